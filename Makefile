@@ -1,0 +1,52 @@
+# Everything people and CI run. Each target sets up .venv by itself from the pinned constraints.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+EXTRAS := test,check,docs
+SECONDS ?= 60
+
+.PHONY: install run test check format conformance docs bench fuzz demo clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Postroad needs Python 3.11 or later; set PYTHON=python3.x"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
+	@touch $@
+
+run: install
+	$(BIN)/postroad --version
+	$(BIN)/postroad serve --help
+
+test: install
+	$(BIN)/python -m pytest
+
+check: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+conformance: install
+	$(BIN)/python -m pytest --conformance=docs/conformance.md
+
+docs: install
+	$(BIN)/mkdocs build --strict
+
+bench: install
+	$(BIN)/python -m benchmarks
+
+fuzz: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt ".[fuzz]"
+	$(BIN)/python -m fuzz --seconds $(SECONDS)
+
+demo: install
+	$(BIN)/python -m scripts.demo
+
+clean:
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,127 @@
+"""Every error Postroad raises, with the code it maps to. Blame is in the type: ours, the caller's or the peer's.
+
+Nothing here knows HTTP or exit codes: the rooms at the edge translate.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class Status(IntEnum):
+    """[MS-MQMQ] 2.4 HRESULT values, and the few that its sister specifications add."""
+
+    OK = 0x00000000
+    INFORMATION_OPERATION_PENDING = 0x400E0006
+    INFORMATION_REMOTE_CANCELED_BY_CLIENT = 0x400E03E9  # [MS-MQQP]
+    ERROR = 0xC00E0001
+    QUEUE_NOT_FOUND = 0xC00E0003
+    QUEUE_EXISTS = 0xC00E0005
+    INVALID_PARAMETER = 0xC00E0006
+    INVALID_HANDLE = 0xC00E0007
+    OPERATION_CANCELLED = 0xC00E0008
+    SHARING_VIOLATION = 0xC00E0009
+    NO_DS = 0xC00E0013
+    ILLEGAL_QUEUE_PATHNAME = 0xC00E0014
+    BUFFER_OVERFLOW = 0xC00E001A
+    IO_TIMEOUT = 0xC00E001B
+    ILLEGAL_CURSOR_ACTION = 0xC00E001C
+    MESSAGE_ALREADY_RECEIVED = 0xC00E001D
+    ILLEGAL_FORMATNAME = 0xC00E001E
+    UNSUPPORTED_FORMATNAME_OPERATION = 0xC00E0020
+    ACCESS_DENIED = 0xC00E0025
+    INSUFFICIENT_RESOURCES = 0xC00E0027
+    UNSUPPORTED_ACCESS_MODE = 0xC00E0045
+    QUEUE_NOT_AVAILABLE = 0xC00E004B
+    TRANSACTION_USAGE = 0xC00E0050
+    TRANSACTION_SEQUENCE = 0xC00E0051
+    STALE_HANDLE = 0xC00E0056
+    QUEUE_DELETED = 0xC00E005A
+    REMOTE_MACHINE_NOT_AVAILABLE = 0xC00E0069
+    MESSAGE_NOT_FOUND = 0xC00E0088
+    MESSAGE_NOT_AUTHENTICATED = 0xC00E009B
+    MESSAGE_LOCKED_UNDER_TRANSACTION = 0xC00E009C
+    STATUS_NOT_FOUND = 0xC0000225  # [MS-MQDMPR]
+
+
+CUSTOMER_BIT = 0x20000000  # [MS-MQMQ] 1.7: set in every code that is a vendor's own
+
+
+class VendorStatus(IntEnum):
+    """Our own HRESULTs: the customer bit keeps them apart from Microsoft's."""
+
+    STORAGE = 0xE00E0001
+    CONFIGURATION = 0xE00E0002
+
+
+class PostroadError(Exception):
+    """The base of all our errors; `status` is the HRESULT that a Windows caller would see."""
+
+    status: ClassVar[IntEnum] = Status.ERROR
+
+
+class LocalProtocolError(PostroadError):
+    """Our own caller asked for something that the protocol cannot express."""
+
+    status = Status.INVALID_PARAMETER
+
+
+class RemoteProtocolError(PostroadError):
+    """A peer sent bytes that the protocol forbids; its session ends, and nothing else does.
+
+    `offset` is where in the packet (or stream) the fault lies, None where it has no single place.
+    """
+
+    def __init__(self, fault: str, offset: int | None = None) -> None:
+        self.fault = fault
+        self.offset = offset
+        super().__init__(fault if offset is None else f"at byte {offset}: {fault}")
+
+    def shifted(self, by: int) -> RemoteProtocolError:
+        """The same fault, told from a place `by` bytes earlier."""
+        return RemoteProtocolError(self.fault, by + (self.offset or 0))
+
+
+class IllegalName(PostroadError):
+    """A queue name that no grammar admits: says what is wrong, and at which character."""
+
+    def __init__(self, name: str, position: int, fault: str) -> None:
+        self.name = name
+        self.position = position
+        self.fault = fault
+        super().__init__(f"{name!r}, character {position + 1}: {fault}")
+
+
+class IllegalFormatName(IllegalName):
+    """[MS-MQMQ] 2.1.2 to 2.1.7"""
+
+    status = Status.ILLEGAL_FORMATNAME
+
+
+class IllegalPathName(IllegalName):
+    """[MS-MQMQ] 2.1.1"""
+
+    status = Status.ILLEGAL_QUEUE_PATHNAME
+
+
+class IllegalIdentifier(IllegalName):
+    """Text that is no GUID, or no message id."""
+
+    status = Status.INVALID_PARAMETER
+
+
+class IllegalQueueFormat(PostroadError):
+    """A QUEUE_FORMAT that breaks [MS-MQMQ] 2.2.7, or a name that none can carry."""
+
+    status = Status.ILLEGAL_FORMATNAME
+
+
+class StorageError(PostroadError):
+    """The store could not do what was asked: the disk is full, read-only or damaged. Nothing was changed."""
+
+    status = VendorStatus.STORAGE
+
+
+class CorruptRecord(StorageError):
+    """One stored record fails its checksum; the rest of its queue stays readable."""

@@ -1,0 +1,52 @@
+r"""The names of queues, [MS-MQMQ] 2.1: paths and format names, read from text and printed, compared without case.
+
+Nothing here asks a directory, a resolver or a queue manager what a name means.
+"""
+
+from postroad.names.base import FormatName, MsmqVersion, QueueFormatType, QueueSuffixType
+from postroad.names.direct import DirectName, Protocol
+from postroad.names.expand import ResolveDistributionList, expand_format_name
+from postroad.names.format import (
+    ConnectorName,
+    DistributionListName,
+    MachineName,
+    MulticastName,
+    MultipleElementName,
+    PrivateName,
+    PublicName,
+    parse_format_name,
+    parse_name,
+)
+from postroad.names.ids import MessageId, ObjectId, format_guid, parse_guid
+from postroad.names.path import PathName, QueueKind, QueueTail
+from postroad.names.queue_format import DlId, MulticastId, QueueFormat
+
+__all__ = [
+    "ConnectorName",
+    "DirectName",
+    "DistributionListName",
+    "DlId",
+    "FormatName",
+    "MachineName",
+    "MessageId",
+    "MsmqVersion",
+    "MulticastId",
+    "MulticastName",
+    "MultipleElementName",
+    "ObjectId",
+    "PathName",
+    "PrivateName",
+    "Protocol",
+    "PublicName",
+    "QueueFormat",
+    "QueueFormatType",
+    "QueueKind",
+    "QueueSuffixType",
+    "QueueTail",
+    "ResolveDistributionList",
+    "expand_format_name",
+    "format_guid",
+    "parse_format_name",
+    "parse_guid",
+    "parse_name",
+]

@@ -1,0 +1,42 @@
+"""Expand Format Name, [MS-MQDMPR] 3.1.7.3.8: lists flattened, sorted and rid of duplicates.
+
+The members of a distribution list come from a callable; the directory behind it is elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from postroad.errors import IllegalFormatName
+from postroad.names.base import FormatName
+from postroad.names.format import DistributionListName, MultipleElementName
+
+ResolveDistributionList = Callable[[DistributionListName], Iterable[FormatName]]
+
+
+def expand_format_name(name: FormatName, resolve: ResolveDistributionList) -> FormatName:
+    """The same destinations without distribution lists; a name that is no list at all comes back as it is.
+
+    `resolve` gives the members of a list, lists among them, and raises if it cannot: the expansion fails with it.
+    A list that holds itself is resolved once.
+    """
+    if not isinstance(name, DistributionListName | MultipleElementName):
+        return name
+    members = sorted(dict.fromkeys(_members(name, resolve)), key=lambda member: str(member).lower())
+    if not members:
+        raise IllegalFormatName(str(name), 0, "the distribution list has no members")
+    return members[0] if len(members) == 1 else MultipleElementName(tuple(members))
+
+
+def _members(name: FormatName, resolve: ResolveDistributionList) -> Iterator[FormatName]:
+    """Every single name, those of a distribution list after all that stood beside it."""
+    pending = [name]
+    resolved: set[DistributionListName] = set()
+    for element in pending:  # grows while we walk it
+        if isinstance(element, MultipleElementName):
+            pending.extend(element.elements)
+        elif not isinstance(element, DistributionListName):
+            yield element
+        elif element not in resolved:
+            resolved.add(element)
+            pending.extend(resolve(element))

@@ -1,0 +1,102 @@
+"""GUIDs as text, and the identifiers made of a GUID and a number: OBJECTID and the message identifier.
+
+Their bytes are little-endian, as everywhere on the wire; making new ones is left to those who own a counter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from uuid import UUID
+
+from postroad.errors import IllegalIdentifier, LocalProtocolError
+from postroad.names.scanner import Scanner
+
+_IMAGE = Struct("<16sI")  # [MS-MQMQ] 2.2.8 and 2.2.18.1.3 have the same image
+IDENTIFIER_SIZE = _IMAGE.size
+UINT32_MAX = 0xFFFFFFFF
+
+
+def parse_guid(text: str) -> UUID:
+    """The GUID of 36 characters, 8-4-4-4-12, without braces; raises IllegalIdentifier on anything else."""
+    scanner = Scanner(text, IllegalIdentifier)
+    guid = scanner.guid()
+    scanner.expect_end("a GUID ends after 36 characters")
+    return guid
+
+
+def format_guid(guid: UUID) -> str:
+    """8-4-4-4-12 in lower case, without braces."""
+    return str(guid)
+
+
+def _to_image(guid: UUID, number: int) -> bytes:
+    return _IMAGE.pack(guid.bytes_le, number)
+
+
+def _from_image(data: bytes | bytearray | memoryview) -> tuple[UUID, int]:
+    if len(data) != IDENTIFIER_SIZE:
+        raise LocalProtocolError(f"an identifier has {IDENTIFIER_SIZE} bytes, not {len(data)}")
+    guid, number = _IMAGE.unpack(data)
+    return UUID(bytes_le=guid), number
+
+
+def _check_number(number: int, what: str) -> None:
+    if not 0 <= number <= UINT32_MAX:
+        raise LocalProtocolError(f"{what} {number} does not fit in 32 bits")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectId:
+    """OBJECTID, [MS-MQMQ] 2.2.8: an object of the group `lineage`. Names a private queue by its manager and number."""
+
+    lineage: UUID
+    uniquifier: int
+
+    def __post_init__(self) -> None:
+        _check_number(self.uniquifier, "the uniquifier")
+
+    def to_bytes(self) -> bytes:
+        return _to_image(self.lineage, self.uniquifier)
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> ObjectId:
+        return cls(*_from_image(data))
+
+
+@dataclass(frozen=True, slots=True)
+class MessageId:
+    r"""MessageIdentifier, [MS-MQMQ] 2.2.18.1.3: the sending manager and its ordinal, written `{guid}\ordinal`."""
+
+    guid: UUID
+    ordinal: int
+
+    def __post_init__(self) -> None:
+        _check_number(self.ordinal, "the ordinal")
+
+    @classmethod
+    def parse(cls, text: str) -> MessageId:
+        scanner = Scanner(text, IllegalIdentifier)
+        if not scanner.accept("{"):
+            scanner.fail("a message id starts with its manager's GUID in braces, as in {guid}\\17")
+        guid = scanner.guid()
+        if not scanner.accept("}\\"):
+            scanner.fail("a closing brace, a backslash and the ordinal follow the GUID, as in {guid}\\17")
+        start = scanner.position
+        digits = scanner.digits()
+        if not digits:
+            scanner.fail("the ordinal is missing, or is no decimal number")
+        scanner.expect_end("a message id ends with the digits of its ordinal")
+        if len(digits) > len(str(UINT32_MAX)) or int(digits) > UINT32_MAX:
+            scanner.fail(f"an ordinal is at most {UINT32_MAX}", start)
+        return cls(guid, int(digits))
+
+    def __str__(self) -> str:
+        return f"{{{format_guid(self.guid)}}}\\{self.ordinal}"
+
+    def to_bytes(self) -> bytes:
+        return _to_image(self.guid, self.ordinal)
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> MessageId:
+        return cls(*_from_image(data))

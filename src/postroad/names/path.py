@@ -1,0 +1,161 @@
+r"""Path names, [MS-MQMQ] 2.1.1, and the tail `\private$\orders;sub` that they share with direct names.
+
+What a path means on a given computer (which queue, whether it exists) is the queue manager's to say.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+
+from postroad.errors import IllegalPathName
+from postroad.names.base import COMPUTER_SUFFIXES, MsmqVersion
+from postroad.names.scanner import Scanner
+
+COMPUTER_MAX = 256
+QUEUE_NAME_MAX = 124
+SUBQUEUE_MAX = 32
+LOCAL_COMPUTER = "."
+
+# The Computer alphabet stops at 7E and the others at 7F, as printed. A backslash ends the computer's name.
+COMPUTER_ALPHABET = re.compile(r"[\x21-\x5B\x5D-\x7E]*")
+_QUEUE_NAME_V1 = re.compile(r"[\x21-\x3A\x3C-\x5B\x5D-\x7F]*")
+_QUEUE_NAME = re.compile(r"[\x21\x23-\x2A\x2D-\x3A\x3C-\x5B\x5D-\x7F]*")
+
+
+class QueueKind(Enum):
+    """The three shapes of a path; the value is the keyword as it is printed."""
+
+    PUBLIC = ""
+    PRIVATE = "private$\\"
+    SYSTEM = "system$;"
+
+
+KEYWORDS = frozenset({"private$", "system$"})
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTail:
+    """The part of a name that follows the computer. Compares without regard to case.
+
+    `journal` means the journal of the queue. Tails come from a parser: the constructor checks nothing.
+    """
+
+    kind: QueueKind = field(compare=False)
+    name: str = field(compare=False)
+    subqueue: str | None = field(default=None, compare=False)
+    journal: bool = field(default=False, compare=False)
+    key: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", str(self).lower())
+
+    def __str__(self) -> str:
+        subqueue = "" if self.subqueue is None else f";{self.subqueue}"
+        return f"\\{self.kind.value}{self.name}{subqueue}{';JOURNAL' if self.journal else ''}"
+
+
+def scan_tail(scanner: Scanner, version: MsmqVersion, separators: str = "\\") -> QueueTail:
+    """Reads to the end what follows the separator after the computer."""
+    kind = _scan_kind(scanner, separators)
+    name = scanner.word(
+        "a queue name", _QUEUE_NAME_V1 if version < MsmqVersion.V2 else _QUEUE_NAME, QUEUE_NAME_MAX, ";"
+    )
+    subqueue: str | None = None
+    journal = False
+    while not journal and scanner.accept(";"):
+        start = scanner.position
+        word = scanner.word("a subqueue name", _QUEUE_NAME, SUBQUEUE_MAX, ";")
+        if word.lower() == "journal":
+            # A subqueue called "journal" could not be told from the journal of the queue, [MS-MQMQ] 2.1.2.
+            journal = True
+        elif word.lower() in COMPUTER_SUFFIXES:
+            scanner.fail(f"dead letters belong to the computer, not to a queue: write system$;{word}", start)
+        elif version < MsmqVersion.V4:
+            scanner.fail("subqueues came with MSMQ 4.0", start)
+        elif subqueue is not None:
+            scanner.fail("a subqueue has no subqueues", start)
+        else:
+            subqueue = word
+    scanner.expect_end("nothing can follow ;JOURNAL")
+    return QueueTail(kind, name, subqueue, journal)
+
+
+def _scan_kind(scanner: Scanner, separators: str) -> QueueKind:
+    start = scanner.position
+    if scanner.accept("private$"):
+        if scanner.accept_any(separators):
+            return QueueKind.PRIVATE
+        if scanner.at_end or scanner.next_character == ";":
+            scanner.fail(r"private$ is followed by a backslash and a queue, as in private$\orders")
+    elif scanner.accept("system$"):
+        if scanner.accept(";"):
+            return QueueKind.SYSTEM
+        if scanner.at_end or scanner.next_character in separators:
+            scanner.fail("system$ is followed by a semicolon and a system queue, as in system$;deadletter")
+    scanner.position = start  # a public queue may be called private$x
+    return QueueKind.PUBLIC
+
+
+@dataclass(frozen=True, slots=True)
+class PathName:
+    r"""Where a queue lives: `alpha\orders`, `alpha\private$\orders`, `alpha\system$;deadletter`.
+
+    The computer `.` is the local one. Compares without regard to case. Paths come from `parse`, or from parts
+    that a parser made: the constructor checks nothing.
+    """
+
+    computer: str = field(compare=False)
+    tail: QueueTail = field(compare=False)
+    key: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.computer.lower() + self.tail.key)
+
+    @classmethod
+    def parse(cls, text: str, version: MsmqVersion = MsmqVersion.V6) -> PathName:
+        r"""Reads the three shapes, and for the local computer also `private$\orders`, `system$;journal`, `;journal`.
+
+        Raises IllegalPathName on any other text.
+        """
+        scanner = Scanner(text, IllegalPathName)
+        if "\\" not in text:
+            return cls(LOCAL_COMPUTER, _scan_own_queue(scanner))
+        if text[: len(QueueKind.PRIVATE.value)].lower() == QueueKind.PRIVATE.value:
+            return cls(LOCAL_COMPUTER, scan_tail(scanner, version))
+        computer = scan_computer(scanner)
+        scanner.accept("\\")
+        return cls(computer, scan_tail(scanner, version))
+
+    @property
+    def is_local(self) -> bool:
+        """True where the path says `.` or names no computer; a path may name the local computer without being so."""
+        return self.computer == LOCAL_COMPUTER
+
+    def on(self, computer: str) -> PathName:
+        """The same path, with the local computer called by its name."""
+        return PathName(computer, self.tail) if self.is_local else self
+
+    def __str__(self) -> str:
+        return f"{self.computer}{self.tail}"
+
+
+def scan_computer(scanner: Scanner, alphabet: re.Pattern[str] = COMPUTER_ALPHABET) -> str:
+    """Reads a computer's name, up to the backslash that must follow it."""
+    start = scanner.position
+    computer = scanner.word("a computer name", alphabet, COMPUTER_MAX, "\\")
+    if computer.lower() in KEYWORDS:
+        scanner.fail(f"the computer is missing before {computer}", start)
+    if scanner.at_end:
+        scanner.fail(rf"a backslash and a queue follow the computer, as in {computer}\orders")
+    return computer
+
+
+def _scan_own_queue(scanner: Scanner) -> QueueTail:
+    if not (scanner.accept(";") or scanner.accept("system$;")):
+        scanner.fail(r"a path is a computer, a backslash and a queue, as in .\orders or .\private$\orders")
+    name = scanner.text[scanner.position :]
+    if name.lower() not in COMPUTER_SUFFIXES:
+        scanner.fail("a queue manager's own queues are ;journal, ;deadletter and ;deadxact")
+    return QueueTail(QueueKind.SYSTEM, name)

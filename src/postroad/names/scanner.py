@@ -1,0 +1,100 @@
+"""Reading a name from left to right: the one tool of every grammar in this package.
+
+It knows where it stands and how to complain about that place, and nothing of any grammar.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+from uuid import UUID
+
+from postroad.errors import IllegalName
+
+_GUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_GUID_SHAPE = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+_DIGITS = re.compile(r"[0-9]*")
+
+
+class Scanner:
+    """A place in a text, up to `stop`. Every fault is raised as `error`, with the position in the whole text."""
+
+    __slots__ = ("error", "position", "stop", "text")
+
+    def __init__(self, text: str, error: type[IllegalName], start: int = 0, stop: int | None = None) -> None:
+        self.text = text
+        self.error = error
+        self.position = start
+        self.stop = len(text) if stop is None else stop
+
+    @property
+    def at_end(self) -> bool:
+        return self.position >= self.stop
+
+    @property
+    def next_character(self) -> str:
+        """The character under the cursor, or the empty string at the end."""
+        return "" if self.at_end else self.text[self.position]
+
+    def fail(self, fault: str, position: int | None = None) -> NoReturn:
+        raise self.error(self.text, self.position if position is None else position, fault)
+
+    def accept(self, literal: str) -> bool:
+        """Steps over `literal` (given in lower case) if it stands here in any case."""
+        end = self.position + len(literal)
+        if end > self.stop or self.text[self.position : end].lower() != literal:
+            return False
+        self.position = end
+        return True
+
+    def accept_any(self, characters: str) -> bool:
+        """Steps over one character if it is one of these."""
+        if self.at_end or self.text[self.position] not in characters:
+            return False
+        self.position += 1
+        return True
+
+    def expect_end(self, fault: str) -> None:
+        if not self.at_end:
+            self.fail(fault)
+
+    def word(self, what: str, alphabet: re.Pattern[str], longest: int, delimiters: str) -> str:
+        """Takes the 1 to `longest` characters of `alphabet` before a delimiter or the end."""
+        start = self.position
+        self.position = self._end_of(alphabet)
+        if not self.at_end and self.text[self.position] not in delimiters:
+            self.fail(f"{what} cannot hold {self.next_character!r}")
+        if self.position == start:
+            self.fail(f"{what} is missing")
+        if self.position - start > longest:
+            self.fail(f"{what} has at most {longest} characters", start + longest)
+        return self.text[start : self.position]
+
+    def digits(self) -> str:
+        """Takes the decimal digits that stand here: perhaps none, perhaps more than any number needs."""
+        start = self.position
+        self.position = self._end_of(_DIGITS)
+        return self.text[start : self.position]
+
+    def guid(self) -> UUID:
+        """Takes a GUID written 8-4-4-4-12, [MS-MQMQ] 2.1.3."""
+        match = _GUID.match(self.text, self.position, self.stop)
+        if match is None:
+            self._fail_guid()
+        self.position = match.end()
+        return UUID(match[0])
+
+    def _end_of(self, alphabet: re.Pattern[str]) -> int:
+        match = alphabet.match(self.text, self.position, self.stop)
+        return self.position if match is None else match.end()
+
+    def _fail_guid(self) -> NoReturn:
+        if self.next_character == "{":
+            self.fail("a GUID stands here without braces")
+        for shape in _GUID_SHAPE:
+            character = self.next_character
+            if character not in _HEX_DIGITS if shape == "x" else character != "-":
+                break
+            self.position += 1
+        self.fail(f"a GUID is written {_GUID_SHAPE}, in hexadecimal digits")

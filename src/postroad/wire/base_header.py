@@ -1,0 +1,65 @@
+"""BaseHeader, [MS-MQMQ] 2.2.19.1: the first 16 bytes of every packet of a session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+
+from postroad.errors import RemoteProtocolError
+from postroad.wire.constants import (
+    BASE_HEADER_SIZE,
+    INFINITE,
+    MAX_PACKET_SIZE,
+    SIGNATURE,
+    VERSION,
+    BaseFlags,
+)
+
+LAYOUT = Struct("<BBHIII")
+
+
+def check_base_header(version: int, signature: int, packet_size: int) -> None:
+    """The rules that hold for every packet; raises RemoteProtocolError with the offset of the field at fault."""
+    if signature != SIGNATURE:
+        raise RemoteProtocolError(
+            f"signature {signature:#010x} is not {SIGNATURE:#010x}: this is not an MSMQ packet", 4
+        )
+    if version != VERSION:
+        raise RemoteProtocolError(f"version {version:#04x} is not {VERSION:#04x}", 0)
+    if not BASE_HEADER_SIZE <= packet_size <= MAX_PACKET_SIZE:
+        raise RemoteProtocolError(
+            f"PacketSize {packet_size} is not between {BASE_HEADER_SIZE} and {MAX_PACKET_SIZE}", 8
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BaseHeader:
+    """`packet_size` leaves out a SessionHeader behind a UserMessage, and counts the one inside a SessionAck."""
+
+    flags: int = 0
+    packet_size: int = 0
+    time_to_reach_queue: int = INFINITE
+    reserved: int = 0
+
+    @property
+    def priority(self) -> int:
+        return self.flags & BaseFlags.PRIORITY
+
+    @property
+    def internal(self) -> bool:
+        return bool(self.flags & BaseFlags.INTERNAL)
+
+    @property
+    def tracing(self) -> bool:
+        return bool(self.flags & BaseFlags.TRACING)
+
+    @classmethod
+    def decode(cls, data: bytes) -> BaseHeader:
+        if len(data) < LAYOUT.size:
+            raise RemoteProtocolError(f"a BaseHeader has {LAYOUT.size} bytes, {len(data)} are here", len(data))
+        version, reserved, flags, signature, packet_size, time_to_reach_queue = LAYOUT.unpack_from(data)
+        check_base_header(version, signature, packet_size)
+        return cls(flags, packet_size, time_to_reach_queue, reserved)
+
+    def encode(self) -> bytes:
+        return LAYOUT.pack(VERSION, self.reserved, self.flags, SIGNATURE, self.packet_size, self.time_to_reach_queue)

@@ -1,0 +1,57 @@
+"""Bodies as text, where they are text, as Windows applications write them ([MS-MQMQ] 2.2.12). The rest is bytes."""
+
+from __future__ import annotations
+
+import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+
+from postroad.wire.constants import BodyType
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_UTF16_TYPES = frozenset({BodyType.VT_BSTR, BodyType.VT_LPWSTR})
+
+
+def body_text(body: bytes, body_type: int) -> str | None:
+    """The body as text where its type or its own bytes say that it is text, else None.
+
+    A type that promises text and bytes that are none give None: nothing is replaced or lost.
+    """
+    if body_type in _UTF16_TYPES:
+        return _terminated(_decode(body, "utf-16-le"))
+    if body_type == BodyType.VT_LPSTR:
+        text = _decode(body, "utf-8")
+        return _terminated(_decode(body, "cp1252") if text is None else text)
+    if body_type == BodyType.VT_EMPTY:  # .NET's XML formatter, and senders that say nothing
+        return _sniffed(body)
+    return None
+
+
+def encode_body(text: str, body_type: int) -> bytes:
+    """Text as the body of a message of this type: UTF-16LE for VT_BSTR and VT_LPWSTR, UTF-8 for every other."""
+    return text.encode("utf-16-le" if body_type in _UTF16_TYPES else "utf-8", "surrogatepass")
+
+
+def _decode(body: bytes, encoding: str) -> str | None:
+    try:
+        return body.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+
+
+def _terminated(text: str | None) -> str | None:
+    return text[:-1] if text is not None and text.endswith("\0") else text
+
+
+def _sniffed(body: bytes) -> str | None:
+    if body.startswith(BOM_UTF8):
+        return _decode(body, "utf-8-sig")
+    if body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        return _decode(body, "utf-16")
+    latin_utf16 = body and len(body) % 2 == 0 and not any(body[1::2])
+    text = _decode(body, "utf-16-le" if latin_utf16 else "utf-8")
+    return text if text is not None and _readable(text) else None
+
+
+def _readable(text: str) -> bool:
+    """No control characters but tab and line ends."""
+    return _CONTROLS.search(text) is None

@@ -1,0 +1,67 @@
+"""Cuts a byte stream into packets. Fed any chunks at all, it gives the same packets, and never holds more than one."""
+
+from __future__ import annotations
+
+from postroad.errors import RemoteProtocolError
+from postroad.wire.base_header import LAYOUT, check_base_header
+from postroad.wire.constants import BASE_HEADER_SIZE, MAX_PACKET_SIZE, SESSION_HEADER_SIZE, BaseFlags
+
+# The most that a peer can make us keep between two feeds: one packet that is not whole yet.
+MAX_BUFFERED = MAX_PACKET_SIZE + SESSION_HEADER_SIZE
+_SESSION_ONLY = BaseFlags.SESSION_HEADER.value
+_SESSION_OR_INTERNAL = (BaseFlags.SESSION_HEADER | BaseFlags.INTERNAL).value
+
+
+class Framer:
+    """Feed it what came; it gives back whole packets. Memory is taken only for bytes that came.
+
+    At the first bad header the stream is lost: `error` says why, `position` where, and nothing more comes out.
+    """
+
+    __slots__ = ("_buffer", "error", "position")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self.error: RemoteProtocolError | None = None
+        self.position = 0  # in the stream, of the first byte that no packet holds yet
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of a packet that is not whole yet."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The packets that `data` completes, those before a fault included."""
+        if self.error:
+            return []
+        if self._buffer:
+            self._buffer += data
+            with memoryview(self._buffer) as view:
+                packets, taken = self._cut(view)
+            del self._buffer[:taken]
+        else:
+            packets, taken = self._cut(memoryview(data))
+            self._buffer += data[taken:]
+        self.position += taken
+        if self.error:
+            self._buffer.clear()
+        return packets
+
+    def _cut(self, view: memoryview) -> tuple[list[bytes], int]:
+        packets: list[bytes] = []
+        offset, end = 0, len(view)
+        while end - offset >= BASE_HEADER_SIZE:
+            version, _, flags, signature, size, _ = LAYOUT.unpack_from(view, offset)
+            try:
+                check_base_header(version, signature, size)
+            except RemoteProtocolError as error:
+                self.error = error
+                break
+            # [MS-MQMQ] 2.2.19.1: PacketSize leaves out the SessionHeader behind a UserMessage, and only that one.
+            if flags & _SESSION_OR_INTERNAL == _SESSION_ONLY:
+                size += SESSION_HEADER_SIZE
+            if end - offset < size:
+                break
+            packets.append(bytes(view[offset : offset + size]))
+            offset += size
+        return packets, offset

@@ -1,0 +1,215 @@
+"""The internal packets of a session, [MS-MQQB] 2.2.1 to 2.2.3 and 2.2.6: they open it and acknowledge on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import ClassVar
+from uuid import UUID
+
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.wire.base_header import BaseHeader
+from postroad.wire.constants import (
+    BASE_HEADER_SIZE,
+    INTERNAL_HEADER_SIZE,
+    SESSION_HEADER_SIZE,
+    BaseFlags,
+    OperatingSystemFlags,
+    PacketType,
+)
+from postroad.wire.session_header import SessionHeader
+
+_INTERNAL = Struct("<HH")
+_PACKET_TYPE = 0x000F
+_REFUSED = 0x0010  # CS
+_BODY = BASE_HEADER_SIZE + INTERNAL_HEADER_SIZE
+
+ACK_TIMEOUT_RANGE_MS = range(20_000, 120_001)
+RECOVERABLE_ACK_TIMEOUT_RANGE_MS = range(500, 120_001)
+
+
+@dataclass(frozen=True, slots=True)
+class InternalHeader:
+    """[MS-MQQB] 2.2.1. Reserved bits are kept in `flags`."""
+
+    flags: int
+    reserved: int = 0
+
+    @property
+    def packet_type(self) -> int:
+        return self.flags & _PACKET_TYPE
+
+    @property
+    def refused(self) -> bool:
+        return bool(self.flags & _REFUSED)
+
+    @classmethod
+    def decode(cls, data: bytes) -> InternalHeader:
+        if len(data) < _BODY:
+            raise RemoteProtocolError("InternalHeader is cut off", BASE_HEADER_SIZE)
+        reserved, flags = _INTERNAL.unpack_from(data, BASE_HEADER_SIZE)
+        if flags & _PACKET_TYPE not in (1, 2, 3):
+            raise RemoteProtocolError(f"internal packet type {flags & _PACKET_TYPE} is not defined", 18)
+        return cls(flags, reserved)
+
+    def encode(self) -> bytes:
+        return _INTERNAL.pack(self.reserved, self.flags)
+
+
+@dataclass(frozen=True, slots=True)
+class InternalPacket:
+    """What the three have in common: a fixed size, BaseHeader.IN and a type. A peer's extra bits are kept."""
+
+    packet_type: ClassVar[PacketType]
+    size: ClassVar[int]
+    required_flags: ClassVar[int] = BaseFlags.INTERNAL.value
+
+    refused: bool = field(default=False, kw_only=True)
+    priority: int = field(default=0, kw_only=True)
+    base: BaseHeader | None = field(default=None, kw_only=True, compare=False, repr=False)
+    internal: InternalHeader | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    @classmethod
+    def check(cls, base: BaseHeader, data: bytes) -> None:
+        """Refuses a packet of the wrong size, or one that lacks a flag its type requires."""
+        if base.packet_size != cls.size or len(data) != cls.size:
+            raise RemoteProtocolError(f"{cls.__name__} has {cls.size} bytes, not {base.packet_size}", 8)
+        if base.flags & cls.required_flags != cls.required_flags:
+            raise RemoteProtocolError(f"{cls.__name__} without the flags {cls.required_flags:#06x}", 2)
+
+    def encode(self) -> bytes:
+        base = self.base or BaseHeader()
+        kept = self.internal.flags & ~(_PACKET_TYPE | _REFUSED) if self.internal else 0
+        flags = base.flags & ~BaseFlags.PRIORITY | self.required_flags | self.priority
+        header = BaseHeader(flags, self.size, base.time_to_reach_queue, base.reserved)
+        internal = InternalHeader(
+            kept | self.packet_type | (_REFUSED if self.refused else 0), self.internal.reserved if self.internal else 0
+        )
+        return header.encode() + internal.encode() + self.encode_body()
+
+    def encode_body(self) -> bytes:
+        raise NotImplementedError
+
+
+_ESTABLISH = Struct("<16s16sIHH512s")
+RESPONSE_PADDING = b"\x5a" * 512
+RESPONSE_RESERVED = 0x5A  # as Windows answers, so that scanners recognise a queue manager
+RESPONSE_PRIORITY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class EstablishConnection(InternalPacket):
+    """[MS-MQQB] 2.2.3: who calls whom. Request and response have one layout."""
+
+    packet_type = PacketType.ESTABLISH_CONNECTION
+    size = _BODY + _ESTABLISH.size
+
+    client_guid: UUID
+    server_guid: UUID
+    time_stamp: int
+    operating_system: int = OperatingSystemFlags.CONSTANT.value
+    reserved: int = field(default=0, compare=False)
+    padding: bytes = field(default=bytes(512), compare=False, repr=False)
+
+    @classmethod
+    def decode(cls, data: bytes, base: BaseHeader, internal: InternalHeader) -> EstablishConnection:
+        cls.check(base, data)
+        client, server, time_stamp, system, reserved, padding = _ESTABLISH.unpack_from(data, _BODY)
+        return cls(
+            UUID(bytes_le=client),
+            UUID(bytes_le=server),
+            time_stamp,
+            system,
+            reserved,
+            padding,
+            refused=internal.refused,
+            priority=base.priority,
+            base=base,
+            internal=internal,
+        )
+
+    def encode_body(self) -> bytes:
+        return _ESTABLISH.pack(
+            self.client_guid.bytes_le,
+            self.server_guid.bytes_le,
+            self.time_stamp,
+            self.operating_system,
+            self.reserved,
+            self.padding,
+        )
+
+    def response(self, server_guid: UUID, *, refused: bool = False) -> EstablishConnection:
+        """The acceptor's answer, as Windows writes it: time stamp and flags come back, the padding is 0x5A."""
+        return EstablishConnection(
+            self.client_guid,
+            server_guid,
+            self.time_stamp,
+            self.operating_system,
+            padding=RESPONSE_PADDING,
+            refused=refused,
+            priority=RESPONSE_PRIORITY,
+            base=BaseHeader(reserved=RESPONSE_RESERVED),
+        )
+
+
+_PARAMETERS = Struct("<IIHH")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionParameters(InternalPacket):
+    """[MS-MQQB] 2.2.2: time-outs and window of a session. Ranges are checked, so that nobody waits on nonsense."""
+
+    packet_type = PacketType.CONNECTION_PARAMETERS
+    size = _BODY + _PARAMETERS.size
+
+    recoverable_ack_timeout_ms: int
+    ack_timeout_ms: int
+    window_size: int
+    reserved: int = field(default=0, compare=False)
+
+    @classmethod
+    def decode(cls, data: bytes, base: BaseHeader, internal: InternalHeader) -> ConnectionParameters:
+        cls.check(base, data)
+        recoverable, ack, reserved, window = _PARAMETERS.unpack_from(data, _BODY)
+        if recoverable not in RECOVERABLE_ACK_TIMEOUT_RANGE_MS:
+            raise RemoteProtocolError(f"RecoverableAckTimeout {recoverable} ms is not between 500 and 120000", _BODY)
+        if ack not in ACK_TIMEOUT_RANGE_MS:
+            raise RemoteProtocolError(f"AckTimeout {ack} ms is not between 20000 and 120000", _BODY + 4)
+        return cls(
+            recoverable,
+            ack,
+            window,
+            reserved,
+            refused=internal.refused,
+            priority=base.priority,
+            base=base,
+            internal=internal,
+        )
+
+    def encode_body(self) -> bytes:
+        if self.recoverable_ack_timeout_ms not in RECOVERABLE_ACK_TIMEOUT_RANGE_MS:
+            raise LocalProtocolError("RecoverableAckTimeout must be 500 to 120000 ms")
+        if self.ack_timeout_ms not in ACK_TIMEOUT_RANGE_MS:
+            raise LocalProtocolError("AckTimeout must be 20000 to 120000 ms")
+        return _PARAMETERS.pack(self.recoverable_ack_timeout_ms, self.ack_timeout_ms, self.reserved, self.window_size)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAck(InternalPacket):
+    """[MS-MQQB] 2.2.6: a SessionHeader alone. Unlike behind a UserMessage, PacketSize counts it here."""
+
+    packet_type = PacketType.SESSION_ACK
+    size = _BODY + SESSION_HEADER_SIZE
+    required_flags = (BaseFlags.INTERNAL | BaseFlags.SESSION_HEADER).value
+
+    session: SessionHeader
+
+    @classmethod
+    def decode(cls, data: bytes, base: BaseHeader, internal: InternalHeader) -> SessionAck:
+        cls.check(base, data)
+        if internal.refused:
+            raise RemoteProtocolError("a SessionAck must not refuse a connection", 18)
+        return cls(SessionHeader.decode(data, _BODY), priority=base.priority, base=base, internal=internal)
+
+    def encode_body(self) -> bytes:
+        return self.session.encode()

@@ -1,0 +1,120 @@
+"""Reading and writing bytes in order: bounds, alignment, padding and UTF-16 strings. No header is known here."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+from uuid import UUID
+
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+
+NULL_GUID = UUID(int=0)
+
+
+def aligned(offset: int, to: int = 4) -> int:
+    return -(-offset // to) * to
+
+
+class Reader:
+    """Walks `data` from `offset` to `end`; whoever reads past the end gets a RemoteProtocolError with the place."""
+
+    __slots__ = ("_padding", "data", "end", "offset")
+
+    def __init__(self, data: bytes, offset: int, end: int) -> None:
+        self.data = data
+        self.offset = offset
+        self.end = end
+        self._padding: list[bytes] = []
+
+    def take(self, size: int, what: str) -> bytes:
+        start, stop = self.offset, self.offset + size
+        if stop > self.end:
+            raise RemoteProtocolError(f"{what} needs {size} bytes, {self.end - start} are left", start)
+        self.offset = stop
+        return self.data[start:stop]
+
+    def unpack(self, layout: Struct, what: str) -> tuple[Any, ...]:
+        return layout.unpack(self.take(layout.size, what))
+
+    def guid(self, what: str) -> UUID:
+        return UUID(bytes_le=self.take(16, what))
+
+    def align(self, to: int, what: str) -> None:
+        """Skips to the next boundary, counted from the packet's start, and remembers the bytes it skipped."""
+        self._padding.append(self.take(aligned(self.offset, to) - self.offset, f"the padding of {what}"))
+
+    def padded(self, size: int, what: str) -> bytes:
+        """`size` bytes, and what fills them up to the next 4-byte boundary."""
+        item = self.take(size, what)
+        self.align(4, what)
+        return item
+
+    def padding(self) -> bytes:
+        """The padding skipped since the last call: it means nothing, yet survives a round trip."""
+        skipped = b"".join(self._padding)
+        self._padding.clear()
+        return skipped
+
+    def text(self, size: int, what: str) -> str:
+        """A UTF-16LE string of `size` bytes that ends in its only NUL."""
+        start = self.offset
+        return terminated_text(self.take(size, what), what, start)
+
+    def text_to_nul(self, what: str) -> str:
+        """A UTF-16LE string with no count: it ends at the first NUL."""
+        stop = self.offset
+        while (unit := self.data[stop : min(stop + 2, self.end)]) != b"\0\0":
+            if len(unit) < 2:
+                raise RemoteProtocolError(f"{what} has no terminator", self.offset)
+            stop += 2
+        return self.text(stop + 2 - self.offset, what)
+
+
+def check_text(data: bytes, start: int, stop: int, what: str) -> None:
+    """Refuses what `terminated_text` would refuse, at a tenth of the cost of decoding it."""
+    # In text of one alphabet the first two zero bytes are the end of the last unit and the terminator.
+    if data[stop - 2 : stop] != b"\0\0" or (stop - start) % 2 or data.find(b"\0\0", start, stop) < stop - 3:
+        terminated_text(data[start:stop], what, start)
+
+
+def terminated_text(raw: bytes, what: str, offset: int) -> str:
+    """Decodes UTF-16LE with its terminator. Lone surrogates survive: the bytes are the application's."""
+    if len(raw) < 2 or len(raw) % 2 or raw[-2:] != b"\0\0":
+        raise RemoteProtocolError(f"{what} does not end in a UTF-16 terminator", offset)
+    text = raw[:-2].decode("utf-16-le", "surrogatepass")
+    if "\0" in text:
+        raise RemoteProtocolError(f"{what} has a terminator before its end", offset)
+    return text
+
+
+def encode_text(text: str, what: str) -> bytes:
+    """UTF-16LE with its terminator."""
+    if "\0" in text:
+        raise LocalProtocolError(f"{what} must not contain a NUL")
+    return text.encode("utf-16-le", "surrogatepass") + b"\0\0"
+
+
+class Writer:
+    """Gathers the bytes of a packet; padding is zero unless `padding` was kept from a packet that was read."""
+
+    __slots__ = ("_kept", "_parts", "size")
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._kept = b""
+        self.size = 0
+
+    def put(self, data: bytes) -> None:
+        self._parts.append(data)
+        self.size += len(data)
+
+    def keep_padding(self, padding: bytes) -> None:
+        self._kept = padding
+
+    def align(self, to: int) -> None:
+        missing = aligned(self.size, to) - self.size
+        self.put(self._kept[:missing].ljust(missing, b"\0"))
+        self._kept = self._kept[missing:]
+
+    def getvalue(self) -> bytes:
+        return b"".join(self._parts)

@@ -1,0 +1,180 @@
+"""OrderAck and FinalAck, [MS-MQQB] 2.2.4 and 2.2.5: end-to-end acknowledgments of transactional messages.
+
+They travel as UserMessage packets to order_queue$ of the manager that sent the message.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import ClassVar, Self
+from uuid import UUID
+
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.wire.base_header import BaseHeader
+from postroad.wire.constants import DELIVERY_SHIFT, Delivery, MessageClass, QueueCode
+from postroad.wire.layout import NULL_GUID
+from postroad.wire.message import UserMessage
+from postroad.wire.properties_header import MessagePropertiesHeader
+from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.user_header import QueueField, UserHeader
+from postroad.wire.view import MessageView
+
+LABEL = "QM Ordering Ack"
+BODY_SIZE = 0x24
+ORDER_QUEUE_NUMBER = 4
+FINAL_ACK_CLASSES = MessageClass.ACK_RECEIVE  # this one and every higher one
+_ORDER_QUEUE = re.compile(r"\\private\$\\order_queue\$$", re.IGNORECASE)
+_BODY = Struct("<IIII20s")
+_FINAL = Struct("<16sI")
+
+
+def is_order_queue(queue: QueueField) -> bool:
+    """Whether a destination is order_queue$, by its number or by its direct name."""
+    if queue.code is QueueCode.DIRECT:
+        return _ORDER_QUEUE.search(queue.direct_name) is not None
+    return queue.code is QueueCode.PRIVATE_ON_DESTINATION and queue.number == ORDER_QUEUE_NUMBER
+
+
+def order_queue(address: str | None = None) -> QueueField:
+    """order_queue$ of the manager that the packet is addressed to, or of the one at `address` (an IP address)."""
+    if address is None:
+        return QueueField(QueueCode.PRIVATE_ON_DESTINATION, ORDER_QUEUE_NUMBER)
+    return QueueField(QueueCode.DIRECT, direct_name=f"TCP:{address}\\PRIVATE$\\order_queue$")
+
+
+def ipx_address(network: int, node: int) -> str:
+    """An IPX address as order queue names write it: network.node, in upper-case hexadecimal."""
+    return f"{network:08X}.{node:012X}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderingAck:
+    """What OrderAck and FinalAck share: who says it, to whom, and of which place in which sequence."""
+
+    delivery: ClassVar[Delivery]
+
+    source_queue_manager: UUID
+    message_id: int
+    sent_time: int
+    destination_queue: QueueField
+    sequence_id: TxSequenceId
+    sequence_number: int
+    previous_sequence_number: int
+    queue_manager_address: UUID = NULL_GUID
+
+    @property
+    def message_class(self) -> int:
+        raise NotImplementedError
+
+    def last_field(self) -> bytes:
+        """The last 20 bytes of the body, where the two differ."""
+        raise NotImplementedError
+
+    def encode(self) -> bytes:
+        if not 1 <= self.sequence_number <= 0xFFFFFFFF or not 0 <= self.previous_sequence_number <= 0xFFFFFFFE:
+            raise LocalProtocolError("an ordering acknowledgment needs a sequence number of 1 to 0xFFFFFFFF")
+        if not is_order_queue(self.destination_queue):
+            raise LocalProtocolError("an ordering acknowledgment goes to order_queue$")
+        body = _BODY.pack(
+            self.sequence_id.ordinal,
+            self.sequence_id.time_stamp,
+            self.sequence_number,
+            self.previous_sequence_number,
+            self.last_field(),
+        )
+        return UserMessage(
+            BaseHeader(),
+            UserHeader(
+                self.source_queue_manager,
+                self.message_id,
+                self.destination_queue,
+                self.queue_manager_address,
+                sent_time=self.sent_time,
+                flags=self.delivery << DELIVERY_SHIFT,
+            ),
+            MessagePropertiesHeader(body, LABEL, message_class=self.message_class),
+        ).encode()
+
+
+def _decode_body(view: MessageView) -> tuple[TxSequenceId, int, int, bytes]:
+    if view.message_size != BODY_SIZE:
+        raise RemoteProtocolError(
+            f"an ordering acknowledgment has a body of {BODY_SIZE} bytes, not {view.message_size}"
+        )
+    ordinal, time_stamp, number, previous, last = _BODY.unpack(view.body)
+    if number == 0:
+        raise RemoteProtocolError("TxSequenceNumber 0 in an ordering acknowledgment")
+    if previous == 0xFFFFFFFF:
+        raise RemoteProtocolError("TxPreviousSequenceNumber 0xFFFFFFFF in an ordering acknowledgment")
+    return TxSequenceId(ordinal, time_stamp), number, previous, last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderAck(OrderingAck):
+    """Everything up to `sequence_number` of the sequence has been accepted or finally rejected."""
+
+    delivery = Delivery.EXPRESS
+    reserved: bytes = field(default=bytes(20), compare=False, repr=False)
+
+    @property
+    def message_class(self) -> int:
+        return MessageClass.ORDER_ACK
+
+    def last_field(self) -> bytes:
+        return self.reserved
+
+    @classmethod
+    def of(cls, view: MessageView) -> Self:
+        sequence_id, number, previous, reserved = _decode_body(view)
+        return cls(
+            source_queue_manager=view.source_queue_manager,
+            message_id=view.message_id,
+            sent_time=view.sent_time,
+            destination_queue=view.destination_queue,
+            queue_manager_address=view.queue_manager_address,
+            sequence_id=sequence_id,
+            sequence_number=number,
+            previous_sequence_number=previous,
+            reserved=reserved,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalAck(OrderingAck):
+    """What became of one message in the end: received (0x4000), or never to be (any higher class)."""
+
+    delivery = Delivery.RECOVERABLE
+    final_class: int
+    source_guid: UUID
+    acknowledged_message_id: int
+
+    @property
+    def message_class(self) -> int:
+        return self.final_class
+
+    @property
+    def positive(self) -> bool:
+        return self.final_class == MessageClass.ACK_RECEIVE
+
+    def last_field(self) -> bytes:
+        return _FINAL.pack(self.source_guid.bytes_le, self.acknowledged_message_id)
+
+    @classmethod
+    def of(cls, view: MessageView) -> Self:
+        sequence_id, number, previous, last = _decode_body(view)
+        source, message_id = _FINAL.unpack(last)
+        return cls(
+            source_queue_manager=view.source_queue_manager,
+            message_id=view.message_id,
+            sent_time=view.sent_time,
+            destination_queue=view.destination_queue,
+            queue_manager_address=view.queue_manager_address,
+            sequence_id=sequence_id,
+            sequence_number=number,
+            previous_sequence_number=previous,
+            final_class=view.message_class,
+            source_guid=UUID(bytes_le=source),
+            acknowledged_message_id=message_id,
+        )

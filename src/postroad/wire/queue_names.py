@@ -1,0 +1,80 @@
+"""Queue names between a packet and the world: which manager a number in a UserHeader belongs to, and the way back."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from postroad.errors import LocalProtocolError
+from postroad.names import DirectName, FormatName, PrivateName, PublicName
+from postroad.wire.constants import QueueCode
+from postroad.wire.layout import NULL_GUID
+from postroad.wire.user_header import NO_QUEUE, QueueField
+from postroad.wire.view import MessageView
+
+
+def destination_name(view: MessageView) -> FormatName | None:
+    """The destination; raises IllegalFormatName where the packet holds a direct name that no grammar admits."""
+    return _name(view.destination_queue, view, NULL_GUID)
+
+
+def admin_name(view: MessageView) -> FormatName | None:
+    return _name(view.admin_queue, view, NULL_GUID)
+
+
+def response_name(view: MessageView) -> FormatName | None:
+    """[MS-MQMQ] 2.2.19.2 RQ: it may be the administration queue itself, or a private queue of the same manager."""
+    field = view.response_queue
+    if field.code is QueueCode.SAME_AS_ADMIN:
+        return admin_name(view)
+    if field.code is QueueCode.PRIVATE_ON_ADMIN:
+        admin = admin_name(view)
+        return _name(field, view, admin.guid if isinstance(admin, PrivateName) else NULL_GUID)
+    return _name(field, view, NULL_GUID)
+
+
+def _name(field: QueueField, view: MessageView, admin_manager: UUID) -> FormatName | None:
+    match field.code:
+        case QueueCode.NONE | QueueCode.SAME_AS_ADMIN:
+            return None
+        case QueueCode.PUBLIC:
+            return PublicName(field.guid)
+        case QueueCode.DIRECT:
+            return DirectName.from_wire(field.direct_name)
+        case QueueCode.PRIVATE_ON_SOURCE:
+            return PrivateName(view.source_queue_manager, field.number)
+        case QueueCode.PRIVATE_ON_DESTINATION:
+            return PrivateName(view.queue_manager_address, field.number)
+        case QueueCode.PRIVATE_ON_ADMIN:
+            return PrivateName(admin_manager, field.number)
+        case QueueCode.PRIVATE_ON_OTHER:
+            return PrivateName(field.guid, field.number)
+
+
+def destination_field(name: FormatName) -> tuple[QueueField, UUID]:
+    """How a destination is written, and the QueueManagerAddress that goes with it (null where unknown)."""
+    match name:
+        case PublicName():
+            return QueueField(QueueCode.PUBLIC, guid=name.guid), NULL_GUID
+        case PrivateName():
+            return QueueField(QueueCode.PRIVATE_ON_DESTINATION, name.number), name.guid
+        case DirectName():
+            return QueueField(QueueCode.DIRECT, direct_name=name.wire_text), NULL_GUID
+    raise LocalProtocolError(f"{name} cannot be the destination of a packet")
+
+
+def other_field(name: FormatName | None, source: UUID, destination: UUID) -> QueueField:
+    """How an administration or response queue is written, relative to the source and the destination manager."""
+    match name:
+        case None:
+            return NO_QUEUE
+        case PublicName():
+            return QueueField(QueueCode.PUBLIC, guid=name.guid)
+        case DirectName():
+            return QueueField(QueueCode.DIRECT, direct_name=name.wire_text)
+        case PrivateName():
+            if name.guid == source:
+                return QueueField(QueueCode.PRIVATE_ON_SOURCE, name.number)
+            if name.guid == destination:
+                return QueueField(QueueCode.PRIVATE_ON_DESTINATION, name.number)
+            return QueueField(QueueCode.PRIVATE_ON_OTHER, name.number, name.guid)
+    raise LocalProtocolError(f"{name} cannot be the administration or response queue of a packet")

@@ -1,0 +1,98 @@
+"""SecurityHeader, [MS-MQMQ] 2.2.20.6: the sender, the signature, the key. Carried here, checked elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.wire.constants import MAX_CERTIFICATE_SIZE, SecurityFlags, SenderIdType
+from postroad.wire.layout import Reader, Writer, encode_text, terminated_text
+
+LAYOUT = Struct("<HHHHII")
+_PROVIDER_TYPE = Struct("<I")
+_ITEMS = ("SecurityID", "EncryptionKey", "Signature", "SenderCert", "ProviderInfo")
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderInfo:
+    """The cryptographic provider of a signature that is not the default one's."""
+
+    provider_type: int
+    provider_name: str
+
+    @classmethod
+    def decode(cls, data: bytes) -> ProviderInfo:
+        if len(data) < _PROVIDER_TYPE.size:
+            raise RemoteProtocolError("ProviderInfo is shorter than its type")
+        (provider_type,) = _PROVIDER_TYPE.unpack_from(data)
+        return cls(provider_type, terminated_text(data[_PROVIDER_TYPE.size :], "ProviderName", _PROVIDER_TYPE.size))
+
+    def encode(self) -> bytes:
+        return _PROVIDER_TYPE.pack(self.provider_type) + encode_text(self.provider_name, "ProviderName")
+
+
+def security_header_end(data: bytes, offset: int, end: int) -> int:
+    """Where the header after a SecurityHeader starts, once its own rules are checked."""
+    if offset + LAYOUT.size > end:
+        raise RemoteProtocolError("SecurityHeader is cut off", offset)
+    flags, sender_id, key, signature, certificate, provider = LAYOUT.unpack_from(data, offset)
+    if flags & 0x0F > 2:  # ST
+        raise RemoteProtocolError(f"sender id type {flags & 0x0F} is not defined", offset)
+    if certificate > MAX_CERTIFICATE_SIZE:
+        raise RemoteProtocolError(f"SenderCertSize {certificate} is above {MAX_CERTIFICATE_SIZE}", offset + 8)
+    if not (sender_id or key or signature or certificate or provider):
+        raise RemoteProtocolError("a SecurityHeader with no data at all", offset + 2)
+    stop: int = (
+        offset
+        + LAYOUT.size
+        + (sender_id + 3 & ~3)
+        + (key + 3 & ~3)
+        + (signature + 3 & ~3)
+        + (certificate + 3 & ~3)
+        + (provider + 3 & ~3)
+    )
+    if stop > end:
+        raise RemoteProtocolError(f"SecurityHeader of {stop - offset} bytes is longer than its packet", offset)
+    return stop
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityHeader:
+    """The five items of SecurityData; one that is empty takes no space. AI says nothing: go by the sizes."""
+
+    flags: int = 0
+    security_id: bytes = b""
+    encryption_key: bytes = b""
+    signature: bytes = b""
+    sender_certificate: bytes = b""
+    provider_info: bytes = b""
+    padding: bytes = field(default=b"", compare=False, repr=False)
+
+    @property
+    def sender_id_type(self) -> SenderIdType:
+        return SenderIdType(self.flags & SecurityFlags.SENDER_ID_TYPE)
+
+    @property
+    def encrypted_body(self) -> bool:
+        return bool(self.flags & SecurityFlags.ENCRYPTED_BODY)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> SecurityHeader:
+        security_header_end(reader.data, reader.offset, reader.end)
+        flags, *sizes = reader.unpack(LAYOUT, "SecurityHeader")
+        security_id, key, signature, certificate, provider = map(reader.padded, sizes, _ITEMS)
+        return cls(flags, security_id, key, signature, certificate, provider, reader.padding())
+
+    def encode(self, writer: Writer) -> None:
+        items = (self.security_id, self.encryption_key, self.signature, self.sender_certificate, self.provider_info)
+        sizes = [len(item) for item in items]
+        if not any(sizes):
+            raise LocalProtocolError("a SecurityHeader needs a sender id, a key, a signature or a certificate")
+        if max(sizes[:4]) > MAX_CERTIFICATE_SIZE:
+            raise LocalProtocolError(f"an item of the SecurityHeader is larger than {MAX_CERTIFICATE_SIZE} bytes")
+        writer.keep_padding(self.padding)
+        writer.put(LAYOUT.pack(self.flags, *sizes))
+        for item in items:
+            writer.put(item)
+            writer.align(4)

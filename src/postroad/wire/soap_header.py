@@ -1,0 +1,61 @@
+"""SoapHeader, [MS-MQMQ] 2.2.20.7: the envelope of a message that came or goes by SOAP, as two strings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+
+from postroad.errors import RemoteProtocolError
+from postroad.wire.constants import SectionId
+from postroad.wire.layout import Reader, Writer, encode_text
+
+_SECTION = Struct("<HHI")
+
+
+@dataclass(frozen=True, slots=True)
+class SoapHeader:
+    """`header` and `body` are None where the packet gives them no unit at all, not even a terminator."""
+
+    header: str | None
+    body: str | None
+    reserved: tuple[int, int] = (0, 0)
+    aligned: bool = field(default=True, compare=False)  # whether the second section starts on a 4-byte boundary
+    padding: bytes = field(default=b"", compare=False, repr=False)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> SoapHeader:
+        header, reserved = _decode_section(reader, SectionId.SOAP_HEADER)
+        # No padding rule is printed between the sections: the boundary is taken where the second one is found.
+        boundary = -(-reader.offset // 4) * 4
+        is_aligned = boundary == reader.offset or _section_id(reader.data, boundary, reader.end) == SectionId.SOAP_BODY
+        if is_aligned:
+            reader.align(4, "SoapHeader.Header")
+        body, reserved1 = _decode_section(reader, SectionId.SOAP_BODY)
+        reader.align(4, "SoapHeader.Body")
+        return cls(header, body, (reserved, reserved1), is_aligned, reader.padding())
+
+    def encode(self, writer: Writer) -> None:
+        writer.keep_padding(self.padding)
+        _encode_section(writer, SectionId.SOAP_HEADER, self.reserved[0], self.header)
+        if self.aligned:
+            writer.align(4)
+        _encode_section(writer, SectionId.SOAP_BODY, self.reserved[1], self.body)
+        writer.align(4)
+
+
+def _section_id(data: bytes, offset: int, end: int) -> int:
+    return int.from_bytes(data[offset : min(offset + 2, end)], "little")
+
+
+def _decode_section(reader: Reader, expected: SectionId) -> tuple[str | None, int]:
+    start = reader.offset
+    section_id, reserved, units = reader.unpack(_SECTION, "SoapHeader section")
+    if section_id != expected:
+        raise RemoteProtocolError(f"SoapHeader section {section_id:#06x} where {expected:#06x} belongs", start)
+    return (reader.text(2 * units, "SoapHeader string") if units else None), reserved
+
+
+def _encode_section(writer: Writer, section_id: SectionId, reserved: int, text: str | None) -> None:
+    data = b"" if text is None else encode_text(text, "a SoapHeader string")
+    writer.put(_SECTION.pack(section_id, reserved, len(data) // 2))
+    writer.put(data)

@@ -1,0 +1,380 @@
+"""A lazy view of a UserMessage packet, [MS-MQMQ] 2.2.20: opened once, it reads from the bytes only what is asked for.
+
+Opening checks the whole layout, so a property never fails. This is the hot path: plain integers, one pass, no objects.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from uuid import UUID
+
+from postroad.errors import RemoteProtocolError
+from postroad.wire.base_header import check_base_header
+from postroad.wire.constants import (
+    ADMIN_CODES,
+    DESTINATION_CODES,
+    MAX_PACKET_SIZE,
+    PROPERTIES_HEADER_SIZE,
+    QUEUE_CODE_SIZES,
+    SESSION_HEADER_SIZE,
+    SIGNATURE,
+    VERSION,
+)
+from postroad.wire.layout import Reader, check_text
+from postroad.wire.multi_queue_header import MultiQueueFormatHeader
+from postroad.wire.properties_header import LAYOUT as PROPERTIES
+from postroad.wire.security_header import LAYOUT as SECURITY
+from postroad.wire.security_header import SecurityHeader, security_header_end
+from postroad.wire.session_header import SessionHeader
+from postroad.wire.soap_header import SoapHeader
+from postroad.wire.trace_header import DebugHeader
+from postroad.wire.transaction_header import LAYOUT as TRANSACTION
+from postroad.wire.transaction_header import TransactionHeader, TxSequenceId
+from postroad.wire.user_header import QueueField, direct_name_end
+
+_FIXED = Struct("<BBHIII16s16sIIII")  # BaseHeader and the fixed part of UserHeader
+_FIXED_SIZE = _FIXED.size
+
+# Plain integers: an IntFlag costs a microsecond an operation.
+_IN, _SESSION, _DEBUG, _TRACING = 0x0008, 0x0010, 0x0020, 0x0100
+_DELIVERY, _TH, _SH, _MP, _CQ, _MQ, _HH = 0x60, 0x100000, 0x080000, 0x200000, 0x400000, 0x800000, 0x10000000
+_RECOVERABLE = 0x20
+_TRAILERS = _MQ | _HH
+_Trailers = tuple[DebugHeader | None, SoapHeader | None, MultiQueueFormatHeader | None]
+_NO_TRAILERS: _Trailers = (None, None, None)
+
+
+class MessageView:
+    """`data` is exactly one packet, its SessionHeader included; RemoteProtocolError where it is not a UserMessage."""
+
+    __slots__ = (
+        "_fixed",
+        "_names",
+        "_properties",
+        "_properties_at",
+        "_security_at",
+        "_trailers",
+        "_transaction",
+        "data",
+    )
+
+    data: bytes
+    _fixed: tuple[int, int, int, int, int, int, bytes, bytes, int, int, int, int]
+    _names: tuple[int, int, int, int]
+    _transaction: tuple[int, int, int, int, int] | None
+    _properties: tuple[int, int, int, bytes, int, int, int, int, int, int, int, int]
+    _trailers: _Trailers
+
+    def __init__(self, data: bytes) -> None:
+        if len(data) < _FIXED_SIZE:
+            raise RemoteProtocolError(
+                f"a UserMessage has at least {_FIXED_SIZE} bytes, {len(data)} are here", len(data)
+            )
+        self.data = data
+        self._fixed = fixed = _FIXED.unpack_from(data)
+        base_flags: int = fixed[2]
+        end: int = fixed[4]
+        flags: int = fixed[11]
+        if fixed[3] != SIGNATURE or fixed[0] != VERSION or end > MAX_PACKET_SIZE:
+            check_base_header(fixed[0], fixed[3], end)
+        if len(data) != (end + SESSION_HEADER_SIZE if base_flags & _SESSION else end):
+            raise RemoteProtocolError(f"PacketSize {end} does not fit the {len(data)} bytes here", 8)
+        if base_flags & _IN:
+            raise RemoteProtocolError("an internal packet is not a UserMessage", 2)
+        if base_flags & _TRACING and not base_flags & _DEBUG:
+            raise RemoteProtocolError("tracing is on but there is no DebugHeader", 2)
+        delivery = flags & _DELIVERY
+        if delivery > _RECOVERABLE:
+            raise RemoteProtocolError(f"delivery mode {delivery >> 5} is not defined", 60)
+        if not flags & _MP:
+            raise RemoteProtocolError("there is no MessagePropertiesHeader", 60)
+        if flags & _TH and not delivery:
+            raise RemoteProtocolError("a transactional message must be recoverable", 60)
+
+        code = flags >> 10 & 7
+        if code not in DESTINATION_CODES:
+            raise RemoteProtocolError(f"destination queue type {code} is not defined", 60)
+        admin_at = direct_name_end(data, 64, end, "DestinationQueue") if code == 7 else 64 + QUEUE_CODE_SIZES[code]
+        code = flags >> 13 & 7
+        if code not in ADMIN_CODES:
+            raise RemoteProtocolError(f"administration queue type {code} is not defined", 60)
+        if code == 7:
+            response_at = direct_name_end(data, admin_at, end, "AdminQueue")
+        else:
+            response_at = admin_at + QUEUE_CODE_SIZES[code]
+        code = flags >> 16 & 7
+        if code == 7:
+            offset = direct_name_end(data, response_at, end, "ResponseQueue")
+        else:
+            offset = response_at + QUEUE_CODE_SIZES[code]
+        self._names = (64, admin_at, response_at, offset)
+        if flags & _CQ:
+            offset += 16
+
+        if flags & _TH:
+            if offset + 20 > end:
+                raise RemoteProtocolError("TransactionHeader is cut off", offset)
+            self._transaction = fields = TRANSACTION.unpack_from(data, offset)
+            offset += 36 if fields[0] & 1 else 20
+        else:
+            self._transaction = None
+        if flags & _SH:
+            self._security_at = offset
+            offset = security_header_end(data, offset, end)
+        else:
+            self._security_at = 0
+
+        body = offset + PROPERTIES_HEADER_SIZE
+        if body > end:
+            raise RemoteProtocolError("MessagePropertiesHeader is cut off", min(offset, end))
+        self._properties_at = offset
+        self._properties = properties = PROPERTIES.unpack_from(data, offset)
+        units: int = properties[1]
+        if units:
+            if units > 250:
+                raise RemoteProtocolError(f"LabelLength {units} is above 250", offset + 1)
+            label = body
+            body += 2 * units
+            if body > end:
+                raise RemoteProtocolError(f"Label of {2 * units} bytes is longer than its packet", label)
+            check_text(data, label, body, "Label")
+        allocated: int = properties[7]
+        if properties[6] > allocated:
+            raise RemoteProtocolError(
+                f"AllocationBodySize {allocated} is smaller than MessageSize {properties[6]}", offset + 36
+            )
+        # The next header starts after the allocated region, which an encrypted body fills beyond MessageSize.
+        stop = body + properties[11] + allocated + 3 & ~3
+        if stop == end and not (base_flags & _DEBUG or flags & _TRAILERS):
+            self._trailers = _NO_TRAILERS
+        elif stop > end:
+            raise RemoteProtocolError("label, extension and body are longer than the packet", offset + 32)
+        else:
+            self._trailers = self._decode_trailers(stop, end)
+
+    def _decode_trailers(self, offset: int, end: int) -> _Trailers:
+        reader = Reader(self.data, offset, end)
+        flags = self._fixed[11]
+        debug = DebugHeader.decode(reader) if self._fixed[2] & _DEBUG else None
+        soap = SoapHeader.decode(reader) if flags & _HH else None
+        multi_queue = MultiQueueFormatHeader.decode(reader) if flags & _MQ else None
+        if reader.offset != end:
+            raise RemoteProtocolError(f"{end - reader.offset} bytes follow the last header", reader.offset)
+        return debug, soap, multi_queue
+
+    # BaseHeader
+
+    @property
+    def base_flags(self) -> int:
+        return self._fixed[2]
+
+    @property
+    def packet_size(self) -> int:
+        return self._fixed[4]
+
+    @property
+    def priority(self) -> int:
+        return self._fixed[2] & 7
+
+    @property
+    def tracing(self) -> bool:
+        return self._fixed[2] & _TRACING != 0
+
+    @property
+    def time_to_reach_queue(self) -> int:
+        return self._fixed[5]
+
+    # UserHeader
+
+    @property
+    def source_queue_manager_bytes(self) -> bytes:
+        """The 16 bytes of the GUID: with the message id, the key that finds duplicates."""
+        return self._fixed[6]
+
+    @property
+    def source_queue_manager(self) -> UUID:
+        return UUID(bytes_le=self._fixed[6])
+
+    @property
+    def queue_manager_address_bytes(self) -> bytes:
+        return self._fixed[7]
+
+    @property
+    def queue_manager_address(self) -> UUID:
+        return UUID(bytes_le=self._fixed[7])
+
+    @property
+    def time_to_be_received(self) -> int:
+        return self._fixed[8]
+
+    @property
+    def sent_time(self) -> int:
+        return self._fixed[9]
+
+    @property
+    def message_id(self) -> int:
+        return self._fixed[10]
+
+    @property
+    def identifier(self) -> bytes:
+        """The 20 bytes of the MessageIdentifier, 2.2.18.1.3."""
+        return self.data[16:32] + self.data[56:60]
+
+    @property
+    def user_flags(self) -> int:
+        return self._fixed[11]
+
+    @property
+    def recoverable(self) -> bool:
+        return self._fixed[11] & _DELIVERY != 0
+
+    @property
+    def hop_count(self) -> int:
+        return self._fixed[11] & 0x1F
+
+    @property
+    def negative_journaling(self) -> bool:
+        return self._fixed[11] & 0x100 != 0
+
+    @property
+    def positive_journaling(self) -> bool:
+        return self._fixed[11] & 0x200 != 0
+
+    @property
+    def arrived_by_http(self) -> bool:
+        return self._fixed[11] & 0x02000000 != 0
+
+    @property
+    def destination_bytes(self) -> bytes:
+        """The destination as it stands in the packet, its type first: equal for messages to the same name."""
+        return bytes((self._fixed[11] >> 10 & 7,)) + self.data[64 : self._names[1]]
+
+    @property
+    def destination_queue(self) -> QueueField:
+        return self._queue(self._fixed[11] >> 10 & 7, 0, "DestinationQueue")
+
+    @property
+    def admin_queue(self) -> QueueField:
+        return self._queue(self._fixed[11] >> 13 & 7, 1, "AdminQueue")
+
+    @property
+    def response_queue(self) -> QueueField:
+        return self._queue(self._fixed[11] >> 16 & 7, 2, "ResponseQueue")
+
+    def _queue(self, code: int, which: int, what: str) -> QueueField:
+        return QueueField.decode(code, Reader(self.data, self._names[which], self._names[which + 1]), what)
+
+    @property
+    def connector_type(self) -> UUID | None:
+        at = self._names[3]
+        return UUID(bytes_le=self.data[at : at + 16]) if self._fixed[11] & _CQ else None
+
+    # TransactionHeader
+
+    @property
+    def transactional(self) -> bool:
+        return self._transaction is not None
+
+    @property
+    def transaction_fields(self) -> tuple[int, int, int, int, int] | None:
+        """Flags, sequence id ordinal and time stamp, sequence number, previous number: all a session asks for."""
+        return self._transaction
+
+    @property
+    def transaction_header(self) -> TransactionHeader | None:
+        fields = self._transaction
+        if fields is None:
+            return None
+        start = self._names[3] + (16 if self._fixed[11] & _CQ else 0) + TRANSACTION.size
+        connector = UUID(bytes_le=self.data[start : start + 16]) if fields[0] & 1 else None
+        return TransactionHeader(TxSequenceId(fields[1], fields[2]), fields[3], fields[4], fields[0], connector)
+
+    # SecurityHeader
+
+    @property
+    def security_header(self) -> SecurityHeader | None:
+        if not self._security_at:
+            return None
+        return SecurityHeader.decode(Reader(self.data, self._security_at, self._properties_at))
+
+    @property
+    def encrypted(self) -> bool:
+        return bool(self._security_at and self.data[self._security_at] & 0x20)
+
+    @property
+    def signed(self) -> bool:
+        return bool(self._security_at and SECURITY.unpack_from(self.data, self._security_at)[3])
+
+    # MessagePropertiesHeader
+
+    @property
+    def ack_flags(self) -> int:
+        return self._properties[0]
+
+    @property
+    def message_class(self) -> int:
+        return self._properties[2]
+
+    @property
+    def correlation_id(self) -> bytes:
+        return self._properties[3]
+
+    @property
+    def body_type(self) -> int:
+        return self._properties[4]
+
+    @property
+    def application_tag(self) -> int:
+        return self._properties[5]
+
+    @property
+    def message_size(self) -> int:
+        return self._properties[6]
+
+    @property
+    def privacy_level(self) -> int:
+        return self._properties[8]
+
+    @property
+    def hash_algorithm(self) -> int:
+        return self._properties[9]
+
+    @property
+    def encryption_algorithm(self) -> int:
+        return self._properties[10]
+
+    @property
+    def label(self) -> str:
+        units = self._properties[1]
+        start = self._properties_at + PROPERTIES_HEADER_SIZE
+        return self.data[start : start + 2 * units - 2].decode("utf-16-le", "surrogatepass") if units else ""
+
+    @property
+    def extension(self) -> bytes:
+        start = self._properties_at + PROPERTIES_HEADER_SIZE + 2 * self._properties[1]
+        return self.data[start : start + self._properties[11]]
+
+    @property
+    def body(self) -> bytes:
+        """The plain body; of an encrypted one, the whole region that holds it."""
+        properties = self._properties
+        start = self._properties_at + PROPERTIES_HEADER_SIZE + 2 * properties[1] + properties[11]
+        return self.data[start : start + (properties[7] if self.encrypted else properties[6])]
+
+    # What may follow
+
+    @property
+    def debug_header(self) -> DebugHeader | None:
+        return self._trailers[0]
+
+    @property
+    def soap_header(self) -> SoapHeader | None:
+        return self._trailers[1]
+
+    @property
+    def multi_queue_header(self) -> MultiQueueFormatHeader | None:
+        return self._trailers[2]
+
+    @property
+    def session_header(self) -> SessionHeader | None:
+        return SessionHeader.decode(self.data, self._fixed[4]) if self._fixed[2] & _SESSION else None

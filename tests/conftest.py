@@ -1,0 +1,11 @@
+"""How long the property tests search: a hundred examples each, or many with HYPOTHESIS_PROFILE=long."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("fast", max_examples=100, deadline=None, print_blob=True)
+settings.register_profile("long", max_examples=20_000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))

@@ -1,0 +1,175 @@
+"""The ledger, a pytest plugin: which rows of conformance/*.csv are covered by tests that pass.
+
+It reads rows, waivers and marks, judges them after the run, and prints the totals. How the page looks
+is in `tests.ledger_page`; what any row means is nowhere in the plugin.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.ledger_page import Entry, Row, Verdict, render, totals_lines
+
+ROW_COLUMNS = ("id", "section", "level", "role", "requirement", "check")
+WAIVER_COLUMNS = ("id", "reason")
+WAIVERS = "waived.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What the conformance directory holds."""
+
+    rows: dict[str, Row]
+    waivers: dict[str, str]
+
+
+def read_ledger(directory: Path) -> Ledger:
+    """Read every row and waiver, or raise one UsageError that lists all that is wrong with them."""
+    rows: dict[str, Row] = {}
+    waivers: dict[str, str] = {}
+    faults: list[str] = []
+    for path in sorted(directory.glob("*.csv")):
+        if path.name == WAIVERS:
+            continue
+        for place, cells in _read_csv(path, ROW_COLUMNS):
+            if not cells["id"]:
+                faults.append(f"{place}: a row without an id")
+            elif cells["id"] in rows:
+                faults.append(f"{place}: {cells['id']} is there twice")
+            else:
+                rows[cells["id"]] = Row(spec=path.stem, **{key: cells[key] for key in ROW_COLUMNS[:-1]})
+    if (directory / WAIVERS).exists():
+        for place, cells in _read_csv(directory / WAIVERS, WAIVER_COLUMNS):
+            if cells["id"] not in rows:
+                faults.append(f"{place}: {cells['id']!r} is no row of conformance/*.csv")
+            elif cells["id"] in waivers:
+                faults.append(f"{place}: {cells['id']} is waived twice")
+            elif not cells["reason"]:
+                faults.append(f"{place}: {cells['id']} is waived without a reason")
+            else:
+                waivers[cells["id"]] = cells["reason"]
+    _raise_if_any(faults)
+    return Ledger(rows, waivers)
+
+
+def _read_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.reader(file)
+        if tuple(next(reader, ())) != tuple(columns):
+            raise pytest.UsageError(f"{path.name}:1: the columns must be {','.join(columns)}")
+        for cells in reader:
+            place = f"{path.name}:{reader.line_num}"
+            if len(cells) != len(columns):
+                raise pytest.UsageError(f"{place}: {len(cells)} cells where there must be {len(columns)}")
+            yield place, {column: cell.strip() for column, cell in zip(columns, cells, strict=True)}
+
+
+def _raise_if_any(faults: Sequence[str]) -> None:
+    if faults:
+        raise pytest.UsageError("the conformance ledger does not add up:\n  " + "\n  ".join(faults))
+
+
+def read_marks(items: Iterable[pytest.Item], ledger: Ledger) -> dict[str, list[str]]:
+    """The tests, by node id, that carry each row; raises one UsageError that lists every bad mark."""
+    carriers: dict[str, list[str]] = {}
+    faults: list[str] = []
+    for item in items:
+        for mark in item.iter_markers("spec"):
+            if not mark.args or mark.kwargs:
+                faults.append(f"{item.nodeid}: a spec mark takes the ids of rows, and nothing else")
+            for row_id in mark.args:
+                if not isinstance(row_id, str) or row_id not in ledger.rows:
+                    faults.append(f"{item.nodeid}: {row_id!r} is no row of conformance/*.csv")
+                elif row_id in ledger.waivers:
+                    faults.append(f"{item.nodeid}: {row_id} is waived in {WAIVERS}, so no test may carry it")
+                elif item.nodeid not in carriers.setdefault(row_id, []):
+                    carriers[row_id].append(item.nodeid)
+    _raise_if_any(faults)
+    return carriers
+
+
+def judge(ledger: Ledger, carriers: dict[str, list[str]], passed: set[str]) -> list[Entry]:
+    """One entry a row, in the ledger's order. A row is covered only if every test that carries it passed."""
+    entries = []
+    for row in ledger.rows.values():
+        tests = carriers.get(row.id, [])
+        if row.id in ledger.waivers:
+            entries.append(Entry(row, Verdict.WAIVED, (ledger.waivers[row.id],)))
+        elif tests and passed.issuperset(tests):
+            entries.append(Entry(row, Verdict.COVERED, tuple(sorted({_without_parameters(test) for test in tests}))))
+        else:
+            entries.append(Entry(row, Verdict.OPEN))
+    return entries
+
+
+def _without_parameters(nodeid: str) -> str:
+    return nodeid.partition("[")[0]
+
+
+class LedgerPlugin:
+    """Lives for one run: collects the marks, remembers the outcomes, writes the page at the end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.ledger = read_ledger(config.rootpath / "conformance")
+        self.carriers: dict[str, list[str]] = {}
+        self.passed: set[str] = set()
+        self.failed: set[str] = set()
+        self.unreadable: set[str] = set()
+        option = config.getoption("--conformance")
+        self.page = None if option is None else config.invocation_params.dir / option
+        self.complete = False
+        # xdist collects in its workers, where the marks would stay.
+        if self.page is not None and config.getoption("numprocesses", None):
+            raise pytest.UsageError("--conformance needs a run in one process: leave -n away")
+
+    # First, so that the tests a -k or -m takes away still count as carriers that did not pass.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        self.carriers = read_marks(items, self.ledger)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.unreadable.add(report.nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid)
+        elif report.when == "call" and report.passed and not hasattr(report, "wasxfail"):
+            self.passed.add(report.nodeid)
+
+    def entries(self) -> list[Entry]:
+        return judge(self.ledger, self.carriers, self.passed - self.failed)
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        # An interrupted run knows too little to say what is open.
+        self.complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not self.unreadable
+        if self.page is not None and self.complete:
+            self.page.parent.mkdir(parents=True, exist_ok=True)
+            text = render(self.entries(), sorted({_without_parameters(test) for test in self.failed}))
+            self.page.write_text(text, encoding="utf-8", newline="\n")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+        if self.page is None:
+            return
+        terminalreporter.section("conformance")
+        if not self.complete:
+            terminalreporter.write_line(f"{config.getoption('--conformance')} is not written: the run did not complete")
+            return
+        for line in totals_lines(self.entries()):
+            terminalreporter.write_line(line)
+        if self.failed:
+            terminalreporter.write_line(f"{len(self.failed)} tests failed: the rows they carry count as open")
+        terminalreporter.write_line(f"written to {config.getoption('--conformance')}")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--conformance", metavar="PATH", help="write the conformance ledger to PATH after the run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(LedgerPlugin(config), "postroad-ledger")

@@ -1,0 +1,226 @@
+"""The arrows of the house: a room imports only rooms below it, and a protocol core knows no I/O, clock or chance.
+
+A room is a module or a package directly under `postroad`. A new room fails here until it is given a place.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "postroad"
+
+# Bottom to top. A room may import every floor below its own, unless ONLY says less; never its own floor's other rooms.
+# The front door is the package itself (`import postroad`), which offers the client's verbs.
+FRONT_DOOR = "postroad"
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("errors", "version"),
+    ("names",),
+    ("wire",),
+    ("store", "security"),
+    ("queues",),
+    ("directory",),
+    ("routing",),
+    ("rpc",),
+    ("binary", "soap", "remote_read"),
+    ("manager", "simulation"),  # the simulator joins managers' parts by itself, so it stands beside the manager
+    ("api",),
+    ("client",),  # above the manager, because an embedded client opens one
+    (FRONT_DOOR, "spark"),
+    ("console", "cli"),
+    ("__main__",),
+)
+WORDS = frozenset({"errors", "version", "names", "wire"})
+ONLY: dict[str, frozenset[str]] = {
+    # Pipelines and the front door see a queue manager as its users do.
+    FRONT_DOOR: WORDS | {"client"},
+    "spark": frozenset({"errors", "version", "client", "wire"}),
+    # The console is a user of the API; a command is a user of the client. `serve` alone starts the API.
+    "console": WORDS | {FRONT_DOOR, "api", "client"},
+    "cli": WORDS | {FRONT_DOOR, "api", "client", "spark", "simulation"},
+    "__main__": frozenset({"cli"}),
+}
+
+# Rooms and modules whose only inputs are their arguments: bytes or a timer, and `now`.
+PURE = (
+    "errors",
+    "version",
+    "names",
+    "wire",
+    "routing",
+    "binary.session",
+    "binary.sender",
+    "binary.receiver",
+    "soap.envelope",
+    "soap.streams",
+    "rpc.pdu",
+    "rpc.ndr",
+)
+IMPURE_LIBRARIES = frozenset(
+    {"asyncio", "concurrent", "multiprocessing", "random", "secrets", "select", "selectors"}
+    | {"socket", "socketserver", "ssl", "subprocess", "threading", "time"}
+)
+
+
+def allowed(room: str) -> frozenset[str]:
+    if room in ONLY:
+        return ONLY[room]
+    below: set[str] = set()
+    for floor in FLOORS:
+        if room in floor:
+            return frozenset(below)
+        below.update(floor)
+    raise KeyError(room)
+
+
+def rooms() -> set[str]:
+    return {room for floor in FLOORS for room in floor}
+
+
+def read_sources() -> dict[str, str]:
+    """Every module's text by its name: `wire.packet`, `errors`, and the package itself as `postroad`."""
+    sources = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        parts = parts[:-1] if parts[-1] == "__init__" else parts
+        sources[".".join(parts) or FRONT_DOOR] = path.read_text(encoding="utf-8")
+    return sources
+
+
+def room_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def imports(module: str, text: str, modules: frozenset[str]) -> Iterator[tuple[int, str]]:
+    """(line, target) of every import: one of our modules by its short name as `.name`, anything else by its own name.
+
+    Imports inside functions and under TYPE_CHECKING count: the arrow is there all the same.
+    """
+    is_package = module == FRONT_DOOR or any(other.startswith(f"{module}.") for other in modules)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, _ours(alias.name) or alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(module, is_package, node)
+            for alias in node.names:
+                submodule = _ours(f"{base}.{alias.name}")
+                target = submodule if submodule and submodule[1:] in modules else _ours(base)
+                yield node.lineno, target or base
+
+
+def _ours(name: str) -> str | None:
+    if name == FRONT_DOOR:
+        return f".{FRONT_DOOR}"
+    return name.removeprefix(FRONT_DOOR) if name.startswith(f"{FRONT_DOOR}.") else None
+
+
+def _absolute(module: str, is_package: bool, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    here = [FRONT_DOOR] if module == FRONT_DOOR else [FRONT_DOOR, *module.split(".")]
+    up = node.level - 1 if is_package else node.level
+    return ".".join([*here[: len(here) - up], *([node.module] if node.module else [])])
+
+
+def is_pure(module: str) -> bool:
+    return any(module == pure or module.startswith(f"{pure}.") for pure in PURE)
+
+
+def faults(sources: Mapping[str, str]) -> list[str]:
+    """One sentence for each import that the tables forbid."""
+    found = []
+    modules = frozenset(sources)
+    for module, text in sources.items():
+        room = room_of(module)
+        if room not in rooms():
+            found.append(f"{module}: give the room {room!r} a floor in FLOORS")
+            continue
+        for line, target in imports(module, text, modules):
+            other = room_of(target[1:]) if target.startswith(".") else None
+            if other is None:
+                if is_pure(module) and room_of(target) in IMPURE_LIBRARIES:
+                    found.append(f"{module}:{line}: a pure module imports {target}")
+            elif other != room and other not in allowed(room):
+                found.append(f"{module}:{line}: {room!r} may not import {other!r}")
+            elif is_pure(module) and not is_pure(target[1:]) and target[1:] != room:
+                found.append(f"{module}:{line}: a pure module imports {target[1:]}, which is not pure")
+    return found
+
+
+def test_every_import_follows_the_arrows() -> None:
+    sources = read_sources()
+    assert {"errors", FRONT_DOOR} <= set(sources)
+    assert faults(sources) == []
+
+
+def test_the_tables_speak_only_of_known_rooms() -> None:
+    names = [room for floor in FLOORS for room in floor]
+    assert len(names) == len(set(names))
+    assert set(ONLY) <= rooms()
+    assert {room for targets in ONLY.values() for room in targets} <= rooms()
+    assert {room_of(module) for module in PURE} <= rooms()
+
+
+@pytest.mark.parametrize(
+    ("importer", "statement"),
+    [
+        ("wire.packet", "from postroad.queues import queue"),
+        ("wire.packet", "from postroad import queues"),
+        ("wire.packet", "import postroad.queues.queue"),
+        ("wire.packet", "from ..queues.queue import Queue"),
+        ("wire", "from ..queues import queue"),
+        ("wire.packet", "def late():\n    from postroad.queues import queue"),
+        ("names", "from postroad.wire import packet"),
+        ("queues.queue", "from postroad.manager import Manager"),
+        ("binary.session", "from postroad.soap import envelope"),
+        ("errors", "from postroad import anything"),
+        ("spark.source", "from postroad.manager import Manager"),
+        ("spark.source", "from postroad.queues import queue"),
+        ("console", "from postroad.manager import Manager"),
+        ("cli", "from postroad.queues import queue"),
+        ("simulation", "from postroad.manager import Manager"),
+        ("attic", "import json"),
+        ("wire.packet", "import socket"),
+        ("wire.packet", "from time import monotonic"),
+        ("names", "import asyncio.events"),
+        ("binary.session", "import random"),
+        ("binary.session", "from postroad.store import interface"),
+        ("binary.session", "from postroad.binary import transport"),
+    ],
+)
+def test_a_wrong_arrow_is_found(importer: str, statement: str) -> None:
+    assert len(faults(house(importer, statement))) == 1
+
+
+@pytest.mark.parametrize(
+    ("importer", "statement"),
+    [
+        ("wire.packet", "from postroad.errors import RemoteProtocolError"),
+        ("wire.packet", "from . import base"),
+        ("wire.packet", "import struct"),
+        ("wire", "from postroad.wire.packet import Packet"),
+        ("queues.queue", "from postroad.store.interface import Store"),
+        ("binary.transport", "import asyncio"),
+        ("binary.transport", "from postroad.binary.session import Session"),
+        ("client", "from postroad.manager import Manager"),
+        ("spark.source", "from postroad.client import connect"),
+        ("cli", "from postroad import __version__"),
+        ("simulation", "from postroad.binary.session import Session"),
+        (FRONT_DOOR, "from postroad.version import __version__"),
+        (FRONT_DOOR, "from .client import connect"),
+        ("__main__", "from postroad.cli import main"),
+    ],
+)
+def test_a_right_arrow_is_left_alone(importer: str, statement: str) -> None:
+    assert faults(house(importer, statement)) == []
+
+
+def house(importer: str, statement: str) -> dict[str, str]:
+    """A house of empty rooms where one module holds one import."""
+    modules = ["wire.base", "wire.packet", "queues.queue", "store.interface", "binary.session", "binary.transport"]
+    modules += ["soap.envelope", "spark.source"]
+    return dict.fromkeys([*rooms(), *modules], "") | {importer: statement}
