@@ -1,5 +1,102 @@
-"""Postroad: an open queue manager that speaks Microsoft Message Queuing's own protocols."""
+r"""Postroad: an open queue manager that speaks Microsoft Message Queuing's own protocols.
+
+    import postroad
+
+    with postroad.open("data/alpha") as qm:  # or postroad.connect("http://host:8180")
+        orders = qm.create_queue(r"private$\orders", transactional=True)
+        with qm.transaction() as tx:
+            orders.send(postroad.Message(b"...", label="order 1"), tx)
+        message = orders.receive(timeout=5)
+
+The same verbs with `await` are in `postroad.aio`. Everything is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from postroad.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from postroad import aio as aio
+    from postroad import errors as errors
+    from postroad.client.opening import connect, open
+    from postroad.client.sync.handle import Cursor, OpenQueue
+    from postroad.client.sync.manager import QueueManager
+    from postroad.client.sync.queue import Queue
+    from postroad.client.sync.transaction import Transaction
+    from postroad.errors import (
+        ManagerUnavailable,
+        NoMessage,
+        PostroadError,
+        QueueExists,
+        QueueNotFound,
+        QuotaExceeded,
+        StorageError,
+        TransactionUsage,
+    )
+    from postroad.message import Message
+    from postroad.names import MessageId
+    from postroad.received import ReceivedMessage
+
+# Where each name comes from when it is first asked for.
+_HOMES = {
+    "Cursor": "postroad.client.sync.handle",
+    "ManagerUnavailable": "postroad.errors",
+    "Message": "postroad.message",
+    "MessageId": "postroad.names",
+    "NoMessage": "postroad.errors",
+    "OpenQueue": "postroad.client.sync.handle",
+    "PostroadError": "postroad.errors",
+    "Queue": "postroad.client.sync.queue",
+    "QueueExists": "postroad.errors",
+    "QueueManager": "postroad.client.sync.manager",
+    "QueueNotFound": "postroad.errors",
+    "QuotaExceeded": "postroad.errors",
+    "ReceivedMessage": "postroad.received",
+    "StorageError": "postroad.errors",
+    "Transaction": "postroad.client.sync.transaction",
+    "TransactionUsage": "postroad.errors",
+    "connect": "postroad.client.opening",
+    "open": "postroad.client.opening",
+}
+_MODULES = frozenset({"aio", "errors"})
+
+__all__ = [
+    "Cursor",
+    "ManagerUnavailable",
+    "Message",
+    "MessageId",
+    "NoMessage",
+    "OpenQueue",
+    "PostroadError",
+    "Queue",
+    "QueueExists",
+    "QueueManager",
+    "QueueNotFound",
+    "QuotaExceeded",
+    "ReceivedMessage",
+    "StorageError",
+    "Transaction",
+    "TransactionUsage",
+    "__version__",
+    "aio",
+    "connect",
+    "errors",
+    "open",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"postroad.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'postroad' has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value  # the next time without a detour
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -117,6 +117,24 @@ class IllegalQueueFormat(PostroadError):
     status = Status.ILLEGAL_FORMATNAME
 
 
+class IllegalExpression(IllegalName):
+    """An expression over messages that cannot be read: says what is wrong, and at which character."""
+
+    status = Status.INVALID_PARAMETER
+
+
+class ConfigurationError(PostroadError):
+    """A configuration file at fault: the file, the key (dotted, as in `listen.binary`) and what is wrong with it."""
+
+    status = VendorStatus.CONFIGURATION
+
+    def __init__(self, file: str, key: str, fault: str) -> None:
+        self.file = file
+        self.key = key
+        self.fault = fault
+        super().__init__(": ".join(part for part in (file, key, fault) if part))
+
+
 class StorageError(PostroadError):
     """The store could not do what was asked: the disk is full, read-only or damaged. Nothing was changed."""
 
@@ -125,3 +143,122 @@ class StorageError(PostroadError):
 
 class CorruptRecord(StorageError):
     """One stored record fails its checksum; the rest of its queue stays readable."""
+
+
+class InvalidMessage(PostroadError):
+    """A property of a message has a value that no packet can hold; the sentence starts with the property's name."""
+
+    status = Status.INVALID_PARAMETER
+
+
+class InvalidArgument(PostroadError):
+    """An argument of a call is out of range; the sentence starts with its name."""
+
+    status = Status.INVALID_PARAMETER
+
+
+class MessageTooLarge(PostroadError):
+    """The packet would be larger than 4 MiB. Windows gives the same code."""
+
+    status = Status.INSUFFICIENT_RESOURCES
+
+
+class QuotaExceeded(PostroadError):
+    """A limit is reached: which one, how full it is, and the setting that raises it."""
+
+    status = Status.INSUFFICIENT_RESOURCES
+
+    def __init__(self, what: str, limit_bytes: int, current_bytes: int, needed_bytes: int, setting: str) -> None:
+        self.limit_bytes = limit_bytes
+        self.current_bytes = current_bytes
+        self.setting = setting
+        super().__init__(
+            f"{what} is full: {current_bytes} of {limit_bytes} bytes are used and {needed_bytes} more are needed; "
+            f"receive or purge messages, or raise {setting}"
+        )
+
+
+class QueueNotFound(PostroadError):
+    status = Status.QUEUE_NOT_FOUND
+
+
+class QueueExists(PostroadError):
+    status = Status.QUEUE_EXISTS
+
+
+class QueueNotAvailable(PostroadError):
+    """The queue was deleted while it was open."""
+
+    status = Status.QUEUE_NOT_AVAILABLE
+
+
+class InvalidHandle(PostroadError):
+    status = Status.INVALID_HANDLE
+
+
+class OperationCancelled(PostroadError):
+    status = Status.OPERATION_CANCELLED
+
+
+class SharingViolation(PostroadError):
+    status = Status.SHARING_VIOLATION
+
+
+class AccessDenied(PostroadError):
+    status = Status.ACCESS_DENIED
+
+
+class UnsupportedAccessMode(PostroadError):
+    status = Status.UNSUPPORTED_ACCESS_MODE
+
+
+class UnsupportedFormatNameOperation(PostroadError):
+    status = Status.UNSUPPORTED_FORMATNAME_OPERATION
+
+
+class NoMessage(PostroadError):
+    """The time to wait ran out, and there was no message."""
+
+    status = Status.IO_TIMEOUT
+
+
+class MessageNotFound(PostroadError):
+    status = Status.MESSAGE_NOT_FOUND
+
+
+class MessageAlreadyReceived(PostroadError):
+    status = Status.MESSAGE_ALREADY_RECEIVED
+
+
+class IllegalCursorAction(PostroadError):
+    status = Status.ILLEGAL_CURSOR_ACTION
+
+
+class TransactionUsage(PostroadError):
+    """The queue and the call do not agree on whether there is a transaction."""
+
+    status = Status.TRANSACTION_USAGE
+
+
+class TransactionSequence(PostroadError):
+    """There is no such transaction, or it has ended, or the steps of a read came in the wrong order."""
+
+    status = Status.TRANSACTION_SEQUENCE
+
+
+class NotAuthenticated(PostroadError):
+    status = Status.MESSAGE_NOT_AUTHENTICATED
+
+
+class ManagerUnavailable(PostroadError):
+    """No queue manager answers at an address: the address, what happened, and what to check."""
+
+    status = Status.REMOTE_MACHINE_NOT_AVAILABLE
+
+    def __init__(self, url: str, fault: str) -> None:
+        self.url = url
+        self.fault = fault
+        super().__init__(
+            f"no queue manager answers at {url}: {fault}; check that it runs, that `api` in its [listen] section is "
+            "this port, and that nothing between here and there keeps it closed"
+        )

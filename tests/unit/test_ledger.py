@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.ledger import read_ledger
 from tests.ledger_page import Entry, Row, Verdict, render
 

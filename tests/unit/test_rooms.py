@@ -20,7 +20,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors", "version"),
     ("names",),
     ("wire",),
+    ("message",),
     ("store", "security"),
+    ("capture", "describe"),
+    ("received",),
     ("queues",),
     ("directory",),
     ("routing",),
@@ -33,14 +36,18 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("console", "cli"),
     ("__main__",),
 )
-WORDS = frozenset({"errors", "version", "names", "wire"})
+WORDS = frozenset({"errors", "version", "names", "wire", "message"})
 ONLY: dict[str, frozenset[str]] = {
+    # Reading captured bytes and showing packets need no queue and no store.
+    "capture": WORDS,
+    "describe": WORDS | {"security"},
+    "received": WORDS | {"describe"},
     # Pipelines and the front door see a queue manager as its users do.
-    FRONT_DOOR: WORDS | {"client"},
+    FRONT_DOOR: WORDS | {"client", "received"},
     "spark": frozenset({"errors", "version", "client", "wire"}),
     # The console is a user of the API; a command is a user of the client. `serve` alone starts the API.
     "console": WORDS | {FRONT_DOOR, "api", "client"},
-    "cli": WORDS | {FRONT_DOOR, "api", "client", "spark", "simulation"},
+    "cli": WORDS | {FRONT_DOOR, "api", "client", "capture", "describe", "received", "spark", "simulation"},
     "__main__": frozenset({"cli"}),
 }
 
@@ -50,6 +57,8 @@ PURE = (
     "version",
     "names",
     "wire",
+    "message",
+    "capture",
     "routing",
     "binary.session",
     "binary.sender",
@@ -176,6 +185,8 @@ def test_the_tables_speak_only_of_known_rooms() -> None:
         ("wire.packet", "def late():\n    from postroad.queues import queue"),
         ("names", "from postroad.wire import packet"),
         ("queues.queue", "from postroad.manager import Manager"),
+        ("capture", "from postroad.store import interface"),
+        ("describe", "from postroad.store import interface"),
         ("binary.session", "from postroad.soap import envelope"),
         ("errors", "from postroad import anything"),
         ("spark.source", "from postroad.manager import Manager"),
@@ -204,6 +215,8 @@ def test_a_wrong_arrow_is_found(importer: str, statement: str) -> None:
         ("wire.packet", "import struct"),
         ("wire", "from postroad.wire.packet import Packet"),
         ("queues.queue", "from postroad.store.interface import Store"),
+        ("describe", "from postroad.security import Sid"),
+        ("cli", "from postroad.describe import packet_json"),
         ("binary.transport", "import asyncio"),
         ("binary.transport", "from postroad.binary.session import Session"),
         ("client", "from postroad.manager import Manager"),

@@ -224,11 +224,11 @@ def _scan_element(scanner: Scanner, version: MsmqVersion, strict: bool) -> Forma
 
 
 def _accept_suffix(scanner: Scanner, suffix: str, strict: bool) -> bool:
-    """Steps over `;SUFFIX` if there is one, and refuses any other."""
+    """Steps over `;SUFFIX` if there is one, and refuses anything else."""
     if scanner.at_end:
         return False
     start = scanner.position
-    if strict or not scanner.accept(f";{suffix}") or not scanner.at_end:
+    if strict or not scanner.accept(f";{suffix}"):
         allowed = "nothing" if strict else f"nothing but ;{suffix.upper()}"
         scanner.fail(f"{allowed} can follow here", start)
     return True

@@ -20,7 +20,8 @@ from postroad.wire.constants import (
 from postroad.wire.session_header import SessionHeader
 
 _INTERNAL = Struct("<HH")
-_PACKET_TYPE = 0x000F
+_PACKET_TYPE = 0x000F  # PT
+_PACKET_TYPES = frozenset(PacketType)
 _REFUSED = 0x0010  # CS
 _BODY = BASE_HEADER_SIZE + INTERNAL_HEADER_SIZE
 
@@ -48,11 +49,13 @@ class InternalHeader:
         if len(data) < _BODY:
             raise RemoteProtocolError("InternalHeader is cut off", BASE_HEADER_SIZE)
         reserved, flags = _INTERNAL.unpack_from(data, BASE_HEADER_SIZE)
-        if flags & _PACKET_TYPE not in (1, 2, 3):
+        if flags & _PACKET_TYPE not in _PACKET_TYPES:
             raise RemoteProtocolError(f"internal packet type {flags & _PACKET_TYPE} is not defined", 18)
         return cls(flags, reserved)
 
     def encode(self) -> bytes:
+        if self.packet_type not in _PACKET_TYPES:
+            raise LocalProtocolError(f"internal packet type {self.packet_type} is not defined")
         return _INTERNAL.pack(self.reserved, self.flags)
 
 
@@ -73,7 +76,9 @@ class InternalPacket:
     def check(cls, base: BaseHeader, data: bytes) -> None:
         """Refuses a packet of the wrong size, or one that lacks a flag its type requires."""
         if base.packet_size != cls.size or len(data) != cls.size:
-            raise RemoteProtocolError(f"{cls.__name__} has {cls.size} bytes, not {base.packet_size}", 8)
+            raise RemoteProtocolError(
+                f"{cls.__name__} has {cls.size} bytes: PacketSize is {base.packet_size}, {len(data)} are here", 8
+            )
         if base.flags & cls.required_flags != cls.required_flags:
             raise RemoteProtocolError(f"{cls.__name__} without the flags {cls.required_flags:#06x}", 2)
 
@@ -129,6 +134,8 @@ class EstablishConnection(InternalPacket):
         )
 
     def encode_body(self) -> bytes:
+        if self.operating_system & 0x00FF != OperatingSystemFlags.CONSTANT:
+            raise LocalProtocolError("the low byte of OperatingSystem must be 0x10")
         return _ESTABLISH.pack(
             self.client_guid.bytes_le,
             self.server_guid.bytes_le,
@@ -139,12 +146,13 @@ class EstablishConnection(InternalPacket):
         )
 
     def response(self, server_guid: UUID, *, refused: bool = False) -> EstablishConnection:
-        """The acceptor's answer, as Windows writes it: time stamp and flags come back, the padding is 0x5A."""
+        """The acceptor's answer, as Windows writes it: time stamp, SE and OS come back, the padding is 0x5A."""
+        repeated = self.operating_system & (OperatingSystemFlags.NO_PING | OperatingSystemFlags.SERVER)
         return EstablishConnection(
             self.client_guid,
             server_guid,
             self.time_stamp,
-            self.operating_system,
+            OperatingSystemFlags.CONSTANT | repeated,
             padding=RESPONSE_PADDING,
             refused=refused,
             priority=RESPONSE_PRIORITY,
@@ -212,4 +220,6 @@ class SessionAck(InternalPacket):
         return cls(SessionHeader.decode(data, _BODY), priority=base.priority, base=base, internal=internal)
 
     def encode_body(self) -> bytes:
+        if self.refused:  # [MS-MQQB] 2.2.1: CS is for the packets that open a session
+            raise LocalProtocolError("a SessionAck cannot refuse a connection")
         return self.session.encode()

@@ -21,21 +21,26 @@ class PublicKeyBlob:
 
     modulus: int
     public_exponent: int
-    bit_length: int
+
+    @property
+    def bit_length(self) -> int:
+        """bitLen: eight times the octets of the modulus, k in [RFC8017] 2."""
+        return -(-self.modulus.bit_length() // 8) * 8
 
     @classmethod
     def decode(cls, data: bytes) -> PublicKeyBlob:
-        if len(data) < _PUBLIC.size:
+        if len(data) <= _PUBLIC.size:
             raise RemoteProtocolError("PUBLICKEYBLOB is cut off", len(data))
         prefix, bits, exponent = _PUBLIC.unpack_from(data)
         if prefix != _PUBLIC_PREFIX:
             raise RemoteProtocolError("PUBLICKEYBLOB does not start with the mark of an RSA exchange key", 0)
-        if len(data) != _PUBLIC.size + -(-bits // 8):
+        blob = cls(int.from_bytes(data[_PUBLIC.size :], "little"), exponent)
+        if not bits == blob.bit_length == 8 * (len(data) - _PUBLIC.size):
             raise RemoteProtocolError(f"a modulus of {bits} bits does not fill {len(data) - _PUBLIC.size} bytes", 12)
-        return cls(int.from_bytes(data[_PUBLIC.size :], "little"), exponent, bits)
+        return blob
 
     def encode(self) -> bytes:
-        modulus = self.modulus.to_bytes(-(-self.bit_length // 8), "little")
+        modulus = self.modulus.to_bytes(self.bit_length // 8, "little")
         return _PUBLIC.pack(_PUBLIC_PREFIX, self.bit_length, self.public_exponent) + modulus
 
 

@@ -62,12 +62,13 @@ class Reader:
 
     def text_to_nul(self, what: str) -> str:
         """A UTF-16LE string with no count: it ends at the first NUL."""
-        stop = self.offset
-        while (unit := self.data[stop : min(stop + 2, self.end)]) != b"\0\0":
-            if len(unit) < 2:
-                raise RemoteProtocolError(f"{what} has no terminator", self.offset)
-            stop += 2
-        return self.text(stop + 2 - self.offset, what)
+        start = self.offset
+        stop = self.data.find(b"\0\0", start, self.end)
+        while stop >= 0 and (stop - start) % 2:  # the end of one unit and the start of the next are no NUL
+            stop = self.data.find(b"\0\0", stop + 1, self.end)
+        if stop < 0:
+            raise RemoteProtocolError(f"{what} has no terminator", start)
+        return self.text(stop + 2 - start, what)
 
 
 def check_text(data: bytes, start: int, stop: int, what: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from uuid import UUID
 
-from postroad.errors import RemoteProtocolError
+from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.wire.constants import FormatType, SectionId
 from postroad.wire.layout import Reader, Writer, aligned, encode_text
 
@@ -14,6 +14,8 @@ _ADDRESS = Struct("<IHHI")
 _SIGNATURE = Struct("<HHI")
 _U16 = Struct("<H")
 _U32 = Struct("<I")
+# No specification bounds a list. Without a bound, one packet of empty names keeps its reader busy for seconds.
+MAX_ELEMENTS = 4096
 _SECTIONS = (SectionId.DESTINATION, SectionId.ADMINISTRATION, SectionId.RESPONSE)
 
 
@@ -82,6 +84,8 @@ class AddressHeader:
             raise RemoteProtocolError(f"HeaderSize {size} does not fit its packet", start)
         if count > size:  # the shortest element is longer than a byte: a bound before any loop
             raise RemoteProtocolError(f"{count} elements do not fit a HeaderSize of {size}", start + 8)
+        if count > MAX_ELEMENTS:
+            raise RemoteProtocolError(f"a list of {count} queues is longer than {MAX_ELEMENTS}", start + 8)
         fault: RemoteProtocolError | None = None
         for align_public in (False, True):
             attempt = Reader(reader.data, reader.offset, start + size)
@@ -100,6 +104,8 @@ class AddressHeader:
         raise fault
 
     def encode(self, writer: Writer, section_id: SectionId) -> None:
+        if len(self.elements) > MAX_ELEMENTS:
+            raise LocalProtocolError(f"a list of {len(self.elements)} queues is longer than {MAX_ELEMENTS}")
         body = Writer()
         body.size = writer.size + _ADDRESS.size  # alignment counts from the packet's start
         body.keep_padding(self.padding)

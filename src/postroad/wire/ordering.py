@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
@@ -25,7 +25,8 @@ LABEL = "QM Ordering Ack"
 BODY_SIZE = 0x24
 ORDER_QUEUE_NUMBER = 4
 FINAL_ACK_CLASSES = MessageClass.ACK_RECEIVE  # this one and every higher one
-_ORDER_QUEUE = re.compile(r"\\private\$\\order_queue\$$", re.IGNORECASE)
+_ORDER_QUEUE = "\\private$\\order_queue$"
+_SENT_ORDER_QUEUE = re.compile(r"(TCP:[0-9A-Fa-f.:]+|SPX:[0-9A-F]{8}\.[0-9A-F]{12})\\PRIVATE\$\\order_queue\$")
 _BODY = Struct("<IIII20s")
 _FINAL = Struct("<16sI")
 
@@ -33,15 +34,23 @@ _FINAL = Struct("<16sI")
 def is_order_queue(queue: QueueField) -> bool:
     """Whether a destination is order_queue$, by its number or by its direct name."""
     if queue.code is QueueCode.DIRECT:
-        return _ORDER_QUEUE.search(queue.direct_name) is not None
+        return queue.direct_name.lower().endswith(_ORDER_QUEUE)
     return queue.code is QueueCode.PRIVATE_ON_DESTINATION and queue.number == ORDER_QUEUE_NUMBER
 
 
-def order_queue(address: str | None = None) -> QueueField:
-    """order_queue$ of the manager that the packet is addressed to, or of the one at `address` (an IP address)."""
+def order_queue(address: str | None = None, *, protocol: Literal["TCP", "SPX"] = "TCP") -> QueueField:
+    """order_queue$ of the manager that the packet is addressed to, or of the one at `address` (IP or IPX)."""
     if address is None:
         return QueueField(QueueCode.PRIVATE_ON_DESTINATION, ORDER_QUEUE_NUMBER)
-    return QueueField(QueueCode.DIRECT, direct_name=f"TCP:{address}\\PRIVATE$\\order_queue$")
+    return QueueField(QueueCode.DIRECT, direct_name=f"{protocol}:{address}\\PRIVATE$\\order_queue$")
+
+
+def _check_sent_order_queue(queue: QueueField) -> None:
+    """[MS-MQQB] 2.2.4 and 2.2.5: a sent name follows their grammar, while a received one is known by its end."""
+    if not is_order_queue(queue):
+        raise LocalProtocolError("an ordering acknowledgment goes to order_queue$")
+    if queue.code is QueueCode.DIRECT and not _SENT_ORDER_QUEUE.fullmatch(queue.direct_name):
+        raise LocalProtocolError(f"{queue.direct_name} names order_queue$ without TCP: or SPX: and an address")
 
 
 def ipx_address(network: int, node: int) -> str:
@@ -75,8 +84,7 @@ class OrderingAck:
     def encode(self) -> bytes:
         if not 1 <= self.sequence_number <= 0xFFFFFFFF or not 0 <= self.previous_sequence_number <= 0xFFFFFFFE:
             raise LocalProtocolError("an ordering acknowledgment needs a sequence number of 1 to 0xFFFFFFFF")
-        if not is_order_queue(self.destination_queue):
-            raise LocalProtocolError("an ordering acknowledgment goes to order_queue$")
+        _check_sent_order_queue(self.destination_queue)
         body = _BODY.pack(
             self.sequence_id.ordinal,
             self.sequence_id.time_stamp,
@@ -99,6 +107,8 @@ class OrderingAck:
 
 
 def _decode_body(view: MessageView) -> tuple[TxSequenceId, int, int, bytes]:
+    if view.encrypted:
+        raise RemoteProtocolError("the body of an ordering acknowledgment is encrypted")
     if view.message_size != BODY_SIZE:
         raise RemoteProtocolError(
             f"an ordering acknowledgment has a body of {BODY_SIZE} bytes, not {view.message_size}"
@@ -159,6 +169,8 @@ class FinalAck(OrderingAck):
         return self.final_class == MessageClass.ACK_RECEIVE
 
     def last_field(self) -> bytes:
+        if self.final_class < FINAL_ACK_CLASSES:
+            raise LocalProtocolError(f"message class {self.final_class:#06x} says nothing final")
         return _FINAL.pack(self.source_guid.bytes_le, self.acknowledged_message_id)
 
     @classmethod

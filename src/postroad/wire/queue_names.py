@@ -51,11 +51,14 @@ def _name(field: QueueField, view: MessageView, admin_manager: UUID) -> FormatNa
 
 
 def destination_field(name: FormatName) -> tuple[QueueField, UUID]:
-    """How a destination is written, and the QueueManagerAddress that goes with it (null where unknown)."""
+    """How a destination is written, and the QueueManagerAddress that goes with it (null where unknown).
+
+    A journal has no place in a packet: its name would be read as that of the queue itself.
+    """
     match name:
-        case PublicName():
+        case PublicName(journal=False):
             return QueueField(QueueCode.PUBLIC, guid=name.guid), NULL_GUID
-        case PrivateName():
+        case PrivateName(journal=False):
             return QueueField(QueueCode.PRIVATE_ON_DESTINATION, name.number), name.guid
         case DirectName():
             return QueueField(QueueCode.DIRECT, direct_name=name.wire_text), NULL_GUID
@@ -67,11 +70,11 @@ def other_field(name: FormatName | None, source: UUID, destination: UUID) -> Que
     match name:
         case None:
             return NO_QUEUE
-        case PublicName():
+        case PublicName(journal=False):
             return QueueField(QueueCode.PUBLIC, guid=name.guid)
         case DirectName():
             return QueueField(QueueCode.DIRECT, direct_name=name.wire_text)
-        case PrivateName():
+        case PrivateName(journal=False):
             if name.guid == source:
                 return QueueField(QueueCode.PRIVATE_ON_SOURCE, name.number)
             if name.guid == destination:

@@ -1,15 +1,21 @@
-"""Small structures outside of packets, [MS-MQMQ] 2.2.1 to 2.2.5, 2.2.21, 2.2.22: keys, addresses, certificates."""
+"""Small structures outside of packets: keys, addresses, sequences, multicast groups and certificates.
+
+[MS-MQMQ] 2.2.1 to 2.2.5, 2.2.10, 2.2.21 and 2.2.22. What RPC adds around them is not here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from hashlib import md5
 from ipaddress import IPv4Address
 from struct import Struct
 from uuid import UUID
 
-from postroad.errors import RemoteProtocolError
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.names import MulticastId
+from postroad.wire.key_blobs import PublicKeyBlob
 from postroad.wire.layout import Reader, encode_text
 
 _U32 = Struct("<I")
@@ -17,6 +23,7 @@ _PUBLIC_KEY = Struct("<III")
 _PUBLIC_KEYS = Struct("<II")
 _TA_ADDRESS = Struct("<HH")
 _SEQUENCE_INFO = Struct("<qII")
+_MULTICAST_ID = Struct("<II")
 _USER_CERTIFICATE = Struct("<16s16sI")
 
 
@@ -25,17 +32,34 @@ def _refuse_rest(reader: Reader, what: str) -> None:
         raise RemoteProtocolError(f"{reader.end - reader.offset} bytes follow {what}", reader.offset)
 
 
+class ProviderType(IntEnum):
+    """ulProviderType, 2.2.1"""
+
+    RSA_FULL = 0x01
+    RSA_AES = 0x18
+
+
 @dataclass(frozen=True, slots=True)
 class DsPublicKey:
     """MQDSPUBLICKEY, 2.2.1: a key and the provider that made it."""
 
-    provider_type: int
+    provider_type: ProviderType
     provider_name: str
     key: bytes
 
+    @property
+    def key_blob(self) -> PublicKeyBlob:
+        """The key as numbers; RemoteProtocolError where `key` is no RSA exchange key."""
+        return PublicKeyBlob.decode(self.key)
+
     @classmethod
     def read(cls, reader: Reader) -> DsPublicKey:
-        key_size, provider_size, provider_type = reader.unpack(_PUBLIC_KEY, "MQDSPUBLICKEY")
+        start = reader.offset
+        key_size, provider_size, code = reader.unpack(_PUBLIC_KEY, "MQDSPUBLICKEY")
+        try:
+            provider_type = ProviderType(code)
+        except ValueError:
+            raise RemoteProtocolError(f"provider type {code:#x} is not defined", start + 8) from None
         provider = reader.text(provider_size, "sProviderName")
         return cls(provider_type, provider, reader.take(key_size, "aBuf"))
 
@@ -105,6 +129,8 @@ class TaAddress:
         return cls(address_type, reader.take(size, "Address"))
 
     def encode(self) -> bytes:
+        if len(self.address) != _ADDRESS_SIZES[self.address_type]:
+            raise LocalProtocolError(f"an {self.address_type.name} address does not have {len(self.address)} bytes")
         return _TA_ADDRESS.pack(len(self.address), self.address_type) + self.address
 
 
@@ -135,13 +161,29 @@ class SequenceInfo:
         return _SEQUENCE_INFO.pack(self.sequence_id, self.sequence_number, self.previous_number)
 
 
+def decode_multicast_id(data: bytes) -> MulticastId:
+    """MULTICAST_ID, 2.2.10"""
+    if len(data) != _MULTICAST_ID.size:
+        raise RemoteProtocolError(f"MULTICAST_ID has {_MULTICAST_ID.size} bytes, {len(data)} are here", len(data))
+    return MulticastId(*_MULTICAST_ID.unpack(data))
+
+
+def encode_multicast_id(multicast: MulticastId) -> bytes:
+    return _MULTICAST_ID.pack(multicast.address, multicast.port)
+
+
 @dataclass(frozen=True, slots=True)
 class UserSignCertificate:
-    """MQUSERSIGNCERT, 2.2.22: a user's certificate with its MD5 digest."""
+    """MQUSERSIGNCERT, 2.2.22: a user's certificate with its MD5 digest, which is carried and not checked."""
 
     digest: bytes
     identifier: UUID
     certificate: bytes
+
+    @classmethod
+    def of(cls, identifier: UUID, certificate: bytes) -> UserSignCertificate:
+        """A certificate to be registered under an identifier of the caller's choice."""
+        return cls(md5(certificate, usedforsecurity=False).digest(), identifier, certificate)
 
     @classmethod
     def read(cls, reader: Reader) -> UserSignCertificate:

@@ -12,6 +12,7 @@ from postroad.wire.layout import Reader, Writer, encode_text, terminated_text
 LAYOUT = Struct("<HHHHII")
 _PROVIDER_TYPE = Struct("<I")
 _ITEMS = ("SecurityID", "EncryptionKey", "Signature", "SenderCert", "ProviderInfo")
+_SIZES_BY_SENDER_ID_TYPE = {SenderIdType.NONE.value: 0, SenderIdType.QUEUE_MANAGER.value: 16}  # a SID has any size
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,11 @@ def security_header_end(data: bytes, offset: int, end: int) -> int:
     if offset + LAYOUT.size > end:
         raise RemoteProtocolError("SecurityHeader is cut off", offset)
     flags, sender_id, key, signature, certificate, provider = LAYOUT.unpack_from(data, offset)
-    if flags & 0x0F > 2:  # ST
-        raise RemoteProtocolError(f"sender id type {flags & 0x0F} is not defined", offset)
+    sender_id_type = flags & 0x0F
+    if sender_id_type > 2:
+        raise RemoteProtocolError(f"sender id type {sender_id_type} is not defined", offset)
+    if sender_id_type != 1 and sender_id != _SIZES_BY_SENDER_ID_TYPE[sender_id_type]:
+        raise RemoteProtocolError(f"a sender id of type {sender_id_type} does not have {sender_id} bytes", offset + 2)
     if certificate > MAX_CERTIFICATE_SIZE:
         raise RemoteProtocolError(f"SenderCertSize {certificate} is above {MAX_CERTIFICATE_SIZE}", offset + 8)
     if not (sender_id or key or signature or certificate or provider):
@@ -77,6 +81,10 @@ class SecurityHeader:
     def encrypted_body(self) -> bool:
         return bool(self.flags & SecurityFlags.ENCRYPTED_BODY)
 
+    @property
+    def default_provider(self) -> bool:
+        return bool(self.flags & SecurityFlags.DEFAULT_PROVIDER)
+
     @classmethod
     def decode(cls, reader: Reader) -> SecurityHeader:
         security_header_end(reader.data, reader.offset, reader.end)
@@ -91,6 +99,9 @@ class SecurityHeader:
             raise LocalProtocolError("a SecurityHeader needs a sender id, a key, a signature or a certificate")
         if max(sizes[:4]) > MAX_CERTIFICATE_SIZE:
             raise LocalProtocolError(f"an item of the SecurityHeader is larger than {MAX_CERTIFICATE_SIZE} bytes")
+        sender_id_type = self.sender_id_type
+        if sizes[0] != _SIZES_BY_SENDER_ID_TYPE.get(sender_id_type, sizes[0]):
+            raise LocalProtocolError(f"a sender id of type {sender_id_type.name} does not have {sizes[0]} bytes")
         writer.keep_padding(self.padding)
         writer.put(LAYOUT.pack(self.flags, *sizes))
         for item in items:

@@ -13,6 +13,7 @@ from postroad.wire.layout import Reader, Writer
 LAYOUT = Struct("<IIIII")
 SEQUENCE_ID = Struct("<II")
 CONNECTOR_SIZE = 16
+_CONNECTOR_QM_GUID = TransactionFlags.CONNECTOR_QM_GUID.value
 
 
 @total_ordering
@@ -61,13 +62,13 @@ class TransactionHeader:
     @classmethod
     def decode(cls, reader: Reader) -> TransactionHeader:
         flags, ordinal, time_stamp, number, previous = reader.unpack(LAYOUT, "TransactionHeader")
-        connector = reader.guid("ConnectorQMGuid") if flags & TransactionFlags.CONNECTOR_QM_GUID else None
+        connector = reader.guid("ConnectorQMGuid") if flags & _CONNECTOR_QM_GUID else None
         return cls(TxSequenceId(ordinal, time_stamp), number, previous, flags, connector)
 
     def encode(self, writer: Writer) -> None:
-        flags = self.flags & ~TransactionFlags.CONNECTOR_QM_GUID
+        flags = self.flags & ~_CONNECTOR_QM_GUID
         if self.connector_qm_guid is not None:
-            flags |= TransactionFlags.CONNECTOR_QM_GUID
+            flags |= _CONNECTOR_QM_GUID
         sequence = self.sequence_id
         writer.put(
             LAYOUT.pack(

@@ -8,8 +8,10 @@ from uuid import UUID
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.wire.constants import (
+    ADMIN_CODES,
     ADMIN_SHIFT,
     DELIVERY_SHIFT,
+    DESTINATION_CODES,
     DESTINATION_SHIFT,
     INFINITE,
     RESPONSE_SHIFT,
@@ -23,6 +25,7 @@ LAYOUT = Struct("<16s16sIIII")
 _COUNT = Struct("<H")
 _U32 = Struct("<I")
 _MAX_COUNT = 0xFFFF
+_CONNECTOR_TYPE = UserFlags.CONNECTOR_TYPE.value
 _DERIVED = (
     UserFlags.DESTINATION_QUEUE | UserFlags.ADMIN_QUEUE | UserFlags.RESPONSE_QUEUE | UserFlags.CONNECTOR_TYPE
 ).value
@@ -126,7 +129,7 @@ class UserHeader:
         destination = QueueField.decode(flags >> DESTINATION_SHIFT & 7, reader, "DestinationQueue")
         admin = QueueField.decode(flags >> ADMIN_SHIFT & 7, reader, "AdminQueue")
         response = QueueField.decode(flags >> RESPONSE_SHIFT & 7, reader, "ResponseQueue")
-        connector = reader.guid("ConnectorType") if flags & UserFlags.CONNECTOR_TYPE else None
+        connector = reader.guid("ConnectorType") if flags & _CONNECTOR_TYPE else None
         return cls(
             source_queue_manager=UUID(bytes_le=source),
             message_id=message_id,
@@ -141,15 +144,20 @@ class UserHeader:
             padding=reader.padding(),
         )
 
-    def encode(self, writer: Writer) -> None:
+    def encode(self, writer: Writer, flags: int | None = None) -> None:
+        """`flags` stand in for its own, with the bits that announce the headers behind it."""
+        if self.destination_queue.code not in DESTINATION_CODES:
+            raise LocalProtocolError(f"a destination queue cannot be written as {self.destination_queue.code.name}")
+        if self.admin_queue.code not in ADMIN_CODES:
+            raise LocalProtocolError(f"an administration queue cannot be written as {self.admin_queue.code.name}")
         flags = (
-            self.flags & ~_DERIVED
+            (self.flags if flags is None else flags) & ~_DERIVED
             | self.destination_queue.code << DESTINATION_SHIFT
             | self.admin_queue.code << ADMIN_SHIFT
             | self.response_queue.code << RESPONSE_SHIFT
         )
         if self.connector_type is not None:
-            flags |= UserFlags.CONNECTOR_TYPE
+            flags |= _CONNECTOR_TYPE
         writer.keep_padding(self.padding)
         writer.put(
             LAYOUT.pack(

@@ -247,7 +247,11 @@ class MessageView:
     @property
     def destination_bytes(self) -> bytes:
         """The destination as it stands in the packet, its type first: equal for messages to the same name."""
-        return bytes((self._fixed[11] >> 10 & 7,)) + self.data[64 : self._names[1]]
+        data = self.data
+        code = self._fixed[11] >> 10 & 7
+        # What pads a direct name is no part of it.
+        end = 66 + (data[64] | data[65] << 8) if code == 7 else self._names[1]
+        return bytes((code,)) + data[64:end]
 
     @property
     def destination_queue(self) -> QueueField:

@@ -1,0 +1,146 @@
+"""What a call of the API is: one row of a table that the router, the checks of parameters and OpenAPI all read.
+
+The rows themselves stand in queues.py, messages.py, transactions.py and handles.py, by noun.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from postroad.api.kinds import LOOKUP_ID, Kind, NotOfKind
+from postroad.api.schema import json_object, queue_name
+from postroad.api.waits import Waits
+from postroad.errors import InvalidArgument, MessageTooLarge
+from postroad.manager import Manager
+
+MAX_REQUEST_BYTES = 1 << 20  # of a request that brings no messages: ten thousand lookup ids fit
+MAX_PARAMETERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter; `default` is its value where it is absent."""
+
+    name: str
+    kind: Kind
+    description: str
+    default: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a request brings: the names of its schema by media type, None for bytes."""
+
+    content: Mapping[str, str | None]
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call answers with: the names of its schemas by media type, none for no body."""
+
+    status: HTTPStatus = HTTPStatus.OK
+    description: str = "done"
+    content: Mapping[str, str | None] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A row of the table. `path` is below /api/v1, and its {names} are those of PATH_PARAMETERS in openapi.py."""
+
+    method: str
+    path: str
+    handler: Callable[[Call], Awaitable[Response]]
+    summary: str
+    answers: tuple[Answer, ...] = (Answer(),)
+    parameters: tuple[Parameter, ...] = ()
+    body: Body | None = None
+    errors: tuple[HTTPStatus, ...] = ()
+
+
+class Call:
+    """One request, with its parameters read and checked."""
+
+    __slots__ = ("manager", "query", "request", "waits")
+
+    def __init__(self, request: Request, manager: Manager, waits: Waits, parameters: Sequence[Parameter]) -> None:
+        self.request = request
+        self.manager = manager
+        self.waits = waits
+        self.query = read_query(request.scope["query_string"], parameters)
+
+    @property
+    def queue(self) -> str:
+        return queue_name(unquote(self.request.path_params["queue"]))
+
+    @property
+    def lookup_id(self) -> int:
+        text = unquote(self.request.path_params["lookup_id"])
+        try:
+            return int(LOOKUP_ID.from_text(text))
+        except NotOfKind as problem:
+            raise InvalidArgument(f"lookup_id: {problem}") from None
+
+    async def body(self, limit: int) -> bytes:
+        """All of the request's body; MessageTooLarge as soon as it is known to be longer than `limit`."""
+        declared = self.request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > limit:
+            raise _too_large(limit)
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in self.request.stream():
+            size += len(chunk)
+            if size > limit:
+                raise _too_large(limit)
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    async def json_object(self) -> dict[str, object]:
+        return json_object(await self.body(MAX_REQUEST_BYTES))
+
+
+def _too_large(limit: int) -> MessageTooLarge:
+    return MessageTooLarge(f"the body of this request can have {limit} bytes at most")
+
+
+def read_query(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
+    """Every parameter by its name, absent ones with their defaults; raises InvalidArgument on the first fault."""
+    values = {each.name: each.default for each in parameters}
+    if not query:
+        return values
+    known = {each.name: each for each in parameters}
+    seen: set[str] = set()
+    try:
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
+    except ValueError:
+        raise InvalidArgument(f"query: at most {MAX_PARAMETERS} parameters are read") from None
+    for name, text in pairs:
+        parameter = known.get(name)
+        if parameter is None:
+            takes = f"; it takes {', '.join(known)}" if known else ""
+            raise InvalidArgument(f"{name}: this call has no such parameter{takes}")
+        if name in seen:
+            raise InvalidArgument(f"{name}: it is given twice")
+        seen.add(name)
+        try:
+            values[name] = parameter.kind.from_text(text)
+        except NotOfKind as problem:
+            raise InvalidArgument(f"{name}: {problem}") from None
+    return values
+
+
+def json_answer(content: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return Response(json.dumps(content, separators=(",", ":")), status, media_type="application/json")
+
+
+def no_content() -> Response:
+    return Response(status_code=HTTPStatus.NO_CONTENT)

@@ -1,0 +1,36 @@
+r"""Queues in URLs: whatever way a queue's name is written in a path, it comes to the router as one segment.
+
+Works on the path as it was sent. Once decoded, a slash within a name could not be told from one between segments.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote
+
+API = "/api/v1"
+QUEUES = f"{API}/queues/"
+_PRIVATE = "private$"
+_COMPLETE = "\\=;"  # a first segment that holds one of these is a whole name, not just a computer
+
+
+def canonical_path(raw: str) -> str:
+    """The path with its queue, if it has one, as a single percent-encoded segment; any other path comes back as it is.
+
+    `private$/orders`, `alpha/private$/orders` and `alpha/orders` are local paths with slashes, so that after
+    `/api/v1/queues/` they fill two or three segments. A bare word is no name of a queue: it must be a computer's.
+    """
+    if not raw.startswith(QUEUES):
+        return raw
+    segments = raw[len(QUEUES) :].split("/")
+    length = _segments_of_name(segments)
+    name = "\\".join(unquote(each) for each in segments[:length])
+    return QUEUES + "/".join([quote(name, safe=""), *segments[length:]])
+
+
+def _segments_of_name(segments: list[str]) -> int:
+    first = unquote(segments[0])
+    if first.lower() == _PRIVATE:
+        return 2
+    if any(mark in first for mark in _COMPLETE) or "/" in first:
+        return 1
+    return 3 if len(segments) > 1 and unquote(segments[1]).lower() == _PRIVATE else 2

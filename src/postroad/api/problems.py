@@ -1,0 +1,151 @@
+"""Errors as HTTP answers: which status each of our errors is, as data, and the problem+json that tells of it.
+
+[RFC 9457]. The sentence of an error is its own; nothing is worded here but what HTTP itself refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from postroad.errors import (
+    AccessDenied,
+    ConfigurationError,
+    CorruptRecord,
+    IllegalCursorAction,
+    IllegalName,
+    IllegalQueueFormat,
+    InvalidArgument,
+    InvalidHandle,
+    InvalidMessage,
+    LocalProtocolError,
+    MessageAlreadyReceived,
+    MessageNotFound,
+    MessageTooLarge,
+    NoMessage,
+    NotAuthenticated,
+    OperationCancelled,
+    PostroadError,
+    QueueExists,
+    QueueNotAvailable,
+    QueueNotFound,
+    QuotaExceeded,
+    RemoteProtocolError,
+    SharingViolation,
+    StorageError,
+    TransactionSequence,
+    TransactionUsage,
+    UnsupportedAccessMode,
+    UnsupportedFormatNameOperation,
+)
+
+MEDIA_TYPE = "application/problem+json"
+
+# By class; one that is not here has the status of its nearest base.
+STATUSES: Mapping[type[PostroadError], HTTPStatus] = {
+    PostroadError: HTTPStatus.INTERNAL_SERVER_ERROR,
+    LocalProtocolError: HTTPStatus.BAD_REQUEST,
+    RemoteProtocolError: HTTPStatus.BAD_REQUEST,  # the peer is the caller, with a packet to import
+    IllegalName: HTTPStatus.BAD_REQUEST,
+    IllegalQueueFormat: HTTPStatus.BAD_REQUEST,
+    InvalidArgument: HTTPStatus.BAD_REQUEST,
+    InvalidMessage: HTTPStatus.BAD_REQUEST,
+    UnsupportedAccessMode: HTTPStatus.BAD_REQUEST,
+    UnsupportedFormatNameOperation: HTTPStatus.BAD_REQUEST,
+    NotAuthenticated: HTTPStatus.UNAUTHORIZED,
+    AccessDenied: HTTPStatus.FORBIDDEN,
+    QueueNotFound: HTTPStatus.NOT_FOUND,
+    MessageNotFound: HTTPStatus.NOT_FOUND,
+    InvalidHandle: HTTPStatus.NOT_FOUND,
+    NoMessage: HTTPStatus.NO_CONTENT,
+    QueueExists: HTTPStatus.CONFLICT,
+    SharingViolation: HTTPStatus.CONFLICT,
+    TransactionUsage: HTTPStatus.CONFLICT,
+    TransactionSequence: HTTPStatus.CONFLICT,
+    IllegalCursorAction: HTTPStatus.CONFLICT,
+    OperationCancelled: HTTPStatus.CONFLICT,
+    MessageAlreadyReceived: HTTPStatus.GONE,
+    QueueNotAvailable: HTTPStatus.GONE,
+    MessageTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    StorageError: HTTPStatus.SERVICE_UNAVAILABLE,
+    CorruptRecord: HTTPStatus.INTERNAL_SERVER_ERROR,  # trying again will not help
+    ConfigurationError: HTTPStatus.INTERNAL_SERVER_ERROR,
+    QuotaExceeded: HTTPStatus.INSUFFICIENT_STORAGE,  # not 429: the caller is not too fast, the queue is full
+}
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class HttpFault(Exception):
+    """An error that HTTP has a status of its own for, other than the table's."""
+
+    def __init__(self, status: HTTPStatus, error: PostroadError, headers: Mapping[str, str] | None = None) -> None:
+        self.status = status
+        self.error = error
+        self.headers = headers
+        super().__init__(str(error))
+
+
+def status_of(error: type[PostroadError]) -> HTTPStatus:
+    return next(STATUSES[each] for each in error.__mro__ if each in STATUSES)
+
+
+def problem(
+    error: PostroadError, status: HTTPStatus | None = None, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The answer that tells of `error`; with no body where the status allows none."""
+    status = status or status_of(type(error))
+    if status is HTTPStatus.NO_CONTENT:
+        return Response(status_code=status, headers=headers)
+    members: dict[str, object] = {
+        "title": _title(type(error)),
+        "status": status.value,
+        "detail": str(error),
+        "hresult": f"0x{error.status:08X}",
+        "code": error.status.name,
+        "error": type(error).__name__,
+    }
+    if isinstance(error, QuotaExceeded):
+        members |= {
+            "limit_bytes": error.limit_bytes,
+            "current_bytes": error.current_bytes,
+            "setting": error.setting,
+        }
+    return Response(json.dumps(members), status, headers, MEDIA_TYPE)
+
+
+def _title(error: type[PostroadError]) -> str:
+    """The class's name in words: `Queue not found`."""
+    return _WORD.sub(" ", error.__name__).capitalize()
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, PostroadError)
+    return problem(error)
+
+
+async def on_fault(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HttpFault)
+    return problem(error.error, error.status, error.headers)
+
+
+async def on_http(request: Request, error: Exception) -> Response:
+    """What the router refuses: a path that is no call, a method that a call has not."""
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    where = f"{request.method} {request.url.path}"
+    sentences = {
+        HTTPStatus.NOT_FOUND: f"{where}: there is no such call; /api/v1/openapi.json lists them all",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{where}: this path takes {(error.headers or {}).get('Allow', 'other methods')}",
+    }
+    return problem(PostroadError(sentences.get(status, error.detail)), status, error.headers)
+
+
+async def on_bug(request: Request, error: Exception) -> Response:
+    """Whatever nobody expected. The server logs it; the caller is told no more than that it was ours."""
+    return problem(PostroadError("a fault of the server itself: its log has the details"))

@@ -1,0 +1,20 @@
+"""Bytes of files to packets: captures, hex text and raw packets, read once from front to back in bounded memory.
+
+Imports `wire` to know a packet when it sees one; how packets are shown is decided elsewhere.
+"""
+
+from postroad.capture.files import STANDARD_PORTS, CaptureFile, FileKind
+from postroad.capture.internet import Ports
+from postroad.capture.items import DamagedPacket, DecodedPacket, Item, Origin, Skipped
+
+__all__ = [
+    "STANDARD_PORTS",
+    "CaptureFile",
+    "DamagedPacket",
+    "DecodedPacket",
+    "FileKind",
+    "Item",
+    "Origin",
+    "Ports",
+    "Skipped",
+]

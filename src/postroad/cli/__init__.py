@@ -1,0 +1,63 @@
+"""The `postroad` command: one module for each group of commands, joined here.
+
+Commands import what they need when they run, so that `postroad --help` and every small command start at once.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from postroad.cli import decode, serve
+from postroad.cli.outcome import ExitCode, report
+from postroad.errors import PostroadError
+from postroad.version import __version__
+
+app = typer.Typer(
+    name="postroad",
+    help="An open queue manager that speaks Microsoft Message Queuing's own protocols.",
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("decode")(decode.decode)
+app.command("serve")(serve.serve)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"postroad {__version__}")
+        raise typer.Exit(ExitCode.DONE)
+
+
+@app.callback(invoke_without_command=True)
+def _postroad(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(ExitCode.USAGE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and gives back its exit code. Expected faults are one line on stderr, never a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a label may hold what this terminal's encoding does not
+    try:
+        code = app(arguments, prog_name="postroad", standalone_mode=False)
+    except typer.TyperException as fault:
+        report(fault.format_message())
+        return fault.exit_code
+    except typer.Abort:
+        return ExitCode.FAILED
+    except PostroadError as fault:
+        report(str(fault))
+        return ExitCode.FAILED
+    return code if isinstance(code, int) else ExitCode.DONE

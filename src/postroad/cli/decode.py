@@ -1,0 +1,111 @@
+"""`postroad decode`: what is inside captured bytes, for people or as JSON lines."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol
+
+import typer
+
+from postroad.cli.outcome import ExitCode, fail
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from postroad.capture import CaptureFile, Item, Skipped
+
+STANDARD_INPUT = "-"
+
+
+class _Printer(Protocol):
+    def print(self, item: Item) -> None: ...
+
+
+def decode(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to read; - for standard input.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    port: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", min=1, max=65535, help="In a capture, TCP sessions on this port too, not only 1801."),
+    ] = None,
+    ping_port: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", min=1, max=65535, help="In a capture, UDP pings on this port too, not only 3527."),
+    ] = None,
+) -> None:
+    """Show the packets in a file, field by field.
+
+    FILE is a capture (pcap or pcapng), hex text (plain, or a dump by xxd, hexdump -C or Wireshark), or the raw bytes of
+    packets one behind the other; its content tells which. What is damaged is shown as far as it goes, and the rest of
+    the file is still decoded.
+
+    The exit code is 0 if all of it was decoded, 1 if not or if there was no packet, 2 if FILE cannot be opened.
+    """
+    from postroad.capture import STANDARD_PORTS, CaptureFile, Ports
+
+    ports = Ports(STANDARD_PORTS.sessions | set(port or ()), STANDARD_PORTS.pings | set(ping_port or ()))
+    with _open(file) as stream:
+        try:
+            _decode(file, CaptureFile(stream, ports), _printer(as_json))
+        except BrokenPipeError:
+            raise  # whoever reads our output has enough
+        except OSError as fault:
+            fail(f"{file}: {fault.strerror}", ExitCode.FAILED)
+
+
+def _open(file: str) -> AbstractContextManager[BinaryIO]:
+    if file == STANDARD_INPUT:
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return open(file, "rb")
+    except (OSError, ValueError) as fault:
+        why = fault.strerror if isinstance(fault, OSError) else str(fault)
+        fail(f"{file}: cannot be opened: {why}", ExitCode.USAGE)
+
+
+def _printer(as_json: bool) -> _Printer:
+    if as_json:
+        from postroad.cli.packet_lines import JsonPrinter
+
+        return JsonPrinter(sys.stdout)
+    from postroad.cli.packet_text import TextPrinter
+
+    return TextPrinter(sys.stdout)
+
+
+def _decode(file: str, capture: CaptureFile, printer: _Printer) -> None:
+    from postroad.capture import DecodedPacket, Skipped
+
+    whole = faults = 0
+    alone: Skipped | None = None  # the first fault waits: if it is all there is, one sentence says it
+    for item in capture.items():
+        if isinstance(item, Skipped) and not whole and not faults:
+            alone, faults = item, 1
+            continue
+        if alone is not None:
+            printer.print(alone)
+            alone = None
+        printer.print(item)
+        if isinstance(item, DecodedPacket):
+            whole += 1
+        else:
+            faults += 1
+    if not whole and (alone is not None or not faults):
+        fail(f"{file}: {_no_packet(capture, alone)}", ExitCode.FAILED)
+    if faults:
+        fail(f"{file}: {_count(faults, 'fault')}, {_count(whole, 'packet')} decoded", ExitCode.FAILED)
+
+
+def _no_packet(capture: CaptureFile, fault: Skipped | None) -> str:
+    if capture.empty:
+        return "the file is empty"
+    if fault is not None:
+        return f"no packet in this file: {fault.reason}"
+    if capture.frames:
+        return f"no packet in this file: {_count(capture.frames, 'frame')}, none of them on the ports of MSMQ"
+    return "no packet in this file"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,172 @@
+"""A queue manager as a program sees it, embedded or remote: queues by name, transactions over them, rescue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import Self, overload
+
+from postroad.client.aio.backend import Backend
+from postroad.client.aio.queue import Queue
+from postroad.client.aio.transaction import Transaction
+from postroad.client.values import MOVE_MESSAGES, Name, Privacy, QueueAttributes, Sendable, as_lookup_ids
+from postroad.errors import InvalidHandle, PostroadError, QueueExists
+from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.received import ReceivedMessage
+
+
+class QueueManager:
+    """Made by `open` or `connect`. A context manager that closes itself; once closed, every verb raises InvalidHandle.
+
+    Whatever changes something returns once that is durable. Calls made at the same time share a commit.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend: Backend | None = backend
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._backend is None
+
+    @property
+    def backend(self) -> Backend:
+        """The same verbs on plain values; for tools that need no convenience."""
+        if self._backend is None:
+            raise InvalidHandle("this queue manager was closed: open it, or connect to it, again")
+        return self._backend
+
+    async def close(self) -> None:
+        """Reads that wait end with OperationCancelled, open transactions of an embedded manager are aborted. A second
+        call does nothing."""
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            await backend.close()
+
+    async def info(self) -> ManagerInfo:
+        return await self.backend.info()
+
+    # Queues
+
+    def queue(self, name: Name) -> Queue:
+        """The queue of this name: a local path, or any format name. Nobody is asked whether it exists."""
+        return Queue(self, str(name))
+
+    async def queues(self) -> list[QueueInfo]:
+        """Every queue: journals, subqueues, outgoing queues and the manager's own among them."""
+        return await self.backend.queues()
+
+    async def create_queue(
+        self,
+        path: Name,
+        *,
+        transactional: bool = False,
+        label: str = "",
+        journal: bool = False,
+        quota_kb: int | None = None,
+        journal_quota_kb: int | None = None,
+        authenticate: bool = False,
+        privacy: Privacy = "optional",
+        abort_limit: int | None = None,
+        exist_ok: bool = False,
+    ) -> Queue:
+        r"""A new queue, as in `create_queue(r"private$\orders")`. Quotas of None are no limit. A message that aborted
+        transactions put back `abort_limit` times moves to the subqueue `;poison`.
+
+        QueueExists if it is there already; with `exist_ok`, only if it is not of the kind that was asked for.
+        """
+        attributes: QueueAttributes = {
+            "transactional": transactional,
+            "label": label,
+            "journal": journal,
+            "quota_kb": quota_kb,
+            "journal_quota_kb": journal_quota_kb,
+            "authenticate": authenticate,
+            "privacy": privacy,
+            "abort_limit": abort_limit,
+        }
+        try:
+            await self.backend.create_queue(str(path), attributes)
+        except QueueExists:
+            if not exist_ok:
+                raise
+            if (await self.backend.queue(str(path))).transactional != transactional:
+                kind = "not transactional" if transactional else "transactional"
+                raise QueueExists(f"the queue {path} exists already, and is {kind}") from None
+        return self.queue(path)
+
+    async def delete_queue(self, name: Name) -> None:
+        """The queue goes, with every message in it, its journal and its subqueues."""
+        await self.backend.delete_queue(str(name))
+
+    # Messages
+
+    @overload  # text is a sequence of texts as well: it counts as one message
+    async def send(  # type: ignore[overload-overlap]
+        self, name: Name, messages: Sendable, tx: Transaction | None = None, *, transactional: bool = False
+    ) -> str: ...
+
+    @overload
+    async def send(
+        self, name: Name, messages: Iterable[Sendable], tx: Transaction | None = None, *, transactional: bool = False
+    ) -> list[str]: ...
+
+    async def send(
+        self,
+        name: Name,
+        messages: Sendable | Iterable[Sendable],
+        tx: Transaction | None = None,
+        *,
+        transactional: bool = False,
+    ) -> str | list[str]:
+        """`Queue.send` to any name; a list of several format names sends a copy to each."""
+        return await self.queue(name).send(messages, tx, transactional=transactional)
+
+    async def move(
+        self,
+        name: Name,
+        target: Name,
+        messages: Iterable[ReceivedMessage | int] | None = None,
+    ) -> list[int]:
+        """Moves these messages, all at once, or everything that is in the queue, a thousand at a time; the lookup ids
+        they had. Nothing is acknowledged, and their new places are at the end of the target."""
+        if messages is not None:
+            return await self.backend.move(str(name), str(target), as_lookup_ids(messages))
+        moved: list[int] = []
+        after = -1
+        while page := await self.backend.move_page(str(name), str(target), after, MOVE_MESSAGES):
+            moved += page
+            after = page[-1]
+            if len(page) < MOVE_MESSAGES:
+                break  # what arrives from now on was not in the queue
+        return moved
+
+    # Transactions
+
+    async def begin(self) -> Transaction:
+        return Transaction(self, await self.backend.begin())
+
+    async def commit(self, tx: Transaction) -> None:
+        await tx.commit()
+
+    async def abort(self, tx: Transaction) -> None:
+        await tx.abort()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """Commits when the block ends, aborts when it raises; does neither if the block ended it by itself."""
+        tx = await self.begin()
+        try:
+            yield tx
+        except BaseException:
+            if not tx.ended:
+                with suppress(PostroadError):  # what went wrong first is what the caller has to hear
+                    await tx.abort()
+            raise
+        if not tx.ended:
+            await tx.commit()

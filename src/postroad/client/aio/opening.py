@@ -1,0 +1,59 @@
+"""Where an asynchronous program gets a queue manager from: a data directory of its own, or the HTTP API of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from pathlib import Path
+from typing import Any
+
+from postroad.client.aio.backend import Backend
+from postroad.client.aio.manager import QueueManager
+
+
+class Opening:
+    """A queue manager that is yet to be opened: `async with` it, or `await` it and close it yourself."""
+
+    def __init__(self, backend: Callable[[], Coroutine[Any, Any, Backend]]) -> None:
+        self.backend = backend
+        self._manager: QueueManager | None = None
+
+    async def _open(self) -> QueueManager:
+        return QueueManager(await self.backend())
+
+    def __await__(self) -> Generator[Any, None, QueueManager]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> QueueManager:
+        self._manager = await self._open()
+        return self._manager
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._manager is not None:
+            await self._manager.close()
+
+
+def open(path: str | Path, *, name: str | None = None) -> Opening:
+    """The queue manager in a data directory, which is made if need be; one process at a time can have it open.
+
+    `":memory:"` keeps nothing, for tests. The name is the computer name in queue paths; it is kept in the directory,
+    and without one it is the host's. StorageError if the directory cannot be used.
+    """
+
+    async def backend() -> Backend:
+        from postroad.client.embedded import open_embedded
+
+        return await open_embedded(path, name)
+
+    return Opening(backend)
+
+
+def connect(url: str, *, token: str | None = None) -> Opening:
+    """The queue manager behind an HTTP API, as in `http://host:8180`. The first verb is what connects, and raises
+    ManagerUnavailable if nobody answers there."""
+
+    async def backend() -> Backend:
+        from postroad.client.http import HttpBackend
+
+        return HttpBackend(url, token)
+
+    return Opening(backend)

@@ -1,0 +1,194 @@
+"""A queue as a program sees it: send, receive, peek, and everything else one does with one queue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Literal, Unpack, overload
+
+from postroad.client.aio.backend import Backend
+from postroad.client.aio.handle import Cursor, OpenQueue
+from postroad.client.aio.transaction import Transaction
+from postroad.client.values import (
+    PAGE_MESSAGES,
+    Place,
+    QueueAttributes,
+    Sendable,
+    as_action,
+    as_lookup_ids,
+    as_messages,
+)
+from postroad.errors import InvalidArgument, PostroadError
+from postroad.queues.descriptor import QueueAccess, ShareMode
+from postroad.queues.info import QueueInfo
+from postroad.received import ReceivedMessage
+
+if TYPE_CHECKING:
+    from postroad.client.aio.manager import QueueManager
+
+
+class Queue:
+    """A name on one manager; it costs nothing, and says nothing of whether the queue exists.
+
+    A `timeout` is in seconds: 0 does not wait, None waits for ever. Reads that found nothing in time raise NoMessage.
+    """
+
+    __slots__ = ("manager", "name")
+
+    def __init__(self, manager: QueueManager, name: str) -> None:
+        self.manager = manager
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name}>"
+
+    @property
+    def _backend(self) -> Backend:
+        return self.manager.backend
+
+    # Sending
+
+    @overload  # text is a sequence of texts as well: it counts as one message
+    async def send(  # type: ignore[overload-overlap]
+        self, messages: Sendable, tx: Transaction | None = None, *, transactional: bool = False
+    ) -> str: ...
+
+    @overload
+    async def send(
+        self, messages: Iterable[Sendable], tx: Transaction | None = None, *, transactional: bool = False
+    ) -> list[str]: ...
+
+    async def send(
+        self,
+        messages: Sendable | Iterable[Sendable],
+        tx: Transaction | None = None,
+        *,
+        transactional: bool = False,
+    ) -> str | list[str]:
+        r"""Sends one message and gives its id, `{guid}\ordinal`; or several, all or none, and gives their ids.
+
+        Bytes and text are messages without properties. A transactional queue takes messages within a transaction
+        only: `tx`, or one of its own with `transactional=True`; any other queue, only without.
+        """
+        values, alone = as_messages(messages)
+        if not transactional:
+            ids = await self._backend.send(self.name, values, None if tx is None else tx.id)
+        elif tx is None:
+            ids = await self._backend.send_transactional(self.name, values)
+        else:
+            raise InvalidArgument("transactional: the messages go in the transaction that was given")
+        return ids[0] if alone else ids
+
+    # Receiving
+
+    async def receive(self, timeout: float | None = None, tx: Transaction | None = None) -> ReceivedMessage:
+        """Takes the first message. In a transaction it is gone once that commits, and back if it aborts."""
+        return (await self.receive_many(1, timeout, tx))[0]
+
+    async def receive_many(
+        self, count: int, timeout: float | None = None, tx: Transaction | None = None
+    ) -> list[ReceivedMessage]:
+        """Takes up to `count` messages that are there; waits only for the first."""
+        return await self._backend.receive(self.name, count, timeout, None if tx is None else tx.id)
+
+    async def receive_by_id(
+        self,
+        lookup_id: int,
+        place: Place = "current",
+        tx: Transaction | None = None,
+    ) -> ReceivedMessage:
+        """Takes the message with this lookup id, or the one that stands `next` or `previous` to it."""
+        return await self._backend.lookup(self.name, lookup_id, as_action(place), True, None if tx is None else tx.id)
+
+    @asynccontextmanager
+    async def receiving(self, timeout: float | None = None) -> AsyncIterator[ReceivedMessage]:
+        """The first message, for the length of a block: nobody else gets it. It is gone when the block ends, and back
+        in its place if the block raises or the manager restarts."""
+        async with self.receiving_many(1, timeout) as messages:
+            yield messages[0]
+
+    @asynccontextmanager
+    async def receiving_many(self, count: int, timeout: float | None = None) -> AsyncIterator[list[ReceivedMessage]]:
+        """Up to `count` messages, which go or return together."""
+        messages = await self.lock(count, timeout)
+        try:
+            yield messages
+        except BaseException:
+            with suppress(PostroadError):  # what went wrong first is what the caller has to hear
+                await self.settle(messages, delete=False)
+            raise
+        await self.settle(messages, delete=True)
+
+    async def lock(self, count: int = 1, timeout: float | None = None) -> list[ReceivedMessage]:
+        """The first phase of a receive: up to `count` messages are nobody else's until `settle`."""
+        return await self._backend.lock(self.name, count, timeout)
+
+    async def settle(self, messages: Iterable[ReceivedMessage | int], *, delete: bool) -> None:
+        """The second phase: locked messages go, or return to their places."""
+        await self._backend.settle(self.name, as_lookup_ids(messages), delete)
+
+    # Looking
+
+    async def peek(self, timeout: float | None = None) -> ReceivedMessage:
+        """The first message, which stays."""
+        return (await self.peek_many(1, timeout))[0]
+
+    async def peek_many(self, count: int, timeout: float | None = None) -> list[ReceivedMessage]:
+        """Up to `count` messages from the first on, which stay; waits only for the first."""
+        return await self._backend.peek(self.name, count, timeout)
+
+    async def peek_by_id(self, lookup_id: int, place: Place = "current") -> ReceivedMessage:
+        """The message with this lookup id, or the one that stands `next` or `previous` to it."""
+        return await self._backend.lookup(self.name, lookup_id, as_action(place), False, None)
+
+    async def messages(self, after: int = -1) -> AsyncIterator[ReceivedMessage]:
+        """Every message from the first on, or from behind the lookup id `after`, without taking or waiting. Those that
+        come or go meanwhile may or may not be seen; none is seen twice."""
+        while page := await self._backend.page(self.name, after, PAGE_MESSAGES):
+            for message in page:
+                after = message.lookup_id
+                yield message
+
+    # Handles
+
+    async def open(self, *, access: Literal["receive", "peek"] = "receive", exclusive: bool = False) -> OpenQueue:
+        """A handle on the queue, for cursors; `exclusive` keeps every other reader out until it is closed.
+        SharingViolation if others stand in the way."""
+        share = ShareMode.DENY_RECEIVE if exclusive else ShareMode.DENY_NONE
+        opened = QueueAccess.RECEIVE if access == "receive" else QueueAccess.PEEK
+        return OpenQueue(self.manager, self.name, await self._backend.open_queue(self.name, opened, share))
+
+    @asynccontextmanager
+    async def cursor(self) -> AsyncIterator[Cursor]:
+        """A cursor before the first message, on a handle of its own."""
+        async with await self.open() as handle, handle.cursor() as cursor:
+            yield cursor
+
+    # The queue itself
+
+    async def info(self) -> QueueInfo:
+        return await self._backend.queue(self.name)
+
+    async def change(self, **attributes: Unpack[QueueAttributes]) -> QueueInfo:
+        """Changes attributes, as in `change(quota_kb=1024, journal=True)`. The kind cannot change."""
+        return await self._backend.set_queue(self.name, attributes)
+
+    async def purge(self) -> int:
+        """Throws every message away; how many there were. Locked ones go when their reader is done."""
+        return await self._backend.purge_queue(self.name)
+
+    async def delete(self) -> None:
+        """The queue goes, with every message in it, its journal and its subqueues."""
+        await self._backend.delete_queue(self.name)
+
+    async def pause(self) -> QueueInfo:
+        """An outgoing queue sends nothing until it is resumed."""
+        return await self._backend.pause_queue(self.name)
+
+    async def resume(self) -> QueueInfo:
+        """An outgoing queue sends again."""
+        return await self._backend.resume_queue(self.name)
+
+    async def insert(self, packets: Iterable[bytes]) -> list[int]:
+        """Puts packets into a local queue byte for byte, as `ReceivedMessage.packet` gave them; their lookup ids."""
+        return await self._backend.insert(self.name, list(packets))

@@ -1,0 +1,34 @@
+"""A local transaction as its owner sees it: open, then committed or aborted, once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from postroad.client.aio.manager import QueueManager
+
+
+class Transaction:
+    """Sends and receives that happen together, in any queues of one manager. Made by `QueueManager.transaction`, which
+    also ends it, or by `QueueManager.begin`. One that nobody ends is aborted by the manager after an hour."""
+
+    __slots__ = ("_manager", "ended", "id")
+
+    def __init__(self, manager: QueueManager, identifier: UUID) -> None:
+        self._manager = manager
+        self.id = identifier
+        self.ended = False
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.id}{', ended' if self.ended else ''}>"
+
+    async def commit(self) -> None:
+        """Everything done in it becomes true, durably. TransactionSequence if it has ended already."""
+        self.ended = True
+        await self._manager.backend.commit(self.id)
+
+    async def abort(self) -> None:
+        """What was sent never was; what was received is back in its place."""
+        self.ended = True
+        await self._manager.backend.abort(self.id)

@@ -1,0 +1,136 @@
+"""Coroutines for callers without an event loop: one loop in a thread of its own, usable from any number of threads.
+
+Which verbs there are is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Coroutine
+from threading import Lock, Thread
+from typing import Any, Generic, TypeVar
+
+from postroad.client.aio.backend import Backend
+from postroad.errors import InvalidHandle, OperationCancelled
+
+T = TypeVar("T")
+
+
+class _Call(Generic[T]):
+    """One coroutine on its way through the loop. `start` and `cancel` run there, in this order; anybody may wait for
+    `ended`."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self.ended: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._coroutine = coroutine
+        self._task: asyncio.Task[T] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._coroutine)
+        self._task.add_done_callback(self._finish)
+
+    def cancel(self) -> None:
+        if self._task is None:
+            self.abandon()
+        else:
+            self._task.cancel()
+
+    def abandon(self) -> None:
+        self._coroutine.close()
+        self.ended.cancel()
+
+    def _finish(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.ended.set_exception(OperationCancelled("the queue manager was closed meanwhile"))
+        elif (fault := task.exception()) is not None:
+            self.ended.set_exception(fault)
+        else:
+            self.ended.set_result(task.result())
+
+
+class LoopThread:
+    """An event loop that runs from now on, until `stop`. The thread is a daemon: it keeps no program from ending."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._lock = Lock()  # nothing is handed to a loop that has stopped
+        self._stopped = False
+        self._thread = Thread(target=self._run, name="postroad-loop", daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Waits for the coroutine's end. An interrupt (Ctrl-C) cancels it, and is raised once it has ended."""
+        call = _Call(coroutine)
+        try:
+            self._hand_over(call.start)
+            return call.ended.result()
+        except BaseException:
+            if not call.ended.done():
+                self._cancel(call)
+            raise
+
+    def _cancel(self, call: _Call[T]) -> None:
+        try:
+            self._hand_over(call.cancel)
+        except InvalidHandle:
+            call.abandon()  # the loop stopped before it saw the call
+        concurrent.futures.wait([call.ended])
+
+    def _hand_over(self, function: Callable[[], None]) -> None:
+        with self._lock:
+            if self._stopped:
+                raise InvalidHandle("this queue manager was closed: open it, or connect to it, again")
+            self._loop.call_soon_threadsafe(function)
+
+    def stop(self) -> None:
+        """Cancels what still runs and ends the thread. A second call does nothing."""
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            tasks = asyncio.all_tasks(self._loop)
+            for task in tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
+
+
+class BlockingBackend:
+    """The verbs of a backend that lives on `thread`, each of which waits for its answer: a `client.sync` Backend."""
+
+    def __init__(self, thread: LoopThread, backend: Backend) -> None:
+        self._thread = thread
+        self._backend = backend
+        self._lock = Lock()
+        self._closed = False
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        coroutine_function = getattr(self._backend, verb)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            return self._thread.run(coroutine_function(*arguments, **options))
+
+        setattr(self, verb, call)  # the next call finds it at once
+        return call
+
+    def close(self) -> None:
+        """Closes the backend and ends its thread. A second call does nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        try:
+            self._thread.run(self._backend.close())
+        finally:
+            self._thread.stop()

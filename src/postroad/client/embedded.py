@@ -1,0 +1,212 @@
+"""A queue manager in this process, on the event loop of its caller: a thin adapter over postroad.manager."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from uuid import UUID
+
+from postroad.client.values import QueueAttributes
+from postroad.errors import IllegalName, InvalidArgument, MessageNotFound, NoMessage
+from postroad.manager import Manager
+from postroad.message import Message
+from postroad.names import FormatName, PathName, parse_name
+from postroad.queues.descriptor import QueueAccess, ShareMode
+from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.queues.properties import QueuePrivacy
+from postroad.queues.reading import SeekAction
+from postroad.queues.waiting import ReadCall
+from postroad.received import ReceivedMessage
+from postroad.store import Store, open_store
+
+NAME_STATE = "manager/name"
+KNOWN_NAMES = 1024  # parsed names that are kept for the next call
+
+# A program uses a few names over and over, and reading one costs more than sending a small message.
+_parse = lru_cache(KNOWN_NAMES)(parse_name)
+
+
+async def open_embedded(path: str | Path, name: str | None = None) -> EmbeddedBackend:
+    """Opens the data directory, which is made if need be, or ":memory:", and starts a manager on it.
+
+    The name is kept: who gives none gets the last one, and at first the first part of the host's.
+    """
+    store = await asyncio.to_thread(open_store, path)
+    try:
+        name = name or _stored_name(store) or socket.gethostname().partition(".")[0] or "postroad"
+        _check_name(name)
+        manager = Manager(name, store)
+        manager.core.tick.set_state(NAME_STATE, name.encode())
+    except BaseException:
+        store.close()
+        raise
+    try:
+        await manager.start()
+    except BaseException:
+        await manager.stop()
+        raise
+    return EmbeddedBackend(manager)
+
+
+def _stored_name(store: Store) -> str | None:
+    stored = store.state(NAME_STATE).get(NAME_STATE)
+    return stored.decode() if stored else None
+
+
+def _check_name(name: str) -> None:
+    try:
+        computer = PathName.parse(rf"{name}\private$\queue").computer
+    except IllegalName as fault:
+        raise InvalidArgument(f"name: {name!r} cannot be a computer's name: {fault.fault}") from None
+    if computer != name or name == ".":
+        raise InvalidArgument(f"name: {name!r} cannot be a computer's name")
+
+
+class EmbeddedBackend:
+    """The verbs of `Backend`, on a manager that is started and belongs to it."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self._returning: set[asyncio.Task[list[int]]] = set()
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._returning, return_exceptions=True)
+        await self.manager.stop()
+
+    async def info(self) -> ManagerInfo:
+        return self.manager.info()
+
+    # Queues
+
+    async def queues(self) -> list[QueueInfo]:
+        return self.manager.queues()
+
+    async def queue(self, name: str) -> QueueInfo:
+        return self.manager.queue(_parse(name))
+
+    async def create_queue(self, path: str, attributes: QueueAttributes) -> QueueInfo:
+        return await self.manager.create_queue(path, **_properties(attributes))
+
+    async def set_queue(self, name: str, attributes: QueueAttributes) -> QueueInfo:
+        return await self.manager.set_queue(_parse(name), **_properties(attributes))
+
+    async def delete_queue(self, name: str) -> None:
+        await self.manager.delete_queue(_parse(name))
+
+    async def purge_queue(self, name: str) -> int:
+        return await self.manager.purge_queue(_parse(name))
+
+    async def pause_queue(self, name: str) -> QueueInfo:
+        return self.manager.pause_queue(_parse(name))
+
+    async def resume_queue(self, name: str) -> QueueInfo:
+        return self.manager.resume_queue(_parse(name))
+
+    # Sending
+
+    async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]:
+        return await self.manager.send(_parse(name), messages, transaction)
+
+    async def send_transactional(self, name: str, messages: Sequence[Message]) -> list[str]:
+        return await self.manager.send_transactional(_parse(name), messages)
+
+    # Reading
+
+    async def receive(
+        self, name: str, count: int, timeout: float | None, transaction: UUID | None
+    ) -> list[ReceivedMessage]:
+        parsed = _parse(name)
+        if transaction is not None:
+            return await self.manager.receive(parsed, count, timeout, transaction)
+        messages = await self.manager.lock(parsed, count, timeout)
+        try:
+            await self.manager.settle(parsed, [message.lookup_id for message in messages], delete=True)
+        except asyncio.CancelledError:
+            self._put_back(parsed, messages)
+            raise
+        return messages
+
+    def _put_back(self, name: FormatName | PathName, messages: list[ReceivedMessage]) -> None:
+        """The reader left while the messages were on their way out, which cannot be stopped: in they come again."""
+        task = asyncio.ensure_future(self.manager.insert(name, [message.packet for message in messages]))
+        self._returning.add(task)
+        task.add_done_callback(self._returning.discard)
+
+    async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
+        return await self.manager.peek(_parse(name), count, timeout)
+
+    async def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
+        return await self.manager.peek(_parse(name), limit, after=after)
+
+    async def lookup(
+        self, name: str, lookup_id: int, action: SeekAction, receive: bool, transaction: UUID | None
+    ) -> ReceivedMessage:
+        return await self.manager.lookup(_parse(name), lookup_id, action, receive=receive, transaction=transaction)
+
+    async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
+        return await self.manager.lock(_parse(name), count, timeout)
+
+    async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
+        await self.manager.settle(_parse(name), lookup_ids, delete=delete)
+
+    # Handles and cursors
+
+    async def open_queue(self, name: str, access: QueueAccess, share: ShareMode) -> int:
+        return self.manager.open_queue(_parse(name), access, share)
+
+    async def close_queue(self, handle: int) -> None:
+        self.manager.close_queue(handle)
+
+    async def open_cursor(self, handle: int) -> int:
+        return self.manager.open_cursor(handle)
+
+    async def close_cursor(self, handle: int, cursor: int) -> None:
+        self.manager.close_cursor(handle, cursor)
+
+    async def read_cursor(self, handle: int, cursor: int, call: ReadCall, timeout: float | None) -> ReceivedMessage:
+        try:
+            return await self.manager.read_cursor(handle, cursor, call, timeout)
+        except MessageNotFound as fault:  # the specification's name for a time-out of this one call
+            raise NoMessage(str(fault)) from None
+
+    # Transactions
+
+    async def begin(self) -> UUID:
+        return self.manager.begin()
+
+    async def commit(self, transaction: UUID) -> None:
+        await self.manager.commit(transaction)
+
+    async def abort(self, transaction: UUID) -> None:
+        await self.manager.abort(transaction)
+
+    # Rescue
+
+    async def move(self, name: str, target: str, lookup_ids: Sequence[int]) -> list[int]:
+        return await self.manager.move(_parse(name), _parse(target), lookup_ids)
+
+    async def move_page(self, name: str, target: str, after: int, limit: int) -> list[int]:
+        return await self.manager.move(_parse(name), _parse(target), limit=limit, after=after)
+
+    async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]:
+        return await self.manager.insert(_parse(name), packets)
+
+
+def _properties(attributes: QueueAttributes) -> dict[str, object]:
+    """The attributes under the names that the specification has for them."""
+    properties: dict[str, object] = {**attributes}
+    unknown = properties.keys() - QueueAttributes.__annotations__.keys()
+    if unknown:
+        raise InvalidArgument(f"{min(unknown)}: a queue has no such attribute")
+    if "journal" in properties:
+        properties["journaling"] = properties.pop("journal")
+    if "privacy" in properties:
+        try:
+            properties["privacy"] = QueuePrivacy(properties["privacy"])
+        except ValueError:
+            words = ", ".join(level.value for level in QueuePrivacy)
+            raise InvalidArgument(f"privacy: {properties['privacy']!r} is not one of {words}") from None
+    return properties

@@ -1,0 +1,37 @@
+"""Where a program gets a queue manager from: a data directory of its own, or the HTTP API of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+from postroad.client.aio import opening
+from postroad.client.blocking import BlockingBackend, LoopThread
+from postroad.client.sync.backend import Backend
+from postroad.client.sync.manager import QueueManager
+
+
+def open(path: str | Path, *, name: str | None = None) -> QueueManager:
+    """The queue manager in a data directory, which is made if need be; one process at a time can have it open.
+
+    `":memory:"` keeps nothing, for tests. The name is the computer name in queue paths; it is kept in the directory,
+    and without one it is the host's. StorageError if the directory cannot be used.
+    """
+    return _start(opening.open(path, name=name))
+
+
+def connect(url: str, *, token: str | None = None) -> QueueManager:
+    """The queue manager behind an HTTP API, as in `http://host:8180`. The first verb is what connects, and raises
+    ManagerUnavailable if nobody answers there."""
+    return _start(opening.connect(url, token=token))
+
+
+def _start(opened: opening.Opening) -> QueueManager:
+    """A thread with an event loop, and the manager on it."""
+    thread = LoopThread()
+    try:
+        backend = thread.run(opened.backend())
+    except BaseException:
+        thread.stop()
+        raise
+    return QueueManager(cast(Backend, BlockingBackend(thread, backend)))

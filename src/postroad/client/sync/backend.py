@@ -1,0 +1,101 @@
+# Written by scripts/unasync.py from client/aio/backend.py: edit that one.
+"""What a queue manager can do for a client, on plain values: the one seam between the faces and what serves them.
+
+Served in this process by client/embedded.py and over HTTP by client/http.py. No convenience here: that is the faces'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import UUID
+
+from postroad.client.values import QueueAttributes
+from postroad.message import Message
+from postroad.queues.descriptor import QueueAccess, ShareMode
+from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.queues.reading import SeekAction
+from postroad.queues.waiting import ReadCall
+from postroad.received import ReceivedMessage
+
+
+class Backend(Protocol):
+    """What changes something returns once that is durable. Failures are the exceptions of `postroad.errors`, the same
+    ones for every backend. A `timeout` is in seconds, 0 does not wait and None waits for ever; reads that found nothing
+    in time raise NoMessage. A read that is cancelled loses no message."""
+
+    def close(self) -> None: ...
+
+    def info(self) -> ManagerInfo: ...
+
+    # Queues
+
+    def queues(self) -> list[QueueInfo]: ...
+
+    def queue(self, name: str) -> QueueInfo: ...
+
+    def create_queue(self, path: str, attributes: QueueAttributes) -> QueueInfo: ...
+
+    def set_queue(self, name: str, attributes: QueueAttributes) -> QueueInfo: ...
+
+    def delete_queue(self, name: str) -> None: ...
+
+    def purge_queue(self, name: str) -> int: ...
+
+    def pause_queue(self, name: str) -> QueueInfo: ...
+
+    def resume_queue(self, name: str) -> QueueInfo: ...
+
+    # Sending
+
+    def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]: ...
+
+    def send_transactional(self, name: str, messages: Sequence[Message]) -> list[str]: ...
+
+    # Reading
+
+    def receive(
+        self, name: str, count: int, timeout: float | None, transaction: UUID | None
+    ) -> list[ReceivedMessage]: ...
+
+    def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]: ...
+
+    def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
+        """Up to `limit` messages behind the lookup id `after` (-1: from the first on), at once; they stay."""
+
+    def lookup(
+        self, name: str, lookup_id: int, action: SeekAction, receive: bool, transaction: UUID | None
+    ) -> ReceivedMessage: ...
+
+    def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]: ...
+
+    def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None: ...
+
+    # Handles and cursors
+
+    def open_queue(self, name: str, access: QueueAccess, share: ShareMode) -> int: ...
+
+    def close_queue(self, handle: int) -> None: ...
+
+    def open_cursor(self, handle: int) -> int: ...
+
+    def close_cursor(self, handle: int, cursor: int) -> None: ...
+
+    def read_cursor(self, handle: int, cursor: int, call: ReadCall, timeout: float | None) -> ReceivedMessage: ...
+
+    # Transactions
+
+    def begin(self) -> UUID: ...
+
+    def commit(self, transaction: UUID) -> None: ...
+
+    def abort(self, transaction: UUID) -> None: ...
+
+    # Rescue
+
+    def move(self, name: str, target: str, lookup_ids: Sequence[int]) -> list[int]: ...
+
+    def move_page(self, name: str, target: str, after: int, limit: int) -> list[int]:
+        """Moves up to `limit` messages from behind `after` on, in one commit; the lookup ids they had."""
+
+    def insert(self, name: str, packets: Sequence[bytes]) -> list[int]: ...

@@ -1,0 +1,72 @@
+"""The plain values that clients give: names, messages in their short forms, attributes of queues, words for places.
+
+Both faces use these; nothing here waits or speaks to a queue manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias, TypedDict
+
+from postroad.errors import InvalidArgument
+from postroad.message import Message
+from postroad.names import FormatName, PathName
+from postroad.queues.reading import SeekAction
+from postroad.received import ReceivedMessage
+
+Name: TypeAlias = str | FormatName | PathName
+Sendable: TypeAlias = Message | bytes | str
+Privacy = Literal["none", "optional", "body"]
+Place = Literal["current", "next", "previous", "first", "last"]
+
+PAGE_MESSAGES = 100  # messages that one step of an iteration brings
+MOVE_MESSAGES = 1000  # messages that one commit of a move takes
+
+_PLACES = {action.name.lower(): action for action in SeekAction}
+
+
+class QueueAttributes(TypedDict, total=False):
+    """What can be said of a queue. A quota of None is no limit; `transactional` is for the creation alone."""
+
+    transactional: bool
+    label: str
+    journal: bool
+    quota_kb: int | None
+    journal_quota_kb: int | None
+    authenticate: bool
+    privacy: Privacy
+    abort_limit: int | None
+
+
+def as_messages(given: Sendable | Iterable[Sendable]) -> tuple[list[Message], bool]:
+    """The messages, and whether it was one alone. Bytes and text are the body of a message without properties."""
+    if isinstance(given, Message | bytes | bytearray | memoryview | str):
+        return [_as_message(given)], True
+    if isinstance(given, Iterable):
+        return [_as_message(each) for each in given], False
+    raise InvalidArgument(f"message: {_kind(given)} is not a Message, bytes, text or a sequence of these")
+
+
+def _as_message(given: object) -> Message:
+    if isinstance(given, Message):
+        return given
+    if isinstance(given, str | bytes):
+        return Message(given)
+    if isinstance(given, bytearray | memoryview):
+        return Message(bytes(given))
+    raise InvalidArgument(f"message: {_kind(given)} is not a Message, bytes or text")
+
+
+def _kind(value: object) -> str:
+    return f"a value of type {type(value).__name__}"
+
+
+def as_action(place: Place) -> SeekAction:
+    try:
+        return _PLACES[place]
+    except KeyError:
+        raise InvalidArgument(f"place: {place!r} is not one of {', '.join(_PLACES)}") from None
+
+
+def as_lookup_ids(messages: Iterable[ReceivedMessage | int]) -> list[int]:
+    return [each if isinstance(each, int) else each.lookup_id for each in messages]

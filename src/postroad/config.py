@@ -1,0 +1,261 @@
+"""The configuration of one queue manager, as its TOML file has it: every setting with its type, range and default.
+
+Sections of protocols that this version does not speak yet are checked all the same. What a setting does is elsewhere.
+"""
+
+# ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
+
+from __future__ import annotations
+
+import platform
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NoReturn
+from uuid import UUID
+
+from postroad.errors import ConfigurationError, IllegalName
+from postroad.names import PathName, QueueKind
+from postroad.queues.collection import MAX_LABEL
+from postroad.queues.properties import QueuePrivacy
+from postroad.settings import (
+    Place,
+    Table,
+    choice,
+    guid,
+    host_name,
+    items,
+    load,
+    manager_name,
+    number,
+    path,
+    refuse_duplicates,
+    required,
+    setting,
+    switch,
+    tables_by_key,
+    text,
+    whole,
+)
+
+UINT16_MAX = 0xFFFF
+UINT32_MAX = 0xFFFFFFFF
+PORT_MAX = 65535
+YEAR_S = 365 * 86400
+DEFAULT_RESEND_S = (30.0, 30.0, 30.0, 300.0, 300.0, 300.0, 1800.0, 1800.0, 1800.0, 21600.0)
+
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+
+
+# Readers of what only a queue manager's configuration holds
+
+
+def port_number(value: object, place: Place) -> int | None:
+    """A port to listen on, 0 for any free one, false for off."""
+    if value is False:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= PORT_MAX:
+        shown = repr(value).lower() if isinstance(value, bool) else repr(value)
+        place.fail(f"{shown} is no port: a whole number from 1 to {PORT_MAX}, 0 for any free one, or false for off")
+    return value
+
+
+def queue_path(value: object, place: Place) -> PathName:
+    r"""A queue to be here: `private$\orders`, or with a computer before it."""
+    try:
+        name = PathName.parse(text(1024)(value, place))
+    except IllegalName as fault:
+        place.fail(str(fault))
+    if name.tail.kind is QueueKind.SYSTEM:
+        place.fail(f"{value!r} is one of the queue manager's own queues, which are always there")
+    if name.tail.journal or name.tail.subqueue is not None:
+        place.fail(f"{value!r}: journals and subqueues come with their queue")
+    return name
+
+
+def api_token(value: object, place: Place) -> str:
+    secret = text(4096)(value, place)
+    if not _TOKEN.fullmatch(secret):
+        place.fail("a token has visible ASCII characters and no spaces")
+    return secret
+
+
+def existing_file(value: object, place: Place) -> Path:
+    file = path(value, place)
+    if not file.is_file():
+        place.fail(f"there is no file {file}")
+    return file
+
+
+quota = whole(0, UINT32_MAX)
+resend_table = items(number(0.001, YEAR_S), least=1, most=1000)
+
+
+# The sections
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerSettings:
+    """`[manager]`"""
+
+    name: str = required(manager_name)
+    id: UUID | None = setting(guid, None)
+    data: Path | None = setting(path, None)
+    quota_kb: int | None = setting(quota, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenSettings:
+    """`[listen]`: a port of None is off."""
+
+    host: str = setting(host_name, "127.0.0.1")
+    binary: int | None = setting(port_number, 1801)
+    ping: int | None = setting(port_number, 3527)
+    http: int | None = setting(port_number, 80)
+    rpc: int | None = setting(port_number, 2103)
+    api: int | None = setting(port_number, 8180)
+    epm: int | None = setting(port_number, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSettings:
+    """`[api]`: who may use it from other computers."""
+
+    token: str | None = setting(api_token, None, secret=True)
+    tls_certificate: Path | None = setting(existing_file, None)
+    tls_key: Path | None = setting(existing_file, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinarySettings:
+    """`[binary]`: MS-MQQB"""
+
+    window_size: int = setting(whole(1, UINT16_MAX), 64)
+    ack_timeout_ms: int = setting(whole(1, UINT32_MAX), 120_000)
+    insecure_nacks: bool = setting(switch, False)
+    retry_connect_s: float = setting(number(0.001, YEAR_S), 1.0)
+    resend_s: tuple[float, ...] = setting(resend_table, DEFAULT_RESEND_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SrmpSettings:
+    """`[srmp]`: MC-MQSRM"""
+
+    retransmission_ms: int = setting(whole(1, UINT32_MAX), 20_000)
+    resend_s: tuple[float, ...] = setting(resend_table, DEFAULT_RESEND_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectorySettings:
+    """`[directory]`"""
+
+    file: Path | None = setting(path, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One line of `[peers]`: the ports of a host that does not use the standard ones."""
+
+    host: str
+    binary: int = setting(whole(1, PORT_MAX), 1801)
+    http: int = setting(whole(1, PORT_MAX), 80)
+    rpc: int = setting(whole(1, PORT_MAX), 2103)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """`[[user]]`: who may authenticate."""
+
+    name: str = required(text(256))
+    password: str = required(text(256), secret=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredQueue:
+    """`[[queue]]`: a queue that is here from the start. None leaves a quota without limit."""
+
+    path: PathName = required(queue_path)
+    transactional: bool = setting(switch, False)
+    journal: bool = setting(switch, False)
+    quota_kb: int | None = setting(quota, None)
+    journal_quota_kb: int | None = setting(quota, None)
+    authenticate: bool = setting(switch, False)
+    privacy: QueuePrivacy = setting(choice(QueuePrivacy), QueuePrivacy.OPTIONAL)
+    label: str = setting(text(MAX_LABEL, empty=True), "")
+    abort_limit: int | None = setting(whole(1, UINT32_MAX), None)
+
+
+# The whole file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    manager: ManagerSettings = required(Table(ManagerSettings))
+    listen: ListenSettings = setting(Table(ListenSettings), ListenSettings())
+    api: ApiSettings = setting(Table(ApiSettings), ApiSettings())
+    binary: BinarySettings = setting(Table(BinarySettings), BinarySettings())
+    srmp: SrmpSettings = setting(Table(SrmpSettings), SrmpSettings())
+    directory: DirectorySettings = setting(Table(DirectorySettings), DirectorySettings())
+    peers: tuple[Peer, ...] = setting(tables_by_key(Peer, host_name, "host"), ())
+    users: tuple[User, ...] = setting(items(Table(User)), (), key="user")
+    queues: tuple[ConfiguredQueue, ...] = setting(items(Table(ConfiguredQueue)), (), key="queue")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration(_File):
+    """What `postroad serve` runs on. `file` is None where there is no file and everything is a default."""
+
+    file: Path | None
+    data: Path
+
+    def fail(self, key: str, fault: str) -> NoReturn:
+        """Refuses a setting for a reason that shows only when it is used."""
+        raise ConfigurationError(str(self.file or "default configuration"), key, fault)
+
+
+def load_configuration(file: Path) -> Configuration:
+    """Reads and checks the whole file; raises ConfigurationError on the first fault."""
+    settings = load(file, _File)
+    place = Place(str(file))
+    _check_ports(settings.listen, place)
+    _check_tls(settings.api, place)
+    refuse_duplicates(settings.users, place.inside("user"), "name")
+    for index, queue in enumerate(settings.queues, 1):
+        if not queue.path.is_local and queue.path.computer.lower() != settings.manager.name.lower():
+            fault = f"{queue.path} is on {queue.path.computer}; queues are made on {settings.manager.name} only"
+            place.inside("queue").item(index).inside("path").fail(fault)
+    refuse_duplicates(settings.queues, place.inside("queue"), "path", lambda queue: queue.path.tail)
+    data = settings.manager.data or file.parent / "data" / settings.manager.name
+    return Configuration(**_values(settings), file=file, data=data)
+
+
+def default_configuration() -> Configuration:
+    """Without a file: a manager with this computer's name, its data in ./data/NAME, every listener at its default."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "-", platform.node().partition(".")[0]).strip("-")
+    if not name or name.lower() == "localhost":
+        name = "postroad"
+    return Configuration(manager=ManagerSettings(name=name), file=None, data=Path("data") / name)
+
+
+def _values(settings: _File) -> dict[str, Any]:
+    return {each.name: getattr(settings, each.name) for each in fields(settings)}
+
+
+def _check_ports(listen: ListenSettings, place: Place) -> None:
+    """Two listeners on one TCP port would fail later, and less clearly; ping is UDP."""
+    taken: dict[int, str] = {}
+    for name in ("binary", "http", "rpc", "api", "epm"):
+        number: int | None = getattr(listen, name)
+        if number and number in taken:
+            place.inside("listen").inside(name).fail(f"port {number} is listen.{taken[number]}'s already")
+        if number:
+            taken[number] = name
+
+
+def _check_tls(api: ApiSettings, place: Place) -> None:
+    for name, here, other in (
+        ("tls_certificate", api.tls_certificate, api.tls_key),
+        ("tls_key", api.tls_key, api.tls_certificate),
+    ):
+        if here is None and other is not None:
+            place.inside("api").inside(name).fail("is missing: a certificate and its key go together")

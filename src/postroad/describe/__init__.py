@@ -1,0 +1,23 @@
+"""Packets as people and programs outside see them: JSON-ready values and the words for flags and codes.
+
+Reads what `wire` decodes and changes nothing; how it is printed or served is for the rooms above.
+"""
+
+from postroad.describe.message import message_json
+from postroad.describe.packet import ordering_json, packet_json, packet_kind, sections_json
+from postroad.describe.sections import Field, Section, describe_headers, describe_ping
+from postroad.describe.values import rfc3339, rfc3339_ns
+
+__all__ = [
+    "Field",
+    "Section",
+    "describe_headers",
+    "describe_ping",
+    "message_json",
+    "ordering_json",
+    "packet_json",
+    "packet_kind",
+    "rfc3339",
+    "rfc3339_ns",
+    "sections_json",
+]

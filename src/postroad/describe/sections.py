@@ -1,0 +1,389 @@
+"""The headers of a packet, field by field, as far as they go: what a damaged packet still tells is not lost.
+
+Whether a packet is legal is for `wire` to say; here its bytes are only shown.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from uuid import UUID
+
+from postroad.describe.values import (
+    base64_text,
+    code_word,
+    direct_format_name,
+    duration,
+    flag_words,
+    identifier_text,
+    rfc3339,
+    sender_text,
+    whole_text,
+)
+from postroad.errors import RemoteProtocolError
+from postroad.wire.base_header import LAYOUT as BASE
+from postroad.wire.base_header import BaseHeader
+from postroad.wire.constants import (
+    ADMIN_SHIFT,
+    DELIVERY_SHIFT,
+    DESTINATION_SHIFT,
+    INTERNAL_HEADER_SIZE,
+    RESPONSE_SHIFT,
+    SESSION_HEADER_SIZE,
+    AckFlags,
+    BaseFlags,
+    BodyType,
+    Delivery,
+    EncryptionAlgorithm,
+    FormatType,
+    HashAlgorithm,
+    OperatingSystemFlags,
+    PacketType,
+    PingFlags,
+    PrivacyLevel,
+    QueueCode,
+    SecurityFlags,
+    SenderIdType,
+    TransactionFlags,
+    UserFlags,
+    class_name,
+)
+from postroad.wire.internal import ConnectionParameters, EstablishConnection, InternalHeader
+from postroad.wire.layout import Reader
+from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
+from postroad.wire.ping import Ping
+from postroad.wire.properties_header import LAYOUT as PROPERTIES
+from postroad.wire.security_header import SecurityHeader
+from postroad.wire.session_header import SessionHeader
+from postroad.wire.soap_header import SoapHeader
+from postroad.wire.trace_header import DebugHeader
+from postroad.wire.transaction_header import TransactionHeader
+from postroad.wire.user_header import LAYOUT as USER
+from postroad.wire.user_header import QueueField
+
+_WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
+_PRIVATE_OF = {
+    QueueCode.PRIVATE_ON_SOURCE: "the source's manager",
+    QueueCode.PRIVATE_ON_DESTINATION: "the destination's manager",
+    QueueCode.PRIVATE_ON_ADMIN: "the administration queue's manager",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field: `value` is JSON-ready, `text` is for people, who can do without the `quiet` ones."""
+
+    name: str
+    value: object
+    text: str
+    quiet: bool = False
+
+
+@dataclass(slots=True)
+class Section:
+    """One header and where in its packet it starts. `name` is the specification's word."""
+
+    name: str
+    offset: int
+    fields: list[Field] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        return _WORD_START.sub("_", self.name).lower()
+
+    def json(self) -> dict[str, object]:
+        return {field.name: field.value for field in self.fields}
+
+    def add(self, name: str, value: object, text: str | None = None, quiet: bool = False) -> None:
+        self.fields.append(Field(name, value, str(value) if text is None else text, quiet))
+
+    def guid(self, name: str, value: UUID) -> None:
+        self.add(name, str(value), quiet=value.int == 0)
+
+    def reserved(self, value: int, name: str = "reserved") -> None:
+        self.add(name, value, f"{value:#x}", quiet=True)
+
+    def code(self, name: str, kind: type[IntEnum], value: int, digits: int = 0) -> None:
+        number = f"{value:#0{digits + 2}x}" if digits else str(value)
+        self.add(name, value, f"{number} {code_word(kind, value) or '(not defined)'}")
+
+    def flags(self, kind: type[IntFlag], value: int, digits: int, *fields: str) -> None:
+        """The raw number, the words of its bits, and for people also the `fields` of several bits in it."""
+        words = flag_words(kind, value)
+        self.add("flags", value, f"{value:#0{digits + 2}x} {', '.join([*fields, *words])}".rstrip())
+        self.add("flag_names", words, quiet=True)
+
+    def blob(self, name: str, data: bytes) -> None:
+        self.add(f"{name}_base64", base64_text(data), f"{len(data)} bytes", quiet=not data)
+
+
+def describe_headers(data: bytes, fault: RemoteProtocolError | None = None) -> list[Section]:
+    """The headers of a packet that starts at `data`, in order.
+
+    Of a packet with a `fault`, those up to the one that the fault lies in; of a header that breaks off, the fields
+    before the break. Never raises.
+    """
+    walk = _Walk(data)
+    with suppress(RemoteProtocolError):  # `fault` says it; what was read before stands
+        walk.run()
+    sections = [section for section in walk.sections if section.fields]
+    if fault is None or fault.offset is None:
+        return sections
+    return [section for section in sections if section.offset <= fault.offset]
+
+
+def describe_ping(ping: Ping) -> list[Section]:
+    section = Section("Ping", 0)
+    section.flags(PingFlags, ping.flags, 4)
+    section.add("cookie", ping.cookie)
+    section.add("queue_manager", str(ping.queue_manager))
+    return [section]
+
+
+class _Walk:
+    """Reads the headers one behind the other; each notes in its section what it read before anything can fail."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.reader = Reader(data, 0, len(data))
+        self.sections: list[Section] = []
+
+    def run(self) -> None:
+        base_flags, packet_size = self._base()
+        self.reader.end = min(len(self.data), packet_size)
+        if base_flags & BaseFlags.INTERNAL:
+            self._internal()
+        else:
+            self._user_message(base_flags)
+            if base_flags & BaseFlags.SESSION_HEADER:
+                self.reader.offset, self.reader.end = packet_size, len(self.data)
+                self._session()
+
+    def _user_message(self, base_flags: int) -> None:
+        user_flags = self._user()
+        if user_flags & UserFlags.TRANSACTION_HEADER:
+            self._transaction()
+        if user_flags & UserFlags.SECURITY_HEADER:
+            self._security()
+        self._properties()
+        if base_flags & BaseFlags.DEBUG_HEADER:
+            self._debug()
+        if user_flags & UserFlags.SOAP_HEADER:
+            self._soap()
+        if user_flags & UserFlags.MULTI_QUEUE_HEADER:
+            self._multi_queue()
+
+    def _open(self, name: str) -> Section:
+        section = Section(name, self.reader.offset)
+        self.sections.append(section)
+        return section
+
+    def _base(self) -> tuple[int, int]:
+        section = self._open("BaseHeader")
+        version, reserved, flags, signature, size, to_reach = self.reader.unpack(BASE, section.name)
+        section.add("version", version, f"{version:#04x}", quiet=True)
+        section.reserved(reserved)
+        section.flags(BaseFlags, flags, 4, f"priority {flags & BaseFlags.PRIORITY}")
+        section.add("signature", signature, f"{signature:#010x}", quiet=True)
+        section.add("packet_size", size)
+        section.add("time_to_reach_queue", to_reach, duration(to_reach))
+        return flags, size
+
+    def _user(self) -> int:
+        section = self._open("UserHeader")
+        source, address, to_be_received, sent, message_id, flags = self.reader.unpack(USER, section.name)
+        section.add("source_queue_manager", str(UUID(bytes_le=source)))
+        section.guid("queue_manager_address", UUID(bytes_le=address))
+        section.add("time_to_be_received", to_be_received, duration(to_be_received))
+        section.add("sent_time", sent, rfc3339(sent))
+        section.add("message_id", message_id)
+        delivery = code_word(Delivery, (flags & UserFlags.DELIVERY) >> DELIVERY_SHIFT) or "delivery not defined"
+        hops = flags & UserFlags.HOP_COUNT
+        section.flags(UserFlags, flags, 8, delivery, f"{hops} hop{'' if hops == 1 else 's'}")
+        for name, shift, what in (
+            ("destination_queue", DESTINATION_SHIFT, "DestinationQueue"),
+            ("admin_queue", ADMIN_SHIFT, "AdminQueue"),
+            ("response_queue", RESPONSE_SHIFT, "ResponseQueue"),
+        ):
+            queue = QueueField.decode(flags >> shift & 7, self.reader, what)
+            section.add(name, _queue_json(queue), _queue_text(queue), quiet=queue.code is QueueCode.NONE)
+        if flags & UserFlags.CONNECTOR_TYPE:
+            section.add("connector_type", str(self.reader.guid("ConnectorType")))
+        result: int = flags
+        return result
+
+    def _transaction(self) -> None:
+        section = self._open("TransactionHeader")
+        header = TransactionHeader.decode(self.reader)
+        section.flags(TransactionFlags, header.flags, 8)
+        section.add("transaction_id", header.transaction_id)
+        sequence = header.sequence_id
+        section.add(
+            "sequence_id",
+            {"ordinal": sequence.ordinal, "time_stamp": sequence.time_stamp},
+            f"ordinal {sequence.ordinal}, time stamp {sequence.time_stamp}",
+        )
+        section.add("sequence_number", header.sequence_number)
+        section.add("previous_sequence_number", header.previous_sequence_number)
+        if header.connector_qm_guid is not None:
+            section.add("connector_qm_guid", str(header.connector_qm_guid))
+
+    def _security(self) -> None:
+        section = self._open("SecurityHeader")
+        header = SecurityHeader.decode(self.reader)
+        section.flags(SecurityFlags, header.flags, 4)
+        section.code("sender_id_type", SenderIdType, header.sender_id_type)
+        section.add("sender_id", sender_text(header), quiet=not header.security_id)
+        section.add("security_id_base64", base64_text(header.security_id), quiet=True)
+        section.blob("encryption_key", header.encryption_key)
+        section.blob("signature", header.signature)
+        section.blob("sender_certificate", header.sender_certificate)
+        section.blob("provider_info", header.provider_info)
+
+    def _properties(self) -> None:
+        section = self._open("MessagePropertiesHeader")
+        flags, units, kind, correlation, body_type, tag, size, allocated, privacy, hashing, cipher, extension = (
+            self.reader.unpack(PROPERTIES, section.name)
+        )
+        section.flags(AckFlags, flags, 2)
+        section.add("message_class", kind, f"{kind:#06x} {class_name(kind)}")
+        section.add("correlation_id", identifier_text(correlation), quiet=not any(correlation))
+        section.code("body_type", BodyType, body_type)
+        section.add("application_tag", tag, quiet=not tag)
+        section.add("message_size", size, f"{size} bytes")
+        section.add("allocation_body_size", allocated, f"{allocated} bytes", quiet=allocated == size)
+        section.code("privacy_level", PrivacyLevel, privacy)
+        section.code("hash_algorithm", HashAlgorithm, hashing, 4)
+        section.code("encryption_algorithm", EncryptionAlgorithm, cipher, 4)
+        section.add("extension_size", extension, f"{extension} bytes", quiet=not extension)
+        label = whole_text(self.reader.text(2 * units, "Label")) if units else ""
+        section.add("label", label, quiet=not label)
+        self.reader.take(extension, "ExtensionData")
+        self.reader.padded(allocated, "MessageBody")
+
+    def _debug(self) -> None:
+        section = self._open("DebugHeader")
+        header = DebugHeader.decode(self.reader)
+        section.add("flags", header.flags, f"{header.flags:#06x}")
+        section.reserved(header.reserved)
+        trace = header.queue_identifier
+        section.add("queue_identifier", None if trace is None else str(trace), "none" if trace is None else None)
+
+    def _soap(self) -> None:
+        section = self._open("SoapHeader")
+        header = SoapHeader.decode(self.reader)
+        for name, text in (("header", header.header), ("body", header.body)):
+            shown = None if text is None else whole_text(text)
+            section.add(name, shown, "none" if shown is None else shown)
+        section.add("reserved", list(header.reserved), quiet=True)
+
+    def _multi_queue(self) -> None:
+        section = self._open("MultiQueueFormatHeader")
+        header = MultiQueueFormatHeader.decode(self.reader)
+        for name, addresses in (
+            ("destination", header.destination),
+            ("administration", header.administration),
+            ("response", header.response),
+        ):
+            names = _element_texts(addresses)
+            section.add(name, names, ", ".join(names) or "none", quiet=not names)
+        section.blob("signature", header.signature)
+
+    def _session(self) -> None:
+        section = self._open("SessionHeader")
+        self._session_fields(section, SessionHeader.decode(self.reader.take(SESSION_HEADER_SIZE, section.name)))
+
+    def _session_fields(self, section: Section, header: SessionHeader) -> None:
+        section.add("ack_sequence_number", header.ack_sequence_number)
+        section.add("recoverable_msg_ack_seq_number", header.recoverable_msg_ack_seq_number)
+        acks = header.recoverable_msg_ack_flags
+        section.add("recoverable_msg_ack_flags", acks, f"{acks:#010x}")
+        section.add("user_msg_sequence_number", header.user_msg_sequence_number)
+        section.add("recoverable_msg_seq_number", header.recoverable_msg_seq_number)
+        section.add("window_size", header.window_size)
+        section.reserved(header.reserved)
+
+    def _internal(self) -> None:
+        section = self._open("InternalHeader")
+        header = InternalHeader.decode(self.data)
+        self.reader.offset += INTERNAL_HEADER_SIZE
+        section.reserved(header.reserved)
+        kind = code_word(PacketType, header.packet_type)
+        refused = ", connection refused" if header.refused else ""
+        section.add("flags", header.flags, f"{header.flags:#06x} {kind}{refused}")
+        section.add("packet_type", header.packet_type, quiet=True)
+        section.add("refused", header.refused, quiet=True)
+        match header.packet_type:
+            case PacketType.SESSION_ACK:
+                self._session()
+            case PacketType.ESTABLISH_CONNECTION:
+                self._establish_connection(header)
+            case _:
+                self._connection_parameters(header)
+
+    def _establish_connection(self, internal: InternalHeader) -> None:
+        section = self._open("EstablishConnectionHeader")
+        packet = EstablishConnection.decode(self.data, BaseHeader.decode(self.data), internal)
+        section.add("client_guid", str(packet.client_guid))
+        section.add("server_guid", str(packet.server_guid))
+        section.add("time_stamp", packet.time_stamp)
+        system = packet.operating_system
+        words = flag_words(OperatingSystemFlags, system & ~OperatingSystemFlags.CONSTANT)
+        section.add("operating_system", system, f"{system:#06x} {', '.join(words)}".rstrip())
+        section.add("operating_system_names", words, quiet=True)
+        section.reserved(packet.reserved)
+
+    def _connection_parameters(self, internal: InternalHeader) -> None:
+        section = self._open("ConnectionParametersHeader")
+        packet = ConnectionParameters.decode(self.data, BaseHeader.decode(self.data), internal)
+        for name in ("recoverable_ack_timeout_ms", "ack_timeout_ms"):
+            value = getattr(packet, name)
+            section.add(name, value, f"{value} ms")
+        section.add("window_size", packet.window_size)
+        section.reserved(packet.reserved)
+
+
+def _queue_json(queue: QueueField) -> dict[str, object]:
+    described: dict[str, object] = {"code": int(queue.code), "kind": code_word(QueueCode, queue.code)}
+    match queue.code:
+        case QueueCode.NONE | QueueCode.SAME_AS_ADMIN:
+            pass
+        case QueueCode.DIRECT:
+            described["direct_name"] = whole_text(queue.direct_name)
+        case QueueCode.PUBLIC:
+            described["guid"] = str(queue.guid)
+        case QueueCode.PRIVATE_ON_OTHER:
+            described |= {"guid": str(queue.guid), "number": queue.number}
+        case _:
+            described["number"] = queue.number
+    return described
+
+
+def _queue_text(queue: QueueField) -> str:
+    match queue.code:
+        case QueueCode.NONE:
+            return "none"
+        case QueueCode.SAME_AS_ADMIN:
+            return "the administration queue"
+        case QueueCode.DIRECT:
+            return direct_format_name(queue.direct_name)
+        case QueueCode.PUBLIC:
+            return f"PUBLIC={queue.guid}"
+        case QueueCode.PRIVATE_ON_OTHER:
+            return f"PRIVATE={queue.guid}\\{queue.number:x}"
+        case _:
+            return f"private queue {queue.number:x} of {_PRIVATE_OF[queue.code]}"
+
+
+def _element_texts(addresses: AddressHeader) -> list[str]:
+    return [_element_text(element) for element in addresses.elements]
+
+
+def _element_text(element: FormatNameElement) -> str:
+    if element.direct_name is not None:
+        return direct_format_name(element.direct_name)
+    kinds = {FormatType.PUBLIC: "PUBLIC", FormatType.PRIVATE: "PRIVATE", FormatType.DISTRIBUTION_LIST: "DL"}
+    number = "" if element.number is None else f"\\{element.number:x}"
+    return f"{kinds[element.format_type]}={element.guid}{number}"

@@ -1,0 +1,1 @@
+"""Where sites, routing links, queue managers and public queues come from."""

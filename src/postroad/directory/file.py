@@ -1,0 +1,201 @@
+"""The enterprise as a TOML file: sites, routing links, queue managers and public queues, checked as a whole.
+
+Values only: which way a message takes is the business of routing.
+"""
+
+# ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID, uuid5
+
+from postroad.errors import IllegalName
+from postroad.names import PathName, QueueKind
+from postroad.settings import (
+    Place,
+    Table,
+    guid,
+    host_name,
+    items,
+    load,
+    manager_name,
+    refuse_duplicates,
+    required,
+    setting,
+    suggestion,
+    switch,
+    text,
+    whole,
+)
+
+T = TypeVar("T")
+
+MAX_COST = 999_999  # [MS-MQDMPR] 3.1.1.8 ActualCost
+SITE_NAMESPACE = UUID("6f1b7c0e-3a52-4f0b-8a53-0d5f6c1f8b1d")  # sites without an id get one from their name
+
+
+def derived_site_id(name: str) -> UUID:
+    """The same on every machine, whatever the case of the name."""
+    return uuid5(SITE_NAMESPACE, name.lower())
+
+
+def public_path(value: object, place: Place) -> PathName:
+    r"""`computer\queue`: what the directory knows is public."""
+    try:
+        name = PathName.parse(text(1024)(value, place))
+    except IllegalName as fault:
+        place.fail(str(fault))
+    if name.tail.kind is not QueueKind.PUBLIC or name.tail.journal or name.tail.subqueue is not None or name.is_local:
+        place.fail(
+            rf"{value!r} is no public queue: a queue manager's name, a backslash and a queue, as in alpha\orders"
+        )
+    return name
+
+
+_names = items(manager_name)
+_site_name = text(64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """[MS-MQDMPR] 3.1.1.7. `gates` are the queue managers that traffic with other sites goes through."""
+
+    name: str
+    id: UUID
+    gates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SiteTable:
+    name: str = required(_site_name)
+    id: UUID | None = setting(guid, None)
+    gates: tuple[str, ...] = setting(_names, ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """RoutingLink, [MS-MQDMPR] 3.1.1.8: two neighbouring sites, by name."""
+
+    sites: tuple[str, ...] = required(items(_site_name, least=2, most=2))
+    cost: int = setting(whole(1, MAX_COST), 1)
+    gates: tuple[str, ...] = setting(_names, ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerEntry:
+    """A QueueManager of the directory. Without an address, its name is what to look up."""
+
+    name: str = required(manager_name)
+    id: UUID = required(guid)
+    address: str | None = setting(host_name, None)
+    sites: tuple[str, ...] = required(items(_site_name, least=1))
+    routing_server: bool = setting(switch, False)
+    in_routing_servers: tuple[str, ...] = setting(_names, ())
+    out_routing_servers: tuple[str, ...] = setting(_names, ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicQueue:
+    """A queue that everybody can find by its identifier."""
+
+    path: PathName = required(public_path)
+    id: UUID = required(guid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    sites: tuple[_SiteTable, ...] = setting(items(Table(_SiteTable)), (), key="site")
+    links: tuple[Link, ...] = setting(items(Table(Link)), (), key="link")
+    managers: tuple[ManagerEntry, ...] = setting(items(Table(ManagerEntry)), (), key="manager")
+    queues: tuple[PublicQueue, ...] = setting(items(Table(PublicQueue)), (), key="queue")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enterprise:
+    """All of it, in the order of the file. Names refer to each other as the definitions spell them."""
+
+    sites: tuple[Site, ...] = ()
+    links: tuple[Link, ...] = ()
+    managers: tuple[ManagerEntry, ...] = ()
+    queues: tuple[PublicQueue, ...] = ()
+
+    def manager(self, name: str) -> ManagerEntry | None:
+        return next((each for each in self.managers if each.name.lower() == name.lower()), None)
+
+    def queues_of(self, name: str) -> tuple[PublicQueue, ...]:
+        """The public queues on the queue manager of this name."""
+        return tuple(queue for queue in self.queues if queue.path.computer.lower() == name.lower())
+
+
+def load_enterprise(file: Path) -> Enterprise:
+    """Reads and checks the whole file; raises ConfigurationError on the first fault."""
+    tables = load(file, _File)
+    place = Place(str(file))
+    for section, found in (("site", tables.sites), ("manager", tables.managers)):
+        refuse_duplicates(found, place.inside(section), "name")
+    site_names = _Names("site", (each.name for each in tables.sites))
+    manager_names = _Names("queue manager", (each.name for each in tables.managers))
+    sites = tuple(
+        Site(
+            name=each.name,
+            id=each.id or derived_site_id(each.name),
+            gates=manager_names.resolve(each.gates, at.inside("gates")),
+        )
+        for each, at in _placed(tables.sites, place.inside("site"))
+    )
+    links = tuple(
+        replace(
+            each,
+            sites=site_names.resolve(each.sites, at.inside("sites")),
+            gates=manager_names.resolve(each.gates, at.inside("gates")),
+        )
+        for each, at in _placed(tables.links, place.inside("link"))
+    )
+    managers = tuple(
+        replace(
+            each,
+            sites=site_names.resolve(each.sites, at.inside("sites")),
+            in_routing_servers=manager_names.resolve(each.in_routing_servers, at.inside("in_routing_servers")),
+            out_routing_servers=manager_names.resolve(each.out_routing_servers, at.inside("out_routing_servers")),
+        )
+        for each, at in _placed(tables.managers, place.inside("manager"))
+    )
+    for each, at in _placed(tables.queues, place.inside("queue")):
+        manager_names.known(each.path.computer, at.inside("path"))
+    refuse_duplicates(sites, place.inside("site"), "id")
+    refuse_duplicates(managers, place.inside("manager"), "id")
+    refuse_duplicates(tables.queues, place.inside("queue"), "path")
+    refuse_duplicates(tables.queues, place.inside("queue"), "id")
+    return Enterprise(sites=sites, links=links, managers=managers, queues=tables.queues)
+
+
+def _placed(entries: Iterable[T], place: Place) -> Iterator[tuple[T, Place]]:
+    for index, each in enumerate(entries, 1):
+        yield each, place.item(index)
+
+
+class _Names:
+    """What may be referred to, and how it is spelled where it is defined."""
+
+    def __init__(self, what: str, names: Iterable[str]) -> None:
+        self._what = what
+        self._names = {name.lower(): name for name in names}
+
+    def known(self, name: str, place: Place) -> str:
+        if name.lower() not in self._names:
+            place.fail(f"there is no {self._what} {name}{suggestion(name, self._names.values())}")
+        return self._names[name.lower()]
+
+    def resolve(self, names: Sequence[str], place: Place) -> tuple[str, ...]:
+        """The names as they are defined; one that is unknown or stands there twice is refused."""
+        found: list[str] = []
+        for index, name in enumerate(names, 1):
+            known = self.known(name, place.item(index))
+            if known in found:
+                place.item(index).fail(f"{name} is in this list already")
+            found.append(known)
+        return tuple(found)

@@ -1,0 +1,64 @@
+"""What the server writes to stderr: one line for each event, as text for people or as JSON for machines.
+
+Rooms log by the standard library, `log.info("queue created", extra={"queue": path})`: an event and its facts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TextIO
+
+ROOT = "postroad"
+# What every LogRecord has of its own; anything else on one was given as `extra`, and is a fact.
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/\\$;@,+{}[]()<>%~*")
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+def _facts(record: logging.LogRecord) -> dict[str, object]:
+    facts = {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+    if record.exc_info and record.exc_info[1] is not None:
+        facts["error"] = repr(record.exc_info[1])
+        facts["traceback"] = logging.Formatter().formatException(record.exc_info)
+    return facts
+
+
+class TextFormatter(logging.Formatter):
+    r"""`2024-05-17T09:30:00.123Z info queue created queue=private$\orders`; a value with a space is quoted as in JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = "".join(f" {name}={_plain(value)}" for name, value in _facts(record).items())
+        return f"{_time(record)} {record.levelname.lower()} {_one_line(record.getMessage())}{facts}"
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: `time`, `level`, `event` and the facts."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"time": _time(record), "level": record.levelname.lower(), "event": record.getMessage()}
+        return json.dumps(_facts(record) | line, default=str)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    text = str(value)
+    return text if text and _PLAIN.issuperset(text) else json.dumps(text)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def start_logging(*, as_json: bool = False, level: int = logging.INFO, stream: TextIO | None = None) -> None:
+    """Sends everything from `level` on to `stream` (stderr), what libraries have to say from WARNING on."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger(ROOT).setLevel(level)

@@ -1,0 +1,538 @@
+"""The queue manager as a running thing: the core of queues/, a store, an event loop and a clock, joined.
+
+Every call that changes something returns once that is durable. Calls made at the same time share one commit. Everything
+here runs on one event loop; the store's writer is the only other thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future as WriterFuture
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID, uuid4
+
+from postroad.errors import (
+    InvalidArgument,
+    OperationCancelled,
+    PostroadError,
+    QueueNotAvailable,
+    StorageError,
+    TransactionSequence,
+    UnsupportedFormatNameOperation,
+)
+from postroad.message import Message
+from postroad.names import FormatName, PathName
+from postroad.queues.cursor import Cursor
+from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
+from postroad.queues.info import ManagerInfo, QueueInfo, describe_queue
+from postroad.queues.local import PURGE_BATCH, LocalQueueManager
+from postroad.queues.queue import Queue
+from postroad.queues.reading import SeekAction
+from postroad.queues.tick import Tick
+from postroad.queues.transaction import Transaction
+from postroad.queues.waiting import ReadCall, WaitingRead
+from postroad.received import ReceivedMessage
+from postroad.store.interface import Record, Store
+from postroad.store.writer import Writer
+from postroad.version import __version__
+from postroad.wire.view import MessageView
+
+T = TypeVar("T")
+Name = FormatName | PathName | str
+
+IDENTITY_STATE = "manager"
+TIMER_INTERVAL_S = 0.5
+TRANSACTION_TIMEOUT_S = 3600.0  # an abandoned transaction must not lock its messages for ever
+MOVE_BATCH = 1000
+
+
+@dataclass(slots=True)
+class _Held:
+    """A message locked by a two-phase receive."""
+
+    queue: Queue
+    record: Record
+
+
+class Manager:
+    """Made with a store that is open and owned from now on; `start`, then use, then `stop`."""
+
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        *,
+        identifier: UUID | None = None,
+        insecure_nacks: bool = False,
+        quota_kb: int | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = name
+        self.clock = clock
+        self.store = store
+        self.identifier = identifier or _stored_identifier(store) or uuid4()
+        self.core = LocalQueueManager(name, self.identifier, store, insecure_nacks=insecure_nacks)
+        self.core.delivery.quota_kb = quota_kb
+        self.started_at = 0.0
+        self._writer = Writer(store)
+        self._in_flight: Tick | None = None
+        self._scheduled = False
+        self._promises: list[asyncio.Future[None]] = []
+        self._last_error: str | None = None
+        self._held: dict[tuple[int, int], _Held] = {}
+        self._transaction_started: dict[UUID, float] = {}
+        self._timer: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Loads the queues; nothing of the backlog is read."""
+        self._loop = asyncio.get_running_loop()
+        self.started_at = self.clock()
+        self.core.start(self.started_at)
+        self.core.tick.set_state(IDENTITY_STATE, self.identifier.bytes)
+        await self.durable()
+        self._timer = asyncio.create_task(self._run_timers(), name="postroad-timers")
+
+    async def stop(self) -> None:
+        """Aborts open transactions, commits what waits, and closes the store."""
+        if self._timer is not None:
+            self._timer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._timer
+        now = self.clock()
+        for transaction in list(self.core.transactions.values()):
+            self.core.abort(transaction, now)
+        for queue in list(self.core.queues):
+            for request in list(queue.waiting):
+                self.core.reading.cancel(queue, request, OperationCancelled("the queue manager stops"))
+        self.core.counters.settle(self.core.tick.batch)
+        try:
+            await self.durable()
+        finally:
+            await asyncio.to_thread(self._writer.close)
+            self.store.close()
+
+    # The tick
+
+    async def durable(self) -> None:
+        """Returns when everything that was changed before this call is on disk; StorageError if it could not be."""
+        promise = self._loop.create_future()
+        self._promises.append(promise)
+        self._schedule()
+        await promise
+
+    def _schedule(self) -> None:
+        if not self._scheduled and self._in_flight is None:
+            self._scheduled = True
+            self._loop.call_soon(self._commit)
+
+    def _commit(self) -> None:
+        """Seals the tick once the loop has run what was ready: all of that is one transaction."""
+        self._scheduled = False
+        promises, self._promises = self._promises, []
+        tick = self.core.seal()
+        if tick is None:
+            _resolve(promises, None)
+            return
+        self._in_flight = tick
+        future = self._writer.submit(tick.batch)
+        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._landed, tick, promises, done))
+
+    def _landed(self, tick: Tick, promises: list[asyncio.Future[None]], done: WriterFuture[None]) -> None:
+        self._in_flight = None
+        error = done.exception()
+        now = self.clock()
+        if error is None:
+            self._last_error = None
+            self.core.committed(tick, now)
+        else:
+            fault = error if isinstance(error, StorageError) else StorageError(f"the store failed: {error!r}")
+            self._last_error = str(fault)
+            self._writer.resume()
+            self.core.failed(tick, fault, now)
+            error = fault
+        _resolve(promises, error)
+        if self.core.tick or self._promises:
+            self._schedule()
+
+    async def _durably(self, operation: Callable[[], T]) -> T:
+        """Runs a change of the core; returns when it is durable, at once if it changed nothing that has to be."""
+        tick = self.core.tick
+        writes = tick.writes
+        try:
+            result = operation()
+        except PostroadError:
+            if self.core.tick:
+                self._schedule()  # a refusal may have been told to an administration queue
+            raise
+        if tick.writes != writes:
+            await self.durable()
+        return result
+
+    async def _run_timers(self) -> None:
+        while True:
+            await asyncio.sleep(TIMER_INTERVAL_S)
+            now = self.clock()
+            for identifier, started in list(self._transaction_started.items()):
+                transaction = self.core.transactions.get(identifier)
+                if transaction is None:
+                    del self._transaction_started[identifier]
+                elif now - started > TRANSACTION_TIMEOUT_S:
+                    self.core.abort(transaction, now)
+            self.core.run_timers(now)
+            if self.core.tick:
+                self._schedule()
+
+    # Queues
+
+    def info(self) -> ManagerInfo:
+        queues = list(self.core.queues)
+        return ManagerInfo(
+            name=self.name,
+            id=str(self.identifier),
+            version=__version__,
+            started_at_s=self.started_at,
+            queues=sum(1 for queue in queues if not queue.properties.owner and not queue.is_outgoing),
+            messages=sum(queue.count for queue in queues),
+            bytes=sum(queue.total_bytes for queue in queues),
+            quota_kb=self.core.delivery.quota_kb,
+            transactions=len(self.core.transactions),
+            damaged=len(self.store.damaged),
+            journal_overflows=self.core.delivery.journal_overflows,
+            storage_error=self._last_error,
+        )
+
+    def queues(self) -> list[QueueInfo]:
+        """Every queue; journals and subqueues stand with their owner."""
+        return [self._describe(queue) for queue in self.core.queues]
+
+    def queue(self, name: Name) -> QueueInfo:
+        return self._describe(self.core.queues.get(name))
+
+    def _describe(self, queue: Queue) -> QueueInfo:
+        return describe_queue(self.core.queues, queue, self.store.damaged)
+
+    async def create_queue(self, path: str, **attributes: object) -> QueueInfo:
+        queue = await self._durably(lambda: self.core.create_queue(path, self.clock(), **attributes))
+        return self._describe(queue)
+
+    async def set_queue(self, name: Name, **attributes: object) -> QueueInfo:
+        """Changes properties of a queue that may change: label, journaling, quotas, limits."""
+        queue = self.core.queues.get(name)
+        await self._durably(lambda: self.core.queues.change(self.core.tick, queue, int(self.clock()), **attributes))
+        return self._describe(queue)
+
+    async def delete_queue(self, name: Name) -> None:
+        queue = self.core.queues.get(name)
+        await self._durably(lambda: self.core.delete_queue(queue, self.clock()))
+
+    async def purge_queue(self, name: Name) -> int:
+        """How many messages went."""
+        queue = self.core.queues.get(name)
+        purged = 0
+        while step := await self._durably(lambda: self.core.purge(queue, self.clock())):
+            purged += step
+            if step < PURGE_BATCH:
+                break
+        return purged
+
+    def pause_queue(self, name: Name) -> QueueInfo:
+        """[MS-MQDMPR] 3.1.4.14: an outgoing queue sends nothing until it is resumed."""
+        queue = self.core.queues.get(name)
+        self._outgoing(queue)
+        self.core.queues.outgoing_info[queue].pause()
+        return self._describe(queue)
+
+    def resume_queue(self, name: Name) -> QueueInfo:
+        """[MS-MQDMPR] 3.1.4.15"""
+        queue = self.core.queues.get(name)
+        self._outgoing(queue)
+        self.core.queues.outgoing_info[queue].resume()
+        return self._describe(queue)
+
+    @staticmethod
+    def _outgoing(queue: Queue) -> None:
+        if not queue.is_outgoing:
+            raise UnsupportedFormatNameOperation(f"{queue.properties.path} is not an outgoing queue: only those pause")
+
+    # Sending
+
+    async def send(self, destination: Name, messages: Sequence[Message], transaction: UUID | None = None) -> list[str]:
+        """The ids of the messages, in their order; for several destinations, those of each in turn."""
+        held = None if transaction is None else self.core.transaction(transaction)
+        ids = await self._durably(lambda: self.core.send(destination, messages, self.clock(), held))
+        return self._identifiers(ids)
+
+    def _identifiers(self, ids: Sequence[int]) -> list[str]:
+        prefix = f"{{{self.identifier}}}\\"
+        return [f"{prefix}{message_id}" for message_id in ids]
+
+    async def send_transactional(self, destination: Name, messages: Sequence[Message]) -> list[str]:
+        """All of the messages in a transaction of their own."""
+
+        def send() -> list[str]:
+            now = self.clock()
+            transaction = self.core.begin()
+            try:
+                ids = self.core.send(destination, messages, now, transaction)
+            except PostroadError:
+                self.core.abort(transaction, now)
+                raise
+            self.core.commit(transaction, now)
+            return self._identifiers(ids)
+
+        return await self._durably(send)
+
+    # Reading
+
+    async def receive(
+        self, name: Name, count: int = 1, timeout: float | None = None, transaction: UUID | None = None
+    ) -> list[ReceivedMessage]:
+        """At least one message and at most `count`; waits for the first one up to `timeout` seconds, None for ever."""
+        held = None if transaction is None else self.core.transaction(transaction)
+        descriptor = self._open(name, QueueAccess.RECEIVE)
+        try:
+            request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self._deadline(timeout), transaction=held)
+            return _received(await self._receive(request))
+        finally:
+            self._close(descriptor)
+
+    async def peek(
+        self, name: Name, count: int = 1, timeout: float | None = None, after: int | None = None
+    ) -> list[ReceivedMessage]:
+        """Messages that stay where they are. With `after`, those behind that lookup id, at once."""
+        descriptor = self._open(name, QueueAccess.PEEK)
+        try:
+            if after is not None:
+                queue = self.core.queues.get(name)
+                return _received(self.core.reading.fresh(queue, _positive(count), self.clock(), after))
+            request = WaitingRead(descriptor, ReadCall.PEEK, count, self._deadline(timeout))
+            return _received(await self._read(request))
+        finally:
+            self._close(descriptor)
+
+    async def lookup(
+        self,
+        name: Name,
+        lookup_id: int,
+        action: SeekAction = SeekAction.CURRENT,
+        *,
+        receive: bool = False,
+        transaction: UUID | None = None,
+    ) -> ReceivedMessage:
+        """One message by its lookup id, or the one before or behind it."""
+        held = None if transaction is None else self.core.transaction(transaction)
+        descriptor = self._open(name, QueueAccess.RECEIVE if receive else QueueAccess.PEEK)
+        try:
+            record = await self._durably(
+                lambda: self.core.reading.read_by_lookup_id(
+                    descriptor, lookup_id, action, self.clock(), peek=not receive, transaction=held
+                )
+            )
+        finally:
+            self._close(descriptor)
+        return _received([record])[0]
+
+    async def lock(self, name: Name, count: int = 1, timeout: float | None = None) -> list[ReceivedMessage]:
+        """The first phase of a receive: the messages are nobody else's until `settle`, or a restart."""
+        descriptor = self._open(name, QueueAccess.RECEIVE)
+        try:
+            request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self._deadline(timeout), two_phase=True)
+            records = await self._read(request)
+        finally:
+            self._close(descriptor)
+        queue = self.core.queues.get(name)
+        for record in records:
+            self._held[queue.number, record.lookup_id] = _Held(queue, record)
+        return _received(records)
+
+    async def settle(self, name: Name, lookup_ids: Sequence[int], *, delete: bool) -> None:
+        """The second phase: the messages go, or return to their places."""
+        queue = self.core.queues.get(name)
+        held = []
+        for lookup_id in lookup_ids:
+            if (queue.number, lookup_id) not in self._held:
+                raise TransactionSequence(f"message {lookup_id} of {name} is not being received")
+            held.append(self._held.pop((queue.number, lookup_id)))
+
+        def end() -> None:
+            for each in held:
+                self.core.reading.end(each.queue, each.record, self.clock(), delete=delete)
+
+        await self._durably(end)
+
+    async def _receive(self, request: WaitingRead) -> list[Record]:
+        """A destructive read. While it waits it is a two-phase one, so that a reader who leaves loses no message."""
+        queue = request.descriptor.queue
+        assert queue is not None
+        if request.transaction is not None:
+            return await self._read(request)
+        request.two_phase = True
+        records = await self._read(request)
+
+        def end() -> None:
+            for record in records:
+                self.core.reading.end(queue, record, self.clock(), delete=True)
+
+        await self._durably(end)
+        return records
+
+    async def _read(self, request: WaitingRead) -> list[Record]:
+        future: asyncio.Future[list[Record]] = self._loop.create_future()
+        request.satisfied = lambda records: _set(future, records)
+        request.failed = lambda error: _set_error(future, error)
+        queue = request.descriptor.queue
+        if queue is None:
+            raise QueueNotAvailable("the queue was deleted while it was open: close it and open it again")
+        try:
+            records = self.core.reading.read(request, self.clock())
+        finally:
+            if self.core.tick:
+                self._schedule()  # messages whose time was over went on the way
+        if records is not None:
+            return records
+        alarm = None
+        if request.deadline is not None:
+            wait = max(0.0, request.deadline - self.clock())
+            alarm = self._loop.call_later(wait, lambda: self.core.reading.expire_waits(queue, self.clock()))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            self.core.reading.cancel(queue, request, OperationCancelled("the reader left"))
+            if future.done() and not future.cancelled() and future.exception() is None and request.two_phase:
+                for record in future.result():
+                    self.core.reading.put_back(queue, record, self.clock())
+            raise
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    def _deadline(self, timeout: float | None) -> float | None:
+        if timeout is None:
+            return None
+        if timeout < 0:
+            raise InvalidArgument(f"timeout: {timeout} seconds is negative; 0 does not wait, and none waits for ever")
+        return self.clock() + timeout if timeout else 0.0
+
+    # Handles and cursors
+
+    def _open(self, name: Name, access: QueueAccess, share: ShareMode = ShareMode.DENY_NONE) -> OpenQueueDescriptor:
+        return self.core.open(name, access, share, self.clock())
+
+    def _close(self, descriptor: OpenQueueDescriptor) -> None:
+        if not descriptor.closed:
+            self.core.close(descriptor)
+
+    def open_queue(self, name: Name, access: QueueAccess, share: ShareMode = ShareMode.DENY_NONE) -> int:
+        """A handle that keeps others out, if asked to, and that cursors belong to."""
+        return self._open(name, access, share).handle
+
+    def close_queue(self, handle: int) -> None:
+        self.core.close(self.core.descriptor(handle))
+
+    def open_cursor(self, handle: int) -> int:
+        return self.core.open_cursor(self.core.descriptor(handle)).handle
+
+    def close_cursor(self, handle: int, cursor: int) -> None:
+        descriptor = self.core.descriptor(handle)
+        self.core.close_cursor(descriptor, self._cursor(descriptor, cursor))
+
+    async def read_cursor(
+        self, handle: int, cursor: int, call: ReadCall, timeout: float | None = None
+    ) -> ReceivedMessage:
+        """Peek at the cursor, peek behind it, or receive at it."""
+        descriptor = self.core.descriptor(handle)
+        request = WaitingRead(descriptor, call, 1, self._deadline(timeout), self._cursor(descriptor, cursor))
+        records = await (self._receive(request) if request.destructive else self._read(request))
+        return _received(records)[0]
+
+    @staticmethod
+    def _cursor(descriptor: OpenQueueDescriptor, handle: int) -> Cursor:
+        try:
+            return descriptor.cursors[handle]
+        except KeyError:
+            raise InvalidArgument(f"cursor: there is no cursor {handle} on this queue") from None
+
+    # Transactions
+
+    def begin(self) -> UUID:
+        transaction = self.core.begin()
+        self._transaction_started[transaction.identifier] = self.clock()
+        return transaction.identifier
+
+    async def commit(self, identifier: UUID) -> None:
+        transaction = self.core.transaction(identifier)
+        await self._durably(lambda: self.core.commit(transaction, self.clock()))
+
+    async def abort(self, identifier: UUID) -> None:
+        """Messages are back in their places when this returns; their abort counts become durable with the next tick."""
+        transaction: Transaction = self.core.transaction(identifier)
+        await self._durably(lambda: self.core.abort(transaction, self.clock()))
+
+    # Rescue
+
+    async def move(
+        self,
+        name: Name,
+        target: Name,
+        lookup_ids: Sequence[int] | None = None,
+        *,
+        limit: int = MOVE_BATCH,
+        after: int = -1,
+    ) -> list[int]:
+        """Moves these messages, or up to `limit` from behind `after` on; the lookup ids they had. One commit."""
+        queue = self.core.queues.get(name)
+        to = self.core.queues.get(target)
+        if queue is to:
+            raise InvalidArgument(f"target: {target} is the queue that the messages are in")
+        if lookup_ids is None:
+            records = self.core.reading.fresh(queue, limit, self.clock(), after)
+        else:
+            records = [
+                self.core.reading.seek(queue, lookup_id, SeekAction.CURRENT, peek=False) for lookup_id in lookup_ids
+            ]
+        await self._durably(lambda: self.core.move(queue, to, records, self.clock()))
+        return [record.lookup_id for record in records]
+
+    async def insert(self, name: Name, packets: Sequence[bytes]) -> list[int]:
+        """Puts whole packets into a local queue, as an import does: byte for byte, nothing acknowledged."""
+        queue = self.core.queues.get(name)
+        views = [MessageView(packet) for packet in packets]
+        return await self._durably(lambda: self.core.insert(queue, views, self.clock()))
+
+
+def _stored_identifier(store: Store) -> UUID | None:
+    stored = store.state(IDENTITY_STATE).get(IDENTITY_STATE)
+    return UUID(bytes=stored) if stored else None
+
+
+def _received(records: Sequence[Record]) -> list[ReceivedMessage]:
+    return [ReceivedMessage(each.packet, each.lookup_id, each.arrived_ms, each.aborts, each.reason) for each in records]
+
+
+def _positive(count: int) -> int:
+    if count < 1:
+        raise InvalidArgument(f"count: {count} is not at least 1")
+    return count
+
+
+def _resolve(promises: list[asyncio.Future[None]], error: BaseException | None) -> None:
+    for promise in promises:
+        if not promise.done():
+            if error is None:
+                promise.set_result(None)
+            else:
+                promise.set_exception(error)
+
+
+def _set(future: asyncio.Future[list[Record]], records: list[Record]) -> None:
+    if not future.done():
+        future.set_result(records)
+
+
+def _set_error(future: asyncio.Future[list[Record]], error: PostroadError) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -1,0 +1,296 @@
+"""A message as an application writes it, and the packet it becomes ([MS-MQDMPR] 3.1.7.1.30 and 3.1.7.1.32).
+
+Composing is a hot path: one pack for the fixed headers, names encoded once per destination, no header objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
+from struct import Struct
+from uuid import UUID
+
+from postroad.errors import IllegalName, InvalidMessage, LocalProtocolError, MessageTooLarge
+from postroad.names import DirectName, FormatName, MessageId, PathName, PrivateName, PublicName, parse_name
+from postroad.wire.bodies import encode_body
+from postroad.wire.constants import (
+    CUSTOM_CLASS_MASK,
+    DEFAULT_TIME_TO_REACH_QUEUE_S,
+    INFINITE,
+    MAX_LABEL_UNITS,
+    MAX_PACKET_SIZE,
+    SIGNATURE,
+    VERSION,
+    AckFlags,
+    BaseFlags,
+    EncryptionAlgorithm,
+    FormatType,
+    HashAlgorithm,
+    UserFlags,
+)
+from postroad.wire.layout import Writer
+from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
+from postroad.wire.properties_header import LAYOUT as PROPERTIES
+from postroad.wire.properties_header import NO_CORRELATION
+from postroad.wire.queue_names import destination_field, other_field
+from postroad.wire.trace_header import DebugHeader
+
+_FIXED = Struct("<BBHIII16s16sIIII")  # BaseHeader and the fixed part of UserHeader
+_TRANSACTION_HEADER_SIZE = 20
+_BLANK_TRANSACTION = bytes(_TRANSACTION_HEADER_SIZE)
+_RECOVERABLE = 0x20
+_SHA1, _RC4 = int(HashAlgorithm.SHA1), int(EncryptionAlgorithm.RC4)
+_PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
+
+Resolve = Callable[[PathName], FormatName]
+_Names = tuple[int, bytes, bytes]  # user flags, QueueManagerAddress, the encoded names
+
+DEFAULT_PRIORITY = 3
+MAX_PRIORITY = 7
+
+# [MS-MQDMPR] 3.1.1.12 AcknowledgementsRequested: the words of the command line and of JSON, each with its bits.
+ACK_WORDS = {
+    "none": 0,
+    "reach-queue": AckFlags.POSITIVE_ARRIVAL.value,
+    "receive": AckFlags.POSITIVE_RECEIVE.value,
+    "nack-reach-queue": AckFlags.NEGATIVE_ARRIVAL.value,
+    "nack-receive": AckFlags.NEGATIVE_RECEIVE.value,
+    "full": (
+        AckFlags.POSITIVE_ARRIVAL | AckFlags.POSITIVE_RECEIVE | AckFlags.NEGATIVE_ARRIVAL | AckFlags.NEGATIVE_RECEIVE
+    ).value,
+}
+
+
+def ack_flags(words: Iterable[str] | str) -> int:
+    """The bits for words such as "reach-queue,receive" or ["full"]."""
+    flags = 0
+    for word in words.split(",") if isinstance(words, str) else words:
+        try:
+            flags |= ACK_WORDS[word.strip().lower()]
+        except KeyError:
+            raise InvalidMessage(f"ack: {word!r} is not one of {', '.join(ACK_WORDS)}") from None
+    return flags
+
+
+@dataclass(slots=True)
+class Message:
+    """What to send. A text body is stored as UTF-16 for the body types 8 and 31, as UTF-8 for every other.
+
+    `recoverable` messages survive a restart; without it a message is express and lives in memory. Within a transaction
+    every message is recoverable, delivered exactly once and in order. `journal` keeps a copy in the manager's journal
+    once the message is delivered, `dead_letter` one in its dead-letter queue if it cannot be. Times are in seconds.
+    """
+
+    body: bytes | str = b""
+    _: KW_ONLY
+    label: str = ""
+    priority: int = DEFAULT_PRIORITY
+    recoverable: bool = False
+    body_type: int = 0
+    app_tag: int = 0
+    correlation_id: MessageId | bytes | str | None = None
+    response_queue: FormatName | str | None = None
+    admin_queue: FormatName | str | None = None
+    ack: int | str | tuple[str, ...] = 0
+    time_to_reach_queue: int | None = None
+    time_to_be_received: int | None = None
+    journal: bool = False
+    dead_letter: bool = False
+    trace: UUID | str | None = None
+    extension: bytes = b""
+    connector_type: UUID | None = None
+    message_class: int = 0
+
+
+def _u32(value: int, what: str) -> int:
+    if not 0 <= value <= 0xFFFFFFFF:
+        raise InvalidMessage(f"{what}: {value} is not between 0 and {0xFFFFFFFF}")
+    return value
+
+
+def _seconds(value: int | None, default: int, what: str) -> int:
+    if value is None:
+        return default
+    if not 0 <= value <= INFINITE:
+        raise InvalidMessage(f"{what}: {value} seconds is not between 0 and {INFINITE}")
+    return int(value)
+
+
+def _correlation(value: MessageId | bytes | str | None) -> bytes:
+    if value is None:
+        return NO_CORRELATION
+    if isinstance(value, str):
+        try:
+            value = MessageId.parse(value)
+        except (ValueError, IllegalName) as fault:
+            raise InvalidMessage(f"correlation id: {fault}") from None
+    data = value.to_bytes() if isinstance(value, MessageId) else bytes(value)
+    if len(data) != len(NO_CORRELATION):
+        raise InvalidMessage(f"correlation id: it has 20 bytes, not {len(data)}")
+    return data
+
+
+def _trace_queue(value: UUID | str) -> UUID:
+    if isinstance(value, UUID):
+        return value
+    name = parse_name(value)
+    if not isinstance(name, PublicName):
+        raise InvalidMessage(f"trace: {value!r} is not a public queue, as in PUBLIC=<guid>")
+    return name.guid
+
+
+class Composer:
+    r"""Makes packets for one destination, with the names of admin and response queues encoded once.
+
+    `resolve` turns a path such as `private$\replies` into a format name that other managers understand.
+    """
+
+    __slots__ = ("_names", "_resolve", "destination", "multi_queue", "source")
+
+    def __init__(
+        self,
+        source: UUID,
+        destination: FormatName,
+        resolve: Resolve | None = None,
+        multi_queue: MultiQueueFormatHeader | None = None,
+    ) -> None:
+        self.source = source.bytes_le
+        self.destination = destination
+        self.multi_queue = multi_queue
+        self._resolve = resolve
+        self._names: dict[object, _Names] = {}
+
+    def compose(self, message: Message, message_id: int, sent_time: int, *, transactional: bool = False) -> bytes:
+        """One packet. A transactional one has a blank TransactionHeader, to be stamped at commit."""
+        key = (message.admin_queue, message.response_queue, message.connector_type)
+        names = self._names.get(key) or self._encode_names(key)
+        priority = message.priority
+        if not 0 <= priority <= MAX_PRIORITY:
+            raise InvalidMessage(f"priority: {priority} is not between 0 and {MAX_PRIORITY}")
+        flags = names[0]
+        base_flags = 0 if transactional else priority  # [MS-MQDMPR] 3.1.7.1.32: PR is 0 in a transaction
+        if message.recoverable or transactional:
+            flags |= _RECOVERABLE
+        if message.journal:
+            flags |= UserFlags.POSITIVE_JOURNALING.value
+        if message.dead_letter:
+            flags |= UserFlags.NEGATIVE_JOURNALING.value
+        label = message.label.encode("utf-16-le", "surrogatepass") + b"\0\0" if message.label else b""
+        if len(label) > 2 * MAX_LABEL_UNITS or "\0" in message.label:
+            raise InvalidMessage(
+                f"label: at most {MAX_LABEL_UNITS - 1} characters and no NUL, not {len(label) // 2 - 1}"
+            )
+        body = message.body
+        if isinstance(body, str):
+            body = encode_body(body, message.body_type)
+        if message.message_class & ~CUSTOM_CLASS_MASK:
+            raise InvalidMessage(f"class: {message.message_class:#06x} has bits outside of {CUSTOM_CLASS_MASK:#06x}")
+        acks = message.ack if isinstance(message.ack, int) else ack_flags(message.ack)
+        extension = message.extension
+        filled = len(label) + len(extension) + len(body)
+        trailer = b""
+        if message.trace is not None:
+            base_flags |= BaseFlags.TRACING | BaseFlags.DEBUG_HEADER
+            trailer = _encoded(DebugHeader(_trace_queue(message.trace)))
+        parts = [
+            b"",
+            names[2],
+            _BLANK_TRANSACTION if transactional else b"",
+            PROPERTIES.pack(
+                acks,
+                len(label) // 2,
+                message.message_class,
+                _correlation(message.correlation_id),
+                _u32(message.body_type, "body type"),
+                _u32(message.app_tag, "application tag"),
+                len(body),
+                len(body),
+                0,
+                _SHA1,
+                _RC4,
+                len(extension),
+            ),
+            label,
+            extension,
+            body,
+            _PADDING[filled & 3],
+            trailer,
+        ]
+        size = 64 + sum(map(len, parts))
+        if self.multi_queue is not None:
+            flags |= UserFlags.MULTI_QUEUE_HEADER.value
+            parts.append(_encoded(self.multi_queue, size))
+            size += len(parts[-1])
+        if size > MAX_PACKET_SIZE:
+            raise MessageTooLarge(
+                f"the message makes a packet of {size} bytes; the limit is {MAX_PACKET_SIZE} (4 MiB), headers included"
+            )
+        if transactional:
+            flags |= UserFlags.TRANSACTION_HEADER.value
+        parts[0] = _FIXED.pack(
+            VERSION,
+            0,
+            base_flags,
+            SIGNATURE,
+            size,
+            _seconds(message.time_to_reach_queue, DEFAULT_TIME_TO_REACH_QUEUE_S, "time to reach queue"),
+            self.source,
+            names[1],
+            _seconds(message.time_to_be_received, INFINITE, "time to be received"),
+            sent_time,
+            message_id,
+            flags,
+        )
+        return b"".join(parts)
+
+    def _encode_names(self, key: tuple[FormatName | str | None, FormatName | str | None, UUID | None]) -> _Names:
+        """User flags, QueueManagerAddress and the name bytes, kept for the next message with the same names."""
+        destination, address = destination_field(self.destination)
+        source = UUID(bytes_le=self.source)
+        admin = other_field(self._format_name(key[0], "admin queue"), source, address)
+        response = other_field(self._format_name(key[1], "response queue"), source, address)
+        writer = Writer()
+        for field in (destination, admin, response):
+            field.encode(writer)
+        flags = destination.code << 10 | admin.code << 13 | response.code << 16
+        flags |= UserFlags.MESSAGE_PROPERTIES_HEADER.value
+        if key[2] is not None:
+            writer.put(key[2].bytes_le)
+            flags |= UserFlags.CONNECTOR_TYPE.value
+        self._names[key] = names = (flags, address.bytes_le, writer.getvalue())
+        return names
+
+    def _format_name(self, name: FormatName | str | None, what: str) -> FormatName | None:
+        if name is None:
+            return None
+        parsed = parse_name(name) if isinstance(name, str) else name
+        if isinstance(parsed, PathName):
+            if self._resolve is None:
+                raise InvalidMessage(f"{what}: {name!r} needs a format name here")
+            parsed = self._resolve(parsed)
+        if not isinstance(parsed, PublicName | PrivateName | DirectName):
+            raise InvalidMessage(f"{what}: {name} cannot be answered to")
+        return parsed
+
+
+def _encoded(header: DebugHeader | MultiQueueFormatHeader, at: int = 0) -> bytes:
+    writer = Writer()
+    writer.size = at
+    header.encode(writer)
+    return writer.getvalue()
+
+
+def multi_queue_header(destinations: Iterable[FormatName]) -> MultiQueueFormatHeader:
+    """[MS-MQMQ] 2.2.20.1: the list of all destinations that each copy carries."""
+    return MultiQueueFormatHeader(AddressHeader(tuple(map(_element, destinations))))
+
+
+def _element(name: FormatName) -> FormatNameElement:
+    match name:
+        case PublicName():
+            return FormatNameElement(FormatType.PUBLIC, guid=name.guid)
+        case PrivateName():
+            return FormatNameElement(FormatType.PRIVATE, name.guid, name.number)
+        case DirectName():
+            return FormatNameElement(FormatType.DIRECT, direct_name=name.wire_text)
+    raise LocalProtocolError(f"{name} cannot stand in a list of destinations")

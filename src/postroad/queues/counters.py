@@ -1,0 +1,62 @@
+"""Two numbers that only grow: arrival order ([MS-MQDMPR] SequentialID) and message ids.
+
+Each is kept in the store as a ceiling that was promised in advance, so that no message waits for a commit to get its
+number and none is given twice, whatever crashes.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from postroad.store.interface import MAX_ARRIVAL, Batch
+
+STATE = "counters"
+_LAYOUT = Struct("<QI")
+ARRIVAL_BLOCK = 1 << 20
+MESSAGE_ID_BLOCK = 1 << 16
+MAX_MESSAGE_ID = (1 << 32) - 1
+
+
+class Counters:
+    """A restart goes on from the last ceiling; a clean stop brings the ceilings down to what was used."""
+
+    def __init__(self, stored: bytes | None) -> None:
+        self._arrival: int = 1
+        self._message_id: int = 1
+        if stored:
+            self._arrival, self._message_id = _LAYOUT.unpack(stored)
+        self._arrival_ceiling = self._arrival
+        self._message_id_ceiling = self._message_id
+
+    def next_arrival(self) -> int:
+        arrival = self._arrival
+        self._arrival = arrival + 1
+        return arrival
+
+    def take_message_ids(self, number: int) -> int:
+        """The first of `number` consecutive ids; those above MAX_MESSAGE_ID start again at 0."""
+        first = self._message_id
+        self._message_id = first + number
+        return first
+
+    def next_message_id(self) -> int:
+        return self.take_message_ids(1) & MAX_MESSAGE_ID
+
+    @property
+    def last_arrival(self) -> int:
+        return self._arrival - 1
+
+    def reserve(self, batch: Batch) -> None:
+        """Raises the ceilings in this batch when half of a block is used up."""
+        if (
+            self._arrival_ceiling - self._arrival >= ARRIVAL_BLOCK // 2
+            and self._message_id_ceiling - self._message_id >= MESSAGE_ID_BLOCK // 2
+        ):
+            return
+        self._arrival_ceiling = min(self._arrival + ARRIVAL_BLOCK, MAX_ARRIVAL)
+        self._message_id_ceiling = self._message_id + MESSAGE_ID_BLOCK
+        batch.state[STATE] = _LAYOUT.pack(self._arrival_ceiling, self._message_id_ceiling & MAX_MESSAGE_ID)
+
+    def settle(self, batch: Batch) -> None:
+        """At a clean stop: nothing was left unused."""
+        batch.state[STATE] = _LAYOUT.pack(self._arrival, self._message_id & MAX_MESSAGE_ID)

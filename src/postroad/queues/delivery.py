@@ -1,0 +1,241 @@
+"""Messages coming into queues and going out of them, with everything that follows in the same tick.
+
+Enqueue Message ([MS-MQDMPR] 3.1.7.1.9), Message Position Deleted (3.1.7.2.1) and what subscribes to it: journals, dead
+letters and administration acknowledgments ([MS-MQQB] 3.1.7.2.1, 3.1.7.15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from postroad.errors import IllegalName, PostroadError, QuotaExceeded, StorageError
+from postroad.message import Composer, Message
+from postroad.names import FormatName
+from postroad.queues.collection import DEADLETTER, DEADXACT, JOURNAL, QueueCollection
+from postroad.queues.counters import Counters
+from postroad.queues.properties import QueueType
+from postroad.queues.queue import QUOTA_UNIT, PositionState, Queue
+from postroad.queues.tick import Tick
+from postroad.store.interface import NEVER, PRIORITY_SHIFT, Key, Record
+from postroad.store.memory import MemoryStore
+from postroad.wire.constants import INFINITE, AckFlags, MessageClass
+from postroad.wire.queue_names import admin_name, destination_name
+from postroad.wire.view import MessageView
+
+# [MS-MQQB] 3.1.7.15: these would tell a stranger what exists here, so that they stay inside unless configured.
+INSECURE_NACKS = frozenset(
+    {
+        MessageClass.NACK_BAD_DST_Q,
+        MessageClass.NACK_ACCESS_DENIED,
+        MessageClass.NACK_BAD_SIGNATURE,
+        MessageClass.NACK_BAD_ENCRYPTION,
+        MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER,
+    }
+)
+_POSITIVE = frozenset({MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE})
+_FLAGS_BYTE, _DELIVERY_BITS = 60, 0x60  # UserHeader.Flags.DM, in a packet
+
+
+def is_recoverable(packet: bytes) -> bool:
+    return packet[_FLAGS_BYTE] & _DELIVERY_BITS != 0
+
+
+def asks_for(ack_flags: int, message_class: int) -> bool:
+    """Whether a message with these flags wants an acknowledgment of this class ([MS-MQMQ] 2.2.19.3)."""
+    if message_class == MessageClass.ACK_REACH_QUEUE:
+        wanted = AckFlags.POSITIVE_ARRIVAL
+    elif message_class == MessageClass.ACK_RECEIVE:
+        wanted = AckFlags.POSITIVE_RECEIVE
+    elif message_class >= MessageClass.NACK_Q_DELETED:
+        wanted = AckFlags.NEGATIVE_RECEIVE
+    else:
+        wanted = AckFlags.NEGATIVE_ARRIVAL
+    return ack_flags & wanted.value != 0
+
+
+class Delivery:
+    """`tick` is where changes gather: whoever holds a manager replaces it at each commit."""
+
+    def __init__(
+        self, identifier: UUID, queues: QueueCollection, express: MemoryStore, counters: Counters, insecure_nacks: bool
+    ) -> None:
+        self.identifier = identifier
+        self.queues = queues
+        self.express = express
+        self.counters = counters
+        self.insecure_nacks = insecure_nacks
+        self.quota_kb: int | None = None
+        self.throttled = False
+        self.tick = Tick()
+        self.journal_overflows = 0
+        self.wake: Callable[[Queue, float], None] = lambda queue, now: None
+        self.deleted: list[Callable[[Queue, Record, int, float], None]] = []
+
+    # In
+
+    def check_quota(self, queue: Queue, size: int) -> None:
+        """The manager's quota before the queue's ([MS-MQDMPR] 3.1.7.1.9)."""
+        if self.throttled:
+            raise QuotaExceeded("the queue manager", 0, 0, size, "its free resources (flow control is on)")
+        if self.quota_kb is not None:
+            used = sum(each.used_bytes for each in self.queues)
+            if used + size > self.quota_kb * QUOTA_UNIT:
+                raise QuotaExceeded(
+                    "the queue manager", self.quota_kb * QUOTA_UNIT, used, size, "quota_kb in [manager]"
+                )
+        quota = queue.quota_bytes
+        if quota is not None and queue.used_bytes + size > quota:
+            setting = f"quota_kb of {queue.properties.path}"
+            raise QuotaExceeded(f"the queue {queue.properties.path}", quota, queue.used_bytes, size, setting)
+
+    def add(
+        self,
+        queue: Queue,
+        packet: bytes,
+        priority: int,
+        expires_s: int,
+        now: float,
+        *,
+        reason: int = 0,
+        aborts: int = 0,
+    ) -> Record:
+        """One message into a queue, by the ordering rules. Quotas are the caller's to check."""
+        lookup_id = (7 - priority) << PRIORITY_SHIFT | self.counters.next_arrival()
+        record = Record(queue.number, lookup_id, int(now * 1000), expires_s, aborts, packet, reason)
+        if packet[_FLAGS_BYTE] & _DELIVERY_BITS:
+            self.tick.put(queue, record)
+        else:
+            self.express.put(record)
+            queue.express_count += 1
+            queue.express_bytes += len(packet)
+            queue.opened_before(lookup_id)
+            if queue.waiting:
+                self.wake(queue, now)
+        return record
+
+    def expiry(self, queue: Queue, view: MessageView, now: float) -> int:
+        """When the message leaves unread: time to be received here, and time to reach the queue on the way out."""
+        times = [view.time_to_be_received]
+        if queue.is_outgoing:
+            times.append(view.time_to_reach_queue)
+        shortest = min(times)
+        if shortest == INFINITE:
+            return NEVER
+        if shortest == 0:
+            return max(view.sent_time - 1, NEVER + 1)  # at once, though expiry is strict
+        return min(view.sent_time, int(now)) + shortest
+
+    def arrive(self, queue: Queue, packet: bytes, view: MessageView, now: float) -> Record:
+        """A message reaches its queue: order, acknowledgment, the source's journal. Quotas are the caller's."""
+        priority = 0 if view.transactional else view.priority
+        record = self.add(queue, packet, priority, self.expiry(queue, view, now), now)
+        if not queue.is_outgoing:
+            if view.ack_flags:
+                self.acknowledge(view, MessageClass.ACK_REACH_QUEUE, now)
+            # A transactional message is journaled at its source once it is received, any other once it has arrived.
+            if view.positive_journaling and not view.transactional and self._is_own(view):
+                self.copy(self.queues.system(JOURNAL), packet, now)
+        return record
+
+    # Out
+
+    def take(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+        """Message Position Deleted: the message goes, for `reason`, and everybody who has to know is told."""
+        self.discard(queue, record)
+        view = MessageView(record.packet)
+        if reason == MessageClass.ACK_RECEIVE:
+            if queue.properties.journaling and queue.journal is not None:
+                self.copy(queue.journal, record.packet, now)
+            if view.positive_journaling and view.transactional and self._is_own(view):
+                self.copy(self.queues.system(JOURNAL), record.packet, now)
+        elif view.negative_journaling and self._is_own(view) and not _is_system(queue):
+            self.dead_letter(record.packet, view, reason, now)
+        if view.ack_flags and not _is_system(queue):
+            self.acknowledge(view, reason, now)
+        for subscriber in self.deleted:
+            subscriber(queue, record, reason, now)
+
+    def discard(self, queue: Queue, record: Record) -> None:
+        """The message goes, and nobody is told: a move, or a part of something larger."""
+        if is_recoverable(record.packet):
+            queue.positions[record.lookup_id] = PositionState.DELETED
+            self.tick.delete(queue, record)
+        else:
+            self.express.delete(Key(record.queue, record.lookup_id))
+            queue.positions.pop(record.lookup_id, None)
+            queue.express_count -= 1
+            queue.express_bytes -= len(record.packet)
+
+    def expire(self, queue: Queue, record: Record, now: float) -> None:
+        """Time To Be Received Timer Expired ([MS-MQDMPR] 3.1.7.2.7), or the time to reach the queue."""
+        reason = MessageClass.NACK_REACH_QUEUE_TIMEOUT if queue.is_outgoing else MessageClass.NACK_RECEIVE_TIMEOUT
+        self.take(queue, record, reason, now)
+
+    # Copies
+
+    def copy(self, queue: Queue, packet: bytes, now: float, reason: int = 0) -> None:
+        """Into a journal or a dead-letter queue; over its quota the copy is dropped and counted."""
+        quota = queue.quota_bytes
+        if quota is not None and queue.used_bytes + len(packet) > quota:
+            self.journal_overflows += 1
+            return
+        self.add(queue, packet, packet[2] & 7, NEVER, now, reason=reason)
+
+    def dead_letter(self, packet: bytes, view: MessageView, reason: int, now: float) -> None:
+        self.copy(self.queues.system(DEADXACT if view.transactional else DEADLETTER), packet, now, reason)
+
+    def _is_own(self, view: MessageView) -> bool:
+        return view.source_queue_manager_bytes == self.identifier.bytes_le
+
+    # Administration acknowledgments
+
+    def acknowledge(self, view: MessageView, message_class: int, now: float) -> None:
+        """Send Administration Acknowledgment, [MS-MQQB] 3.1.7.15, if the message asked for this class."""
+        if not asks_for(view.ack_flags, message_class):
+            return
+        if message_class in INSECURE_NACKS and not self.insecure_nacks:
+            return
+        try:
+            admin = admin_name(view)
+            original = destination_name(view)
+        except IllegalName:
+            return  # a name that nobody can send to
+        if admin is None:
+            return
+        body = b"" if message_class in _POSITIVE or view.encrypted else view.body
+        ack = Message(
+            body,
+            label=view.label,
+            priority=view.priority,
+            recoverable=view.recoverable,
+            body_type=view.body_type if body else 0,
+            correlation_id=view.identifier,
+            response_queue=original,
+            time_to_reach_queue=INFINITE,
+            time_to_be_received=INFINITE,
+            message_class=message_class,
+        )
+        try:
+            self.send_own(admin, ack, now)
+        except StorageError:
+            raise
+        except PostroadError:
+            return  # [MS-MQQB] 3.1.7.15: an acknowledgment that cannot be sent is dropped
+
+    def send_own(self, destination: FormatName, message: Message, now: float) -> Record:
+        """Sends a message of the manager itself, never transactional."""
+        queue = self.queues.find(destination)
+        if queue is None:
+            if self.queues.is_local(destination):
+                self.queues.get(destination)
+            queue = self.queues.outgoing_queue(self.tick, destination, int(now))
+        packet = Composer(self.identifier, destination).compose(message, self.counters.next_message_id(), int(now))
+        view = MessageView(packet)
+        self.check_quota(queue, len(packet))
+        return self.add(queue, packet, view.priority, self.expiry(queue, view, now), now)
+
+
+def _is_system(queue: Queue) -> bool:
+    """Copies in journals and dead-letter queues have had their acknowledgments."""
+    return queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL)

@@ -1,0 +1,77 @@
+"""An open queue, [MS-MQDMPR] 3.1.1.16: who may do what with it, and who shares it with whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from postroad.errors import AccessDenied, QueueNotAvailable, SharingViolation
+from postroad.names import FormatName
+from postroad.queues.cursor import Cursor
+from postroad.queues.queue import Queue
+
+
+class QueueAccess(Enum):
+    """3.1.1.17 QueueAccessType"""
+
+    RECEIVE = auto()
+    SEND = auto()
+    PEEK = auto()
+    MOVE = auto()
+    RECEIVE_ADMIN = auto()
+    PEEK_ADMIN = auto()
+
+
+class ShareMode(Enum):
+    """3.1.1.17 QueueShareMode"""
+
+    DENY_NONE = auto()
+    DENY_RECEIVE = auto()
+
+
+RECEIVING = frozenset({QueueAccess.RECEIVE, QueueAccess.RECEIVE_ADMIN, QueueAccess.MOVE})
+READING = RECEIVING | {QueueAccess.PEEK, QueueAccess.PEEK_ADMIN}
+_PEEKING = frozenset({QueueAccess.PEEK, QueueAccess.PEEK_ADMIN})
+
+
+@dataclass(slots=True, eq=False)
+class OpenQueueDescriptor:
+    """`queue` is None once the queue was deleted, and for a list of several, whose `children` are open instead."""
+
+    handle: int
+    format_name: FormatName | None
+    access: QueueAccess
+    share: ShareMode
+    queue: Queue | None
+    children: tuple[OpenQueueDescriptor, ...] = ()
+    cursors: dict[int, Cursor] = field(default_factory=dict)
+    closed: bool = False
+
+    @property
+    def multiple(self) -> bool:
+        return bool(self.children)
+
+    def require(self, allowed: frozenset[QueueAccess], verb: str) -> Queue:
+        """The queue, if it is still there and this access may `verb`."""
+        if self.queue is None:
+            raise QueueNotAvailable("the queue was deleted while it was open: close it and open it again")
+        if self.access not in allowed:
+            raise AccessDenied(f"the queue is open for {self.access.name.lower()}, which cannot {verb}")
+        return self.queue
+
+
+def check_sharing(existing: Iterable[OpenQueueDescriptor], access: QueueAccess, share: ShareMode) -> None:
+    """[MS-MQDMPR] 3.1.7.1.5: refuses an open that an earlier one excludes. Sending collides with nobody."""
+    for other in existing:
+        exclusive = other.share is ShareMode.DENY_RECEIVE
+        if other.access in RECEIVING:
+            clash = share is ShareMode.DENY_RECEIVE or (exclusive and access in RECEIVING)
+        else:
+            clash = other.access in _PEEKING and exclusive and access in RECEIVING
+        if clash:
+            raise SharingViolation(
+                "the queue is open for exclusive receiving"
+                if exclusive
+                else "the queue is open for receiving elsewhere, so it cannot be opened exclusively"
+            )

@@ -1,0 +1,71 @@
+"""Outgoing queues, [MS-MQDMPR] 3.1.1.3: messages on their way to another manager, and what is known of that way."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+HISTORY_LENGTH = 64  # connection attempts that are remembered for people to look at
+
+
+class OutgoingState(Enum):
+    """OutgoingQueue.State, with the texts of [MS-MQMQ] 2.3.12.11 where it has one."""
+
+    CONNECTED = "CONNECTED"
+    DISCONNECTED = "DISCONNECTED"
+    DISCONNECTING = "DISCONNECTING"
+    INACTIVE = "INACTIVE"
+    LOCKED = "LOCKED"
+    NEED_VALIDATION = "NEED VALIDATION"
+    WAITING = "WAITING"
+    ON_HOLD = "ONHOLD"
+
+
+class ConnectionStatus(IntEnum):
+    """ConnectionHistory.Status, [MS-MQMQ] 2.3.12.25"""
+
+    IN_PROCESS = 0
+    ESTABLISH_PACKET_RECEIVED = 1
+    ESTABLISHED = 2
+    UNKNOWN_FAILURE = 0x80000000
+    PING_FAILURE = 0x80000001
+    CREATE_SOCKET_FAILURE = 0x80000002
+    BIND_SOCKET_FAILURE = 0x80000003
+    CONNECT_SOCKET_FAILURE = 0x80000004
+    TCP_NOT_ENABLED = 0x80000005
+    SEND_FAILURE = 0x80000006
+    NOT_READY = 0x80000007
+    NAME_RESOLUTION_FAILURE = 0x80000008
+    INVALID_SERVER_CERTIFICATE = 0x80000009
+    CONNECTION_LIMIT_REACHED = 0x8000000A
+    CONNECTION_REFUSED = 0x8000000B
+    ROUTING_DATA_UNAVAILABLE = 0x8000000C
+    LOW_RESOURCE = 0x8000000D
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionAttempt:
+    """One entry of ConnectionHistory; `error` is an HRESULT, 0 for none."""
+
+    status: ConnectionStatus
+    time_s: int
+    error: int = 0
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class OutgoingInfo:
+    """What does not survive a restart: the state, the next hops, the history."""
+
+    state: OutgoingState = OutgoingState.INACTIVE
+    next_hops: tuple[str, ...] = ()
+    history: deque[ConnectionAttempt] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+
+    def pause(self) -> None:
+        """3.1.7.2.3: nothing is sent until somebody resumes."""
+        self.state = OutgoingState.ON_HOLD
+
+    def resume(self) -> None:
+        """3.1.7.2.4: Inactive, whatever it was before the pause."""
+        self.state = OutgoingState.INACTIVE

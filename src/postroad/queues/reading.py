@@ -1,0 +1,237 @@
+"""Readers: peek, receive, two-phase receive, lookup ids, waiting and cancelling ([MS-MQDMPR] 3.1.7.1.10 to 3.1.7.1.17).
+
+Time is an argument. A read that finds nothing is kept until a message comes, time is up, or somebody cancels it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from postroad.errors import (
+    InvalidArgument,
+    MessageAlreadyReceived,
+    MessageNotFound,
+    NoMessage,
+    PostroadError,
+    Status,
+    TransactionSequence,
+    TransactionUsage,
+)
+from postroad.queues.delivery import Delivery
+from postroad.queues.descriptor import READING, RECEIVING, OpenQueueDescriptor
+from postroad.queues.queue import START, PositionState, Queue
+from postroad.queues.transaction import OperationType, Transaction, TransactionalOperation
+from postroad.queues.waiting import CURSOR_CALLS, WaitingRead
+from postroad.store.interface import NEVER, Record
+from postroad.wire.constants import MessageClass
+
+
+class SeekAction(Enum):
+    """[MS-MQDMPR] 3.1.1.17 MessageSeekAction"""
+
+    FIRST = auto()
+    PREVIOUS = auto()
+    CURRENT = auto()
+    NEXT = auto()
+    LAST = auto()
+
+
+class Reading:
+    """Reads go to committed messages only: what a tick has promised is not seen before it is true."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self.delivery = delivery
+        delivery.wake = self.wake
+
+    # Now, or when there is something
+
+    def read(self, request: WaitingRead, now: float) -> list[Record] | None:
+        """Messages if there are any; None if the request waits from now on. Raises where it must not wait."""
+        if request.count < 1:
+            raise InvalidArgument(f"count: {request.count} is not at least 1")
+        if request.transaction is not None and request.two_phase:
+            raise InvalidArgument("transaction: a two-phase read is acknowledged by its end, not by a transaction")
+        queue = self._queue_of(request)
+        records = self._attempt(queue, request, now, first=True)
+        if records:
+            return records
+        if request.deadline is not None and request.deadline <= now:
+            raise self._time_out(request)
+        queue.waiting.append(request)
+        return None
+
+    def _queue_of(self, request: WaitingRead) -> Queue:
+        verb = "receive" if request.destructive else "peek"
+        queue = request.descriptor.require(RECEIVING if request.destructive else READING, verb)
+        if request.transaction is not None:
+            if not request.destructive:
+                raise InvalidArgument("transaction: a peek takes no part in one")
+            check_transaction(queue, request.transaction)
+        return queue
+
+    def _attempt(self, queue: Queue, request: WaitingRead, now: float, *, first: bool) -> list[Record]:
+        cursor = request.cursor
+        if cursor is not None:
+            record = cursor.find(CURSOR_CALLS[request.call]) if first else cursor.retry()
+            records = [] if record is None else [record]
+        else:
+            records = self.fresh(queue, request.count, now)
+        if request.destructive:
+            for record in records:
+                self._claim(queue, record, request.transaction, request.two_phase, now)
+        return records
+
+    def fresh(self, queue: Queue, limit: int, now: float, after: int = START) -> list[Record]:
+        """Available messages whose time has not run out; those whose time has are taken out on the way."""
+        while True:
+            records = queue.available(limit, after)
+            stale = [record for record in records if is_stale(record, now)]
+            if not stale:
+                return records
+            for record in stale:
+                self.delivery.expire(queue, record, now)
+
+    def _claim(
+        self, queue: Queue, record: Record, transaction: Transaction | None, two_phase: bool, now: float
+    ) -> None:
+        if transaction is not None:
+            queue.positions[record.lookup_id] = PositionState.LOCKED
+            transaction.operations.append(TransactionalOperation(OperationType.DEQUEUE, queue, record))
+        elif two_phase:
+            queue.positions[record.lookup_id] = PositionState.LOCKED
+        else:
+            self.delivery.take(queue, record, MessageClass.ACK_RECEIVE, now)
+
+    # Waiting
+
+    def wake(self, queue: Queue, now: float) -> None:
+        """Message Position Available, 3.1.7.2.2: serves waiting readers in the order they came.
+
+        A receiver takes the message before the peekers behind it see it.
+        """
+        for request in list(queue.waiting):
+            if request not in queue.waiting:
+                continue
+            records = self._attempt(queue, request, now, first=False)
+            if records:
+                queue.waiting.remove(request)
+                request.satisfied(records)
+            elif request.cursor is None:
+                return
+
+    def expire_waits(self, queue: Queue, now: float) -> None:
+        """Waiting Message Read Timer Expired, 3.1.6.3"""
+        for request in [each for each in queue.waiting if each.deadline is not None and each.deadline <= now]:
+            self.cancel(queue, request, self._time_out(request))
+
+    def cancel(self, queue: Queue, request: WaitingRead, error: PostroadError) -> None:
+        """Ends one waiting read with `error`."""
+        if request in queue.waiting:
+            queue.waiting.remove(request)
+            request.failed(error)
+
+    def cancel_tagged(self, queue: Queue, tag: object, error: PostroadError) -> Status:
+        """Cancel Waiting Message Read Request, 3.1.7.1.17"""
+        for request in queue.waiting:
+            if request.tag is not None and request.tag == tag:
+                self.cancel(queue, request, error)
+                return Status.OK
+        return Status.STATUS_NOT_FOUND
+
+    def _time_out(self, request: WaitingRead) -> PostroadError:
+        if request.cursor is not None:
+            request.cursor.expire()
+            if request.destructive:
+                return MessageNotFound("there is no message behind the cursor")
+        return NoMessage("there was no message within the time to wait")
+
+    # The second phase
+
+    def end(self, queue: Queue, record: Record, now: float, *, delete: bool) -> None:
+        """Dequeue Message End, 3.1.7.1.12: a purge in between wins over a successful acknowledgment."""
+        state = queue.positions.get(record.lookup_id)
+        if state not in (PositionState.LOCKED, PositionState.PURGE_PENDING):
+            raise TransactionSequence(f"message {record.lookup_id} is not being received")
+        if state is PositionState.PURGE_PENDING:
+            self.delivery.take(queue, record, MessageClass.NACK_Q_PURGED, now)
+        elif delete:
+            self.delivery.take(queue, record, MessageClass.ACK_RECEIVE, now)
+        else:
+            self.put_back(queue, record, now)
+
+    def put_back(self, queue: Queue, record: Record, now: float) -> None:
+        """The position is Available again, in its old place."""
+        queue.positions.pop(record.lookup_id, None)
+        queue.opened_before(record.lookup_id)
+        if queue.waiting:
+            self.wake(queue, now)
+
+    # Lookup ids
+
+    def seek(self, queue: Queue, lookup_id: int, action: SeekAction, *, peek: bool) -> Record:
+        """Seek Available Message Position With Id, 3.1.7.3.3. First and last take any id that exists, or 0."""
+        if action in (SeekAction.FIRST, SeekAction.LAST):
+            if lookup_id and queue.get(lookup_id) is None:
+                raise MessageNotFound(f"there is no message with lookup id {lookup_id}")
+            records = queue.available(1) if action is SeekAction.FIRST else queue.available_before(1)
+        else:
+            record = queue.get(lookup_id)
+            state = queue.positions.get(lookup_id)
+            if state is PositionState.DELETED and action is SeekAction.CURRENT:
+                raise MessageAlreadyReceived(f"the message with lookup id {lookup_id} was received by somebody else")
+            if record is None or (state is PositionState.DELETED):
+                raise MessageNotFound(f"there is no message with lookup id {lookup_id}")
+            if action is SeekAction.CURRENT:
+                if state is PositionState.LOCKED and peek:
+                    raise TransactionUsage(f"the message with lookup id {lookup_id} is locked by another reader")
+                if state is not None:
+                    raise MessageNotFound(f"the message with lookup id {lookup_id} is locked by another reader")
+                return record
+            if action is SeekAction.NEXT:
+                records = queue.available(1, lookup_id)
+            else:
+                records = queue.available_before(1, lookup_id)
+        if not records:
+            raise MessageNotFound(f"there is no message {action.name.lower()} of lookup id {lookup_id}")
+        return records[0]
+
+    def read_by_lookup_id(
+        self,
+        descriptor: OpenQueueDescriptor,
+        lookup_id: int,
+        action: SeekAction,
+        now: float,
+        *,
+        peek: bool,
+        transaction: Transaction | None = None,
+        two_phase: bool = False,
+    ) -> Record:
+        """Read Message By Lookup Identifier, 3.1.7.1.13"""
+        queue = descriptor.require(READING if peek else RECEIVING, "peek" if peek else "receive")
+        if transaction is not None:
+            if peek:
+                raise InvalidArgument("transaction: a peek takes no part in one")
+            check_transaction(queue, transaction)
+        while True:
+            record = self.seek(queue, lookup_id, action, peek=peek)
+            if not is_stale(record, now):
+                break
+            self.delivery.expire(queue, record, now)
+        if not peek:
+            self._claim(queue, record, transaction, two_phase, now)
+        return record
+
+
+def is_stale(record: Record, now: float) -> bool:
+    """Expiry is strict: the seconds since SentTime are more than the time given ([MS-MQMQ] 2.2.19.1)."""
+    return NEVER < record.expires_s < int(now)
+
+
+def check_transaction(queue: Queue, transaction: Transaction) -> None:
+    """A transaction that is open, and a queue that takes part in one."""
+    if transaction.ended:
+        raise TransactionSequence(f"the transaction {transaction.identifier} has ended")
+    if not queue.properties.transactional:
+        raise TransactionUsage(
+            f"the queue {queue.properties.path} is not transactional: receive from it without a transaction"
+        )

@@ -1,0 +1,80 @@
+"""The tick: everything that one store transaction will make true, and what follows when it has or has not.
+
+Between ticks messages are only promised. Readers see what is committed; whoever was promised durability is told after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from postroad.errors import StorageError
+from postroad.store.interface import Batch, Key, Record
+
+if TYPE_CHECKING:
+    from postroad.queues.queue import Queue
+
+
+@dataclass(slots=True)
+class Change:
+    """What a tick does to the size of one queue."""
+
+    added: int = 0
+    added_bytes: int = 0
+    removed: int = 0
+    removed_bytes: int = 0
+    first: int | None = None  # the foremost position that was added
+
+
+@dataclass(slots=True)
+class Tick:
+    """Changes gathered since the last commit."""
+
+    batch: Batch = field(default_factory=Batch)
+    changes: dict[Queue, Change] = field(default_factory=dict)
+    taken: list[tuple[Queue, int]] = field(default_factory=list)
+    writes: int = 0  # grows with every change, so that a caller can tell whether it made one
+    on_commit: list[Callable[[], None]] = field(default_factory=list)
+    on_failure: list[Callable[[StorageError], None]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.batch)
+
+    def change(self, queue: Queue) -> Change:
+        change = self.changes.get(queue)
+        if change is None:
+            change = self.changes[queue] = Change()
+        return change
+
+    def put(self, queue: Queue, record: Record) -> None:
+        """A new record; its bytes count against the quota from now on."""
+        self.batch.puts[Key(record.queue, record.lookup_id)] = record
+        self.writes += 1
+        change = self.change(queue)
+        size = len(record.packet)
+        change.added += 1
+        change.added_bytes += size
+        if change.first is None or record.lookup_id < change.first:
+            change.first = record.lookup_id
+        queue.reserved_bytes += size
+
+    def set_state(self, name: str, value: bytes | None) -> None:
+        self.writes += 1
+        self.batch.state[name] = value
+
+    def replace(self, record: Record) -> None:
+        """An old record with other words beside its packet."""
+        self.writes += 1
+        self.batch.puts[Key(record.queue, record.lookup_id)] = record
+
+    def delete(self, queue: Queue, record: Record) -> None:
+        """The record goes; until the commit it stays where it is, and nobody else can take it."""
+        key = Key(record.queue, record.lookup_id)
+        self.batch.puts.pop(key, None)  # deletes come first in a batch: a replacement must not outlive its record
+        self.batch.deletes.add(key)
+        self.writes += 1
+        change = self.change(queue)
+        change.removed += 1
+        change.removed_bytes += len(record.packet)
+        self.taken.append((queue, record.lookup_id))

@@ -1,0 +1,127 @@
+"""A message as a reader gets it: the stored packet, its place in the queue, and properties read on demand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from postroad.describe.message import admin_text, delivery_word, destination_text, message_json, response_text
+from postroad.describe.values import rfc3339_ns
+from postroad.names import MessageId
+from postroad.wire.bodies import body_text
+from postroad.wire.constants import class_name
+from postroad.wire.view import MessageView
+
+
+class ReceivedMessage:
+    """`packet` is the message byte for byte. Everything else is read from it when asked for."""
+
+    __slots__ = ("_view", "aborts", "arrived_ms", "lookup_id", "packet", "reason")
+
+    def __init__(self, packet: bytes, lookup_id: int, arrived_ms: int, aborts: int = 0, reason: int = 0) -> None:
+        self.packet = packet
+        self.lookup_id = lookup_id
+        self.arrived_ms = arrived_ms
+        self.aborts = aborts
+        self.reason = reason  # of a dead letter: the class that says why
+        self._view: MessageView | None = None
+
+    def __repr__(self) -> str:
+        return f"<ReceivedMessage {self.id} {self.label!r}, {len(self.body)} bytes>"
+
+    @property
+    def view(self) -> MessageView:
+        """The packet's own fields, under the specification's names."""
+        if self._view is None:
+            self._view = MessageView(self.packet)
+        return self._view
+
+    @property
+    def id(self) -> MessageId:
+        return MessageId(self.view.source_queue_manager, self.view.message_id)
+
+    @property
+    def body(self) -> bytes:
+        return self.view.body
+
+    @property
+    def text(self) -> str | None:
+        """The body as text, where its type or its bytes say that it is text."""
+        return None if self.view.encrypted else body_text(self.view.body, self.view.body_type)
+
+    @property
+    def body_type(self) -> int:
+        return self.view.body_type
+
+    @property
+    def label(self) -> str:
+        return self.view.label
+
+    @property
+    def priority(self) -> int:
+        return self.view.priority
+
+    @property
+    def delivery(self) -> str:
+        """express, recoverable or transactional"""
+        return delivery_word(self.view)
+
+    @property
+    def message_class(self) -> int:
+        """The class; of a dead letter, the reason it died."""
+        return self.reason or self.view.message_class
+
+    @property
+    def class_name(self) -> str:
+        return class_name(self.message_class)
+
+    @property
+    def correlation_id(self) -> bytes:
+        return self.view.correlation_id
+
+    @property
+    def app_tag(self) -> int:
+        return self.view.application_tag
+
+    @property
+    def extension(self) -> bytes:
+        return self.view.extension
+
+    @property
+    def connector_type(self) -> UUID | None:
+        return self.view.connector_type
+
+    @property
+    def source_manager(self) -> UUID:
+        return self.view.source_queue_manager
+
+    @property
+    def destination_queue(self) -> str | None:
+        return destination_text(self.view)
+
+    @property
+    def admin_queue(self) -> str | None:
+        return admin_text(self.view)
+
+    @property
+    def response_queue(self) -> str | None:
+        return response_text(self.view)
+
+    @property
+    def sent_at(self) -> datetime:
+        return datetime.fromtimestamp(self.view.sent_time, UTC)
+
+    @property
+    def arrived_at(self) -> datetime:
+        return datetime.fromtimestamp(self.arrived_ms / 1000, UTC)
+
+    def json(self) -> dict[str, object]:
+        """The one JSON shape of a message, as commands and the HTTP API give it."""
+        fields = message_json(self.view)
+        fields["lookup_id"] = self.lookup_id
+        fields["arrived_at"] = rfc3339_ns(self.arrived_ms * 1_000_000)
+        fields["aborts"] = self.aborts
+        if self.reason:
+            fields["class"] = self.reason
+            fields["class_name"] = class_name(self.reason)
+        return fields

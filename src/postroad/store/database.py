@@ -1,0 +1,133 @@
+"""The SQLite database under the store: how it is opened, which versions it has, what its errors mean.
+
+Tables' contents are the business of sqlite.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+
+import apsw
+
+from postroad.errors import StorageError
+
+DATABASE_NAME = "store.sqlite"
+APPLICATION_ID = 0x506F7374  # "Post": `file` and SQLite's tools show whose database it is
+
+# Each step takes the schema from the version of its index to the next; its SQL runs in one transaction.
+MIGRATIONS: tuple[str, ...] = (files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"),)
+
+# 16 MiB of log between checkpoints. Half of that costs a tenth of the bulk rate; twice as much gains nothing.
+CHECKPOINT_PAGES = 2048
+PAGE_SIZE = 8192
+BUSY_TIMEOUT_MS = 5000  # how long a person's SQLite tool may keep the database locked
+
+PRAGMAS = (
+    # A page of 8 KiB holds five messages of 1 KiB with their headers; one of 4 KiB holds two, and with pages of 16 KiB
+    # a commit writes more bytes than it needs.
+    f"PRAGMA page_size = {PAGE_SIZE}",
+    "PRAGMA journal_mode = WAL",  # one sync a commit, and readers that never wait for the writer
+    "PRAGMA wal_autocheckpoint = 0",  # ours to do, so that a checkpoint that fails is not taken for a failed commit
+    "PRAGMA synchronous = FULL",  # a commit is on the disk when it returns: what was promised survives a power cut
+    "PRAGMA fullfsync = ON",  # macOS alone: there a plain sync stops at the drive's cache
+    "PRAGMA checkpoint_fullfsync = ON",
+    f"PRAGMA journal_size_limit = {2 * CHECKPOINT_PAGES * PAGE_SIZE}",  # a huge transaction gives its log's room back
+    # A statement that puts many rows keeps an undo journal; as a file it would cost a third of the bulk rate.
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA cell_size_check = ON",  # look for nonsense in a page when it is read, not when it hurts
+    "PRAGMA cache_size = -8192",  # KiB: a queue is used at its two ends, so a backlog gains nothing from a larger cache
+)
+
+_FAULTS: tuple[tuple[type[apsw.Error], str], ...] = (
+    (apsw.FullError, "the disk is full; free some space, and it goes on by itself"),
+    (apsw.ReadOnlyError, "it is read-only; make the file and its directory writable for this user"),
+    (apsw.CantOpenError, "it cannot be opened; check that its directory exists and that this user may write there"),
+    (apsw.CorruptError, "it is damaged; stop, keep a copy, and rescue what is left with SQLite's .recover command"),
+    (apsw.NotADBError, "it is damaged or no SQLite database; bring back a copy, or move it away to start empty"),
+    (apsw.BusyError, "another program keeps it locked; close that program"),
+    (apsw.LockedError, "another program keeps it locked; close that program"),
+    (apsw.IOError, "the disk failed; check the disk, then try again"),
+    (apsw.ConnectionClosedError, "the store is closed"),
+)
+
+
+@contextmanager
+def explained(file: Path, doing: str) -> Iterator[None]:
+    """Turns SQLite's errors into one StorageError that names the file, the cause and the cure."""
+    try:
+        yield
+    except apsw.Error as error:
+        cure = next((text for kind, text in _FAULTS if isinstance(error, kind)), "SQLite refused")
+        code = apsw.mapping_extended_result_codes.get(getattr(error, "extendedresult", 0), type(error).__name__)
+        raise StorageError(f"{file}: {doing} failed: {cure} ({code}: {error})") from error
+
+
+def open_writer(file: Path, vfs: str | None) -> apsw.Connection:
+    """The connection that writes, its tables made or brought forwards. Refuses a database that is not ours, or that a
+    newer Postroad made, before anything in it is touched."""
+    connection = _connect(file, vfs)
+    try:
+        _check_identity(connection, file)
+        for pragma in PRAGMAS:
+            connection.execute(pragma).fetchall()  # to the end: SQLite can fail in a pragma after its row
+        mode = connection.pragma("journal_mode")
+        if mode != "wal":
+            raise StorageError(f"{file}: no write-ahead log is possible here; choose a directory on a local disk")
+        _migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(file: Path, vfs: str | None) -> apsw.Connection:
+    """A connection that only reads."""
+    connection = _connect(file, vfs)
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("PRAGMA cell_size_check = ON")
+    return connection
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes the directory's own entries durable, where the system can. SQLite does it for its log, but not for the
+    database itself."""
+    if os.name == "nt":
+        return
+    with suppress(OSError):  # a file system that refuses to sync a directory leaves nothing better to do
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _connect(file: Path, vfs: str | None) -> apsw.Connection:
+    connection = apsw.Connection(str(file), vfs=vfs)
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    return connection
+
+
+def _check_identity(connection: apsw.Connection, file: Path) -> None:
+    application_id = connection.pragma("application_id")
+    version = connection.pragma("user_version")
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application_id != APPLICATION_ID and (application_id or version or tables != (0,)):
+        raise StorageError(f"{file}: a SQLite database, but not one of Postroad's; choose another directory")
+    if version > len(MIGRATIONS):
+        raise StorageError(
+            f"{file}: schema version {version} is newer than this Postroad, which knows up to {len(MIGRATIONS)}; "
+            "use the newer Postroad, or another directory"
+        )
+
+
+def _migrate(connection: apsw.Connection) -> None:
+    """Brings the schema forwards, each step whole or not at all."""
+    for version in range(connection.pragma("user_version"), len(MIGRATIONS)):
+        with connection:
+            connection.execute(MIGRATIONS[version])
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {version + 1}")

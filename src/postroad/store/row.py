@@ -1,0 +1,89 @@
+"""A record as a row: its key in one integer, and the checksums that find every flipped bit.
+
+Knows neither SQLite nor files: rows are tuples.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+from zlib import crc32
+
+from postroad.errors import CorruptRecord
+from postroad.store.interface import MAX_ARRIVAL, MAX_QUEUE, PRIORITY_SHIFT, Key, Record
+
+# A row: key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum, packet. In a damaged one any type can be
+# anywhere.
+Row = tuple[Any, ...]
+ROW_WIDTH = 8
+
+QUEUE_SHIFT = 47
+PACKED_PRIORITY_SHIFT = 44
+MAX_KEY = (1 << 63) - 1
+MIN_KEY = -(1 << 63)  # never made here, but a flipped bit can make it
+
+_PRIORITY_MASK = 7
+_NOT_A_LOOKUP_ID = ~(_PRIORITY_MASK << PRIORITY_SHIFT | MAX_ARRIVAL)
+_ARRIVAL_MASK = (1 << PRIORITY_SHIFT) - 1
+_KEY = struct.Struct(">q")
+_HEAD = struct.Struct(">qqqq")
+
+
+def pack_key(queue: int, lookup_id: int) -> int:
+    """The integer that orders records by queue, then by lookup id. Raises ValueError where one is out of range."""
+    if lookup_id & _NOT_A_LOOKUP_ID or not 0 <= queue <= MAX_QUEUE:
+        raise ValueError(f"queue {queue}, lookup id {lookup_id:#x}: no record can have this key")
+    return queue << QUEUE_SHIFT | lookup_id >> PRIORITY_SHIFT << PACKED_PRIORITY_SHIFT | lookup_id & MAX_ARRIVAL
+
+
+def unpack_key(key: int) -> Key:
+    """The inverse of `pack_key`; of a damaged key, some key that `pack_key` accepts."""
+    priority = key >> PACKED_PRIORITY_SHIFT & _PRIORITY_MASK
+    return Key(key >> QUEUE_SHIFT & MAX_QUEUE, priority << PRIORITY_SHIFT | key & MAX_ARRIVAL)
+
+
+def last_key(queue: int, lookup_id: int) -> int:
+    """The greatest integer key whose lookup id is `lookup_id` or less; one below the queue's first key if none is.
+    Takes any lookup id, also one that no record can have."""
+    if not 0 <= queue <= MAX_QUEUE:
+        raise ValueError(f"queue {queue}: the number is out of range")
+    if lookup_id < 0:
+        return (queue << QUEUE_SHIFT) - 1
+    priority = lookup_id >> PRIORITY_SHIFT
+    if priority > _PRIORITY_MASK:
+        return (queue + 1 << QUEUE_SHIFT) - 1
+    return queue << QUEUE_SHIFT | priority << PACKED_PRIORITY_SHIFT | min(lookup_id & _ARRIVAL_MASK, MAX_ARRIVAL)
+
+
+def to_row(record: Record) -> Row:
+    """The row of a record, with its checksums."""
+    queue, lookup_id, arrived_ms, expires_s, aborts, packet, reason = record
+    key = pack_key(queue, lookup_id)
+    key_checksum = crc32(_KEY.pack(key))
+    checksum = crc32(packet, crc32(_HEAD.pack(arrived_ms, expires_s, aborts, reason), key_checksum))
+    return key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum, packet
+
+
+def key_is_sound(row: Row) -> bool:
+    """Whether the row's key is the one it was written with; if not, it says nothing about where its queue ends."""
+    return bool(row[1] == crc32(_KEY.pack(row[0])))
+
+
+def from_row(row: Row) -> Record:
+    """The record of a row; raises CorruptRecord where a checksum fails."""
+    key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum, packet = row
+    queue, lookup_id = unpack_key(key)
+    if key_checksum != crc32(_KEY.pack(key)):
+        raise CorruptRecord(f"queue {queue}, lookup id {lookup_id:#x}: the checksum of the key fails")
+    try:
+        actual = crc32(packet, crc32(_HEAD.pack(arrived_ms, expires_s, aborts, reason), key_checksum))
+    except (struct.error, TypeError):  # a flipped bit in the row's header changes the types of its columns
+        actual = None
+    if checksum != actual:
+        raise CorruptRecord(f"queue {queue}, lookup id {lookup_id:#x}: the checksum fails")
+    return Record(queue, lookup_id, arrived_ms, expires_s, aborts, packet, reason)
+
+
+def state_checksum(name: bytes, value: bytes) -> int:
+    """The checksum of a state value, bound to its name."""
+    return crc32(value, crc32(name))

@@ -1,0 +1,342 @@
+"""The durable store: one SQLite database in a data directory, one connection that writes and one that reads.
+
+What a row holds is in row.py; how the database is opened and what its errors mean, in database.py. No queue rules.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from postroad.errors import CorruptRecord, StorageError
+from postroad.store.database import (
+    CHECKPOINT_PAGES,
+    DATABASE_NAME,
+    explained,
+    open_reader,
+    open_writer,
+    sync_directory,
+)
+from postroad.store.interface import Batch, Key, Record
+from postroad.store.lock import DirectoryLock
+from postroad.store.row import (
+    MAX_KEY,
+    MIN_KEY,
+    ROW_WIDTH,
+    Row,
+    from_row,
+    key_is_sound,
+    last_key,
+    pack_key,
+    state_checksum,
+    to_row,
+    unpack_key,
+)
+
+MAX_DAMAGED = 10_000  # that many damaged records are named; more are still left out, but not listed
+
+# apsw lets go of the GIL at every step of a statement, and a busy event loop takes up to the switch interval to give
+# it back. So many rows go to one step: any number up to ROW_GROUP, then multiples of it, so that few statements need to
+# be prepared. Beside a busy thread this is twenty times as fast as a step for each row.
+ROW_GROUP = 16
+MAX_ROWS = 128
+
+_COLUMNS = "key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum"
+PUT = f"INSERT OR REPLACE INTO message ({_COLUMNS}, packet) VALUES "
+DELETE = "DELETE FROM message WHERE key IN (SELECT value FROM json_each(?))"
+SET_STATE = "INSERT OR REPLACE INTO state (name, value, checksum) VALUES "
+DELETE_STATE = "DELETE FROM state WHERE name IN (SELECT value FROM json_each(?))"
+
+# The walks have no end in SQL: a record with a damaged key must not pass for the end of its queue. The neighbours
+# outside the wanted range are read without their packets, which can be megabytes.
+_WALK = f"SELECT {_COLUMNS}, CASE WHEN key BETWEEN ?1 AND ?2 THEN packet END FROM message WHERE key"
+FORWARD = f"{_WALK} >= ?3 ORDER BY key"
+BACKWARD = f"{_WALK} <= ?3 ORDER BY key DESC"
+NEXT_KEY = "SELECT key FROM message WHERE key >= ? ORDER BY key LIMIT 1"
+PREVIOUS_KEY = "SELECT key FROM message WHERE key <= ? ORDER BY key DESC LIMIT 1"
+GET = f"SELECT {_COLUMNS}, packet FROM message WHERE key = ?"
+EXPIRED = (
+    "SELECT key FROM message INDEXED BY message_expires WHERE expires_s <> 0 AND expires_s < ? ORDER BY expires_s, key"
+)
+# The casts keep a row readable whose types a flipped bit has changed.
+STATE = "SELECT CAST(name AS BLOB), CAST(value AS BLOB), CAST(checksum AS INTEGER) FROM state LIMIT -1 OFFSET ?"
+
+# What SQLite says of a row that it cannot take apart; a text that is no UTF-8 was a blob before a bit flipped.
+_UNREADABLE = (apsw.CorruptError, apsw.TooBigError, UnicodeDecodeError)
+
+
+class SqliteStore:
+    """A Store in `directory`, which is made if need be and then belongs to this process until `close`.
+
+    A commit that raises StorageError has changed nothing, and the next one works once the fault is gone. One case is
+    beyond any store: if the disk failed in the very sync of a commit and the power goes before the next commit, that
+    batch may come back after all, whole.
+
+    `vfs` names the SQLite file system to use and `checkpoint_pages` the length of the log: both are for tests.
+    """
+
+    def __init__(self, directory: Path, *, vfs: str | None = None, checkpoint_pages: int = CHECKPOINT_PAGES) -> None:
+        self._file = directory / DATABASE_NAME
+        self._checkpoint_pages = checkpoint_pages
+        self._log_pages = 0
+        self._damaged: dict[Key | str, str] = {}
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{directory}: {error.strerror}; no data directory can be made here") from error
+        with self._explained("opening"), ExitStack() as opened:
+            opened.callback(DirectoryLock(directory).close)
+            self._writer = open_writer(self._file, vfs)
+            opened.callback(self._writer.close)
+            sync_directory(directory)
+            sync_directory(directory.parent)
+            self._reader = open_reader(self._file, vfs)
+            opened.callback(self._reader.close)
+            # The reader closes first: the last connection is the one that folds the log into the database.
+            self._opened = opened.pop_all()
+
+    def commit(self, batches: Iterable[Batch]) -> None:
+        deletes, puts, state = _merged(batches)
+        keys = [pack_key(*key) for key in deletes]
+        rows = [to_row(record) for record in puts.values()]
+        values = [
+            (name, value, state_checksum(name.encode(), value)) for name, value in state.items() if value is not None
+        ]
+        removed = [name for name, value in state.items() if value is None]
+        if not (deletes or puts or state):
+            return
+        execute = self._writer.execute
+        with self._explained("writing"):
+            try:
+                execute("BEGIN")
+                if keys:
+                    execute(DELETE, (json.dumps(keys),))
+                for sql, parameters in _statements(PUT, rows, ROW_WIDTH):
+                    execute(sql, parameters)
+                if removed:
+                    execute(DELETE_STATE, (json.dumps(removed),))
+                for sql, parameters in _statements(SET_STATE, values, 3):
+                    execute(sql, parameters)
+                execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+        self._checkpoint_if_long()
+        if self._damaged:
+            for changed in (deletes, puts, state):
+                for key in changed:
+                    self._damaged.pop(key, None)
+
+    def scan(self, queue: int, after: int = -1, limit: int = 100) -> list[Record]:
+        return self._scan(last_key(queue, after) + 1, last_key(queue, MAX_KEY), limit, forward=True)
+
+    def scan_back(self, queue: int, before: int, limit: int = 100) -> list[Record]:
+        return self._scan(last_key(queue, -1) + 1, last_key(queue, before - 1), limit, forward=False)
+
+    def get(self, queue: int, lookup_id: int) -> Record | None:
+        try:
+            key = pack_key(queue, lookup_id)
+        except ValueError:
+            return None
+        with self._explained("reading"):
+            return self._get(key)
+
+    def expired(self, now_s: int, limit: int = 100) -> list[Record]:
+        # Keys come from the index alone, so that one unreadable row does not hide the others.
+        found: list[Record] = []
+        with self._explained("reading"), self._snapshot(), closing(self._reader.execute(EXPIRED, (now_s,))) as keys:
+            for (key,) in keys:
+                if len(found) >= limit:
+                    break
+                with suppress(CorruptRecord):
+                    record = self._get(key)
+                    if record is not None:
+                        found.append(record)
+        return found
+
+    def state(self, prefix: str = "") -> Mapping[str, bytes]:
+        # Every row is read, with no search by name: a damaged name could mislead the search past sound ones.
+        found: dict[str, bytes] = {}
+        with self._explained("reading"), self._snapshot():
+            for name, value, checksum in self._state_rows():
+                text = name.decode("utf-8", "replace")
+                if checksum != state_checksum(name, value):
+                    self._note(text, f"{self._file}: state {text!r}: the checksum fails")
+                elif text.startswith(prefix):
+                    found[text] = value
+        return found
+
+    @property
+    def damaged(self) -> Mapping[Key | str, str]:
+        return dict(self._damaged)
+
+    def close(self) -> None:
+        """Closes the database, which folds its log into it, and frees the directory. A second call does nothing."""
+        with self._explained("closing"):
+            self._opened.close()
+
+    def _explained(self, doing: str) -> AbstractContextManager[None]:
+        return explained(self._file, doing)
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """All that is read inside is read from one state of the store."""
+        self._reader.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if self._reader.in_transaction:  # SQLite ends it by itself after some errors
+                self._reader.execute("ROLLBACK")  # nothing was written, and a COMMIT fails after an unreadable row
+
+    def _roll_back(self) -> None:
+        # SQLite has rolled back by itself after some errors; where even this fails, the first error is the one to tell.
+        with suppress(apsw.Error):
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+
+    def _checkpoint_if_long(self) -> None:
+        self._log_pages += self._writer.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE, True)[0]
+        if self._log_pages >= self._checkpoint_pages:
+            with suppress(apsw.Error):  # what was committed stays safe in the log, and the next commit tries again
+                in_log, folded = self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                if folded == in_log:
+                    self._log_pages = 0
+
+    def _note(self, key: Key | str, reason: str) -> None:
+        if len(self._damaged) < MAX_DAMAGED:
+            self._damaged[key] = reason
+
+    def _note_row(self, key: int, reason: str) -> None:
+        place = unpack_key(key)
+        self._note(place, f"{self._file}: queue {place.queue}, lookup id {place.lookup_id:#x}: {reason}")
+
+    def _get(self, key: int) -> Record | None:
+        try:
+            row = self._reader.execute(GET, (key,)).fetchone()
+            return None if row is None else from_row(row)
+        except CorruptRecord as error:
+            self._note(unpack_key(key), f"{self._file}: {error}")
+            raise CorruptRecord(f"{self._file}: {error}") from error
+        except _UNREADABLE as error:
+            self._note_row(key, f"SQLite cannot read it ({error})")
+            raise CorruptRecord(self._damaged.get(unpack_key(key), f"{self._file}: {error}")) from error
+
+    def _scan(self, low: int, high: int, limit: int, *, forward: bool) -> list[Record]:
+        """The records with low <= key <= high that pass their checksums, from one end."""
+        if low > high or limit <= 0:
+            return []
+        found: list[Record] = []
+        first: int | None = None
+        with self._explained("reading"), self._snapshot():
+            with closing(self._walk(low if forward else high, low, high, forward=forward)) as rows:
+                for row in rows:
+                    key = row[0]
+                    if first is None:
+                        first = key
+                    if low <= key <= high:
+                        self._append_sound(found, row)
+                        if len(found) == limit:
+                            break
+                    elif (key > high) is forward:
+                        break
+            missed = self._missed(first, low, high, forward=forward)
+        if missed:
+            merged = {record.lookup_id: record for record in (*found, *missed)}
+            found = [merged[lookup_id] for lookup_id in sorted(merged, reverse=not forward)][:limit]
+        return found
+
+    def _missed(self, first: int | None, low: int, high: int, *, forward: bool) -> list[Record]:
+        """Records of the range on the wrong side of where the search began, because a damaged key misled it. Most often
+        one look at the nearest neighbour, which is sound and outside the range, shows that there are none."""
+        start = (MAX_KEY if forward else MIN_KEY) if first is None else first - (1 if forward else -1)
+        missed: list[Record] = []
+        with closing(self._walk(start, low, high, forward=not forward)) as rows:
+            for row in rows:
+                if low <= row[0] <= high:
+                    self._append_sound(missed, row)
+                elif (row[0] < low) is forward:
+                    break
+        return missed
+
+    def _append_sound(self, records: list[Record], row: Row) -> None:
+        try:
+            records.append(from_row(row))
+        except CorruptRecord as error:
+            self._note(unpack_key(row[0]), f"{self._file}: {error}")
+
+    def _state_rows(self) -> Iterator[tuple[bytes, bytes, int]]:
+        """The rows of `state`; one that SQLite cannot take apart is noted and passed over."""
+        place = 0
+        passed_over = -1
+        while True:
+            try:
+                for name, value, checksum in self._reader.execute(STATE, (place,)):
+                    yield name or b"", value or b"", checksum
+                    place += 1
+                return
+            except _UNREADABLE as error:
+                if passed_over == place - 1:
+                    raise  # two in a row: it is the page that is damaged
+                self._note(f"#{place}", f"{self._file}: state, row {place}: SQLite cannot read it ({error})")
+                passed_over = place
+                place += 1
+
+    def _walk(self, start: int, low: int, high: int, *, forward: bool) -> Generator[Row]:
+        """Rows from `start` on whose keys are sound and in order; others, and rows that SQLite cannot take apart, are
+        noted and passed over. Only the rows between `low` and `high` have their packet."""
+        walk, step_over, step = (FORWARD, NEXT_KEY, 1) if forward else (BACKWARD, PREVIOUS_KEY, -1)
+        last: int | None = None
+        while MIN_KEY <= start <= MAX_KEY:
+            try:
+                with closing(self._reader.execute(walk, (low, high, start))) as rows:
+                    for row in rows:
+                        if not key_is_sound(row):
+                            self._note_row(row[0], "the checksum of the key fails")
+                        elif last is not None and (row[0] - last) * step <= 0:
+                            self._note_row(row[0], "it stands out of order, so that a page of the file is damaged")
+                        else:
+                            yield row
+                            last = row[0]
+                            start = last + step
+                return
+            except _UNREADABLE as error:
+                # The key alone can still be read; where it cannot, the page is damaged, and this raises in its turn.
+                row = self._reader.execute(step_over, (start,)).fetchone()
+                if row is None or (row[0] - start) * step < 0:
+                    raise
+                self._note_row(row[0], f"SQLite cannot read it ({error})")
+                start = row[0] + step
+
+
+def _merged(batches: Iterable[Batch]) -> tuple[set[Key], dict[Key, Record], dict[str, bytes | None]]:
+    """What the batches come to, one after the other."""
+    deletes: set[Key] = set()
+    puts: dict[Key, Record] = {}
+    state: dict[str, bytes | None] = {}
+    for batch in batches:
+        if puts:
+            for key in batch.deletes:
+                puts.pop(key, None)
+        deletes |= batch.deletes
+        puts.update(batch.puts)
+        state.update(batch.state)
+    return deletes, puts, state
+
+
+def _statements(insert: str, rows: list[Row], width: int) -> Iterator[tuple[str, list[Any]]]:
+    """The fewest statements that put all `rows`, with their parameters."""
+    place = 0
+    while place < len(rows):
+        count = min(len(rows) - place, MAX_ROWS)
+        if count > ROW_GROUP:
+            count -= count % ROW_GROUP
+        parameters: list[Any] = []
+        for row in rows[place : place + count]:
+            parameters += row
+        yield insert + ",".join(["(" + ",".join("?" * width) + ")"] * count), parameters
+        place += count

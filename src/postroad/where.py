@@ -1,0 +1,281 @@
+"""Expressions over messages, as in `label == "x" and priority > 3`: read by Python's own parser, run by a small table.
+
+Nothing is ever evaluated as Python. What the language has is listed here; everything else is refused with its place.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any
+
+from postroad.errors import IllegalExpression
+
+MAX_LENGTH = 4000
+MAX_DEPTH = 40  # parentheses and operators within each other; far below what Python's own stack bears
+
+Message = Mapping[str, object]  # one message in the JSON form
+Predicate = Callable[[Message], bool]
+
+
+class Kind(Enum):
+    """What a part of an expression gives. A field has its kind, and may still be absent from a message."""
+
+    TEXT = "text"
+    NUMBER = "a number"
+    TRUTH = "true or false"
+    ABSENT = "null"
+    LIST = "a list"
+
+
+_TEXTS = (
+    "id class_name label body body_base64 delivery correlation_id sent_at arrived_at source_manager destination_queue "
+    "admin_queue response_queue extension_base64 sender_id"
+)
+_NUMBERS = "lookup_id class body_type priority app_tag hops aborts transaction_id"
+_TRUTHS = "authenticated encrypted first_in_transaction last_in_transaction"
+FIELDS: Mapping[str, Kind] = {
+    **dict.fromkeys(_TEXTS.split(), Kind.TEXT),
+    **dict.fromkeys(_NUMBERS.split(), Kind.NUMBER),
+    **dict.fromkeys(_TRUTHS.split(), Kind.TRUTH),
+}
+_CONSTANTS: Mapping[str, object] = {"true": True, "false": False, "null": None}
+
+_ORDERS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+# Methods of text: how many arguments each takes, and what it gives.
+_METHODS: Mapping[str, tuple[Callable[..., object], int, Kind]] = {
+    "startswith": (str.startswith, 1, Kind.TRUTH),
+    "endswith": (str.endswith, 1, Kind.TRUTH),
+    "lower": (str.lower, 0, Kind.TEXT),
+    "upper": (str.upper, 0, Kind.TEXT),
+}
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CLASS, _CLASS_STAND_IN = "class", "klass"  # a field of ours that is a keyword of Python
+
+_Value = Callable[[Message], object]
+_Part = tuple[_Value, Kind]
+
+
+def parse_where(text: str) -> Predicate:
+    """A test of one message in its JSON form; IllegalExpression says what cannot be read, and where.
+
+    A value that a message lacks equals null alone, holds nothing, and is neither less nor more than anything.
+    """
+    return _Parser(text).predicate()
+
+
+class _Parser:
+    """One expression on its way from text to a function."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._places = [0]  # of each character that Python sees, where it stands in the text
+
+    def predicate(self) -> Predicate:
+        value = self._truth(self._tree().body, 0)
+        return lambda message: bool(value(message))
+
+    def _fault(self, place: int | ast.AST, fault: str) -> IllegalExpression:
+        if isinstance(place, ast.AST):
+            place = self._places[min(getattr(place, "col_offset", 0), len(self._places) - 1)]
+        return IllegalExpression(self._text, place, fault)
+
+    # Text to tree
+
+    def _tree(self) -> ast.Expression:
+        if not self._text.strip():
+            raise self._fault(0, "the expression is empty")
+        if len(self._text) > MAX_LENGTH:
+            raise IllegalExpression(
+                f"{self._text[:40]}...", MAX_LENGTH, f"an expression has at most {MAX_LENGTH} characters"
+            )
+        source, self._places = self._as_python()
+        try:
+            tree = ast.parse(source, mode="eval")
+        except SyntaxError as fault:
+            if not fault.offset:
+                raise self._fault(len(self._text), "something is missing at the end") from None
+            place = self._places[min(fault.offset, len(self._places)) - 1]
+            hint = "; equal is written ==" if self._text[place : place + 1] == "=" else ""
+            raise self._fault(place, fault.msg + hint) from None
+        except (ValueError, MemoryError, RecursionError):
+            raise self._fault(0, "the expression is nested too deeply") from None
+        return tree
+
+    def _as_python(self) -> tuple[str, list[int]]:
+        r"""The text as Python has to see it, and for each of its characters the place it came from.
+
+        Between quotes every character means itself, a backslash too: names such as `private$\orders` are full of them.
+        """
+        text = self._text
+        source: list[str] = []
+        places: list[int] = []
+
+        def put(piece: str, at: int, length: int) -> None:
+            source.append(piece)
+            places.extend(at + min(offset, length - 1) for offset in range(len(piece)))
+
+        position = len(text) - len(text.lstrip())
+        while position < len(text):
+            if text[position] in "'\"":
+                if position and (text[position - 1].isalnum() or text[position - 1] == "_"):
+                    raise self._fault(position, "a text in quotes stands alone, with no letter before it")
+                end = text.find(text[position], position + 1)
+                if end < 0:
+                    raise self._fault(position, "the closing quote is missing")
+                end += 1
+                put(ascii(text[position + 1 : end - 1]), position, end - position)
+            elif (word := _WORD.match(text, position)) is not None:
+                end = word.end()
+                put(_CLASS_STAND_IN if word[0] == _CLASS else word[0], position, end - position)
+            elif not " " <= text[position] <= "~" or text[position] == "#":
+                raise self._fault(position, f"{text[position]!r} can stand between quotes only")
+            else:
+                end = position + 1
+                put(text[position], position, 1)
+            position = end
+        return "".join(source), [*places, len(text)]
+
+    # Tree to function
+
+    def _part(self, node: ast.expr, depth: int) -> _Part:
+        if depth > MAX_DEPTH:
+            raise self._fault(node, f"more than {MAX_DEPTH} levels are within each other")
+        match node:
+            case ast.Constant(value=str() | bool() | int() | float() | None as constant):
+                return (lambda message: constant), _kind_of(constant)
+            case ast.Name(id=name):
+                return self._field(node, _CLASS if name == _CLASS_STAND_IN else name)
+            case ast.BoolOp(op=op, values=operands):
+                combine = all if isinstance(op, ast.And) else any
+                values = [self._truth(operand, depth + 1) for operand in operands]
+                return (lambda message: combine(value(message) for value in values)), Kind.TRUTH
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self._truth(operand, depth + 1)
+                return (lambda message: not inner(message)), Kind.TRUTH
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+                return (lambda message: -number), Kind.NUMBER
+            case ast.Compare(left=left, ops=operators, comparators=others):
+                return self._comparison([left, *others], operators, depth)
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                return self._list(elements, depth)
+            case ast.Call(func=ast.Attribute(value=owner, attr=method), args=arguments, keywords=[]):
+                return self._method(node, owner, method, arguments, depth)
+            case ast.Call(func=ast.Name(id="len"), args=[argument], keywords=[]):
+                measured = self._expect(argument, Kind.TEXT, depth)
+                return (lambda message: None if (text := measured(message)) is None else len(str(text))), Kind.NUMBER
+            case ast.Call():
+                raise self._fault(node, f"the functions are len(text) and text.{'(), text.'.join(_METHODS)}()")
+            case _:
+                raise self._fault(
+                    node, "this is not part of the language: fields, texts, numbers, ==, <, in, and, or, not"
+                )
+
+    def _field(self, node: ast.expr, name: str) -> _Part:
+        if name in _CONSTANTS:
+            constant = _CONSTANTS[name]
+            return (lambda message: constant), _kind_of(constant)
+        if name not in FIELDS:
+            close = get_close_matches(name.lower(), FIELDS, n=1)
+            hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(FIELDS)}"
+            raise self._fault(node, f"there is no field {name}{hint}")
+        return (lambda message: message.get(name)), FIELDS[name]
+
+    def _truth(self, node: ast.expr, depth: int) -> _Value:
+        value, kind = self._part(node, depth)
+        if kind is not Kind.TRUTH:
+            raise self._fault(
+                node, f'this is {kind.value}, not true or false; compare it with something, as in label == "x"'
+            )
+        return value
+
+    def _expect(self, node: ast.expr, wanted: Kind, depth: int) -> _Value:
+        value, kind = self._part(node, depth + 1)
+        if kind is not wanted:
+            raise self._fault(node, f"this is {kind.value}, and {wanted.value} is needed")
+        return value
+
+    def _list(self, elements: list[ast.expr], depth: int) -> _Part:
+        parts = [self._part(element, depth + 1) for element in elements]
+        for element, (_, kind) in zip(elements, parts, strict=True):
+            if kind is Kind.LIST:
+                raise self._fault(element, "a list holds texts and numbers, no lists")
+        values = [value for value, _ in parts]
+        return (lambda message: [value(message) for value in values]), Kind.LIST
+
+    def _method(self, node: ast.expr, owner: ast.expr, method: str, arguments: list[ast.expr], depth: int) -> _Part:
+        if method not in _METHODS:
+            raise self._fault(node, f"text has no {method}(); it has {', '.join(f'{name}()' for name in _METHODS)}")
+        function, count, kind = _METHODS[method]
+        if len(arguments) != count:
+            raise self._fault(node, f"{method}() takes {count or 'no'} text{'' if count == 1 else 's'}")
+        values = [self._expect(each, Kind.TEXT, depth) for each in (owner, *arguments)]
+
+        def call(message: Message) -> object:
+            texts = [value(message) for value in values]
+            return None if None in texts else function(*texts)
+
+        return call, kind
+
+    def _comparison(self, nodes: list[ast.expr], comparisons: list[ast.cmpop], depth: int) -> _Part:
+        """One comparison, or a chain such as `2 < priority < 6`."""
+        parts = [self._part(node, depth + 1) for node in nodes]
+        tests = [
+            self._test(nodes[index + 1], comparison, parts[index], parts[index + 1])
+            for index, comparison in enumerate(comparisons)
+        ]
+        return (lambda message: all(test(message) for test in tests)), Kind.TRUTH
+
+    def _test(self, node: ast.expr, comparison: ast.cmpop, left: _Part, right: _Part) -> _Value:
+        (left_value, left_kind), (right_value, right_kind) = left, right
+        kinds = {left_kind, right_kind}
+        match comparison:
+            case ast.In() | ast.NotIn():
+                if right_kind is not Kind.LIST and kinds != {Kind.TEXT}:
+                    raise self._fault(
+                        node, f"in looks for a text in a text, or for anything in a list, not in {right_kind.value}"
+                    )
+                wanted = isinstance(comparison, ast.In)
+                return lambda message: _holds(right_value(message), left_value(message)) is wanted
+            case ast.Is() | ast.IsNot() if Kind.ABSENT not in kinds:
+                raise self._fault(node, "is and is not go with null; compare other values by == and !=")
+            case ast.Eq() | ast.NotEq() | ast.Is() | ast.IsNot():
+                if Kind.LIST in kinds or (Kind.ABSENT not in kinds and len(kinds) > 1):
+                    raise self._fault(node, f"{left_kind.value} is never {right_kind.value}")
+                equal = isinstance(comparison, ast.Eq | ast.Is)
+                return lambda message: (left_value(message) == right_value(message)) is equal
+        if kinds not in ({Kind.TEXT}, {Kind.NUMBER}):
+            raise self._fault(node, f"{left_kind.value} is neither less nor more than {right_kind.value}")
+        order = _ORDERS[type(comparison)]
+
+        def test(message: Message) -> bool:
+            one, other = left_value(message), right_value(message)
+            return one is not None and other is not None and order(one, other)
+
+        return test
+
+
+def _holds(container: object, item: object) -> bool:
+    if isinstance(container, str):
+        return isinstance(item, str) and item in container
+    return isinstance(container, list) and item in container
+
+
+def _kind_of(constant: object) -> Kind:
+    match constant:
+        case None:
+            return Kind.ABSENT
+        case bool():
+            return Kind.TRUTH
+        case str():
+            return Kind.TEXT
+    return Kind.NUMBER

@@ -1,0 +1,41 @@
+"""The few fields that change while a packet travels or is stored. The rest of its bytes is never rebuilt."""
+
+from __future__ import annotations
+
+from postroad.wire.constants import QUEUE_CODE_SIZES, TRANSACTION_ID_SHIFT, TransactionFlags
+from postroad.wire.transaction_header import LAYOUT as TRANSACTION
+from postroad.wire.transaction_header import TxSequenceId
+
+_USER_FLAGS_AT = 60
+_NAMES_AT = 64
+_CONNECTOR_TYPE = 0x00400000
+
+
+def transaction_header_at(packet: bytes) -> int:
+    """Where the TransactionHeader of a valid packet stands."""
+    flags = int.from_bytes(packet[_USER_FLAGS_AT:_NAMES_AT], "little")
+    offset = _NAMES_AT
+    for shift in (10, 13, 16):
+        code = flags >> shift & 7
+        if code == 7:
+            offset = offset + 2 + (packet[offset] | packet[offset + 1] << 8) + 3 & ~3
+        else:
+            offset += QUEUE_CODE_SIZES[code]
+    return offset + 16 if flags & _CONNECTOR_TYPE else offset
+
+
+def stamp_transaction(
+    packet: bytes, sequence: TxSequenceId, number: int, previous: int, transaction_id: int, *, first: bool, last: bool
+) -> bytes:
+    """The packet with its TransactionHeader filled in, [MS-MQMQ] 2.2.20.5; its other flags are kept."""
+    at = transaction_header_at(packet)
+    flags = int.from_bytes(packet[at : at + 4], "little") & (
+        TransactionFlags.RESERVED | TransactionFlags.CONNECTOR_QM_GUID | TransactionFlags.FINAL_ACK
+    )
+    flags |= transaction_id << TRANSACTION_ID_SHIFT & TransactionFlags.IDENTIFIER
+    if first:
+        flags |= TransactionFlags.FIRST
+    if last:
+        flags |= TransactionFlags.LAST
+    header = TRANSACTION.pack(flags, sequence.ordinal, sequence.time_stamp, number, previous)
+    return packet[:at] + header + packet[at + TRANSACTION.size :]

@@ -1,0 +1,363 @@
+"""The data directory: whose it is, which version it has, what happens when the disk is full, read-only or damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from postroad.errors import CorruptRecord, StorageError
+from postroad.store import PRIORITY_SHIFT, Batch, Key, Record, SqliteStore
+from postroad.store import database as database_module
+from postroad.store.database import APPLICATION_ID, DATABASE_NAME, MIGRATIONS, PRAGMAS
+from postroad.store.row import to_row
+from tests.torture.vfs import Fault, torture_vfs
+
+NOBODY = 65534
+
+
+def record(lookup_id: int, packet: bytes = b"packet", queue: int = 1, expires_s: int = 0) -> Record:
+    return Record(queue, lookup_id, 1_700_000_000_000, expires_s, 0, packet)
+
+
+def put(*records: Record) -> Batch:
+    return Batch({Key(record.queue, record.lookup_id): record for record in records})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(tmp_path)
+    yield store
+    store.close()
+
+
+def sql(tmp_path: Path, statement: str) -> list[tuple[object, ...]]:
+    """What another connection to the database sees or does."""
+    connection = apsw.Connection(str(tmp_path / DATABASE_NAME))
+    try:
+        return connection.execute(statement).fetchall()
+    finally:
+        connection.close()
+
+
+# Whose it is
+
+
+def test_a_directory_in_use_is_refused_and_its_process_named(tmp_path: Path) -> None:
+    held = (
+        "import sys; from postroad.store import open_store as o; s = o(sys.argv[1]); print('up', flush=True); input()"
+    )
+    command = [sys.executable, "-c", held, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        with pytest.raises(StorageError, match=f"{re.escape(str(tmp_path))}: in use by process {process.pid}"):
+            SqliteStore(tmp_path)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        SqliteStore(tmp_path).close()
+
+
+def test_the_same_process_cannot_open_a_directory_twice_until_it_closes_it(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    with pytest.raises(StorageError, match=f"in use by process {os.getpid()}"):
+        SqliteStore(tmp_path)
+    store.close()
+    SqliteStore(tmp_path).close()
+
+
+def test_a_store_that_would_not_open_leaves_no_lock_behind(tmp_path: Path) -> None:
+    (tmp_path / DATABASE_NAME).write_bytes(b"no database at all" * 1000)
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"store\.sqlite: opening failed: it is damaged or no SQLite database"):
+            SqliteStore(tmp_path)
+    (tmp_path / DATABASE_NAME).unlink()
+    SqliteStore(tmp_path).close()
+
+
+def test_a_file_where_the_directory_should_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file")
+    with pytest.raises(StorageError, match=r"data: .*no data directory can be made here"):
+        SqliteStore(tmp_path / "data")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Unix permissions")
+def test_a_read_only_directory_is_named() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        directory.chmod(0o555)
+        is_root = os.geteuid() == 0
+        if is_root:
+            os.seteuid(NOBODY)  # permissions do not bind root
+        try:
+            with pytest.raises(StorageError, match="lock: Permission denied; this user must be able to write in"):
+                SqliteStore(directory)
+            with pytest.raises(StorageError, match="sub: Permission denied; no data directory can be made here"):
+                SqliteStore(directory / "sub")
+        finally:
+            if is_root:
+                os.seteuid(0)
+            directory.chmod(0o755)
+
+
+# Which version it has
+
+
+def test_a_fresh_database_says_whose_it_is(store: SqliteStore, tmp_path: Path) -> None:
+    assert sql(tmp_path, "PRAGMA application_id") == [(APPLICATION_ID,)]
+    assert sql(tmp_path, "PRAGMA user_version") == [(len(MIGRATIONS),)]
+    assert sql(tmp_path, "PRAGMA journal_mode") == [("wal",)]
+
+
+def test_an_older_schema_is_brought_forwards_with_all_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path)
+    store.commit([put(record(1), record(2)), Batch(state={"name": b"value"})])
+    store.close()
+    later = (*MIGRATIONS, "CREATE TABLE note (text TEXT)", "ALTER TABLE note ADD COLUMN author TEXT")
+    monkeypatch.setattr(database_module, "MIGRATIONS", later)
+    store = SqliteStore(tmp_path)
+    assert store.scan(1) == [record(1), record(2)]
+    assert store.state() == {"name": b"value"}
+    assert sql(tmp_path, "PRAGMA user_version") == [(len(later),)]
+    assert sql(tmp_path, "SELECT text, author FROM note") == []
+    store.close()
+
+
+def test_a_migration_that_fails_leaves_the_older_schema_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SqliteStore(tmp_path).close()
+    with monkeypatch.context() as patch:
+        patch.setattr(database_module, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE note (text TEXT); SELECT nonsense"))
+        with pytest.raises(StorageError, match=r"opening failed.*nonsense"):
+            SqliteStore(tmp_path)
+    store = SqliteStore(tmp_path)
+    store.commit([put(record(1))])
+    assert store.scan(1) == [record(1)]
+    assert sql(tmp_path, "SELECT name FROM sqlite_schema WHERE name = 'note'") == []
+    store.close()
+
+
+def test_a_newer_schema_is_refused_and_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(database_module, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE note (text TEXT)"))
+        SqliteStore(tmp_path).close()
+    before = (tmp_path / DATABASE_NAME).read_bytes()
+    expected = f"schema version {len(MIGRATIONS) + 1} is newer than this Postroad, which knows up to {len(MIGRATIONS)}"
+    with pytest.raises(StorageError, match=expected):
+        SqliteStore(tmp_path)
+    assert (tmp_path / DATABASE_NAME).read_bytes() == before
+
+
+def test_a_database_of_something_else_is_refused_and_not_touched(tmp_path: Path) -> None:
+    sql(tmp_path, "CREATE TABLE contacts (name TEXT)")
+    before = (tmp_path / DATABASE_NAME).read_bytes()
+    with pytest.raises(StorageError, match="a SQLite database, but not one of Postroad's"):
+        SqliteStore(tmp_path)
+    assert (tmp_path / DATABASE_NAME).read_bytes() == before
+
+
+def test_a_first_start_that_was_cut_short_is_started_again(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / DATABASE_NAME))
+    for pragma in PRAGMAS:
+        connection.execute(pragma).fetchall()
+    connection.close()
+    SqliteStore(tmp_path).close()
+
+
+# What people see with their own tools
+
+
+def test_any_sqlite_tool_shows_the_messages_in_queue_order(store: SqliteStore, tmp_path: Path) -> None:
+    urgent, late = 7 - 6 << PRIORITY_SHIFT | 12, 7 << PRIORITY_SHIFT | 11
+    store.commit([put(record(late, b"later"), record(urgent, b"now", expires_s=2_000_000_000), record(3, queue=2))])
+    query = (
+        "SELECT queue, priority, arrival, lookup_id, arrived, expires, size, hex(packet) FROM messages WHERE queue = 1"
+    )
+    # In a process of its own, as a person's tool is: two copies of SQLite in one process undo each other's locks.
+    script = (
+        "import json, sqlite3, sys; print(json.dumps(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchall()))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / DATABASE_NAME), query]
+    rows = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    arrived = "2023-11-14T22:13:20.000Z"
+    assert rows == [
+        [1, 6, 12, urgent, arrived, "2033-05-18T03:33:20Z", 3, b"now".hex().upper()],
+        [1, 0, 11, late, arrived, None, 5, b"later".hex().upper()],
+    ]
+    store.commit([put(record(1, b"the store goes on"))])
+
+
+# What it costs
+
+
+def test_opening_and_the_first_read_do_not_read_the_backlog(tmp_path: Path) -> None:
+    read = []
+    with torture_vfs() as vfs:
+        for first in (0, 5_000):
+            store = SqliteStore(tmp_path, vfs=vfs.vfs_name)
+            for number in range(first, first + 5_000, 500):
+                store.commit([put(*(record(lookup_id, bytes(1024)) for lookup_id in range(number, number + 500)))])
+            store.close()
+            vfs.read_bytes = 0
+            store = SqliteStore(tmp_path, vfs=vfs.vfs_name)
+            assert store.scan(1, limit=1) == [record(0, bytes(1024))]
+            read.append(vfs.read_bytes)
+            store.close()
+    assert (tmp_path / DATABASE_NAME).stat().st_size > 10 * 1024 * 1024
+    assert read[1] < 200_000
+    assert read[1] <= read[0] + 2 * 8192  # a b-tree may have grown by a level
+
+
+def test_memory_does_not_grow_with_the_backlog(store: SqliteStore) -> None:
+    used = []
+    for first in range(0, 40_000, 1_000):
+        store.commit([put(*(record(lookup_id, bytes(1024)) for lookup_id in range(first, first + 1_000)))])
+        store.scan(1, after=first - 1)
+        used.append(apsw.memory_used())
+    assert used[-1] < used[len(used) // 2] + 1024 * 1024  # 20 MB more are stored
+
+
+# When the disk fails
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (apsw.FullError, "the disk is full; free some space, and it goes on by itself"),
+        (apsw.IOError, "the disk failed; check the disk, then try again"),
+        (apsw.ReadOnlyError, "it is read-only; make the file and its directory writable for this user"),
+    ],
+)
+def test_a_failing_disk_is_named_and_writing_resumes_when_it_is_well_again(
+    tmp_path: Path, error: type[apsw.Error], cause: str
+) -> None:
+    with torture_vfs() as vfs:
+        store = SqliteStore(tmp_path, vfs=vfs.vfs_name)
+        store.commit([put(record(1))])
+        vfs.fault = Fault(vfs.count, error, lasting=True)
+        for _ in range(3):
+            with pytest.raises(StorageError, match=f"{DATABASE_NAME}: writing failed: {re.escape(cause)}"):
+                store.commit([put(record(2), record(3)), Batch(deletes={Key(1, 1)})])
+            assert store.scan(1) == [record(1)]
+        vfs.fault = None
+        store.commit([put(record(2))])
+        assert store.scan(1) == [record(1), record(2)]
+        store.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit on the size of files")
+def test_a_file_that_cannot_grow_refuses_a_commit_and_takes_the_next(store: SqliteStore, tmp_path: Path) -> None:
+    store.commit([put(record(1))])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limit = (tmp_path / f"{DATABASE_NAME}-wal").stat().st_size + 64 * 1024
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with pytest.raises(StorageError, match=r"store\.sqlite: writing failed: "):
+            store.commit([put(record(2, bytes(1024 * 1024)))])
+        assert store.scan(1) == [record(1)]
+        store.commit([put(record(3))])  # what is small still has room
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    store.commit([put(record(2, bytes(1024 * 1024)))])
+    assert [kept.lookup_id for kept in store.scan(1)] == [1, 2, 3]
+
+
+def test_a_checkpoint_that_fails_does_not_fail_the_commit(tmp_path: Path) -> None:
+    with torture_vfs() as vfs:
+        store = SqliteStore(tmp_path, vfs=vfs.vfs_name, checkpoint_pages=1)
+        store.commit([put(record(1))])
+        before = vfs.count
+        store.commit([put(record(2))])
+        operations = vfs.count - before
+        vfs.fault = Fault(vfs.count + operations - 1, apsw.FullError)  # the last is the checkpoint's own sync
+        store.commit([put(record(3))])
+        assert vfs.count > vfs.fault.at
+        assert [kept.lookup_id for kept in store.scan(1)] == [1, 2, 3]
+        store.commit([put(record(4))])
+        store.close()
+        assert not (tmp_path / f"{DATABASE_NAME}-wal").exists()
+
+
+def test_a_program_that_keeps_the_database_locked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_MS", 10)
+    store = SqliteStore(tmp_path)
+    connection = apsw.Connection(str(tmp_path / DATABASE_NAME))
+    connection.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageError, match="writing failed: another program keeps it locked; close that program"):
+        store.commit([put(record(1))])
+    connection.execute("COMMIT")
+    connection.close()
+    store.commit([put(record(1))])
+    assert store.scan(1) == [record(1)]
+    store.close()
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    store.close()
+    with pytest.raises(StorageError, match="the store is closed"):
+        store.commit([put(record(1))])
+    with pytest.raises(StorageError, match="the store is closed"):
+        store.scan(1)
+
+
+# When a record is damaged
+
+
+def test_a_damaged_record_is_named_and_the_rest_of_the_queue_stays_readable(store: SqliteStore, tmp_path: Path) -> None:
+    records = [record(number, b"packet %d" % number, expires_s=number) for number in range(1, 8)]
+    store.commit([put(*records)])
+    key = to_row(records[3])[0]
+    sql(tmp_path, f"UPDATE message SET packet = CAST('pocket 4' AS BLOB) WHERE key = {key}")
+    rest = records[:3] + records[4:]
+    assert store.scan(1, limit=3) + store.scan(1, after=3, limit=3) == rest
+    assert store.scan_back(1, 100) == rest[::-1]
+    assert store.expired(100) == rest
+    reason = f"{tmp_path / DATABASE_NAME}: queue 1, lookup id 0x4: the checksum fails"
+    assert store.damaged == {Key(1, 4): reason}
+    with pytest.raises(CorruptRecord, match=re.escape(reason)):
+        store.get(1, 4)
+    store.commit([Batch(deletes={Key(1, 4)})])  # the one way to be rid of it
+    assert store.damaged == {}
+    assert store.scan(1) == rest
+
+
+def test_damaged_state_is_named_and_the_rest_stays_readable(store: SqliteStore, tmp_path: Path) -> None:
+    store.commit([Batch(state={"a": b"1", "b": b"2", "c": b"3"})])
+    sql(tmp_path, "UPDATE state SET value = x'ff' WHERE name = 'b'")
+    assert store.state() == {"a": b"1", "c": b"3"}
+    assert store.damaged == {"b": f"{tmp_path / DATABASE_NAME}: state 'b': the checksum fails"}
+    store.commit([Batch(state={"b": b"whole again"})])
+    assert store.damaged == {}
+    assert store.state("b") == {"b": b"whole again"}
+
+
+def test_a_damaged_page_is_named_and_other_pages_stay_readable(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    store.commit([put(*(record(number, bytes(1000), queue) for queue in (1, 2) for number in range(100)))])
+    store.close()
+    content = bytearray((tmp_path / DATABASE_NAME).read_bytes())
+    connection = apsw.Connection(str(tmp_path / DATABASE_NAME))
+    last = connection.execute("SELECT max(pageno) FROM dbstat WHERE name = 'message' AND pagetype = 'leaf'").get
+    connection.close()
+    start = (last - 1) * 8192
+    content[start : start + 8192] = bytes(8192)
+    (tmp_path / DATABASE_NAME).write_bytes(content)
+    store = SqliteStore(tmp_path)
+    assert len(store.scan(1, limit=1000)) == 100
+    with pytest.raises(StorageError, match=r"store\.sqlite: reading failed: it is damaged; stop, keep a copy"):
+        store.scan(2, limit=1000)
+    store.commit([put(record(200, queue=1))])
+    assert len(store.scan(1, limit=1000)) == 101
+    store.close()

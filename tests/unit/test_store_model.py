@@ -1,0 +1,211 @@
+"""Random histories: SQLite, memory and Pending against a plain dictionary."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from postroad.store import MAX_ARRIVAL, PRIORITY_SHIFT, Batch, Key, MemoryStore, Pending, Record, SqliteStore
+
+QUEUES = (0, 1, 65535)
+NAMES = ("a", "ab", "b/1", "b/☃")
+
+lookup_ids = st.one_of(
+    st.integers(0, 12),
+    st.builds(
+        lambda priority, arrival: priority << PRIORITY_SHIFT | arrival,
+        st.integers(0, 7),
+        st.one_of(st.integers(0, 5), st.just(MAX_ARRIVAL)),
+    ),
+)
+keys = st.builds(Key, st.sampled_from(QUEUES), lookup_ids)
+packets = st.one_of(st.binary(max_size=20), st.integers(0, 20_000).map(bytes))
+heads = st.tuples(st.integers(0, 1 << 43), st.one_of(st.just(0), st.integers(1, 30)), st.integers(0, 3))
+values = st.one_of(st.none(), st.binary(max_size=20))
+records = st.builds(
+    lambda key, head, packet: Record(key.queue, key.lookup_id, head[0], head[1], head[2], packet), keys, heads, packets
+)
+batches = st.builds(
+    lambda puts, deletes, state: Batch(
+        {Key(record.queue, record.lookup_id): record for record in puts}, deletes, state
+    ),
+    st.lists(records, max_size=6),
+    st.sets(keys, max_size=6),
+    st.dictionaries(st.sampled_from(NAMES), values, max_size=2),
+)
+
+
+class Model:
+    """What a store holds, in the plainest way."""
+
+    def __init__(self, records: dict[Key, Record] | None = None, state: dict[str, bytes] | None = None) -> None:
+        self.records = dict(records or {})
+        self.state = dict(state or {})
+
+    def apply(self, batch: Batch) -> None:
+        for key in batch.deletes:
+            self.records.pop(key, None)
+        self.records.update(batch.puts)
+        for name, value in batch.state.items():
+            if value is None:
+                self.state.pop(name, None)
+            else:
+                self.state[name] = value
+
+    def scan(self, queue: int, after: int, limit: int) -> list[Record]:
+        ids = sorted(key.lookup_id for key in self.records if key.queue == queue and key.lookup_id > after)
+        return [self.records[Key(queue, lookup_id)] for lookup_id in ids[:limit]]
+
+    def scan_back(self, queue: int, before: int, limit: int) -> list[Record]:
+        ids = sorted(key.lookup_id for key in self.records if key.queue == queue and key.lookup_id < before)
+        return [self.records[Key(queue, lookup_id)] for lookup_id in ids[::-1][:limit]]
+
+    def expired(self, now_s: int, limit: int) -> list[Record]:
+        due = [record for record in self.records.values() if 0 < record.expires_s < now_s]
+        return sorted(due, key=lambda record: (record.expires_s, record.queue, record.lookup_id))[:limit]
+
+
+def check_reads(subject: SqliteStore | MemoryStore | Pending, model: Model, key: Key, limit: int, now_s: int) -> None:
+    assert subject.scan(key.queue, key.lookup_id, limit) == model.scan(key.queue, key.lookup_id, limit)
+    assert subject.scan_back(key.queue, key.lookup_id, limit) == model.scan_back(key.queue, key.lookup_id, limit)
+    assert subject.get(*key) == model.records.get(key)
+    assert subject.expired(now_s, limit) == model.expired(now_s, limit)
+    assert dict(subject.state("b")) == {name: value for name, value in model.state.items() if name.startswith("b")}
+    assert not subject.damaged
+
+
+class Stores(RuleBasedStateMachine):
+    """The two stores, batch for batch."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.directory = Path(tempfile.mkdtemp())
+        self.sqlite = SqliteStore(self.directory)
+        self.memory = MemoryStore()
+        self.model = Model()
+
+    @rule(group=st.lists(batches, max_size=4))
+    def commit(self, group: list[Batch]) -> None:
+        for batch in group:
+            self.model.apply(batch)
+        self.sqlite.commit(group)
+        self.memory.commit(group)
+
+    @rule(key=keys, limit=st.integers(1, 5), now_s=st.integers(0, 40))
+    def read(self, key: Key, limit: int, now_s: int) -> None:
+        check_reads(self.sqlite, self.model, key, limit, now_s)
+        check_reads(self.memory, self.model, key, limit, now_s)
+
+    @rule()
+    def reopen(self) -> None:
+        self.sqlite.close()
+        self.sqlite = SqliteStore(self.directory)
+
+    @invariant()
+    def all_is_there(self) -> None:
+        if hasattr(self, "model"):
+            for queue in QUEUES:
+                expected = self.model.scan(queue, -1, 1000)
+                assert self.sqlite.scan(queue, limit=1000) == expected
+                assert self.memory.scan(queue, limit=1000) == expected
+            assert self.sqlite.state() == self.memory.state() == self.model.state
+
+    def teardown(self) -> None:
+        if hasattr(self, "sqlite"):
+            self.sqlite.close()
+            shutil.rmtree(self.directory)
+
+
+class PendingHistory(RuleBasedStateMachine):
+    """Batches are sealed, land, are acknowledged, or fail, in every interleaving that the Writer allows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = MemoryStore()
+        self.pending = Pending(self.store)
+        self.durable = Model()
+        self.model = Model()
+        self.in_flight: list[Batch] = []
+        self.landed = 0  # how many of them are in the store already
+
+    @rule(record=records)
+    def put(self, record: Record) -> None:
+        key = Key(record.queue, record.lookup_id)
+        if key in self.model.records:
+            self.pending.replace(record)
+        else:
+            self.pending.put(record)
+        self.model.records[key] = record
+
+    @precondition(lambda self: self.model.records)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.model.records)))
+        self.pending.delete(key)
+        del self.model.records[key]
+
+    @rule(queue=st.sampled_from(QUEUES), count=st.integers(1, 4))
+    def receive(self, queue: int, count: int) -> None:
+        for _ in range(count):
+            found = self.pending.scan(queue, limit=1)
+            assert found == self.model.scan(queue, -1, 1)
+            for record in found:
+                self.pending.delete(Key(record.queue, record.lookup_id))
+                del self.model.records[Key(record.queue, record.lookup_id)]
+
+    @rule(name=st.sampled_from(NAMES), value=values)
+    def set_state(self, name: str, value: bytes | None) -> None:
+        self.pending.set_state(name, value)
+        self.model.apply(Batch(state={name: value}))
+
+    @rule()
+    def seal(self) -> None:
+        batch = self.pending.seal()
+        if batch is not None:
+            self.in_flight.append(batch)
+
+    @precondition(lambda self: self.landed < len(self.in_flight))
+    @rule()
+    def land(self) -> None:
+        batch = self.in_flight[self.landed]
+        self.store.commit([batch])
+        self.durable.apply(batch)
+        self.landed += 1
+
+    @precondition(lambda self: self.landed)
+    @rule()
+    def acknowledge(self) -> None:
+        self.pending.committed(self.in_flight.pop(0))
+        self.landed -= 1
+
+    @precondition(lambda self: self.landed < len(self.in_flight))
+    @rule()
+    def fail(self) -> None:
+        for batch in self.in_flight[: self.landed]:
+            self.pending.committed(batch)
+        failed = self.in_flight[self.landed :]
+        assert [self.pending.failed(batch) for batch in failed] == [True] + [False] * (len(failed) - 1)
+        self.in_flight = []
+        self.landed = 0
+        self.model = Model(self.durable.records, self.durable.state)
+
+    @rule(key=keys, limit=st.integers(1, 5), now_s=st.integers(0, 40))
+    def read(self, key: Key, limit: int, now_s: int) -> None:
+        check_reads(self.pending, self.model, key, limit, now_s)
+
+    @invariant()
+    def all_is_there(self) -> None:
+        for queue in QUEUES:
+            assert self.pending.scan(queue, limit=1000) == self.model.scan(queue, -1, 1000)
+        assert self.pending.state() == self.model.state
+
+
+TestStores = Stores.TestCase
+TestStores.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestPendingHistory = PendingHistory.TestCase
+TestPendingHistory.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -1,0 +1,136 @@
+"""The Writer: order, group commit, and the rule for batches built on one that failed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from postroad.errors import StorageError
+from postroad.store import Batch, Key, MemoryStore, Pending, Record, Writer
+
+
+class GatedStore(MemoryStore):
+    """Waits before each commit until it is let through, and fails those it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrived = threading.Semaphore(0)
+        self.gate = threading.Semaphore(0)
+        self.groups: list[int] = []
+        self.fault: Exception | None = None
+
+    def commit(self, batches: Iterable[Batch]) -> None:
+        batches = list(batches)
+        self.arrived.release()
+        assert self.gate.acquire(timeout=30)
+        self.groups.append(len(batches))
+        if self.fault is not None:
+            fault, self.fault = self.fault, None
+            raise fault
+        super().commit(batches)
+
+
+@pytest.fixture
+def store() -> GatedStore:
+    return GatedStore()
+
+
+@pytest.fixture
+def writer(store: GatedStore) -> Iterator[Writer]:
+    writer = Writer(store)
+    yield writer
+    for _ in range(10):
+        store.gate.release()
+    writer.close()
+
+
+def batch(number: int) -> Batch:
+    record = Record(1, number, 0, 0, 0, b"")
+    return Batch({Key(1, number): record})
+
+
+def stored(store: MemoryStore) -> list[int]:
+    return [record.lookup_id for record in store.scan(1)]
+
+
+def test_a_future_is_done_when_its_batch_is_durable(store: GatedStore, writer: Writer) -> None:
+    future = writer.submit(batch(1))
+    assert store.arrived.acquire(timeout=30)
+    assert not future.done()
+    assert not future.cancel()
+    store.gate.release()
+    assert future.result(30) is None
+    assert stored(store) == [1]
+
+
+def test_all_that_waits_is_committed_together(store: GatedStore, writer: Writer) -> None:
+    futures = [writer.submit(batch(1))]
+    assert store.arrived.acquire(timeout=30)
+    futures += [writer.submit(batch(number)) for number in range(2, 6)]
+    store.gate.release()
+    store.gate.release()
+    for future in futures:
+        future.result(30)
+    assert store.groups == [1, 4]
+    assert stored(store) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("fault", [StorageError("the disk is full"), RuntimeError("a bug")])
+def test_a_failure_fails_what_waits_and_what_comes_until_resumed(
+    store: GatedStore, writer: Writer, fault: Exception
+) -> None:
+    store.fault = fault
+    first = writer.submit(batch(1))
+    assert store.arrived.acquire(timeout=30)
+    second = writer.submit(batch(2))
+    store.gate.release()
+    assert first.exception(30) is fault
+    assert second.exception(30) is fault
+    assert writer.submit(batch(3)).exception(30) is fault
+    writer.resume()
+    store.gate.release()
+    writer.submit(batch(4)).result(30)
+    assert stored(store) == [4]
+
+
+def test_pending_and_writer_agree_after_a_failure(store: GatedStore, writer: Writer) -> None:
+    pending = Pending(store)
+    submitted = []
+    store.fault = StorageError("the disk is full")
+    for number in range(3):
+        pending.put(Record(1, number, 0, 0, 0, b""))
+        sealed = pending.seal()
+        assert sealed is not None
+        submitted.append((sealed, writer.submit(sealed)))
+    store.gate.release()
+    resumed = 0
+    for sealed, future in submitted:
+        assert isinstance(future.exception(30), StorageError)
+        if pending.failed(sealed):
+            writer.resume()
+            resumed += 1
+            assert pending.scan(1) == []
+            pending.put(Record(1, 9, 0, 0, 0, b""))
+    assert resumed == 1
+    sealed = pending.seal()
+    assert sealed is not None
+    store.gate.release()
+    writer.submit(sealed).result(30)
+    pending.committed(sealed)
+    assert pending.scan(1) == store.scan(1)
+    assert stored(store) == [9]
+
+
+def test_closing_commits_what_waits_and_then_takes_no_more(store: GatedStore) -> None:
+    writer = Writer(store)
+    futures = [writer.submit(batch(number)) for number in range(3)]
+    for _ in range(3):
+        store.gate.release()
+    writer.close()
+    assert all(future.done() and future.exception() is None for future in futures)
+    assert stored(store) == [0, 1, 2]
+    with pytest.raises(StorageError, match="closed"):
+        writer.submit(batch(4)).result(30)
+    writer.close()
