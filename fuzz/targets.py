@@ -8,9 +8,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from tests.frames import FRAME_5, PINGS, SESSION_PACKETS
-from tests.vectors import FRAME_8, V1, V2
-
 from postroad.errors import RemoteProtocolError
 from postroad.wire import (
     EstablishConnection,
@@ -29,6 +26,8 @@ from postroad.wire.framer import MAX_BUFFERED
 from postroad.wire.key_blobs import PublicKeyBlob, SimpleBlob
 from postroad.wire.records import SequenceInfo, decode_addresses, decode_public_keys, decode_user_certificates
 from postroad.wire.security_header import ProviderInfo
+from tests.frames import FRAME_5, PINGS, SESSION_PACKETS
+from tests.vectors import FRAME_8, V1, V2
 
 Target = Callable[[bytes], None]
 

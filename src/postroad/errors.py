@@ -5,6 +5,7 @@ Nothing here knows HTTP or exit codes: the rooms at the edge translate.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import ClassVar
 
@@ -262,3 +263,24 @@ class ManagerUnavailable(PostroadError):
             f"no queue manager answers at {url}: {fault}; check that it runs, that `api` in its [listen] section is "
             "this port, and that nothing between here and there keeps it closed"
         )
+
+
+def told_error(name: str, status: int, sentence: str, members: Mapping[str, object]) -> PostroadError:
+    """The error that another process told of, of the class it had there: by its name, else by its status."""
+    named = globals().get(name)
+    if isinstance(named, type) and issubclass(named, PostroadError):
+        kind: type[PostroadError] = named
+    else:
+        kind = _CLASSES.get(status, PostroadError)
+    error = kind.__new__(kind)  # the sentence is made: a class that words its own must not do so again
+    Exception.__init__(error, sentence)
+    vars(error).update(members)
+    return error
+
+
+# Which class a status means where several have it: the first.
+_CLASSES: dict[int, type[PostroadError]] = {
+    kind.status: kind
+    for kind in reversed([each for each in globals().values() if isinstance(each, type)])
+    if issubclass(kind, PostroadError) and "status" in vars(kind)
+}

@@ -30,7 +30,7 @@ def _facts(record: logging.LogRecord) -> dict[str, object]:
 
 
 class TextFormatter(logging.Formatter):
-    r"""`2024-05-17T09:30:00.123Z info queue created queue=private$\orders`; a value with a space is quoted as in JSON."""
+    r"""`2024-05-17T09:30:00.123Z info queue created queue=private$\orders`; a value with spaces is quoted."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = "".join(f" {name}={_plain(value)}" for name, value in _facts(record).items())

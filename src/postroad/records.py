@@ -25,7 +25,7 @@ def encode_records(messages: Iterable[ReceivedMessage]) -> bytes:
 
 
 def decode_records(data: bytes) -> list[ReceivedMessage]:
-    """All of the messages; raises RemoteProtocolError where `data` ends within a record. Packets are not looked into."""
+    """All of the messages; RemoteProtocolError where `data` ends within a record. Packets are not looked into."""
     messages: list[ReceivedMessage] = []
     offset, end = 0, len(data)
     while offset < end:

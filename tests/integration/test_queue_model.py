@@ -123,7 +123,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.manager.close(descriptor)
 
     def expected(self, queue: str, count: int) -> list[ModelMessage]:
-        self.model.expire(int(self.now))
+        self.model.expire(int(self.now), [queue])
         return self.model.queues[queue].available()[:count]
 
     @rule(queue=ANY_QUEUE, count=st.integers(1, 4))
@@ -216,7 +216,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.now += seconds
         self.manager.run_timers(self.now)
         self.commit_tick()
-        self.model.expire(int(self.now))
+        self.model.expire(int(self.now), self.model.queues)
 
     @rule(queue=ANY_QUEUE)
     def purge(self, queue: str) -> None:

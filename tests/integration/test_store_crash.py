@@ -5,11 +5,9 @@ The short form of tests/torture/store.py, which has the long one.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,17 +17,15 @@ import pytest
 from postroad.store import Batch, Key, Record, SqliteStore
 from postroad.store.database import PRAGMAS
 from tests.torture.store import failures, make_workload, power_cuts
-from tests.torture.vfs import COUNTED, Disk, Kind, Loss, Operation
+from tests.torture.vfs import COUNTED, Disk, Kind, Loss, Operation, fast_directory
 
 STEPS = 4  # enough for a checkpoint, a log that starts again, and records that span pages
 
 
 @pytest.fixture
 def work() -> Iterator[Path]:
-    """In memory where there is such a directory: thousands of stores are opened, and the disk is only a model."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as directory:
-        yield Path(directory)
+    with fast_directory() as directory:
+        yield directory
 
 
 def test_the_power_goes_before_every_operation(work: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -81,8 +82,8 @@ class Model:
                 self.queues[queue].messages.remove(message)
                 self.poison.append(message.label)
 
-    def expire(self, now_s: int) -> None:
-        for queue in self.queues.values():
+    def expire(self, now_s: int, queues: Iterable[str]) -> None:
+        for queue in map(self.queues.__getitem__, queues):
             queue.messages = [
                 each
                 for each in queue.messages

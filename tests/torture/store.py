@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ import apsw
 
 from postroad.errors import StorageError
 from postroad.store import NEVER, PRIORITY_SHIFT, Batch, Key, Record, SqliteStore, Store
-from tests.torture.vfs import Disk, Fault, Kind, Loss, Operation, TortureVFS, torture_vfs, write_files
+from tests.torture.vfs import Disk, Fault, Kind, Loss, Operation, TortureVFS, fast_directory, torture_vfs, write_files
 
 QUEUES = (1, 2, 3)
 CHECKPOINT_PAGES = 12  # so that a short workload meets several checkpoints
@@ -277,26 +276,28 @@ def _run_with_fault(
             store.close()
 
 
+def report(name: str, tally: Tally) -> int:
+    print(f"{name}: {tally}", flush=True)
+    return tally.faults
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=60, help="commits in a run")
-    parser.add_argument("--seeds", type=int, default=10, help="random losses at each crash point")
+    parser.add_argument("--steps", type=int, default=12, help="commits in a run")
+    parser.add_argument("--seeds", type=int, default=5, help="random losses at each crash point")
     parser.add_argument("--workloads", type=int, default=3, help="different runs")
     arguments = parser.parse_args()
     faults = 0
-    with tempfile.TemporaryDirectory() as directory:
-        work = Path(directory)
+    with fast_directory() as work:
         for seed in range(arguments.workloads):
             workload = make_workload(arguments.steps, seed)
-            sweeps = {"power cut": power_cuts(work, workload, arguments.seeds)}
+            faults += report(f"workload {seed}, power cut", power_cuts(work, workload, arguments.seeds))
             shutil.rmtree(work / "run")
             for error in (apsw.FullError, apsw.IOError):
                 for lasting in (False, True):
-                    name = f"{error.__name__}, {'from the n-th on' if lasting else 'at the n-th'}"
-                    sweeps[name] = failures(work, workload, error, lasting=lasting)
-            for name, tally in sweeps.items():
-                print(f"workload {seed}, {name}: {tally}", flush=True)
-                faults += tally.faults
+                    name = f"{error.__name__} {'from the n-th operation on' if lasting else 'at the n-th operation'}"
+                    tally = failures(work, workload, error, lasting=lasting)
+                    faults += report(f"workload {seed}, {name}", tally)
     raise SystemExit(1 if faults else 0)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -242,6 +243,14 @@ def torture_vfs(name: str = "torture") -> Iterator[TortureVFS]:
         yield vfs
     finally:
         vfs.unregister()
+
+
+@contextmanager
+def fast_directory() -> Iterator[Path]:
+    """In memory where the system has such a place: a sweep writes thousands of stores, and its disk is only a model."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+        yield Path(name)
 
 
 def write_files(directory: Path, files: dict[str, bytes]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroad.capture import cutter as cutter_module
 from postroad.capture.cutter import Cutter
 from postroad.capture.items import DamagedPacket, DecodedPacket, Item, Origin, Skipped
 from postroad.wire import MessageView, Ping, SessionAck
@@ -78,6 +80,20 @@ def test_a_size_that_is_too_large_does_not_swallow_what_follows() -> None:
     assert kinds(items) == [("DamagedPacket", 0), ("DecodedPacket", 152), ("DecodedPacket", 324)]
     assert isinstance(items[0], DamagedPacket)
     assert items[0].data == liar
+
+
+def test_a_size_is_believed_once_too_much_was_looked_at_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    liar = patched(V1, 8, u32(len(V1) + 40))
+    monkeypatch.setattr(cutter_module, "SECOND_LOOK", len(liar) + 39)
+    assert kinds(cut(liar + V2)) == [("DamagedPacket", 0), ("Skipped", 192)]
+    monkeypatch.setattr(cutter_module, "SECOND_LOOK", len(liar) + 40)
+    assert kinds(cut(liar + V2)) == [("DamagedPacket", 0), ("DecodedPacket", 152)]
+
+
+def test_a_fault_keeps_no_copy_of_the_packet() -> None:
+    (item,) = cut(BAD_LABEL)
+    assert isinstance(item, DamagedPacket)
+    assert item.fault.__traceback__ is None
 
 
 def test_a_size_beyond_the_end_does_not_either() -> None:

@@ -24,6 +24,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("store", "security"),
     ("capture", "describe"),
     ("received",),
+    ("records",),
     ("queues",),
     ("directory",),
     ("routing",),
@@ -42,6 +43,7 @@ ONLY: dict[str, frozenset[str]] = {
     "capture": WORDS,
     "describe": WORDS | {"security"},
     "received": WORDS | {"describe"},
+    "records": WORDS | {"received"},
     # Pipelines and the front door see a queue manager as its users do.
     FRONT_DOOR: WORDS | {"client", "received"},
     "spark": frozenset({"errors", "version", "client", "wire"}),

@@ -1,6 +1,6 @@
 """Kinds of values that a request may hold: each is checked in JSON, read from a query parameter, and described.
 
-One object does all three, so that what is refused, what is read and what OpenAPI says cannot part. No table of ours here.
+One object does all three, so that what is refused, what is read and what OpenAPI says cannot part. No tables here.
 """
 
 from __future__ import annotations
@@ -165,9 +165,7 @@ def nullable(kind: Kind) -> Kind:
         schema["type"] = [schema["type"], "null"]
     else:
         schema = {"anyOf": [schema, {"type": "null"}]}
-    return Kind(
-        f"{kind.what}, nor null", schema, lambda value: None if value is None else kind.check(value), kind.read
-    )
+    return Kind(f"{kind.what}, nor null", schema, lambda value: None if value is None else kind.check(value), kind.read)
 
 
 def distinct(kind: Kind, most: int) -> Kind:

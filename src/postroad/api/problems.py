@@ -139,9 +139,10 @@ async def on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     where = f"{request.method} {request.url.path}"
+    methods = (error.headers or {}).get("Allow", "other methods")
     sentences = {
         HTTPStatus.NOT_FOUND: f"{where}: there is no such call; /api/v1/openapi.json lists them all",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{where}: this path takes {(error.headers or {}).get('Allow', 'other methods')}",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{where}: this path takes {methods}",
     }
     return problem(PostroadError(sentences.get(status, error.detail)), status, error.headers)
 

@@ -60,4 +60,6 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def _stopped() -> HttpFault:
-    return HttpFault(HTTPStatus.SERVICE_UNAVAILABLE, OperationCancelled("the server stops: read again elsewhere, or later"))
+    return HttpFault(
+        HTTPStatus.SERVICE_UNAVAILABLE, OperationCancelled("the server stops: read again elsewhere, or later")
+    )

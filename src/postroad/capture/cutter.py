@@ -26,6 +26,9 @@ from postroad.wire.ping import PING_SIGNATURE, PING_SIZE
 MAX_BUFFERED = MAX_PACKET_SIZE + SESSION_HEADER_SIZE + BASE_HEADER_SIZE
 # Feeds whose origin is remembered while they are in the buffer; packets that start in later ones are told the last.
 MAX_ORIGINS = 65_536
+# Bytes that may be looked at again after a fault, beyond four times those that are done with: damage never needs
+# more, and without a bound a file of nothing but false headers would be read once for each of them.
+SECOND_LOOK = 16 * MAX_PACKET_SIZE
 _SIGNATURE_AT = 4
 _SIGNATURE = SIGNATURE.to_bytes(4, "little")
 _PING = PING_SIGNATURE.to_bytes(2, "little")
@@ -48,6 +51,7 @@ class Cutter:
         self._buffer = bytearray()
         self._origins: deque[Origin] = deque()  # of the feeds that the buffer still holds bytes of
         self._searching: tuple[Origin, str] | None = None  # where the way was lost, and why
+        self._looked_again = 0
 
     @property
     def buffered(self) -> int:
@@ -107,11 +111,13 @@ class Cutter:
             return 0
         if len(buffer) < size:
             return self._take_cut_off(items, size) if last else _NOT_WHOLE
-        data = bytes(buffer[:size])
+        with memoryview(buffer) as view:
+            data = bytes(view[:size])
         try:
             packet = decode_packet(data)
         except RemoteProtocolError as fault:
-            return self._take_damaged(items, size, fault, last)
+            # Without its traceback, which holds on to a copy of the packet.
+            return self._take_damaged(items, size, fault.with_traceback(None), last)
         self._opening = None
         items.append(DecodedPacket(self._origin(self.position), data, packet))
         return size
@@ -121,9 +127,12 @@ class Cutter:
         buffer = self._buffer
         if len(buffer) < size + BASE_HEADER_SIZE and not last:
             return _NOT_WHOLE
-        if len(buffer) > size and not is_plausible(buffer, size):
+        may_look_again = self._looked_again + size <= SECOND_LOOK + 4 * self.position
+        if len(buffer) > size and not is_plausible(buffer, size) and may_look_again:
             inside = find_header(buffer, 1, size)
-            size = size if inside is None else inside
+            if inside is not None:
+                self._looked_again += size - inside
+                size = inside
         items.append(DamagedPacket(self._origin(self.position), bytes(buffer[:size]), fault))
         return size
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from postroad.cli import decode, serve
+from postroad.cli import decode, queue, read, rescue, send, serve, status
 from postroad.cli.outcome import ExitCode, report
 from postroad.errors import PostroadError
 from postroad.version import __version__
@@ -24,8 +24,17 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("decode")(decode.decode)
 app.command("serve")(serve.serve)
+app.command("status")(status.status)
+app.add_typer(queue.app, name="queue")
+app.command("send")(send.send)
+app.command("receive")(read.receive)
+app.command("peek")(read.peek)
+app.command("browse")(read.browse)
+app.command("move")(rescue.move)
+app.command("export")(rescue.export)
+app.command("import")(rescue.import_packets)
+app.command("decode")(decode.decode)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,18 +1,62 @@
-"""`postroad serve`: starts a queue manager."""
+"""`postroad serve`: runs a queue manager until somebody stops it."""
 
 from __future__ import annotations
 
+import sys
+from enum import Enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.output import print_json
+
+
+class LogLevel(Enum):
+    """How much is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 def serve(
     config: Annotated[
-        str, typer.Option("--config", "-c", metavar="FILE", help="The queue manager's configuration, a TOML file.")
-    ] = "postroad.toml",
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="The queue manager's configuration, a TOML file."),
+    ] = None,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")] = False,
+    log_level: Annotated[LogLevel, typer.Option("--log-level", help="How much to log.")] = LogLevel.INFO,
 ) -> None:
-    """Start a queue manager (not part of this version yet)."""
-    fail("serving is not part of this version", ExitCode.USAGE)
+    """Run a queue manager.
+
+    Prints one JSON line on standard output once every listener accepts, and logs to standard error. SIGTERM and SIGINT
+    (Ctrl-C) stop it. Without a configuration the manager has this computer's name, keeps its data in ./data/NAME, and
+    its API is on 127.0.0.1:8180.
+
+    Exit code: 0 after a stop, 1 if it cannot run (a port or the data directory is in use), 2 if the configuration is at
+    fault: the last line on standard error then names the file, the key and the fault.
+    """
+    import asyncio
+    import logging
+
+    from postroad.config import default_configuration, load_configuration
+    from postroad.errors import ConfigurationError, PostroadError
+    from postroad.logs import start_logging
+    from postroad.server import run
+
+    start_logging(as_json=log_json, level=logging.getLevelNamesMapping()[log_level.value.upper()])
+    try:
+        configuration = default_configuration() if config is None else load_configuration(config)
+        asyncio.run(run(configuration, _announce))
+    except ConfigurationError as fault:
+        fail(str(fault), ExitCode.USAGE)
+    except PostroadError as fault:
+        fail(str(fault), ExitCode.FAILED)
+
+
+def _announce(ready: dict[str, object]) -> None:
+    print_json(ready)
+    sys.stdout.flush()

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from uuid import UUID
 
-from postroad.client.values import QueueAttributes
+from postroad.client.values import QueueAttributes, as_name
 from postroad.errors import IllegalName, InvalidArgument, MessageNotFound, NoMessage
 from postroad.manager import Manager
 from postroad.message import Message
-from postroad.names import FormatName, PathName, parse_name
+from postroad.names import FormatName, PathName
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.info import ManagerInfo, QueueInfo
 from postroad.queues.properties import QueuePrivacy
@@ -23,10 +22,6 @@ from postroad.received import ReceivedMessage
 from postroad.store import Store, open_store
 
 NAME_STATE = "manager/name"
-KNOWN_NAMES = 1024  # parsed names that are kept for the next call
-
-# A program uses a few names over and over, and reading one costs more than sending a small message.
-_parse = lru_cache(KNOWN_NAMES)(parse_name)
 
 
 async def open_embedded(path: str | Path, name: str | None = None) -> EmbeddedBackend:
@@ -85,40 +80,40 @@ class EmbeddedBackend:
         return self.manager.queues()
 
     async def queue(self, name: str) -> QueueInfo:
-        return self.manager.queue(_parse(name))
+        return self.manager.queue(as_name(name))
 
     async def create_queue(self, path: str, attributes: QueueAttributes) -> QueueInfo:
         return await self.manager.create_queue(path, **_properties(attributes))
 
     async def set_queue(self, name: str, attributes: QueueAttributes) -> QueueInfo:
-        return await self.manager.set_queue(_parse(name), **_properties(attributes))
+        return await self.manager.set_queue(as_name(name), **_properties(attributes))
 
     async def delete_queue(self, name: str) -> None:
-        await self.manager.delete_queue(_parse(name))
+        await self.manager.delete_queue(as_name(name))
 
     async def purge_queue(self, name: str) -> int:
-        return await self.manager.purge_queue(_parse(name))
+        return await self.manager.purge_queue(as_name(name))
 
     async def pause_queue(self, name: str) -> QueueInfo:
-        return self.manager.pause_queue(_parse(name))
+        return self.manager.pause_queue(as_name(name))
 
     async def resume_queue(self, name: str) -> QueueInfo:
-        return self.manager.resume_queue(_parse(name))
+        return self.manager.resume_queue(as_name(name))
 
     # Sending
 
     async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]:
-        return await self.manager.send(_parse(name), messages, transaction)
+        return await self.manager.send(as_name(name), messages, transaction)
 
     async def send_transactional(self, name: str, messages: Sequence[Message]) -> list[str]:
-        return await self.manager.send_transactional(_parse(name), messages)
+        return await self.manager.send_transactional(as_name(name), messages)
 
     # Reading
 
     async def receive(
         self, name: str, count: int, timeout: float | None, transaction: UUID | None
     ) -> list[ReceivedMessage]:
-        parsed = _parse(name)
+        parsed = as_name(name)
         if transaction is not None:
             return await self.manager.receive(parsed, count, timeout, transaction)
         messages = await self.manager.lock(parsed, count, timeout)
@@ -136,26 +131,26 @@ class EmbeddedBackend:
         task.add_done_callback(self._returning.discard)
 
     async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
-        return await self.manager.peek(_parse(name), count, timeout)
+        return await self.manager.peek(as_name(name), count, timeout)
 
     async def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
-        return await self.manager.peek(_parse(name), limit, after=after)
+        return await self.manager.peek(as_name(name), limit, after=after)
 
     async def lookup(
         self, name: str, lookup_id: int, action: SeekAction, receive: bool, transaction: UUID | None
     ) -> ReceivedMessage:
-        return await self.manager.lookup(_parse(name), lookup_id, action, receive=receive, transaction=transaction)
+        return await self.manager.lookup(as_name(name), lookup_id, action, receive=receive, transaction=transaction)
 
     async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
-        return await self.manager.lock(_parse(name), count, timeout)
+        return await self.manager.lock(as_name(name), count, timeout)
 
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
-        await self.manager.settle(_parse(name), lookup_ids, delete=delete)
+        await self.manager.settle(as_name(name), lookup_ids, delete=delete)
 
     # Handles and cursors
 
     async def open_queue(self, name: str, access: QueueAccess, share: ShareMode) -> int:
-        return self.manager.open_queue(_parse(name), access, share)
+        return self.manager.open_queue(as_name(name), access, share)
 
     async def close_queue(self, handle: int) -> None:
         self.manager.close_queue(handle)
@@ -186,13 +181,13 @@ class EmbeddedBackend:
     # Rescue
 
     async def move(self, name: str, target: str, lookup_ids: Sequence[int]) -> list[int]:
-        return await self.manager.move(_parse(name), _parse(target), lookup_ids)
+        return await self.manager.move(as_name(name), as_name(target), lookup_ids)
 
     async def move_page(self, name: str, target: str, after: int, limit: int) -> list[int]:
-        return await self.manager.move(_parse(name), _parse(target), limit=limit, after=after)
+        return await self.manager.move(as_name(name), as_name(target), limit=limit, after=after)
 
     async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]:
-        return await self.manager.insert(_parse(name), packets)
+        return await self.manager.insert(as_name(name), packets)
 
 
 def _properties(attributes: QueueAttributes) -> dict[str, object]:

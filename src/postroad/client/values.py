@@ -6,11 +6,14 @@ Both faces use these; nothing here waits or speaks to a queue manager.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal, TypeAlias, TypedDict
 
 from postroad.errors import InvalidArgument
 from postroad.message import Message
-from postroad.names import FormatName, PathName
+from postroad.names import FormatName, PathName, parse_name
+from postroad.queues.info import ManagerInfo as ManagerInfo  # what verbs give back, for those who annotate
+from postroad.queues.info import QueueInfo as QueueInfo
 from postroad.queues.reading import SeekAction
 from postroad.received import ReceivedMessage
 
@@ -21,8 +24,13 @@ Place = Literal["current", "next", "previous", "first", "last"]
 
 PAGE_MESSAGES = 100  # messages that one step of an iteration brings
 MOVE_MESSAGES = 1000  # messages that one commit of a move takes
+KNOWN_NAMES = 1024  # names that are kept as they were read, for the next call
 
 _PLACES = {action.name.lower(): action for action in SeekAction}
+
+
+# A program uses a few names over and over, and reading one costs more than sending a small message.
+as_name = lru_cache(KNOWN_NAMES)(parse_name)
 
 
 class QueueAttributes(TypedDict, total=False):

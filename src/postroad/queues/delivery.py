@@ -7,6 +7,7 @@ letters and administration acknowledgments ([MS-MQQB] 3.1.7.2.1, 3.1.7.15).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from uuid import UUID
 
 from postroad.errors import IllegalName, PostroadError, QuotaExceeded, StorageError
@@ -33,6 +34,8 @@ INSECURE_NACKS = frozenset(
         MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER,
     }
 )
+_EXPIRED = frozenset({MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_REACH_QUEUE_TIMEOUT})
+_PURGED = frozenset({MessageClass.NACK_Q_PURGED, MessageClass.NACK_DELETED, MessageClass.NACK_Q_DELETED})
 _POSITIVE = frozenset({MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE})
 _FLAGS_BYTE, _DELIVERY_BITS = 60, 0x60  # UserHeader.Flags.DM, in a packet
 
@@ -54,6 +57,25 @@ def asks_for(ack_flags: int, message_class: int) -> bool:
     return ack_flags & wanted.value != 0
 
 
+@dataclass(slots=True)
+class Tally:
+    """What has happened to messages since the start. A tick that fails is not taken back: these are for watching."""
+
+    added: int = 0
+    received: int = 0
+    expired: int = 0
+    purged: int = 0
+    dead_lettered: int = 0
+
+    def count_taken(self, reason: int) -> None:
+        if reason == MessageClass.ACK_RECEIVE:
+            self.received += 1
+        elif reason in _EXPIRED:
+            self.expired += 1
+        elif reason in _PURGED:
+            self.purged += 1
+
+
 class Delivery:
     """`tick` is where changes gather: whoever holds a manager replaces it at each commit."""
 
@@ -68,6 +90,7 @@ class Delivery:
         self.quota_kb: int | None = None
         self.throttled = False
         self.tick = Tick()
+        self.tally = Tally()
         self.journal_overflows = 0
         self.wake: Callable[[Queue, float], None] = lambda queue, now: None
         self.deleted: list[Callable[[Queue, Record, int, float], None]] = []
@@ -103,6 +126,7 @@ class Delivery:
         """One message into a queue, by the ordering rules. Quotas are the caller's to check."""
         lookup_id = (7 - priority) << PRIORITY_SHIFT | self.counters.next_arrival()
         record = Record(queue.number, lookup_id, int(now * 1000), expires_s, aborts, packet, reason)
+        self.tally.added += 1
         if packet[_FLAGS_BYTE] & _DELIVERY_BITS:
             self.tick.put(queue, record)
         else:
@@ -143,6 +167,7 @@ class Delivery:
     def take(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """Message Position Deleted: the message goes, for `reason`, and everybody who has to know is told."""
         self.discard(queue, record)
+        self.tally.count_taken(reason)
         view = MessageView(record.packet)
         if reason == MessageClass.ACK_RECEIVE:
             if queue.properties.journaling and queue.journal is not None:
@@ -183,6 +208,7 @@ class Delivery:
         self.add(queue, packet, packet[2] & 7, NEVER, now, reason=reason)
 
     def dead_letter(self, packet: bytes, view: MessageView, reason: int, now: float) -> None:
+        self.tally.dead_lettered += 1
         self.copy(self.queues.system(DEADXACT if view.transactional else DEADLETTER), packet, now, reason)
 
     def _is_own(self, view: MessageView) -> bool:

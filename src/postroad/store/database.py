@@ -38,7 +38,7 @@ PRAGMAS = (
     f"PRAGMA journal_size_limit = {2 * CHECKPOINT_PAGES * PAGE_SIZE}",  # a huge transaction gives its log's room back
     # A statement that puts many rows keeps an undo journal; as a file it would cost a third of the bulk rate.
     "PRAGMA temp_store = MEMORY",
-    "PRAGMA cell_size_check = ON",  # look for nonsense in a page when it is read, not when it hurts
+    "PRAGMA cell_size_check = ON",  # never write into a page that has nonsense in it
     "PRAGMA cache_size = -8192",  # KiB: a queue is used at its two ends, so a backlog gains nothing from a larger cache
 )
 
@@ -85,10 +85,9 @@ def open_writer(file: Path, vfs: str | None) -> apsw.Connection:
 
 
 def open_reader(file: Path, vfs: str | None) -> apsw.Connection:
-    """A connection that only reads."""
+    """A connection that only reads. It has no cell_size_check, which would refuse a whole page for one damaged row."""
     connection = _connect(file, vfs)
     connection.execute("PRAGMA query_only = ON")
-    connection.execute("PRAGMA cell_size_check = ON")
     return connection
 
 
@@ -115,7 +114,7 @@ def _check_identity(connection: apsw.Connection, file: Path) -> None:
     application_id = connection.pragma("application_id")
     version = connection.pragma("user_version")
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if application_id != APPLICATION_ID and (application_id or version or tables != (0,)):
+    if version < 0 or (application_id != APPLICATION_ID and (application_id or version or tables != (0,))):
         raise StorageError(f"{file}: a SQLite database, but not one of Postroad's; choose another directory")
     if version > len(MIGRATIONS):
         raise StorageError(

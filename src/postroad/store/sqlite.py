@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from postroad.store.row import (
 )
 
 MAX_DAMAGED = 10_000  # that many damaged records are named; more are still left out, but not listed
+MAX_UNREADABLE = 100  # that many rows a read steps over that SQLite cannot take apart, before it gives up
 
 # apsw lets go of the GIL at every step of a statement, and a busy event loop takes up to the switch interval to give
 # it back. So many rows go to one step: any number up to ROW_GROUP, then multiples of it, so that few statements need to
@@ -53,12 +55,16 @@ SET_STATE = "INSERT OR REPLACE INTO state (name, value, checksum) VALUES "
 DELETE_STATE = "DELETE FROM state WHERE name IN (SELECT value FROM json_each(?))"
 
 # The walks have no end in SQL: a record with a damaged key must not pass for the end of its queue. The neighbours
-# outside the wanted range are read without their packets, which can be megabytes.
+# outside the wanted range are read without their packets, which can be megabytes. The keys alone can be read where the
+# rest of a row cannot; EXCEPT then leaves that row out, by its place: a search for its key could go astray.
 _WALK = f"SELECT {_COLUMNS}, CASE WHEN key BETWEEN ?1 AND ?2 THEN packet END FROM message WHERE key"
+_EXCEPT = "AND key NOT IN (SELECT value FROM json_each(?4))"
 FORWARD = f"{_WALK} >= ?3 ORDER BY key"
 BACKWARD = f"{_WALK} <= ?3 ORDER BY key DESC"
-NEXT_KEY = "SELECT key FROM message WHERE key >= ? ORDER BY key LIMIT 1"
-PREVIOUS_KEY = "SELECT key FROM message WHERE key <= ? ORDER BY key DESC LIMIT 1"
+FORWARD_EXCEPT = f"{_WALK} >= ?3 {_EXCEPT} ORDER BY key"
+BACKWARD_EXCEPT = f"{_WALK} <= ?3 {_EXCEPT} ORDER BY key DESC"
+FORWARD_KEY = f"SELECT key FROM message WHERE key >= ?3 {_EXCEPT} ORDER BY key LIMIT 1 OFFSET ?5"
+BACKWARD_KEY = f"SELECT key FROM message WHERE key <= ?3 {_EXCEPT} ORDER BY key DESC LIMIT 1 OFFSET ?5"
 GET = f"SELECT {_COLUMNS}, packet FROM message WHERE key = ?"
 EXPIRED = (
     "SELECT key FROM message INDEXED BY message_expires WHERE expires_s <> 0 AND expires_s < ? ORDER BY expires_s, key"
@@ -289,28 +295,36 @@ class SqliteStore:
     def _walk(self, start: int, low: int, high: int, *, forward: bool) -> Generator[Row]:
         """Rows from `start` on whose keys are sound and in order; others, and rows that SQLite cannot take apart, are
         noted and passed over. Only the rows between `low` and `high` have their packet."""
-        walk, step_over, step = (FORWARD, NEXT_KEY, 1) if forward else (BACKWARD, PREVIOUS_KEY, -1)
+        walk, step = (FORWARD, 1) if forward else (BACKWARD, -1)
+        parameters: tuple[Any, ...] = (low, high, start)
+        unreadable: list[int] = []
+        seen = 0
         last: int | None = None
         while MIN_KEY <= start <= MAX_KEY:
             try:
-                with closing(self._reader.execute(walk, (low, high, start))) as rows:
-                    for row in rows:
+                with closing(self._reader.execute(walk, parameters)) as rows:
+                    for row in islice(rows, seen, None):
+                        seen += 1
                         if not key_is_sound(row):
                             self._note_row(row[0], "the checksum of the key fails")
                         elif last is not None and (row[0] - last) * step <= 0:
                             self._note_row(row[0], "it stands out of order, so that a page of the file is damaged")
                         else:
-                            yield row
                             last = row[0]
-                            start = last + step
+                            yield row
                 return
             except _UNREADABLE as error:
-                # The key alone can still be read; where it cannot, the page is damaged, and this raises in its turn.
-                row = self._reader.execute(step_over, (start,)).fetchone()
-                if row is None or (row[0] - start) * step < 0:
+                if len(unreadable) == MAX_UNREADABLE:
+                    raise
+                find = FORWARD_KEY if forward else BACKWARD_KEY
+                place = (0, 0, start, json.dumps(unreadable), seen)
+                row = self._reader.execute(find, place).fetchone()  # raises in its turn where the page is damaged
+                if row is None:
                     raise
                 self._note_row(row[0], f"SQLite cannot read it ({error})")
-                start = row[0] + step
+                unreadable.append(row[0])
+                walk = FORWARD_EXCEPT if forward else BACKWARD_EXCEPT
+                parameters = (low, high, start, json.dumps(unreadable))
 
 
 def _merged(batches: Iterable[Batch]) -> tuple[set[Key], dict[Key, Record], dict[str, bytes | None]]:

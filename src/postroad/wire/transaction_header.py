@@ -12,7 +12,6 @@ from postroad.wire.layout import Reader, Writer
 
 LAYOUT = Struct("<IIIII")
 SEQUENCE_ID = Struct("<II")
-CONNECTOR_SIZE = 16
 _CONNECTOR_QM_GUID = TransactionFlags.CONNECTOR_QM_GUID.value
 
 

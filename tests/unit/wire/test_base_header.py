@@ -36,6 +36,8 @@ def test_the_layout() -> None:
     assert header.encode() == wire
     assert BaseHeader.decode(wire) == header
     assert BaseHeader.decode(FRAME_7) == BaseHeader(flags=3, packet_size=2224, time_to_reach_queue=345_600)
+    view = MessageView(FRAME_7)
+    assert (view.base_flags, view.packet_size, view.time_to_reach_queue) == (3, 2224, 345_600)
 
 
 def test_a_header_that_is_cut_off() -> None:
@@ -97,10 +99,11 @@ def test_an_internal_packet_says_so_and_never_expires(packet: bytes) -> None:
     assert packet[12:16] == b"\xff\xff\xff\xff"
 
 
-@pytest.mark.spec("MQ-2.2.19.1-10")
+@pytest.mark.spec("MQ-2.2.19.1-10", "MQ-2.2.19.1-26")
 @pytest.mark.parametrize("ack", [ORDER_ACK, FINAL_ACK])
 def test_an_ordering_acknowledgment_is_no_internal_packet(ack: OrderAck | FinalAck) -> None:
     assert base_flags(ack.encode()) == 0
+    assert ack.encode()[12:16] == b"\xff\xff\xff\xff"
 
 
 @pytest.mark.spec("MQ-2.2.19.1-11")

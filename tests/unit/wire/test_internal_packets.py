@@ -277,12 +277,12 @@ def test_a_session_ack_counts_its_session_header() -> None:
 @pytest.mark.spec("QB-2.2.6-03")
 def test_session_header_layout() -> None:
     assert ACK.encode()[20:] == bytes.fromhex("01000200030000000400050006000000")
-    packet = decode_packet(FRAME_8[:20] + bytes.fromhex("02010403080706050a090c0b0e0d100f"))
+    packet = decode_packet(FRAME_8[:20] + bytes.fromhex("02010403080706850a090c0b0e0d100f"))
     assert isinstance(packet, SessionAck)
     assert packet.session == SessionHeader(
         ack_sequence_number=0x0102,
         recoverable_msg_ack_seq_number=0x0304,
-        recoverable_msg_ack_flags=0x05060708,
+        recoverable_msg_ack_flags=0x85060708,
         user_msg_sequence_number=0x090A,
         recoverable_msg_seq_number=0x0B0C,
         window_size=0x0D0E,

@@ -208,7 +208,9 @@ def test_no_unused_flag_is_sent() -> None:
 @pytest.mark.spec("MQ-2.2.20.6-17")
 def test_a_certificate_has_at_most_0xffff_bytes() -> None:
     largest = bytes(0xFFFF)
-    assert decoded(packet_with(header(0, b"", b"", b"", largest))).sender_certificate == largest
+    wire = header(0, b"", b"", b"", largest)
+    assert decoded(packet_with(wire)).sender_certificate == largest
+    assert encoded(SecurityHeader(sender_certificate=largest)) == wire.replace(b"\xbe", b"\0")
     assert refusal(packet_with(header(0, b"", b"", b"", bytes(0x10000)))).offset == 72
     with pytest.raises(LocalProtocolError, match="65535"):
         encoded(SecurityHeader(sender_certificate=bytes(0x10000)))

@@ -44,5 +44,9 @@ def test_the_reserved_field_is_ignored(reserved: int) -> None:
     assert replace(value, reserved=0) == MessageView(V2).session_header
 
 
+def test_nothing_to_acknowledge() -> None:
+    assert SessionHeader().encode() == bytes(12) + u16(64) + bytes(2)
+
+
 def test_a_message_without_one() -> None:
     assert MessageView(by_hand()).session_header is None

@@ -92,7 +92,8 @@ def test_the_reserved_fields_are_sent_as_zero() -> None:
 @pytest.mark.spec("MQ-2.2.20.7-05")
 @pytest.mark.parametrize("reserved", [1, 0x0384, 0xFFFF])
 def test_the_reserved_fields_are_ignored(reserved: int) -> None:
-    value = decoded(section(0x0320, "abc", reserved) + section(0x0384, "abc", reserved))
+    value = decoded(section(0x0320, "abc", reserved) + section(0x0384, "abc", reserved ^ 0x5A5A))
+    assert value.reserved == (reserved, reserved ^ 0x5A5A)
     assert replace(value, reserved=(0, 0)) == SoapHeader("abc", "abc")
 
 

@@ -166,6 +166,23 @@ def test_jn_is_bit_8_and_jp_is_bit_9(flag: int, bit: int, negative: bool, positi
     assert (header.negative_journaling, header.positive_journaling) == (negative, positive)
 
 
+@pytest.mark.spec("MQ-2.2.19.2-10", "MQ-2.2.19.2-16", "MQ-2.2.19.2-18", "MQ-2.2.19.2-42")
+@pytest.mark.parametrize(
+    ("bits", "name"),
+    [
+        (0x0000001F, "hop_count"),
+        (0x00000020, "recoverable"),
+        (0x00000100, "negative_journaling"),
+        (0x00000200, "positive_journaling"),
+        (0x02000000, "arrived_by_http"),
+    ],
+)
+def test_a_flag_is_read_from_its_own_bits_alone(bits: int, name: str) -> None:
+    every = 0xEF0003BF  # all that brings no header and no name with it
+    assert getattr(MessageView(by_hand(user_flags=bits)), name)
+    assert not getattr(MessageView(by_hand(user_flags=every & ~bits)), name)
+
+
 @pytest.mark.spec("MQ-2.2.19.2-34")
 def test_a_transactional_message_is_recoverable() -> None:
     assert MessageView(V2).recoverable
@@ -176,7 +193,8 @@ def test_a_transactional_message_is_recoverable() -> None:
 
 @pytest.mark.spec("MQ-2.2.19.2-35", "MQ-2.2.19.2-36", "MQ-2.2.20-02")
 def test_mp_is_bit_21_and_always_set() -> None:
-    assert refusal(patched(V1, 60, u32(user_flags(V1) & ~0x0020_0000))).offset == 60
+    for others in (0, 0x1F, 0xED00_0080):
+        assert refusal(patched(V1, 60, u32(user_flags(V1) & ~0x0020_0000 | others))).offset == 60
     for packet in USER_MESSAGES:
         assert user_flags(packet) & 0x0020_0000
 

@@ -1,0 +1,91 @@
+"""A million messages in one queue: does it slow down, what does it cost in memory, how fast is it back after a restart?
+
+Run by `make bench-backlog`; the manager runs in a process of its own, so that its memory is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+from benchmarks.harness import print_table
+from postroad.manager import Manager
+from postroad.message import Message
+from postroad.store import open_store
+
+PATH = r"private$\backlog"
+BODY = b"x" * 1024
+BATCH = 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    messages = parser.parse_args().messages
+    with tempfile.TemporaryDirectory() as directory:
+        empty = _phase("empty", directory + "/empty", messages // 20)
+        fill = _phase("fill", directory + "/full", messages)
+        drain = _phase("drain", directory + "/full", messages)
+    print_table(
+        f"A backlog of {messages:,} messages of 1 KiB, {BATCH} a call",
+        ("", "figure", "aim"),
+        [
+            ("fill, first twentieth, messages/s", f"{fill['first']:,.0f}", ""),
+            ("fill, last twentieth, messages/s", f"{fill['last']:,.0f}", ""),
+            ("last of first", f"{fill['last'] / fill['first']:.2f}", ">= 0.80"),
+            ("memory when full, MB", f"{fill['rss_mb']:.0f}", "< 300"),
+            ("open to first receive, s", f"{drain['first_receive_s']:.2f}", "< 3"),
+            ("drain, messages/s", f"{drain['rate']:,.0f}", ""),
+            ("of a short queue's rate", f"{drain['rate'] / empty['rate']:.2f}", ">= 0.80"),
+            ("memory while draining, MB", f"{drain['rss_mb']:.0f}", "< 300"),
+        ],
+    )
+
+
+def _phase(name: str, directory: str, messages: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.backlog_phase", name, directory, str(messages)]
+    result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    figures: dict[str, float] = json.loads(result.stdout)
+    return figures
+
+
+async def run_phase(name: str, directory: str, messages: int) -> dict[str, float]:
+    """One phase in this process: `empty` sends and receives a short queue, `fill` and `drain` a long one."""
+    started = time.perf_counter()
+    manager = Manager("bench", open_store(directory))
+    await manager.start()
+    figures: dict[str, float] = {}
+    if name != "drain":
+        await manager.create_queue(PATH)
+        twentieth = messages // 20
+        batch = [Message(BODY, label="backlog", recoverable=True)] * BATCH
+        rates = []
+        for _ in range(20):
+            start = time.perf_counter()
+            for _ in range(twentieth // BATCH):
+                await manager.send(PATH, batch)
+            rates.append(twentieth / (time.perf_counter() - start))
+        # The slowest neighbours are left out at both ends: one long sync is not a trend.
+        figures |= {"first": max(rates[:2]), "last": max(rates[-2:])}
+    if name != "fill":
+        first = await manager.receive(PATH, 1, 0)
+        assert first[0].label == "backlog"
+        figures["first_receive_s"] = time.perf_counter() - started
+        start = time.perf_counter()
+        received = 1
+        while received < messages:
+            received += len(await manager.receive(PATH, min(BATCH, messages - received), 0))
+        figures["rate"] = messages / (time.perf_counter() - start)
+    figures["rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    await manager.stop()
+    return figures
+
+
+if __name__ == "__main__":
+    main()

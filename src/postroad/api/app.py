@@ -1,0 +1,111 @@
+"""The HTTP API as an ASGI application over one manager: the tables of calls, joined into routes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from postroad.api import handles, messages, queues, transactions
+from postroad.api.access import Gate
+from postroad.api.calls import Call, Operation, json_answer
+from postroad.api.health import live, ready
+from postroad.api.metrics import MEDIA_TYPE as METRICS
+from postroad.api.metrics import metrics_text
+from postroad.api.openapi import document
+from postroad.api.pages import front_page, reference_page
+from postroad.api.paths import API
+from postroad.api.problems import HttpFault, on_bug, on_error, on_fault, on_http
+from postroad.api.waits import ClientLeft, Waits
+from postroad.errors import PostroadError
+from postroad.manager import Manager
+
+OPERATIONS: tuple[Operation, ...] = (
+    *messages.OPERATIONS,  # first, because a router looks from the top and these are called most
+    *transactions.OPERATIONS,
+    *handles.OPERATIONS,
+    *queues.OPERATIONS,
+)
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Without a token, everybody who reaches the server may call."""
+
+    token: str | None = None
+
+
+def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
+    """Serves `manager`, which must be started, on the event loop it runs on. `app.state.waits` ends waiting reads."""
+    settings = settings or Settings()
+    waits = Waits()
+    by_path: dict[str, dict[str, Operation]] = {}
+    for operation in OPERATIONS:
+        by_path.setdefault(operation.path, {})[operation.method] = operation
+    description = document(OPERATIONS)
+
+    async def openapi(request: Request) -> Response:
+        return json_answer(description)
+
+    async def metrics(request: Request) -> Response:
+        return Response(metrics_text(manager), media_type=METRICS)
+
+    async def healthz(request: Request) -> Response:
+        return await live(manager)
+
+    async def readyz(request: Request) -> Response:
+        return await ready(manager)
+
+    async def front(request: Request) -> Response:
+        return front_page(manager.info())
+
+    async def reference(request: Request) -> Response:
+        return reference_page(OPERATIONS)
+
+    app = Starlette(
+        routes=[
+            *(
+                Route(f"{API}{path}", _endpoint(by_method, manager, waits), methods=list(by_method))
+                for path, by_method in by_path.items()
+            ),
+            Route(f"{API}/openapi.json", openapi),
+            Route("/metrics", metrics),
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/docs", reference),
+            Route("/", front),
+        ],
+        middleware=[
+            Middleware(Gate, token=settings.token, names=frozenset({"localhost", manager.name.lower()})),
+        ],
+        exception_handlers={
+            PostroadError: on_error,
+            HttpFault: on_fault,
+            HTTPException: on_http,
+            ClientLeft: _nobody_hears,
+            ClientDisconnect: _nobody_hears,
+            Exception: on_bug,
+        },
+    )
+    app.router.redirect_slashes = False
+    app.state.waits = waits
+    return app
+
+
+def _endpoint(by_method: Mapping[str, Operation], manager: Manager, waits: Waits) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        operation = by_method["GET" if request.method == "HEAD" else request.method]
+        return await operation.handler(Call(request, manager, waits, operation.parameters))
+
+    return endpoint
+
+
+async def _nobody_hears(request: Request, error: Exception) -> Response:
+    return Response()

@@ -1,0 +1,144 @@
+"""The formats of answers with messages: JSON, records or Arrow, as `Accept` asks; whole, or streamed page by page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from http import HTTPStatus
+from typing import Protocol
+
+from starlette.responses import Response, StreamingResponse
+
+from postroad.api import arrow
+from postroad.api.problems import HttpFault
+from postroad.errors import InvalidArgument
+from postroad.received import ReceivedMessage
+from postroad.records import MEDIA_TYPE, encode_records
+
+JSON = "application/json"
+RECORDS = MEDIA_TYPE
+ARROW = arrow.MEDIA_TYPE
+SUPPORTED = (JSON, RECORDS, ARROW)
+_ANY = frozenset({"*/*", "application/*"})
+
+
+class Format(Protocol):
+    """Writes pages of messages as one answer: the pieces, joined, are the body."""
+
+    media_type: str
+
+    def start(self) -> bytes: ...
+
+    def page(self, messages: Sequence[ReceivedMessage]) -> bytes: ...
+
+    def end(self) -> bytes: ...
+
+
+class _Json:
+    media_type = JSON
+
+    def __init__(self) -> None:
+        self._comma = b""
+
+    def start(self) -> bytes:
+        return b'{"messages":['
+
+    def page(self, messages: Sequence[ReceivedMessage]) -> bytes:
+        if not messages:
+            return b""
+        text = json.dumps([message.json() for message in messages], separators=(",", ":")).encode()
+        comma, self._comma = self._comma, b","
+        return comma + text[1:-1]
+
+    def end(self) -> bytes:
+        return b"]}"
+
+
+class _OneJson(_Json):
+    """A single message is the whole answer."""
+
+    def start(self) -> bytes:
+        return b""
+
+    def end(self) -> bytes:
+        return b""
+
+
+class _Records:
+    media_type = RECORDS
+
+    def start(self) -> bytes:
+        return b""
+
+    def page(self, messages: Sequence[ReceivedMessage]) -> bytes:
+        return encode_records(messages)
+
+    def end(self) -> bytes:
+        return b""
+
+
+class _Arrow:
+    media_type = ARROW
+
+    def __init__(self, *, packet: bool) -> None:
+        self._writer = arrow.ArrowWriter(packet=packet)
+        self.start = self._writer.start
+        self.page = self._writer.batch
+        self.end = self._writer.end
+
+
+def choose(accept: str | None, *, one: bool = False, packet: bool = False) -> Format:
+    """The format for an Accept header; HttpFault, 406, where it admits none of ours, or Arrow without pyarrow."""
+    media_type = negotiate(accept)
+    if media_type == RECORDS:
+        return _Records()
+    if media_type == ARROW:
+        return _Arrow(packet=packet)
+    return _OneJson() if one else _Json()
+
+
+def negotiate(accept: str | None) -> str:
+    """[RFC 9110] 12.5.1: the most welcome of our media types. Of those that are equally welcome, the one named first;
+    a range with `*` means JSON, unless JSON itself is named."""
+    if not accept:
+        return JSON
+    qualities: dict[str, float] = {}
+    any_quality = 0.0
+    for part in accept.lower().split(","):
+        media_range, *parameters = (each.strip() for each in part.split(";"))
+        if media_range in SUPPORTED:
+            qualities[media_range] = _quality(parameters)
+        elif media_range in _ANY:
+            any_quality = max(any_quality, _quality(parameters))
+    qualities.setdefault(JSON, any_quality)
+    best = max(qualities, key=lambda each: qualities[each])  # the first of several
+    if not qualities[best]:
+        sentence = f"Accept: messages come as {', '.join(SUPPORTED)}"
+        raise HttpFault(HTTPStatus.NOT_ACCEPTABLE, InvalidArgument(sentence))
+    return best
+
+
+def _quality(parameters: Sequence[str]) -> float:
+    for parameter in parameters:
+        if parameter.startswith("q="):
+            try:
+                return min(1.0, max(0.0, float(parameter[2:])))
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def whole_answer(form: Format, messages: Sequence[ReceivedMessage]) -> Response:
+    return Response(form.start() + form.page(messages) + form.end(), media_type=form.media_type)
+
+
+def streamed_answer(form: Format, pages: AsyncIterator[Sequence[ReceivedMessage]]) -> Response:
+    """A page at a time: what is not yet sent is not yet read."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield form.start()
+        async for page in pages:
+            yield form.page(page)
+        yield form.end()
+
+    return StreamingResponse(pieces(), media_type=form.media_type)

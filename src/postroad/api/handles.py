@@ -1,0 +1,146 @@
+"""Calls about open queues: a handle keeps other readers out if it is asked to, and holds cursors."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import unquote
+
+from starlette.responses import Response
+
+from postroad.api.calls import Answer, Body, Call, Operation, json_answer, no_content
+from postroad.api.formats import ARROW, JSON, RECORDS, choose, whole_answer
+from postroad.api.kinds import LOOKUP_ID, NotOfKind, choice
+from postroad.api.messages import PACKET, TIMEOUT
+from postroad.api.schema import QUEUE, Property, read_object, require
+from postroad.api.waits import ClientLeft
+from postroad.errors import IllegalCursorAction, InvalidHandle, MessageNotFound
+from postroad.queues.cursor import Cursor, CursorState
+from postroad.queues.descriptor import QueueAccess, ShareMode
+from postroad.queues.waiting import ReadCall
+
+ACCESSES = {"receive": QueueAccess.RECEIVE, "peek": QueueAccess.PEEK}
+SHARES = {"deny-none": ShareMode.DENY_NONE, "deny-receive": ShareMode.DENY_RECEIVE}
+CALLS = {"peek": ReadCall.PEEK, "peek-next": ReadCall.PEEK_NEXT, "receive": ReadCall.RECEIVE}
+_WAITING = frozenset({CursorState.WAIT_PEEK, CursorState.WAIT_RECEIVE})
+_OPENING = {
+    "queue": Property("queue", "name", QUEUE, "which queue"),
+    "access": Property("access", "access", choice(ACCESSES), "what the handle can do"),
+    "share": Property("share", "share", choice(SHARES), "whom else it lets read; deny-none if absent"),
+}
+
+
+def _number(call: Call, name: str) -> int:
+    """A handle of the path; text that cannot be one names no open queue."""
+    text = unquote(call.request.path_params[name])
+    try:
+        return int(LOOKUP_ID.from_text(text))
+    except NotOfKind:
+        raise InvalidHandle(f"there is no open {name} {text}") from None
+
+
+def _cursor(call: Call, handle: int, number: int) -> Cursor | None:
+    descriptor = call.manager.core.descriptors.get(handle)
+    return None if descriptor is None else descriptor.cursors.get(number)
+
+
+async def open_queue(call: Call) -> Response:
+    values = read_object(await call.json_object(), _OPENING)
+    if "name" not in values:
+        require(values, "queue")
+    require(values, "access")
+    return json_answer({"handle": call.manager.open_queue(**values)}, HTTPStatus.CREATED)
+
+
+async def close_queue(call: Call) -> Response:
+    call.manager.close_queue(_number(call, "handle"))
+    return no_content()
+
+
+async def open_cursor(call: Call) -> Response:
+    return json_answer({"cursor": call.manager.open_cursor(_number(call, "handle"))}, HTTPStatus.CREATED)
+
+
+async def close_cursor(call: Call) -> Response:
+    call.manager.close_cursor(_number(call, "handle"), _number(call, "cursor"))
+    return no_content()
+
+
+def _reader(read_call: ReadCall) -> Operation:
+    word = next(word for word, each in CALLS.items() if each is read_call)
+
+    async def read(call: Call) -> Response:
+        form = choose(call.request.headers.get("accept"), one=True, packet=bool(call.query["packet"]))
+        timeout = call.query["timeout"]
+        handle, number = _number(call, "handle"), _number(call, "cursor")
+        cursor = _cursor(call, handle, number)
+        if cursor is not None and cursor.state in _WAITING:
+            raise IllegalCursorAction("the cursor waits in another call: one at a time")
+        reading = call.manager.read_cursor(handle, number, read_call, timeout)
+        try:
+            message = await (reading if timeout == 0 else call.waits.run(call.request, reading))
+        except ClientLeft:
+            if cursor is not None:
+                cursor.expire()  # nobody waits at it any more: what the end of a wait does, [MS-MQDMPR] 3.2.7.6
+            raise
+        except MessageNotFound:
+            return no_content()  # what a receive whose time ran out says, [MS-MQDMPR] 3.1.7.1.10
+        return whole_answer(form, [message])
+
+    return Operation(
+        "POST",
+        f"/handles/{{handle}}/cursors/{{cursor}}/{word}",
+        read,
+        _SUMMARIES[read_call],
+        (
+            Answer(description="the message", content={JSON: "Message", RECORDS: None, ARROW: None}),
+            Answer(HTTPStatus.NO_CONTENT, "there was no message in time"),
+        ),
+        (TIMEOUT, PACKET),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.CONFLICT, HTTPStatus.GONE),
+    )
+
+
+_SUMMARIES = {
+    ReadCall.PEEK: "Look at the message under a cursor",
+    ReadCall.PEEK_NEXT: "Step a cursor to the next message, and look at it",
+    ReadCall.RECEIVE: "Take the message under a cursor",
+}
+_NOT_FOUND = (HTTPStatus.NOT_FOUND,)
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        "/handles",
+        open_queue,
+        "Open a queue",
+        (Answer(HTTPStatus.CREATED, "its handle", {JSON: "Handle"}),),
+        body=Body({JSON: "Opening"}),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    ),
+    Operation(
+        "DELETE",
+        "/handles/{handle}",
+        close_queue,
+        "Close an open queue; its waiting reads end",
+        (Answer(HTTPStatus.NO_CONTENT, "it is closed"),),
+        errors=_NOT_FOUND,
+    ),
+    Operation(
+        "POST",
+        "/handles/{handle}/cursors",
+        open_cursor,
+        "Make a cursor",
+        (Answer(HTTPStatus.CREATED, "the cursor", {JSON: "Cursor"}),),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.GONE),
+    ),
+    Operation(
+        "DELETE",
+        "/handles/{handle}/cursors/{cursor}",
+        close_cursor,
+        "Close a cursor",
+        (Answer(HTTPStatus.NO_CONTENT, "it is closed"),),
+        errors=_NOT_FOUND,
+    ),
+    *map(_reader, CALLS.values()),
+)
+SCHEMAS = {"Opening": _OPENING}

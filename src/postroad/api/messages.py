@@ -1,0 +1,372 @@
+"""Calls about messages: send, list, receive, peek, lock and settle, by lookup id, move, and raw packets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from http import HTTPStatus
+from typing import Any
+from uuid import UUID
+
+from starlette.responses import Response
+
+from postroad.api.calls import Answer, Body, Call, Operation, Parameter, json_answer, no_content
+from postroad.api.formats import ARROW, JSON, RECORDS, Format, choose, streamed_answer, whole_answer
+from postroad.api.kinds import GUID, LOOKUP_ID, MAX_LOOKUP_ID, SWITCH, choice, distinct, number, whole
+from postroad.api.schema import (
+    MAX_BATCH_MESSAGES,
+    MESSAGE_PROPERTIES,
+    QUEUE,
+    TRANSACTIONAL,
+    Property,
+    check_batch,
+    read_object,
+    read_sending,
+    require,
+)
+from postroad.errors import InvalidArgument, RemoteProtocolError, TransactionSequence
+from postroad.manager import MOVE_BATCH
+from postroad.message import Message
+from postroad.queues.queue import START, PositionState
+from postroad.queues.reading import SeekAction
+from postroad.received import ReceivedMessage
+from postroad.wire.constants import MAX_PACKET_SIZE
+from postroad.wire.framer import Framer
+
+MAX_BATCH_BYTES = 64 << 20  # of a request with several messages or packets, and about of an answer with several
+MAX_ANSWER_MESSAGES = 10_000
+PAGE_BYTES = 4 << 20  # of a streamed answer, about: what one turn of the event loop reads and writes
+PAGE_MESSAGES = 500
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1_000_000_000
+MAX_TIMEOUT_S = 0xFFFFFFFF
+LAST_LOOKUP_ID = "Postroad-Last-Lookup-Id"
+OCTETS = "application/octet-stream"
+_HELD = frozenset({PositionState.LOCKED, PositionState.PURGE_PENDING})
+
+_AFTER = Parameter("after", whole(START, MAX_LOOKUP_ID), "the lookup id behind which to begin", START)
+_LIMIT = Parameter("limit", whole(1, MAX_LIMIT), "how many at the most", DEFAULT_LIMIT)
+_COUNT = Parameter("count", whole(1, MAX_LIMIT), "how many at the most", 1)
+TIMEOUT = Parameter("timeout", number(0, MAX_TIMEOUT_S), "seconds to wait for the first; absent waits for ever")
+_TRANSACTION = Parameter("transaction", GUID, "the transaction that this is a part of")
+PACKET = Parameter("packet", SWITCH, "whether Arrow has the column `packet`", False)
+_ACTION = Parameter(
+    "action",
+    choice({each.name.lower(): each for each in SeekAction}),
+    "which message: this one, or one by its place",
+    SeekAction.CURRENT,
+)
+_SENDING = (
+    _TRANSACTION,
+    Parameter(TRANSACTIONAL, SWITCH, "whether to send in a transaction of its own"),
+    *(
+        Parameter(each.name, each.kind, f"{each.description}; of a body that is not JSON")
+        for each in MESSAGE_PROPERTIES.values()
+        if each.field != "body"
+    ),
+)
+_SETTLEMENT = {
+    "lookup_ids": Property("lookup_ids", "lookup_ids", distinct(LOOKUP_ID, MAX_BATCH_MESSAGES), "which messages"),
+    "delete": Property("delete", "delete", SWITCH, "whether they go; if not, they return to their places"),
+}
+_MOVE = {
+    "to": Property("to", "target", QUEUE, "the queue that they move to"),
+    "lookup_ids": Property("lookup_ids", "lookup_ids", distinct(LOOKUP_ID, MAX_BATCH_MESSAGES), "which messages"),
+    "after": Property("after", "after", whole(START, MAX_LOOKUP_ID), "the lookup id behind which to begin"),
+    "limit": Property("limit", "limit", whole(1, MAX_BATCH_MESSAGES), f"how many at the most; {MOVE_BATCH} if absent"),
+}
+
+# Sending
+
+
+async def send(call: Call) -> Response:
+    """POST messages"""
+    queue, query = call.queue, call.query
+    transaction: UUID | None = query.pop("transaction")
+    transactional: bool | None = query.pop(TRANSACTIONAL)
+    given = {name: value for name, value in query.items() if value is not None}
+    if _is_json(call.request.headers.get("content-type", "")):
+        for name in given:
+            raise InvalidArgument(f"{name}: the properties of a message in JSON stand in the body, not in the URL")
+        sending = read_sending(await call.body(MAX_BATCH_BYTES))
+        messages = sending.messages
+        transactional = sending.transactional or bool(transactional)
+    else:
+        fields: dict[str, Any] = {MESSAGE_PROPERTIES[name].field: value for name, value in given.items()}
+        messages = [Message(await call.body(MAX_PACKET_SIZE), **fields)]
+    if transactional and transaction is not None:
+        raise InvalidArgument("transactional: the messages are part of a transaction already")
+    if transactional:
+        ids = await call.manager.send_transactional(queue, messages)
+    else:
+        ids = await call.manager.send(queue, messages, transaction)
+    return json_answer({"ids": ids}, HTTPStatus.CREATED)
+
+
+def _is_json(content_type: str) -> bool:
+    media_type = content_type.partition(";")[0].strip().lower()
+    return media_type == JSON or media_type.endswith("+json")
+
+
+# Reading
+
+
+def _format(call: Call, *, one: bool = False) -> Format:
+    return choose(call.request.headers.get("accept"), one=one, packet=bool(call.query.get("packet")))
+
+
+def _fitting(call: Call, queue: str, most_messages: int, most_bytes: int) -> int:
+    """How many messages of the queue's mean size are about `most_bytes`: at least one."""
+    info = call.manager.queue(queue)
+    mean = info.bytes // info.messages if info.messages else 0
+    return max(1, min(most_messages, most_bytes // mean if mean else most_messages))
+
+
+async def list_messages(call: Call) -> Response:
+    """GET messages"""
+    queue, after, limit = call.queue, call.query["after"], call.query["limit"]
+    form = _format(call)
+    page = _fitting(call, queue, PAGE_MESSAGES, PAGE_BYTES)
+    first = await call.manager.peek(queue, min(page, limit), after=after)
+    if len(first) < page or len(first) == limit:
+        return whole_answer(form, first)
+    return streamed_answer(form, _pages(call, queue, first, limit, page))
+
+
+async def _pages(
+    call: Call, queue: str, first: Sequence[ReceivedMessage], limit: int, page: int
+) -> AsyncIterator[Sequence[ReceivedMessage]]:
+    messages = first
+    left = limit
+    while messages:
+        yield messages
+        left -= len(messages)
+        if not left:
+            return
+        messages = await call.manager.peek(queue, min(page, left), after=messages[-1].lookup_id)
+
+
+async def _wait(call: Call, read: Any, **arguments: Any) -> list[ReceivedMessage]:
+    """A read that may wait; one that does not wait needs nobody to watch its client."""
+    queue, count, timeout = call.queue, call.query["count"], call.query["timeout"]
+    if count > 1:
+        count = min(count, _fitting(call, queue, MAX_ANSWER_MESSAGES, MAX_BATCH_BYTES))
+    reading = read(queue, count, timeout, **arguments)
+    found: list[ReceivedMessage] = await (reading if timeout == 0 else call.waits.run(call.request, reading))
+    return found
+
+
+async def receive(call: Call) -> Response:
+    form = _format(call)
+    return whole_answer(form, await _wait(call, call.manager.receive, transaction=call.query["transaction"]))
+
+
+async def peek(call: Call) -> Response:
+    form = _format(call)
+    return whole_answer(form, await _wait(call, call.manager.peek))
+
+
+async def lock(call: Call) -> Response:
+    form = _format(call)
+    messages = await _wait(call, call.manager.lock)
+    if await call.request.is_disconnected():
+        lookup_ids = [message.lookup_id for message in messages]
+        await call.manager.settle(call.queue, lookup_ids, delete=False)
+    return whole_answer(form, messages)
+
+
+async def settle(call: Call) -> Response:
+    values = read_object(await call.json_object(), _SETTLEMENT)
+    require(values, "lookup_ids", "delete")
+    positions = call.manager.core.queues.get(call.queue).positions
+    for lookup_id in values["lookup_ids"]:
+        if positions.get(lookup_id) not in _HELD:  # all of them before any: one mistake must not strand the others
+            raise TransactionSequence(f"message {lookup_id} of {call.queue} is not being received")
+    await call.manager.settle(call.queue, values["lookup_ids"], delete=values["delete"])
+    return no_content()
+
+
+async def show(call: Call) -> Response:
+    """GET messages/{lookup_id}"""
+    form = _format(call, one=True)
+    return whole_answer(form, [await call.manager.lookup(call.queue, call.lookup_id, call.query["action"])])
+
+
+async def take(call: Call) -> Response:
+    """DELETE messages/{lookup_id}"""
+    form = _format(call, one=True)
+    message = await call.manager.lookup(
+        call.queue, call.lookup_id, call.query["action"], receive=True, transaction=call.query["transaction"]
+    )
+    return whole_answer(form, [message])
+
+
+# Rescue
+
+
+async def move(call: Call) -> Response:
+    values = read_object(await call.json_object(), _MOVE)
+    if "target" not in values:
+        raise InvalidArgument("to: it is missing")
+    if "lookup_ids" in values and ("after" in values or "limit" in values):
+        raise InvalidArgument("lookup_ids: they say which messages, so that `after` and `limit` cannot")
+    return json_answer({"moved": await call.manager.move(call.queue, **values)})
+
+
+async def export_packets(call: Call) -> Response:
+    """GET packets"""
+    queue, after, limit = call.queue, call.query["after"], call.query["limit"]
+    page = _fitting(call, queue, PAGE_MESSAGES, PAGE_BYTES)
+    packets: list[bytes] = []
+    size = 0
+    while limit and size < MAX_BATCH_BYTES:
+        messages = await call.manager.peek(queue, min(page, limit), after=after)
+        if not messages:
+            break
+        packets += [message.packet for message in messages]
+        size += sum(len(message.packet) for message in messages)
+        limit -= len(messages)
+        after = messages[-1].lookup_id
+    headers = {LAST_LOOKUP_ID: str(after)} if packets else None
+    return Response(b"".join(packets), headers=headers, media_type=OCTETS)
+
+
+async def import_packets(call: Call) -> Response:
+    """POST packets"""
+    framer = Framer()
+    packets = framer.feed(await call.body(MAX_BATCH_BYTES))
+    if framer.error is not None:
+        raise framer.error.shifted(framer.position)
+    if framer.buffered:
+        raise RemoteProtocolError(
+            f"the last packet is cut off: {framer.buffered} bytes of it are here", framer.position
+        )
+    check_batch(len(packets), "packets")
+    return json_answer({"lookup_ids": await call.manager.insert(call.queue, packets)}, HTTPStatus.CREATED)
+
+
+_MANY = {JSON: "Messages", RECORDS: None, ARROW: None}
+_ONE = {JSON: "Message", RECORDS: None, ARROW: None}
+_FOUND = Answer(description="the messages", content=_MANY)
+_NONE = Answer(HTTPStatus.NO_CONTENT, "there was no message in time")
+_CONFLICTS = (HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.CONFLICT)
+_MESSAGES, _MESSAGE = "/queues/{queue}/messages", "/queues/{queue}/messages/{lookup_id}"
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        _MESSAGES,
+        send,
+        "Send one message, several, or the body as it is",
+        (Answer(HTTPStatus.CREATED, "they are sent, and durable where they ought to be", {JSON: "Ids"}),),
+        _SENDING,
+        Body({JSON: "Sending", "*/*": None}),
+        (
+            HTTPStatus.NOT_FOUND,
+            HTTPStatus.CONFLICT,
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            HTTPStatus.INSUFFICIENT_STORAGE,
+        ),
+    ),
+    Operation(
+        "POST",
+        "/queues/{queue}/receive",
+        receive,
+        "Take messages, waiting for the first",
+        (_FOUND, _NONE),
+        (_COUNT, TIMEOUT, _TRANSACTION, PACKET),
+        errors=_CONFLICTS,
+    ),
+    Operation(
+        "POST",
+        "/queues/{queue}/peek",
+        peek,
+        "Look at the first messages, waiting for one",
+        (_FOUND, _NONE),
+        (_COUNT, TIMEOUT, PACKET),
+        errors=_CONFLICTS,
+    ),
+    Operation(
+        "POST",
+        "/queues/{queue}/lock",
+        lock,
+        "Lock messages: the first phase of a receive",
+        (_FOUND, _NONE),
+        (_COUNT, TIMEOUT, PACKET),
+        errors=_CONFLICTS,
+    ),
+    Operation(
+        "POST",
+        "/queues/{queue}/settle",
+        settle,
+        "Delete locked messages or put them back: the second phase",
+        (Answer(HTTPStatus.NO_CONTENT, "they are settled"),),
+        body=Body({JSON: "Settlement"}),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    ),
+    Operation(
+        "GET",
+        _MESSAGES,
+        list_messages,
+        "Messages in queue order, kept where they are",
+        (_FOUND,),
+        (_AFTER, _LIMIT, PACKET),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE),
+    ),
+    Operation(
+        "GET",
+        _MESSAGE,
+        show,
+        "One message by its lookup id",
+        (Answer(description="the message", content=_ONE),),
+        (_ACTION, PACKET),
+        errors=(*_CONFLICTS, HTTPStatus.GONE),
+    ),
+    Operation(
+        "DELETE",
+        _MESSAGE,
+        take,
+        "Take one message by its lookup id",
+        (Answer(description="the message that was taken", content=_ONE),),
+        (_ACTION, _TRANSACTION, PACKET),
+        errors=(*_CONFLICTS, HTTPStatus.GONE),
+    ),
+    Operation(
+        "POST",
+        "/queues/{queue}/move",
+        move,
+        "Move messages to another queue",
+        (Answer(description="the lookup ids that they had", content={JSON: "Moved"}),),
+        body=Body({JSON: "Move"}),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE, HTTPStatus.INSUFFICIENT_STORAGE),
+    ),
+    Operation(
+        "GET",
+        "/queues/{queue}/packets",
+        export_packets,
+        "Raw packets back to back, for export",
+        (
+            Answer(
+                description="the packets",
+                content={OCTETS: None},
+                headers={LAST_LOOKUP_ID: "of the last packet; absent where there is none"},
+            ),
+        ),
+        (_AFTER, _LIMIT),
+        errors=(HTTPStatus.NOT_FOUND,),
+    ),
+    Operation(
+        "POST",
+        "/queues/{queue}/packets",
+        import_packets,
+        "Put raw packets into a queue, byte for byte",
+        (Answer(HTTPStatus.CREATED, "the lookup ids that they got", {JSON: "LookupIds"}),),
+        body=Body({OCTETS: None}),
+        errors=(
+            HTTPStatus.NOT_FOUND,
+            HTTPStatus.CONFLICT,
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            HTTPStatus.INSUFFICIENT_STORAGE,
+        ),
+    ),
+)
+SCHEMAS = {"Settlement": _SETTLEMENT, "Move": _MOVE}

@@ -1,0 +1,164 @@
+"""`/metrics` in Prometheus' text format, written by hand: a name, what it means, its kind, and a line for each value.
+
+Every queue that exists is in every scrape, empty ones too, so that no series breaks off while its queue is there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from postroad.api.listing import all_queues
+from postroad.manager import Manager
+from postroad.queues.delivery import Tally
+from postroad.queues.info import ManagerInfo, QueueInfo
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+GAUGE, COUNTER = "gauge", "counter"
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMetric:
+    name: str
+    help: str
+    value: Callable[[QueueInfo, float], float]  # of a queue at a time
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerMetric:
+    name: str
+    help: str
+    kind: str
+    value: Callable[[ManagerInfo], float]
+
+
+@dataclass(frozen=True, slots=True)
+class TallyMetric:
+    name: str
+    help: str
+    value: Callable[[Tally], int]
+
+
+def _quota_bytes(quota_kb: int | None) -> float:
+    return math.inf if quota_kb is None else quota_kb * 1024
+
+
+def _age(queue: QueueInfo, now: float) -> float:
+    return 0.0 if queue.oldest_arrived_ms is None else max(0.0, now - queue.oldest_arrived_ms / 1000)
+
+
+QUEUE_METRICS = (
+    QueueMetric("postroad_queue_messages", "Messages in the queue.", lambda queue, now: queue.messages),
+    QueueMetric("postroad_queue_bytes", "Bytes of messages in the queue.", lambda queue, now: queue.bytes),
+    QueueMetric(
+        "postroad_queue_oldest_message_age_seconds",
+        "Seconds since the first message that can be received arrived; 0 where there is none.",
+        _age,
+    ),
+    QueueMetric(
+        "postroad_queue_locked_messages",
+        "Messages that a reader or a transaction holds.",
+        lambda queue, now: queue.locked,
+    ),
+    QueueMetric("postroad_queue_open_handles", "How often the queue is open.", lambda queue, now: queue.readers),
+    QueueMetric("postroad_queue_waiting_reads", "Reads that wait for a message.", lambda queue, now: queue.waiting),
+    QueueMetric(
+        "postroad_queue_quota_bytes",
+        "Bytes that the queue can hold; +Inf without a quota.",
+        lambda queue, now: _quota_bytes(queue.quota_kb),
+    ),
+    QueueMetric(
+        "postroad_queue_damaged_records",
+        "Records that were met and fail their checksum.",
+        lambda queue, now: queue.damaged,
+    ),
+)
+MANAGER_METRICS = (
+    ManagerMetric(
+        "postroad_start_time_seconds", "When the manager started, since 1970.", GAUGE, lambda info: info.started_at_s
+    ),
+    ManagerMetric(
+        "postroad_queues",
+        "Queues of applications, without journals and outgoing ones.",
+        GAUGE,
+        lambda info: info.queues,
+    ),
+    ManagerMetric("postroad_messages", "Messages in all queues.", GAUGE, lambda info: info.messages),
+    ManagerMetric("postroad_bytes", "Bytes of messages in all queues.", GAUGE, lambda info: info.bytes),
+    ManagerMetric(
+        "postroad_quota_bytes",
+        "Bytes that the manager can hold; +Inf without a quota.",
+        GAUGE,
+        lambda info: _quota_bytes(info.quota_kb),
+    ),
+    ManagerMetric("postroad_open_transactions", "Transactions that are open.", GAUGE, lambda info: info.transactions),
+    ManagerMetric(
+        "postroad_damaged_records",
+        "Stored records that were met and fail their checksum.",
+        GAUGE,
+        lambda info: info.damaged,
+    ),
+    ManagerMetric(
+        "postroad_store_up",
+        "1 while the store takes writes, 0 while it fails.",
+        GAUGE,
+        lambda info: info.storage_error is None,
+    ),
+    ManagerMetric(
+        "postroad_journal_overflows_total",
+        "Copies dropped because a journal or dead-letter queue was full.",
+        COUNTER,
+        lambda info: info.journal_overflows,
+    ),
+)
+TALLY_METRICS = (
+    TallyMetric(
+        "postroad_messages_added_total",
+        "Messages put into a queue: sent, arrived, moved, copied to a journal or dead-letter queue, or acknowledging.",
+        lambda tally: tally.added,
+    ),
+    TallyMetric("postroad_messages_received_total", "Messages that were received.", lambda tally: tally.received),
+    TallyMetric("postroad_messages_expired_total", "Messages whose time ran out.", lambda tally: tally.expired),
+    TallyMetric(
+        "postroad_messages_purged_total",
+        "Messages that went with a purge or with their queue.",
+        lambda tally: tally.purged,
+    ),
+    TallyMetric(
+        "postroad_messages_dead_lettered_total",
+        "Messages that died and were meant for a dead-letter queue.",
+        lambda tally: tally.dead_lettered,
+    ),
+)
+
+
+def metrics_text(manager: Manager) -> str:
+    info, queues, tally, now = manager.info(), all_queues(manager), manager.core.delivery.tally, manager.clock()
+    lines: list[str] = []
+    labels = {"name": info.name, "id": info.id, "version": info.version}
+    _write(lines, "postroad_info", "Who this is.", GAUGE, [(labels, 1)])
+    for each in MANAGER_METRICS:
+        _write(lines, each.name, each.help, each.kind, [({}, each.value(info))])
+    for counter in TALLY_METRICS:
+        _write(lines, counter.name, counter.help, COUNTER, [({}, counter.value(tally))])
+    named = [({"queue": queue.path, "type": queue.type}, queue) for queue in queues]
+    for metric in QUEUE_METRICS:
+        _write(lines, metric.name, metric.help, GAUGE, [(label, metric.value(queue, now)) for label, queue in named])
+    return "\n".join(lines) + "\n"
+
+
+def _write(
+    lines: list[str], name: str, help_text: str, kind: str, samples: Iterable[tuple[dict[str, str], float]]
+) -> None:
+    lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
+    for labels, value in samples:
+        pairs = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
+        lines.append(f"{name}{{{pairs}}} {_number(value)}" if pairs else f"{name} {_number(value)}")
+
+
+def _number(value: float) -> str:
+    if value == math.inf:
+        return "+Inf"
+    return str(int(value)) if value == int(value) else repr(value)

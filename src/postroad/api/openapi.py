@@ -1,0 +1,252 @@
+"""The OpenAPI 3.1 description, made from the tables of calls and of properties: what is served is described."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from http import HTTPStatus
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from postroad.api import handles, messages, queues
+from postroad.api.calls import Answer, Operation, Parameter
+from postroad.api.kinds import LOOKUP_ID
+from postroad.api.paths import API
+from postroad.api.problems import MEDIA_TYPE as PROBLEM
+from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL, Table
+from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.version import __version__
+
+Json = dict[str, Any]
+
+PATH_PARAMETERS: Mapping[str, tuple[str, Json]] = {
+    "queue": (
+        "any name of a queue, percent-encoded; a local path may have slashes, as in private$/orders",
+        {"type": "string"},
+    ),
+    "lookup_id": ("the message's place in its queue", dict(LOOKUP_ID.schema)),
+    "id": ("the transaction", {"type": "string", "format": "uuid"}),
+    "handle": ("an open queue", {"type": "integer"}),
+    "cursor": ("a cursor of this handle", {"type": "integer"}),
+}
+# What any call can answer with, whatever it is about.
+COMMON_ERRORS = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
+_TEXT, _NUMBER, _SWITCH = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+_NULLABLE_TEXT, _NULLABLE_NUMBER = {"type": ["string", "null"]}, {"type": ["integer", "null"]}
+_TIME = {"type": ["string", "null"], "format": "date-time"}
+
+# A message as it is read; what it lacks is null, and there is exactly one of `body` and `body_base64`.
+MESSAGE: Mapping[str, Json] = {
+    "id": _TEXT,
+    "lookup_id": _NUMBER,
+    "class": _NUMBER,
+    "class_name": _TEXT,
+    "label": _TEXT,
+    "body": _TEXT,
+    "body_base64": {"type": "string", "contentEncoding": "base64"},
+    "body_type": _NUMBER,
+    "priority": _NUMBER,
+    "delivery": {"type": "string", "enum": ["express", "recoverable", "transactional"]},
+    "correlation_id": _NULLABLE_TEXT,
+    "sent_at": _TIME,
+    "arrived_at": _TIME,
+    "source_manager": _TEXT,
+    "destination_queue": _NULLABLE_TEXT,
+    "admin_queue": _NULLABLE_TEXT,
+    "response_queue": _NULLABLE_TEXT,
+    "extension_base64": _NULLABLE_TEXT,
+    "app_tag": _NUMBER,
+    "hops": _NUMBER,
+    "authenticated": _SWITCH,
+    "encrypted": _SWITCH,
+    "sender_id": _NULLABLE_TEXT,
+    "first_in_transaction": _SWITCH,
+    "last_in_transaction": _SWITCH,
+    "transaction_id": _NULLABLE_NUMBER,
+    "aborts": _NUMBER,
+}
+_PROBLEM: Mapping[str, Json] = {
+    "title": _TEXT,
+    "status": _NUMBER,
+    "detail": _TEXT,
+    "hresult": {"type": "string", "pattern": "^0x[0-9A-F]{8}$"},
+    "code": _TEXT,
+    "error": _TEXT,
+    "limit_bytes": _NUMBER,
+    "current_bytes": _NUMBER,
+    "setting": _TEXT,
+}
+
+
+def document(operations: Iterable[Operation]) -> Json:
+    """The whole description, ready for JSON."""
+    paths: dict[str, Json] = {}
+    for operation in operations:
+        paths.setdefault(f"{API}{operation.path}", {})[operation.method.lower()] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Postroad", "version": __version__, "license": {"name": "Apache-2.0"}},
+        "paths": paths,
+        "components": {
+            "schemas": schemas(),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"token": []}],  # none on a loopback address, the token where one is configured
+    }
+
+
+def _operation(operation: Operation) -> Json:
+    described: Json = {
+        "operationId": operation_id(operation),
+        "summary": operation.summary,
+        "parameters": [*map(_path_parameter, path_names(operation.path)), *map(_parameter, operation.parameters)],
+        "responses": {str(answer.status.value): _answer(answer) for answer in operation.answers}
+        | {str(status.value): _error(status) for status in sorted({*COMMON_ERRORS, *operation.errors})},
+    }
+    if operation.body is not None:
+        described["requestBody"] = {
+            "required": operation.body.required,
+            "content": _content(operation.body.content),
+        }
+    return described
+
+
+def path_names(path: str) -> list[str]:
+    """The {names} of a path, in their order."""
+    return [part[1:-1] for part in path.split("/") if part.startswith("{")]
+
+
+def operation_id(operation: Operation) -> str:
+    """`post_queues_queue_messages`: stable as long as the path is."""
+    words = operation.path.replace("{", "").replace("}", "").replace("-", "_").strip("/").split("/")
+    return "_".join([operation.method.lower(), *words])
+
+
+def _path_parameter(name: str) -> Json:
+    description, schema = PATH_PARAMETERS[name]
+    return {"name": name, "in": "path", "required": True, "description": description, "schema": schema}
+
+
+def _parameter(parameter: Parameter) -> Json:
+    schema = dict(parameter.kind.schema)
+    if isinstance(parameter.default, bool | int | float | str):
+        schema["default"] = parameter.default
+    return {"name": parameter.name, "in": "query", "description": parameter.description, "schema": schema}
+
+
+def _answer(answer: Answer) -> Json:
+    described: Json = {"description": answer.description}
+    if answer.content:
+        described["content"] = _content(answer.content)
+    if answer.headers:
+        described["headers"] = {
+            name: {"description": description, "schema": _TEXT} for name, description in answer.headers.items()
+        }
+    return described
+
+
+def _error(status: HTTPStatus) -> Json:
+    return {"description": status.phrase, "content": _content({PROBLEM: "Problem"})}
+
+
+def _content(content: Mapping[str, str | None]) -> Json:
+    return {media_type: {} if name is None else {"schema": _reference(name)} for media_type, name in content.items()}
+
+
+def _reference(name: str) -> Json:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+# Schemas
+
+
+def schemas() -> dict[str, Json]:
+    """Every schema by its name; closed objects are those that we read, and refuse other keys in."""
+    tables = {**queues.SCHEMAS, **messages.SCHEMAS, **handles.SCHEMAS}
+    required = {
+        "NewQueue": ["path"],
+        "Settlement": ["lookup_ids", "delete"],
+        "Move": ["to"],
+        "Opening": ["queue", "access"],
+    }
+    new_message = _closed(MESSAGE_PROPERTIES)
+    one = _closed(MESSAGE_PROPERTIES)
+    one["properties"][TRANSACTIONAL] = _SWITCH
+    several = {
+        "type": "object",
+        "properties": {
+            "messages": _list(_reference("NewMessage")) | {"maxItems": MAX_BATCH_MESSAGES},
+            TRANSACTIONAL: _SWITCH,
+        },
+        "required": ["messages"],
+        "additionalProperties": False,
+    }
+    return {
+        **{name: _closed(table, required.get(name, [])) for name, table in tables.items()},
+        "NewMessage": new_message,
+        "Sending": {"oneOf": [one, several]},
+        "Message": _open(MESSAGE, [name for name in MESSAGE if not name.startswith("body")]),
+        "Messages": _open({"messages": _list(_reference("Message"))}),
+        "Ids": _open({"ids": _list(_TEXT)}),
+        "LookupIds": _open({"lookup_ids": _list(_NUMBER)}),
+        "Moved": _open({"moved": _list(_NUMBER)}),
+        "Purged": _open({"purged": _NUMBER}),
+        "Queue": _of_dataclass(QueueInfo),
+        "Queues": _open({"queues": _list(_reference("Queue"))}),
+        "Manager": _of_dataclass(ManagerInfo),
+        "ManagerStatus": _open(
+            {"manager": _reference("Manager"), "queues": _list(_reference("Queue")), "attention": _list(_TEXT)}
+        ),
+        "Transaction": _open({"id": {"type": "string", "format": "uuid"}}),
+        "Handle": _open({"handle": _NUMBER}),
+        "Cursor": _open({"cursor": _NUMBER}),
+        "Problem": _open(_PROBLEM, ["title", "status", "detail", "hresult", "code", "error"]),
+    }
+
+
+def _list(items: Json) -> Json:
+    return {"type": "array", "items": items}
+
+
+def _open(properties: Mapping[str, Json], required: list[str] | None = None) -> Json:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties) if required is None else required,
+    }
+
+
+def _closed(table: Table, required: list[str] | None = None) -> Json:
+    properties = {each.name: dict(each.kind.schema) | {"description": each.description} for each in table.values()}
+    return _open(properties, required or []) | {"additionalProperties": False}
+
+
+def _of_dataclass(kind: type[QueueInfo] | type[ManagerInfo]) -> Json:
+    hints = get_type_hints(kind)
+    return _open({each.name: _of_type(hints[each.name]) for each in fields(kind)})
+
+
+_TYPES: Mapping[object, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    types.NoneType: "null",
+    dict: "object",
+}
+
+
+def _of_type(hint: Any) -> Json:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return {"type": [_TYPES[each] for each in get_args(hint)]}
+    if origin is tuple:
+        return _list(_of_type(get_args(hint)[0]))
+    return {"type": _TYPES[origin or hint]}

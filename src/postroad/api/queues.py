@@ -1,0 +1,136 @@
+"""Calls about queues and the manager itself: list, create, show, change, delete, purge, pause, resume, status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
+
+from starlette.responses import Response
+
+from postroad.api.calls import Answer, Body, Call, Operation, json_answer, no_content
+from postroad.api.formats import JSON
+from postroad.api.listing import all_queues
+from postroad.api.schema import NEW_QUEUE, QUEUE_CHANGES, manager_json, queue_json, read_object, require
+from postroad.queues.info import ManagerInfo, QueueInfo
+
+
+async def show_manager(call: Call) -> Response:
+    return json_answer(manager_json(call.manager.info()))
+
+
+async def show_status(call: Call) -> Response:
+    info, queues = call.manager.info(), all_queues(call.manager)
+    return json_answer(
+        {
+            "manager": manager_json(info),
+            "queues": [queue_json(each) for each in queues],
+            "attention": list(attention(info, queues)),
+        }
+    )
+
+
+def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
+    """What a person ought to look at, a sentence each; the worst first."""
+    if info.storage_error is not None:
+        yield f"the store cannot write: {info.storage_error}"
+    if info.damaged:
+        yield f"{info.damaged} stored records fail their checksum"
+    for queue in queues:
+        if queue.nearly_full:
+            yield f"{queue.path} is nearly full: {queue.bytes} of {(queue.quota_kb or 0) * 1024} bytes"
+    if info.journal_overflows:
+        yield f"{info.journal_overflows} copies were dropped because a journal or dead-letter queue was full"
+
+
+async def list_queues(call: Call) -> Response:
+    return json_answer({"queues": [queue_json(each) for each in all_queues(call.manager)]})
+
+
+async def create_queue(call: Call) -> Response:
+    values = read_object(await call.json_object(), NEW_QUEUE)
+    require(values, "path")
+    return json_answer(queue_json(await call.manager.create_queue(**values)), HTTPStatus.CREATED)
+
+
+async def show_queue(call: Call) -> Response:
+    return json_answer(queue_json(call.manager.queue(call.queue)))
+
+
+async def change_queue(call: Call) -> Response:
+    values = read_object(await call.json_object(), QUEUE_CHANGES)
+    return json_answer(queue_json(await call.manager.set_queue(call.queue, **values)))
+
+
+async def delete_queue(call: Call) -> Response:
+    await call.manager.delete_queue(call.queue)
+    return no_content()
+
+
+async def purge_queue(call: Call) -> Response:
+    return json_answer({"purged": await call.manager.purge_queue(call.queue)})
+
+
+async def pause_queue(call: Call) -> Response:
+    return json_answer(queue_json(call.manager.pause_queue(call.queue)))
+
+
+async def resume_queue(call: Call) -> Response:
+    return json_answer(queue_json(call.manager.resume_queue(call.queue)))
+
+
+_NOT_FOUND = (HTTPStatus.NOT_FOUND,)
+_QUEUE = Answer(description="the queue", content={JSON: "Queue"})
+
+OPERATIONS = (
+    Operation("GET", "/manager", show_manager, "Who this is, how full it is", (Answer(content={JSON: "Manager"}),)),
+    Operation(
+        "GET",
+        "/status",
+        show_status,
+        "The manager, its queues and what needs attention",
+        (Answer(content={JSON: "ManagerStatus"}),),
+    ),
+    Operation("GET", "/queues", list_queues, "All queues", (Answer(content={JSON: "Queues"}),)),
+    Operation(
+        "POST",
+        "/queues",
+        create_queue,
+        "Make a queue",
+        (Answer(HTTPStatus.CREATED, "the new queue", {JSON: "Queue"}),),
+        body=Body({JSON: "NewQueue"}),
+        errors=(HTTPStatus.CONFLICT,),
+    ),
+    Operation("GET", "/queues/{queue}", show_queue, "One queue", (_QUEUE,), errors=_NOT_FOUND),
+    Operation(
+        "PATCH",
+        "/queues/{queue}",
+        change_queue,
+        "Change a queue's properties",
+        (_QUEUE,),
+        body=Body({JSON: "QueueChanges"}),
+        errors=_NOT_FOUND,
+    ),
+    Operation(
+        "DELETE",
+        "/queues/{queue}",
+        delete_queue,
+        "Delete a queue and everything in it",
+        (Answer(HTTPStatus.NO_CONTENT, "it is gone"),),
+        errors=_NOT_FOUND,
+    ),
+    Operation(
+        "POST",
+        "/queues/{queue}/purge",
+        purge_queue,
+        "Delete every message of a queue",
+        (Answer(description="how many went", content={JSON: "Purged"}),),
+        errors=_NOT_FOUND,
+    ),
+    Operation(
+        "POST", "/queues/{queue}/pause", pause_queue, "Stop an outgoing queue's sending", (_QUEUE,), errors=_NOT_FOUND
+    ),
+    Operation(
+        "POST", "/queues/{queue}/resume", resume_queue, "Let an outgoing queue send", (_QUEUE,), errors=_NOT_FOUND
+    ),
+)
+SCHEMAS = {"NewQueue": NEW_QUEUE, "QueueChanges": QUEUE_CHANGES}

@@ -1,0 +1,166 @@
+"""The HTTP API on a socket: uvicorn within the event loop that is running, without its hands on signals or logs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Generator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+import uvicorn
+
+from postroad.api.app import Settings, build_app
+from postroad.errors import ConfigurationError
+from postroad.manager import Manager
+
+KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that none sends into one that is being closed
+GRACE_S = 10  # that answers under way have, once the server stops
+BACKLOG = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """A certificate chain and its key, both PEM."""
+
+    certificate: Path
+    key: Path
+
+
+class _Server(uvicorn.Server):
+    """Tells when it accepts; signals are for whoever owns the process."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.accepting = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.accepting.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+class ApiServer:
+    """Port 0 is any free one. `start` returns once the server accepts, `stop` once every answer under way is out.
+
+    Raises ConfigurationError where it may not or cannot listen: an address that is not loopback wants a token.
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        host: str = "127.0.0.1",
+        port: int = 8180,
+        token: str | None = None,
+        tls: TlsFiles | None = None,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._token = token
+        self._tls = tls
+        self._app = build_app(manager, Settings(token))
+        self._server: _Server | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def host(self) -> str:
+        """The address that is listened on, once it is."""
+        return self._host
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, once it is."""
+        return self._port
+
+    @property
+    def address(self) -> str:
+        """`127.0.0.1:8180`, `[::1]:8180`"""
+        return f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
+
+    @property
+    def url(self) -> str:
+        return f"{'http' if self._tls is None else 'https'}://{self.address}"
+
+    async def start(self) -> None:
+        if self._task is not None:
+            raise RuntimeError("the server is running already")
+        listener = await self._listen()
+        try:
+            server = _Server(self._config())
+            self._task = asyncio.create_task(server.serve([listener]), name="postroad-api")
+            accepting = asyncio.ensure_future(server.accepting.wait())
+            await asyncio.wait({self._task, accepting}, return_when=asyncio.FIRST_COMPLETED)
+            accepting.cancel()
+            if self._task.done():
+                await self._task
+                raise RuntimeError("the server ended as soon as it had started")
+        except BaseException:
+            self._task = None
+            listener.close()
+            raise
+        self._server = server
+        self._host, self._port = listener.getsockname()[:2]
+
+    async def stop(self) -> None:
+        """Waiting reads end with 503 and take nothing. A second call does nothing."""
+        if self._task is None or self._server is None:
+            return
+        self._app.state.waits.stop()
+        self._server.should_exit = True
+        await self._task
+        self._task = self._server = None
+
+    async def _listen(self) -> socket.socket:
+        where = f"{self._host}:{self._port}"
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(
+                self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+        except OSError as error:
+            raise ConfigurationError("", "listen.host", f"cannot find {self._host}: {error.strerror}") from None
+        family, kind, protocol, _, address = found[0]
+        if self._token is None and not ip_address(str(address[0]).partition("%")[0]).is_loopback:
+            raise ConfigurationError(
+                "",
+                "api.token",
+                f"is missing: {self._host} can be reached from other computers, and without a token everybody there "
+                "could read and send; set one, or listen on 127.0.0.1",
+            )
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.setblocking(False)
+        except OSError as error:
+            listener.close()
+            raise ConfigurationError("", "listen.api", f"cannot listen on {where}: {error.strerror}") from None
+        return listener
+
+    def _config(self) -> uvicorn.Config:
+        config = uvicorn.Config(
+            self._app,
+            http="httptools",
+            ws="none",
+            loop="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=GRACE_S,
+            ssl_certfile=None if self._tls is None else self._tls.certificate,
+            ssl_keyfile=None if self._tls is None else self._tls.key,
+        )
+        try:
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError("", "api.tls_certificate", f"cannot be used: {error}") from None
+        return config

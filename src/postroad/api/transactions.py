@@ -1,0 +1,63 @@
+"""Calls about local transactions. What is part of one says so by `?transaction=ID` in its own call."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import unquote
+from uuid import UUID
+
+from starlette.responses import Response
+
+from postroad.api.calls import Answer, Call, Operation, json_answer, no_content
+from postroad.api.formats import JSON
+from postroad.api.kinds import GUID, NotOfKind
+from postroad.errors import InvalidArgument
+
+
+def _identifier(call: Call) -> UUID:
+    try:
+        identifier: UUID = GUID.from_text(unquote(call.request.path_params["id"]))
+    except NotOfKind as problem:
+        raise InvalidArgument(f"id: {problem}") from None
+    return identifier
+
+
+async def begin(call: Call) -> Response:
+    return json_answer({"id": str(call.manager.begin())}, HTTPStatus.CREATED)
+
+
+async def commit(call: Call) -> Response:
+    await call.manager.commit(_identifier(call))
+    return no_content()
+
+
+async def abort(call: Call) -> Response:
+    await call.manager.abort(_identifier(call))
+    return no_content()
+
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        "/transactions",
+        begin,
+        "Begin a transaction",
+        (Answer(HTTPStatus.CREATED, "its identifier", {JSON: "Transaction"}),),
+    ),
+    Operation(
+        "POST",
+        "/transactions/{id}/commit",
+        commit,
+        "Make everything that is part of a transaction happen",
+        (Answer(HTTPStatus.NO_CONTENT, "it has happened, and is durable"),),
+        errors=(HTTPStatus.CONFLICT,),
+    ),
+    Operation(
+        "POST",
+        "/transactions/{id}/abort",
+        abort,
+        "Make nothing of a transaction happen",
+        (Answer(HTTPStatus.NO_CONTENT, "messages are back in their places"),),
+        errors=(HTTPStatus.CONFLICT,),
+    ),
+)

@@ -1,0 +1,128 @@
+"""What commands print: JSON lines for programs; tables, messages and sizes for people.
+
+Text that came in a message never reaches a terminal as it is: whatever is not printable is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from postroad.cli.terminal import shown
+
+if TYPE_CHECKING:
+    from postroad import ReceivedMessage
+
+MAX_HEX_BYTES = 256  # of a body that is no text: enough to recognise it; --json and --raw have all of it
+_HEX_WIDTH = 16
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_FILE_WIDTH = 1000  # a table that goes to a file or a pipe is not folded
+
+
+def print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
+def print_line(text: str) -> None:
+    """One line for people; what is not printable is escaped."""
+    sys.stdout.write(shown(text) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> None:
+    """Rows under their titles; the columns named in `numbers` stand at the right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(shown(cell_text(cell))) for cell in row))
+    console = Console(file=sys.stdout, highlight=False)
+    console.print(
+        table,
+        width=None
+        if console.is_terminal
+        else min(
+            _FILE_WIDTH,
+            table.__rich_measure__(console, console.options.update(width=_FILE_WIDTH, max_width=_FILE_WIDTH)).maximum,
+        ),
+    )
+
+
+def cell_text(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def size_text(size: int) -> str:
+    """`1.5 MiB`"""
+    power = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    return f"{size / 1024**power:.1f} {_UNITS[power]}" if power else f"{size} bytes"
+
+
+def count_text(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+class MessagePrinter:
+    """Messages one after the other: as JSON lines, as bodies alone (`raw`), or as a header line and the body."""
+
+    def __init__(self, *, as_json: bool, raw: bool = False) -> None:
+        self._as_json = as_json
+        self._raw = raw
+        self.count = 0
+
+    def print(self, message: ReceivedMessage) -> None:
+        self.count += 1
+        if self._as_json:
+            print_json(message.json())
+        elif self._raw:
+            sys.stdout.buffer.write(message.body)
+        else:
+            self._print_for_people(message)
+
+    def flush(self) -> None:
+        """What was printed is the reader's from now on; OSError if it could not be."""
+        sys.stdout.flush()
+
+    def _print_for_people(self, message: ReceivedMessage) -> None:
+        if self.count > 1:
+            sys.stdout.write("\n")
+        sys.stdout.write(header_line(message) + "\n")
+        text = message.text
+        lines = _hex_lines(message.body) if text is None else text.splitlines()
+        for line in lines:
+            sys.stdout.write(shown(line) + "\n")
+
+
+def header_line(message: ReceivedMessage) -> str:
+    """The message in one line: label, class, kind, size, time, ids."""
+    facts = [
+        shown(message.label) or "(no label)",
+        *([message.class_name] if message.message_class else []),
+        f"{message.delivery}, priority {message.priority}",
+        count_text(len(message.body), "byte"),
+        f"sent {message.sent_at:%Y-%m-%d %H:%M:%S}Z",
+        str(message.id),
+        f"lookup {message.lookup_id}",
+    ]
+    return "-- " + " | ".join(facts)
+
+
+def _hex_lines(body: bytes) -> list[str]:
+    lines = []
+    for start in range(0, min(len(body), MAX_HEX_BYTES), _HEX_WIDTH):
+        row = body[start : start + _HEX_WIDTH]
+        characters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        lines.append(f"{start:04x}  {row.hex(' '):<{3 * _HEX_WIDTH}} {characters}")
+    if len(body) > MAX_HEX_BYTES:
+        lines.append(f"... {len(body)} bytes; --json or --raw print all")
+    return lines

@@ -1,0 +1,248 @@
+"""`postroad queue ...`: make, list, show, change, empty, pause and delete queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroad.cli.options import DEFAULT_API, Api, AsJson, QueueName, Token, connect, whole_or_none
+from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
+
+if TYPE_CHECKING:
+    from postroad.client.values import QueueAttributes, QueueInfo
+
+app = typer.Typer(help="Make, list, show, change, empty, pause and delete queues.")
+
+
+class PrivacyWord(Enum):
+    """Which bodies a queue takes."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    BODY = "body"
+
+
+QuotaKb = Annotated[
+    str | None, typer.Option("--quota-kb", metavar="N", help="How much it holds, in KiB; none is no limit.")
+]
+JournalQuotaKb = Annotated[
+    str | None, typer.Option("--journal-quota-kb", metavar="N", help="How much its journal holds, in KiB.")
+]
+AbortLimit = Annotated[
+    str | None,
+    typer.Option("--abort-limit", metavar="N", help="Aborts after which a message moves to the subqueue ;poison."),
+]
+Label = Annotated[str | None, typer.Option("--label", help="A title for people.")]
+Privacy = Annotated[
+    PrivacyWord | None, typer.Option("--privacy", help="Which bodies it takes: clear ones, both, or encrypted ones.")
+]
+
+
+@app.command("create")
+def create(
+    path: Annotated[str, typer.Argument(metavar="PATH", help=r"Where it is to be, as in private$\orders.")],
+    transactional: Annotated[
+        bool, typer.Option("--transactional", help="All of its messages are sent within transactions.")
+    ] = False,
+    journal: Annotated[bool, typer.Option("--journal", help="Copy received messages to its journal.")] = False,
+    quota_kb: QuotaKb = None,
+    journal_quota_kb: JournalQuotaKb = None,
+    authenticate: Annotated[bool, typer.Option("--authenticate", help="Take signed messages only.")] = False,
+    privacy: Privacy = None,
+    label: Label = None,
+    abort_limit: AbortLimit = None,
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """Make a queue, and print its path."""
+    attributes: QueueAttributes = {
+        "transactional": transactional,
+        "journal": journal,
+        "authenticate": authenticate,
+        "quota_kb": whole_or_none(quota_kb, "--quota-kb"),
+        "journal_quota_kb": whole_or_none(journal_quota_kb, "--journal-quota-kb"),
+        "abort_limit": whole_or_none(abort_limit, "--abort-limit", lowest=1),
+    }
+    if privacy is not None:
+        attributes["privacy"] = privacy.value
+    if label is not None:
+        attributes["label"] = label
+    with connect(api, token) as manager:
+        info = manager.backend.create_queue(path, attributes)
+    if as_json:
+        print_json(asdict(info))
+    else:
+        print_line(info.path)
+
+
+@app.command("list")
+def list_queues(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also journals, subqueues and the queue manager's own queues.")
+    ] = False,
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """List the queues; with --json, all of them."""
+    with connect(api, token) as manager:
+        infos = sorted(manager.queues(), key=lambda info: (info.type == "outgoing", info.path.lower()))
+    if as_json:
+        for info in infos:
+            print_json(asdict(info))
+    else:
+        print_queues(info for info in infos if everything or is_of_interest(info))
+
+
+@app.command("show")
+def show(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
+    """Show everything that is known of a queue."""
+    with connect(api, token) as manager:
+        info = manager.queue(queue).info()
+    _print_one(info, as_json)
+
+
+@app.command("set")
+def set_properties(
+    queue: QueueName,
+    label: Label = None,
+    journal: Annotated[
+        bool | None, typer.Option("--journal/--no-journal", help="Copy received messages to its journal.")
+    ] = None,
+    quota_kb: QuotaKb = None,
+    journal_quota_kb: JournalQuotaKb = None,
+    authenticate: Annotated[
+        bool | None, typer.Option("--authenticate/--no-authenticate", help="Take signed messages only.")
+    ] = None,
+    privacy: Privacy = None,
+    abort_limit: AbortLimit = None,
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """Change properties of a queue. Limits take a number or none. Whether it is transactional cannot be changed."""
+    attributes: QueueAttributes = {}
+    if label is not None:
+        attributes["label"] = label
+    if journal is not None:
+        attributes["journal"] = journal
+    if authenticate is not None:
+        attributes["authenticate"] = authenticate
+    if privacy is not None:
+        attributes["privacy"] = privacy.value
+    if quota_kb is not None:
+        attributes["quota_kb"] = whole_or_none(quota_kb, "--quota-kb")
+    if journal_quota_kb is not None:
+        attributes["journal_quota_kb"] = whole_or_none(journal_quota_kb, "--journal-quota-kb")
+    if abort_limit is not None:
+        attributes["abort_limit"] = whole_or_none(abort_limit, "--abort-limit", lowest=1)
+    if not attributes:
+        fail("there is nothing to change: give one of the options, such as --quota-kb", ExitCode.USAGE)
+    with connect(api, token) as manager:
+        info = manager.queue(queue).change(**attributes)
+    _print_one(info, as_json)
+
+
+@app.command("delete")
+def delete(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
+    """Delete a queue with every message in it, its journal and its subqueues."""
+    with connect(api, token) as manager:
+        manager.delete_queue(queue)
+    if as_json:
+        print_json({"deleted": queue})
+    else:
+        print_line(f"deleted {queue}")
+
+
+@app.command("purge")
+def purge(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
+    """Throw every message of a queue away."""
+    with connect(api, token) as manager:
+        purged = manager.queue(queue).purge()
+    if as_json:
+        print_json({"purged": purged})
+    else:
+        print_line(f"purged {count_text(purged, 'message')} from {queue}")
+
+
+@app.command("pause")
+def pause(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
+    """Keep an outgoing queue from sending. QUEUE is its format name, as `queue list` shows it."""
+    with connect(api, token) as manager:
+        info = manager.queue(queue).pause()
+    _print_state(info, as_json)
+
+
+@app.command("resume")
+def resume(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
+    """Let an outgoing queue send again."""
+    with connect(api, token) as manager:
+        info = manager.queue(queue).resume()
+    _print_state(info, as_json)
+
+
+def is_of_interest(info: QueueInfo) -> bool:
+    """Queues that people made or that messages leave by, and any other that has messages."""
+    made = info.type in ("private", "public", "outgoing") and not info.path.endswith("_queue$")
+    return made or info.messages > 0
+
+
+def print_queues(infos: Iterable[QueueInfo]) -> None:
+    print_table(
+        ("queue", "messages", "size", "quota", "kind", "label"),
+        (
+            (
+                info.path,
+                info.messages,
+                size_text(info.bytes),
+                "-" if info.quota_kb is None else f"{100 * info.bytes // max(info.quota_kb * 1024, 1)} %",
+                _kind(info),
+                info.label,
+            )
+            for info in infos
+        ),
+        numbers=("messages", "size", "quota"),
+    )
+
+
+def _kind(info: QueueInfo) -> str:
+    words = [info.type if info.state is None else f"outgoing, {info.state.lower()}"]
+    words += ["transactional"] if info.transactional else []
+    words += ["journal"] if info.journal else []
+    return ", ".join(words)
+
+
+def _print_one(info: QueueInfo, as_json: bool) -> None:
+    fields = asdict(info)
+    if as_json:
+        print_json(fields)
+        return
+    history = fields.pop("history")
+    fields["next_hops"] = ", ".join(info.next_hops) or None
+    fields["created_at_s"] = _time(info.created_at_s)
+    fields["oldest_arrived_ms"] = None if info.oldest_arrived_ms is None else _time(info.oldest_arrived_ms // 1000)
+    names = {"created_at_s": "created", "oldest_arrived_ms": "oldest message"}
+    print_table(
+        ("property", "value"),
+        [(names.get(name, name.replace("_", " ")), value) for name, value in fields.items()],
+    )
+    for attempt in history:
+        print_line(f"{_time(attempt['time_s'])}  {attempt['status']}  error {attempt['error']:#x}")
+
+
+def _print_state(info: QueueInfo, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(info))
+    else:
+        print_line(f"{info.path}: {(info.state or '').lower()}")
+
+
+def _time(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}Z"

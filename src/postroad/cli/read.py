@@ -1,0 +1,206 @@
+"""`postroad receive`, `peek` and `browse`: messages of a queue, taken or only looked at."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from contextlib import nullcontext
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroad.cli.options import DEFAULT_API, Api, AsJson, QueueName, Token, connect, predicate
+from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.output import MessagePrinter, print_line, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from postroad import Queue, ReceivedMessage, Transaction
+
+DEFAULT_TIMEOUT_S = 5.0
+BATCH_MESSAGES = 500
+PAGE_MESSAGES = 20
+
+Count = Annotated[int, typer.Option("--count", metavar="N", min=1, help="How many messages at the most.")]
+Timeout = Annotated[
+    float,
+    typer.Option("--timeout", metavar="S", min=0, help="Seconds to wait for messages; 0 not at all, inf for ever."),
+]
+Lookup = Annotated[
+    int | None, typer.Option("--lookup", metavar="ID", min=0, help="The message with this lookup id, and no other.")
+]
+Raw = Annotated[bool, typer.Option("--raw", help="Print nothing but the bodies, byte for byte.")]
+
+
+def receive(
+    queue: QueueName,
+    count: Count = 1,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    lookup: Lookup = None,
+    transactional: Annotated[
+        bool, typer.Option("--transactional", help="Take them in one transaction, which commits once they are printed.")
+    ] = False,
+    raw: Raw = False,
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """Take messages from a queue, and print them.
+
+    Waits until there are as many as --count says, at the most as long as --timeout says, and prints each as it comes.
+
+    Exit code: 0 if there was a message, 3 if there was none in time.
+    """
+    printer = _printer(as_json, raw)
+    with connect(api, token) as manager:
+        source = manager.queue(queue)
+        with manager.transaction() if transactional else nullcontext() as transaction:
+            if lookup is not None:
+                printer.print(source.receive_by_id(lookup, tx=transaction))
+            else:
+                for message in _received(source, count, timeout, transaction):
+                    printer.print(message)
+                    printer.flush()
+            printer.flush()
+    _exit(printer, queue, timeout)
+
+
+def peek(
+    queue: QueueName,
+    count: Count = 1,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    lookup: Lookup = None,
+    raw: Raw = False,
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """Print messages from the first on, and leave them where they are.
+
+    Waits for the first message, at the most as long as --timeout says, and prints what is there then.
+
+    Exit code: 0 if there was a message, 3 if there was none in time.
+    """
+    printer = _printer(as_json, raw)
+    with connect(api, token) as manager:
+        source = manager.queue(queue)
+        if lookup is not None:
+            printer.print(source.peek_by_id(lookup))
+        else:
+            for message in islice(_peeked(source, timeout), count):
+                printer.print(message)
+    printer.flush()
+    _exit(printer, queue, timeout)
+
+
+def browse(
+    queue: QueueName,
+    after: Annotated[
+        int, typer.Option("--after", metavar="ID", min=-1, help="Begin behind this lookup id.", show_default=False)
+    ] = -1,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="How many at the most.")] = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="EXPR", help="Those alone, as in 'label == \"x\" and priority > 3'."),
+    ] = None,
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """List the messages of a queue, one a line; on a terminal, a page at a time."""
+    wanted = predicate(where)
+    with connect(api, token) as manager:
+        found = (each for each in manager.queue(queue).messages(after) if wanted is None or wanted(each.json()))
+        messages = islice(found, limit)
+        if as_json:
+            printer = MessagePrinter(as_json=True)
+            for message in messages:
+                printer.print(message)
+        else:
+            _print_pages(messages)
+
+
+def _printer(as_json: bool, raw: bool) -> MessagePrinter:
+    if as_json and raw:
+        fail("--json and --raw are two ways to print one message: choose one", ExitCode.USAGE)
+    return MessagePrinter(as_json=as_json, raw=raw)
+
+
+def _exit(printer: MessagePrinter, queue: str, timeout: float) -> None:
+    if not printer.count:
+        waited = f" within {timeout:g} seconds" if timeout else ""
+        fail(f"there was no message in {queue}{waited}", ExitCode.TIMEOUT)
+
+
+def _received(queue: Queue, count: int, timeout: float, transaction: Transaction | None) -> Iterator[ReceivedMessage]:
+    """Messages as they come, up to `count` of them and up to the time-out."""
+    from postroad.errors import NoMessage
+
+    deadline = time.monotonic() + timeout
+    while count:
+        left = max(0.0, deadline - time.monotonic())
+        try:
+            messages = queue.receive_many(min(count, BATCH_MESSAGES), None if math.isinf(left) else left, transaction)
+        except NoMessage:
+            return
+        yield from messages
+        count -= len(messages)
+
+
+def _peeked(queue: Queue, timeout: float) -> Iterator[ReceivedMessage]:
+    """What is in the queue once something is, in its order."""
+    from postroad.errors import NoMessage
+
+    try:
+        queue.peek(None if math.isinf(timeout) else timeout)
+    except NoMessage:
+        return
+    yield from queue.messages()
+
+
+def _print_pages(messages: Iterator[ReceivedMessage]) -> None:
+    interactive = sys.stdout.isatty() and sys.stdin.isatty()
+    found = False
+    while page := list(islice(messages, PAGE_MESSAGES if interactive else None)):
+        found = True
+        _print_page(page)
+        if interactive and len(page) == PAGE_MESSAGES:
+            try:
+                if input("-- Enter for more, q to end: ").strip().lower().startswith("q"):
+                    return
+            except EOFError:
+                return
+    if not found:
+        print_line("no messages")
+
+
+def _print_page(messages: list[ReceivedMessage]) -> None:
+    print_table(
+        ("lookup id", "arrived", "priority", "kind", "class", "size", "label", "body"),
+        (
+            (
+                message.lookup_id,
+                f"{message.arrived_at:%Y-%m-%d %H:%M:%S}Z",
+                message.priority,
+                message.delivery,
+                message.class_name,
+                len(message.body),
+                message.label,
+                _glimpse(message),
+            )
+            for message in messages
+        ),
+        numbers=("lookup id", "priority", "size"),
+    )
+
+
+def _glimpse(message: ReceivedMessage) -> str:
+    """The beginning of the body, in one line."""
+    text = message.text
+    if text is None:
+        return message.body[:16].hex(" ") + (" ..." if len(message.body) > 16 else "")
+    line = " ".join(text[:200].split())
+    return line if len(line) <= 40 else f"{line[:37]}..."

@@ -1,0 +1,255 @@
+"""`postroad move`, `export` and `import`: messages from one queue to another, to a file, and back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from postroad.cli.options import DEFAULT_API, Api, AsJson, QueueName, Token, connect, predicate
+from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.output import count_text, header_line, print_json, print_line
+from postroad.cli.progress import Bar
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from postroad import Queue, QueueManager, ReceivedMessage
+
+STANDARD_STREAM = "-"
+BATCH_MESSAGES = 1000
+BATCH_BYTES = 16 << 20
+READ_BYTES = 1 << 20
+
+Where = Annotated[
+    str | None,
+    typer.Option("--where", metavar="EXPR", help="Those that match, as in 'label == \"x\" and priority > 3'."),
+]
+
+
+def move(
+    queue: QueueName,
+    to: Annotated[str, typer.Argument(metavar="TO", help="The local queue that they move to.")],
+    lookup: Annotated[
+        list[int] | None,
+        typer.Option("--lookup", metavar="ID", min=0, help="This message; may be given several times."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every message.")] = False,
+    where: Where = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which messages would move.")] = False,
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """Move messages to another local queue.
+
+    They keep their bytes and get new places at the end of the target; nobody is acknowledged. Messages that a reader
+    takes meanwhile are not moved.
+    """
+    if sum((bool(lookup), everything, where is not None)) != 1:
+        fail("say which messages: --lookup ID, --all or --where EXPR, one of them", ExitCode.USAGE)
+    wanted = predicate(where)
+    with connect(api, token) as manager:
+        source = manager.queue(queue)
+        total = source.info().messages
+        manager.queue(to).info()  # a target that is missing is told before anything else
+        if lookup:
+            chosen: Iterator[ReceivedMessage] = (source.peek_by_id(each) for each in dict.fromkeys(lookup))
+        else:
+            chosen = (each for each in source.messages() if wanted is None or wanted(each.json()))
+        if dry_run:
+            _show(chosen, as_json)
+            return
+        with Bar("moving", total if everything else None) as bar:
+            if lookup:
+                manager.move(queue, to, list(chosen))
+                bar.advance(len(set(lookup)))
+            else:
+                while batch := list(islice(chosen, BATCH_MESSAGES)):
+                    bar.advance(_move_batch(manager, queue, to, batch))
+    if as_json:
+        print_json({"moved": bar.done})
+    else:
+        print_line(f"moved {count_text(bar.done, 'message')} from {queue} to {to}")
+
+
+def _move_batch(manager: QueueManager, queue: str, to: str, batch: list[ReceivedMessage]) -> int:
+    """How many were moved: all at once, or, where a reader was faster with one of them, each for itself."""
+    from postroad.errors import MessageAlreadyReceived, MessageNotFound
+
+    gone = (MessageNotFound, MessageAlreadyReceived)
+    try:
+        return len(manager.move(queue, to, batch))
+    except gone:
+        moved = 0
+        for message in batch:
+            try:
+                moved += len(manager.move(queue, to, [message]))
+            except gone:
+                continue
+        return moved
+
+
+def _show(messages: Iterator[ReceivedMessage], as_json: bool) -> None:
+    count = 0
+    for message in messages:
+        count += 1
+        if as_json:
+            print_json(message.json())
+        else:
+            print_line(header_line(message))
+    if not as_json:
+        print_line(f"{count_text(count, 'message')} would move")
+
+
+def export(
+    queue: QueueName,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write; - for standard output.")],
+    remove: Annotated[
+        bool, typer.Option("--remove/--keep", help="Whether the messages leave the queue once they are in the file.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """Write the messages of a queue to a file, byte for byte, in queue order.
+
+    The file holds packets one behind the other: `postroad import` reads it, and `postroad decode` shows it. With
+    --remove a message counts as received once it is safely in the file; those that another reader holds stay.
+    """
+    with connect(api, token) as manager:
+        source = manager.queue(queue)
+        total = source.info().messages
+        with _writable(file, force) as stream, Bar("exporting", total) as bar:
+            try:
+                for packets in _removed(source, total, stream) if remove else _kept(source):
+                    stream.write(b"".join(packets))
+                    bar.advance(len(packets))
+                _make_durable(stream)
+            except OSError as fault:
+                fail(f"{file}: cannot be written: {fault.strerror}", ExitCode.FAILED)
+    if as_json:
+        print_json({"exported": bar.done, "file": file})
+    elif file != STANDARD_STREAM:
+        print_line(f"exported {count_text(bar.done, 'message')} from {queue} to {file}")
+
+
+def _writable(file: str, force: bool) -> AbstractContextManager[BinaryIO]:
+    if file == STANDARD_STREAM:
+        return nullcontext(sys.stdout.buffer)
+    try:
+        return open(file, "wb" if force else "xb")
+    except FileExistsError:
+        fail(f"{file}: exists already; --force writes over it", ExitCode.USAGE)
+    except OSError as fault:
+        fail(f"{file}: cannot be opened: {fault.strerror}", ExitCode.USAGE)
+
+
+def _kept(queue: Queue) -> Iterator[list[bytes]]:
+    messages = queue.messages()
+    while batch := list(islice(messages, BATCH_MESSAGES)):
+        yield [message.packet for message in batch]
+
+
+def _removed(queue: Queue, total: int, stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Messages that are locked while they are being written and go once they are on the disk; those that were there at
+    the start, so that a busy sender does not keep this from ending."""
+    from postroad.errors import NoMessage
+
+    left = total
+    while left > 0:
+        try:
+            with queue.receiving_many(min(left, BATCH_MESSAGES), timeout=0) as batch:
+                yield [message.packet for message in batch]
+                _make_durable(stream)
+        except NoMessage:
+            return
+        left -= len(batch)
+
+
+def _make_durable(stream: BinaryIO) -> None:
+    stream.flush()
+    if stream is not sys.stdout.buffer:
+        os.fsync(stream.fileno())
+
+
+def import_packets(
+    queue: QueueName,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to read; - for standard input.")],
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """Put the messages of a file into a local queue, byte for byte.
+
+    The whole file is checked first: if one packet in it is damaged, nothing is imported. Nobody is acknowledged, and a
+    message whose time to be received is over goes the way of any other such message.
+    """
+    with _readable(file) as stream:
+        total = sum(len(batch) for batch in _batches(stream, file))
+        stream.seek(0)
+        with connect(api, token) as manager, Bar("importing", total) as bar:
+            target = manager.queue(queue)
+            target.info()
+            try:
+                for batch in _batches(stream, file):
+                    target.insert(batch)
+                    bar.advance(len(batch))
+            except Exception:
+                if bar.done:
+                    print_line(f"imported the first {bar.done} of {count_text(total, 'message')}")
+                raise
+    if as_json:
+        print_json({"imported": total, "file": file})
+    else:
+        print_line(f"imported {count_text(total, 'message')} from {file} into {queue}")
+
+
+def _readable(file: str) -> AbstractContextManager[BinaryIO]:
+    """The file, or a copy of standard input: it is read twice."""
+    if file == STANDARD_STREAM:
+        copy = tempfile.TemporaryFile()  # noqa: SIM115  (the caller closes it)
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.seek(0)
+        return copy
+    try:
+        return open(file, "rb")
+    except OSError as fault:
+        fail(f"{file}: cannot be opened: {fault.strerror}", ExitCode.USAGE)
+
+
+def _batches(stream: BinaryIO, file: str) -> Iterator[list[bytes]]:
+    """The packets of a file, checked, some at a time."""
+    from postroad.errors import RemoteProtocolError
+    from postroad.wire import Framer, MessageView
+
+    framer = Framer()
+    batch: list[bytes] = []
+    size = 0
+    start = 0
+    while data := stream.read(READ_BYTES):
+        for packet in framer.feed(data):
+            try:
+                MessageView(packet)
+            except RemoteProtocolError as fault:
+                fail(f"{file}: {fault.shifted(start)}", ExitCode.FAILED)
+            start += len(packet)
+            batch.append(packet)
+            size += len(packet)
+            if len(batch) >= BATCH_MESSAGES or size >= BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+        if framer.error is not None:
+            fail(f"{file}: {framer.error.shifted(framer.position)}", ExitCode.FAILED)
+    if framer.buffered:
+        fail(f"{file}: at byte {framer.position}: the last packet is cut off", ExitCode.FAILED)
+    if batch:
+        yield batch

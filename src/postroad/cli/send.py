@@ -1,0 +1,206 @@
+"""`postroad send`: one message, or many alike, to any queue."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroad.cli.options import DEFAULT_API, Api, AsJson, Token, connect
+from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.output import print_json, print_line
+from postroad.cli.progress import Bar
+
+if TYPE_CHECKING:
+    from postroad import Message, QueueManager
+
+STANDARD_INPUT = "-"
+BATCH_MESSAGES = 10_000  # what one request may hold
+BATCH_BYTES = 16 << 20
+_UTF16_TYPES = (8, 31)  # VT_BSTR, VT_LPWSTR
+_UINT32_MAX = 0xFFFFFFFF
+
+
+def send(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Where to: any format name or path; several by commas.")],
+    standard_input: Annotated[
+        str | None, typer.Argument(metavar="[-]", help="Take the body from standard input.", show_default=False)
+    ] = None,
+    body: Annotated[str | None, typer.Option("--body", metavar="TEXT", help="The body, as text.")] = None,
+    file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="The body, from a file.")] = None,
+    label: Annotated[str, typer.Option("--label", help="A title, up to 249 characters.")] = "",
+    priority: Annotated[int, typer.Option("--priority", min=0, max=7, help="7 goes first.")] = 3,
+    recoverable: Annotated[bool, typer.Option("--recoverable", help="Let it survive a restart.")] = False,
+    transactional: Annotated[
+        bool, typer.Option("--transactional", help="Send in a transaction of its own: exactly once, in order.")
+    ] = False,
+    ttrq: Annotated[
+        int | None,
+        typer.Option(
+            "--ttrq", metavar="S", min=0, max=_UINT32_MAX, help="Seconds that it may take to reach the queue."
+        ),
+    ] = None,
+    ttbr: Annotated[
+        int | None,
+        typer.Option("--ttbr", metavar="S", min=0, max=_UINT32_MAX, help="Seconds that it may take to be received."),
+    ] = None,
+    admin_queue: Annotated[
+        str | None, typer.Option("--admin-queue", metavar="NAME", help="Where acknowledgments go.")
+    ] = None,
+    ack: Annotated[
+        str,
+        typer.Option(
+            "--ack",
+            metavar="WORDS",
+            help="Which acknowledgments: none, reach-queue, receive, nack-reach-queue, nack-receive, full; by commas.",
+        ),
+    ] = "none",
+    response_queue: Annotated[
+        str | None, typer.Option("--response-queue", metavar="NAME", help="Where answers go.")
+    ] = None,
+    correlation: Annotated[
+        str | None, typer.Option("--correlation", metavar="ID", help=r"The message that it answers, {guid}\n.")
+    ] = None,
+    journal: Annotated[bool, typer.Option("--journal", help="Keep a copy in ;journal once it is delivered.")] = False,
+    dead_letter: Annotated[
+        bool, typer.Option("--dead-letter", help="Keep a copy in ;deadletter or ;deadxact if it cannot be delivered.")
+    ] = False,
+    trace: Annotated[
+        str | None, typer.Option("--trace", metavar="NAME", help="PUBLIC=<guid> of the queue that hears of each hop.")
+    ] = None,
+    sign: Annotated[str | None, typer.Option("--sign", metavar="CERT", help="Not part of this version yet.")] = None,
+    encrypt: Annotated[
+        str | None, typer.Option("--encrypt", metavar="LEVEL", help="Not part of this version yet.")
+    ] = None,
+    body_type: Annotated[
+        int,
+        typer.Option("--body-type", metavar="VT", min=0, max=_UINT32_MAX, help="Its VARENUM: 8 is text in UTF-16."),
+    ] = 0,
+    app_tag: Annotated[
+        int,
+        typer.Option("--app-tag", metavar="N", min=0, max=_UINT32_MAX, help="A number for the application's own use."),
+    ] = 0,
+    count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="Send that many alike.")] = 1,
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """Send a message, and print its id.
+
+    The body is that of --body, --file or standard input, or empty. Text is stored as UTF-8, and as UTF-16 for the body
+    types 8 and 31; the bytes of a file are stored as they are, unless such a type asks for text and they are UTF-8.
+    """
+    for option, given in (("--sign", sign), ("--encrypt", encrypt)):
+        if given is not None:
+            fail(f"{option} is not part of this version yet: signing and encryption are still to come", ExitCode.USAGE)
+    from postroad import Message
+
+    message = Message(
+        _body(body, file, standard_input, body_type),
+        label=label,
+        priority=priority,
+        recoverable=recoverable,
+        body_type=body_type,
+        app_tag=app_tag,
+        correlation_id=_message_id(correlation),
+        response_queue=response_queue,
+        admin_queue=admin_queue,
+        ack=_acknowledgments(ack),
+        time_to_reach_queue=ttrq,
+        time_to_be_received=ttbr,
+        journal=journal,
+        dead_letter=dead_letter,
+        trace=_public_queue(trace),
+    )
+    with connect(api, token) as manager:
+        ids = _send(manager, name, message, count, transactional)
+    if as_json:
+        for each in ids:
+            print_json({"id": each})
+    elif len(ids) == 1:
+        print_line(ids[0])
+    else:
+        print_line(f"sent {len(ids)} messages, {ids[0]} to {ids[-1]}")
+
+
+def _send(manager: QueueManager, name: str, message: Message, count: int, transactional: bool) -> list[str]:
+    """All of them in one transaction, or in as few requests as it takes: their ids are consecutive."""
+    step = max(1, min(BATCH_MESSAGES, BATCH_BYTES // (len(message.body) + 1024)))
+    queue = manager.queue(name)
+    if count <= step:
+        return queue.send([message] * count, transactional=transactional)
+    ids: list[str] = []
+    with Bar("sending", count) as bar:
+        transaction = manager.begin() if transactional else None
+        try:
+            while bar.done < count:
+                sent = min(step, count - bar.done)
+                ids += queue.send([message] * sent, transaction)
+                bar.advance(sent)
+            if transaction is not None:
+                transaction.commit()
+        finally:
+            if transaction is not None and not transaction.ended:
+                transaction.abort()
+    return ids
+
+
+def _body(body: str | None, file: str | None, standard_input: str | None, body_type: int) -> bytes | str:
+    if standard_input not in (None, STANDARD_INPUT):
+        fail(f"{standard_input!r}: the body comes by --body or --file, or by - from standard input", ExitCode.USAGE)
+    if sum(source is not None for source in (body, file, standard_input)) > 1:
+        fail("--body, --file and - are three ways to give one body: choose one", ExitCode.USAGE)
+    if body is not None:
+        return body
+    source = file or standard_input
+    if source is None:
+        return b""
+    try:
+        data = sys.stdin.buffer.read() if source == STANDARD_INPUT else Path(source).read_bytes()
+    except OSError as fault:
+        fail(f"{source}: cannot be read: {fault.strerror}", ExitCode.USAGE)
+    return _utf8_text(data) if body_type in _UTF16_TYPES else data
+
+
+def _utf8_text(data: bytes) -> bytes | str:
+    """UTF-8 as text, to be stored as UTF-16; any other bytes, UTF-16 among them, as they are."""
+    if b"\0" in data or data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data
+
+
+def _acknowledgments(words: str) -> int:
+    from postroad.errors import InvalidMessage
+    from postroad.message import ack_flags
+
+    try:
+        return ack_flags(words)
+    except InvalidMessage as fault:
+        fail(f"--{fault}", ExitCode.USAGE)
+
+
+def _message_id(text: str | None) -> str | None:
+    from postroad.errors import IllegalName
+    from postroad.names import MessageId
+
+    try:
+        return None if text is None else str(MessageId.parse(text))
+    except IllegalName as fault:
+        fail(f"--correlation: {fault}", ExitCode.USAGE)
+
+
+def _public_queue(text: str | None) -> str | None:
+    from postroad.errors import IllegalName
+    from postroad.names import PublicName, parse_name
+
+    try:
+        if text is not None and not isinstance(parse_name(text), PublicName):
+            fail(f"--trace: {text!r} is no public queue, as in PUBLIC=<guid>", ExitCode.USAGE)
+    except IllegalName as fault:
+        fail(f"--trace: {fault}", ExitCode.USAGE)
+    return text

@@ -1,0 +1,62 @@
+"""`postroad status`: the queue manager at a glance, and what needs somebody's attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from postroad.cli.options import DEFAULT_API, Api, AsJson, Token, connect
+from postroad.cli.output import count_text, print_json, print_line, size_text
+from postroad.cli.queue import is_of_interest, print_queues
+
+if TYPE_CHECKING:
+    from postroad.client.values import ManagerInfo, QueueInfo
+
+_DEAD_LETTERS = ("system$;deadletter", "system$;deadxact")
+
+
+def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
+    """Show the queue manager, its queues, how full they are, and what needs attention."""
+    with connect(api, token) as manager:
+        info = manager.info()
+        queues = sorted(manager.queues(), key=lambda queue: queue.path.lower())
+    if as_json:
+        print_json({"manager": asdict(info), "queues": [asdict(queue) for queue in queues]})
+        return
+    quota = "" if info.quota_kb is None else f" of {size_text(info.quota_kb * 1024)}"
+    print_line(f"{info.name}  {info.id}  postroad {info.version}")
+    print_line(
+        f"up {_duration(info.started_at_s)}, {count_text(info.queues, 'queue')}, "
+        f"{count_text(info.messages, 'message')}, {size_text(info.bytes)}{quota}, "
+        f"{count_text(info.transactions, 'open transaction')}"
+    )
+    for sentence in _attention(info, queues):
+        print_line(f"! {sentence}")
+    print_line("")
+    print_queues(queue for queue in queues if is_of_interest(queue))
+
+
+def _attention(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[str]:
+    if info.storage_error is not None:
+        yield f"the store fails: {info.storage_error}"
+    if info.damaged:
+        yield f"{count_text(info.damaged, 'stored record')} cannot be read"
+    if info.journal_overflows:
+        yield f"{count_text(info.journal_overflows, 'copy').replace('copys', 'copies')} did not fit in a full journal"
+    for queue in queues:
+        if queue.nearly_full:
+            yield f"{queue.path} is nearly full: {size_text(queue.bytes)} of {size_text((queue.quota_kb or 0) * 1024)}"
+        if queue.path.lower() in _DEAD_LETTERS and queue.messages:
+            yield f"{count_text(queue.messages, 'dead letter')} in ;{queue.path.partition(';')[2]}"
+
+
+def _duration(started_at_s: float) -> str:
+    seconds = max(0, int(datetime.now(UTC).timestamp() - started_at_s))
+    days, rest = divmod(seconds, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, seconds = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
+    first = next((index for index, (amount, _) in enumerate(parts) if amount), len(parts) - 1)
+    return " ".join(f"{amount} {unit}" for amount, unit in parts[first : first + 2])

@@ -1,0 +1,115 @@
+"""One request to an HTTP API and its answer: keep-alive connections, what a failure means, and nothing of queues."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import aiohttp
+from yarl import URL
+
+from postroad.errors import InvalidArgument, ManagerUnavailable, PostroadError, RemoteProtocolError, told_error
+from postroad.records import MEDIA_TYPE as RECORDS
+from postroad.version import __version__
+
+API = "/api/v1"
+CONNECT_S = 10.0
+ANSWER_S = 60.0  # for an answer that does not wait for a message: a commit on a busy disk takes far less
+KEEP_ALIVE_S = 30.0  # less than the server's, so that no request goes into a connection that is being closed
+_PROBLEM = "application/problem+json"
+_PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "hresult", "code", "error"})
+_NO_CONTENT = 204
+
+
+class Exchange:
+    """Requests to the manager at `url`, on as many connections as there are requests at a time."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidArgument(f"url: {url!r} is not the address of an HTTP API, as in http://127.0.0.1:8180")
+        self.url = url.rstrip("/")
+        self._headers = {"User-Agent": f"postroad/{__version__}", "Accept": f"{RECORDS}, application/json;q=0.5"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def json(self, method: str, path: str, value: object = None, *, member: str | None = None) -> Any:
+        """The answer to a request that brings a JSON value, if any: all of it, or one member of it."""
+        return self.parsed(
+            await self.request(method, path, body=None if value is None else json.dumps(value).encode()), member
+        )
+
+    def parsed(self, answer: bytes, member: str | None = None) -> Any:
+        """JSON, or one member of it; None where there is nothing."""
+        try:
+            value: Any = json.loads(answer) if answer else None
+            return value if member is None else value[member]
+        except (ValueError, TypeError, LookupError):
+            wanted = "JSON" if member is None else f"JSON with {member!r}"
+            raise RemoteProtocolError(f"the answer of {self.url} is not {wanted}: it is no queue manager's") from None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        *,
+        body: bytes | None = None,
+        media_type: str = "application/json",
+        wait: float | None = 0.0,
+    ) -> bytes:
+        """The answer's bytes, none where there is nothing in it. Raises the error that the manager tells of.
+
+        `wait` is how long the manager may wait for a message, in seconds; None for ever.
+        """
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        target = URL(f"{self.url}{API}{path}{'?' if given else ''}{urlencode(given)}", encoded=True)
+        timeout = aiohttp.ClientTimeout(
+            sock_connect=CONNECT_S, sock_read=None if wait is None else ANSWER_S + wait, total=None
+        )
+        headers = {} if body is None else {"Content-Type": media_type}
+        try:
+            async with self._started().request(method, target, data=body, headers=headers, timeout=timeout) as answer:
+                content = await answer.read()
+                status, kind = answer.status, answer.content_type
+        except aiohttp.ClientConnectorError as fault:
+            raise ManagerUnavailable(self.url, _reason(fault.os_error)) from None
+        except aiohttp.ConnectionTimeoutError:
+            raise ManagerUnavailable(self.url, f"no connection within {CONNECT_S:.0f} seconds") from None
+        except (aiohttp.ClientError, TimeoutError, OSError) as fault:
+            told = "no answer in time" if isinstance(fault, TimeoutError) else "the connection broke"
+            raise ManagerUnavailable(self.url, f"{told}, and whether the call was done is not known") from fault
+        if status < 400:
+            return b"" if status == _NO_CONTENT else content
+        raise self._error(status, kind, content)
+
+    def _started(self) -> aiohttp.ClientSession:
+        """The session, made at the first request because it belongs to the event loop that runs then."""
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
+            self._session = aiohttp.ClientSession(connector=connector, headers=self._headers, auto_decompress=True)
+        return self._session
+
+    def _error(self, status: int, kind: str, content: bytes) -> PostroadError:
+        problem = self.parsed(content) if kind == _PROBLEM else None
+        if not isinstance(problem, dict):
+            return ManagerUnavailable(
+                self.url, f"the answer there has the status {status} and is not of a queue manager"
+            )
+        try:
+            code = int(str(problem.get("hresult", "0")), 16)
+        except ValueError:
+            code = 0
+        members = {name: value for name, value in problem.items() if name not in _PROBLEM_MEMBERS}
+        return told_error(str(problem.get("error", "")), code, str(problem.get("detail", "")), members)
+
+
+def _reason(fault: OSError) -> str:
+    return fault.strerror or str(fault)

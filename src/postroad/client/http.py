@@ -1,0 +1,245 @@
+"""A queue manager in another process or on another machine, by its HTTP API (docs/reference/http-api.md)."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar
+from urllib.parse import quote
+from uuid import UUID
+
+from postroad.client.exchange import Exchange
+from postroad.client.values import QueueAttributes, as_name
+from postroad.errors import InvalidArgument, NoMessage, RemoteProtocolError
+from postroad.message import Message
+from postroad.names import MessageId
+from postroad.queues.descriptor import QueueAccess, ShareMode
+from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.queues.reading import SeekAction
+from postroad.queues.waiting import ReadCall
+from postroad.received import ReceivedMessage
+from postroad.records import decode_records
+
+WAIT_S = 60.0  # one request waits so long: then it asks again, so that a broken connection is noticed
+NO_TIME = "there was no message within the time to wait"
+
+InfoT = TypeVar("InfoT", bound=ManagerInfo | QueueInfo)
+
+
+class HttpBackend:
+    """The verbs of `Backend`, each one request."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self._exchange = Exchange(url, token)
+
+    async def close(self) -> None:
+        await self._exchange.close()
+
+    async def info(self) -> ManagerInfo:
+        return _info(ManagerInfo, await self._exchange.json("GET", "/manager"))
+
+    # Queues
+
+    async def queues(self) -> list[QueueInfo]:
+        return [_info(QueueInfo, each) for each in await self._exchange.json("GET", "/queues", member="queues")]
+
+    async def queue(self, name: str) -> QueueInfo:
+        return _info(QueueInfo, await self._exchange.json("GET", _queue(name)))
+
+    async def create_queue(self, path: str, attributes: QueueAttributes) -> QueueInfo:
+        return _info(QueueInfo, await self._exchange.json("POST", "/queues", {"path": path, **attributes}))
+
+    async def set_queue(self, name: str, attributes: QueueAttributes) -> QueueInfo:
+        return _info(QueueInfo, await self._exchange.json("PATCH", _queue(name), attributes))
+
+    async def delete_queue(self, name: str) -> None:
+        await self._exchange.json("DELETE", _queue(name))
+
+    async def purge_queue(self, name: str) -> int:
+        return int(await self._exchange.json("POST", _queue(name, "purge"), member="purged"))
+
+    async def pause_queue(self, name: str) -> QueueInfo:
+        return _info(QueueInfo, await self._exchange.json("POST", _queue(name, "pause")))
+
+    async def resume_queue(self, name: str) -> QueueInfo:
+        return _info(QueueInfo, await self._exchange.json("POST", _queue(name, "resume")))
+
+    # Sending
+
+    async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]:
+        path = _queue(name, "messages")
+        if transaction is not None:
+            path += f"?transaction={transaction}"
+        return list(await self._exchange.json("POST", path, {"messages": list(map(_message, messages))}, member="ids"))
+
+    async def send_transactional(self, name: str, messages: Sequence[Message]) -> list[str]:
+        sending = {"messages": list(map(_message, messages)), "transactional": True}
+        return list(await self._exchange.json("POST", _queue(name, "messages"), sending, member="ids"))
+
+    # Reading
+
+    async def receive(
+        self, name: str, count: int, timeout: float | None, transaction: UUID | None
+    ) -> list[ReceivedMessage]:
+        return await self._wait(_queue(name, "receive"), {"count": count, "transaction": transaction}, timeout)
+
+    async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
+        return await self._wait(_queue(name, "peek"), {"count": count}, timeout)
+
+    async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
+        return await self._wait(_queue(name, "lock"), {"count": count}, timeout)
+
+    async def _wait(self, path: str, query: Mapping[str, object], timeout: float | None) -> list[ReceivedMessage]:
+        """Asks again and again until there is a message or the time is over."""
+        _check(timeout)
+        left = timeout
+        while True:
+            wait = WAIT_S if left is None else min(left, WAIT_S)
+            answer = await self._exchange.request("POST", path, {**query, "timeout": wait}, wait=wait)
+            if answer:
+                return decode_records(answer)
+            if left is not None:
+                left -= wait
+                if left <= 0:
+                    raise NoMessage(NO_TIME)
+
+    async def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
+        query = {"after": after, "limit": limit}
+        return decode_records(await self._exchange.request("GET", _queue(name, "messages"), query))
+
+    async def lookup(
+        self, name: str, lookup_id: int, action: SeekAction, receive: bool, transaction: UUID | None
+    ) -> ReceivedMessage:
+        query = {"action": action.name.lower(), "transaction": transaction}
+        method = "DELETE" if receive else "GET"
+        return _one(await self._exchange.request(method, _queue(name, f"messages/{lookup_id}"), query))
+
+    async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
+        await self._exchange.json("POST", _queue(name, "settle"), {"lookup_ids": list(lookup_ids), "delete": delete})
+
+    # Handles and cursors
+
+    async def open_queue(self, name: str, access: QueueAccess, share: ShareMode) -> int:
+        opening = {"queue": name, "access": _word(access), "share": _word(share)}
+        return int(await self._exchange.json("POST", "/handles", opening, member="handle"))
+
+    async def close_queue(self, handle: int) -> None:
+        await self._exchange.json("DELETE", f"/handles/{handle}")
+
+    async def open_cursor(self, handle: int) -> int:
+        return int(await self._exchange.json("POST", f"/handles/{handle}/cursors", member="cursor"))
+
+    async def close_cursor(self, handle: int, cursor: int) -> None:
+        await self._exchange.json("DELETE", f"/handles/{handle}/cursors/{cursor}")
+
+    async def read_cursor(self, handle: int, cursor: int, call: ReadCall, timeout: float | None) -> ReceivedMessage:
+        # In one request however long it waits: the end of a wait moves the cursor.
+        _check(timeout)
+        path = f"/handles/{handle}/cursors/{cursor}/{_word(call)}"
+        answer = await self._exchange.request("POST", path, {"timeout": timeout}, wait=timeout)
+        if not answer:
+            raise NoMessage(NO_TIME)
+        return _one(answer)
+
+    # Transactions
+
+    async def begin(self) -> UUID:
+        return UUID(await self._exchange.json("POST", "/transactions", member="id"))
+
+    async def commit(self, transaction: UUID) -> None:
+        await self._exchange.json("POST", f"/transactions/{transaction}/commit")
+
+    async def abort(self, transaction: UUID) -> None:
+        await self._exchange.json("POST", f"/transactions/{transaction}/abort")
+
+    # Rescue
+
+    async def move(self, name: str, target: str, lookup_ids: Sequence[int]) -> list[int]:
+        return await self._move(name, {"to": target, "lookup_ids": list(lookup_ids)})
+
+    async def move_page(self, name: str, target: str, after: int, limit: int) -> list[int]:
+        return await self._move(name, {"to": target, "after": after, "limit": limit})
+
+    async def _move(self, name: str, order: Mapping[str, object]) -> list[int]:
+        return list(await self._exchange.json("POST", _queue(name, "move"), order, member="moved"))
+
+    async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]:
+        answer = await self._exchange.request(
+            "POST", _queue(name, "packets"), body=b"".join(packets), media_type="application/octet-stream"
+        )
+        return list(self._exchange.parsed(answer, "lookup_ids"))
+
+
+def _queue(name: str, call: str = "") -> str:
+    as_name(name)  # what is no name might be taken for another path of the API
+    return f"/queues/{quote(name, safe='')}{'/' if call else ''}{call}"
+
+
+def _word(member: QueueAccess | ShareMode | ReadCall) -> str:
+    return member.name.lower().replace("_", "-")
+
+
+def _check(timeout: float | None) -> None:
+    if timeout is not None and timeout < 0:
+        raise InvalidArgument(f"timeout: {timeout} seconds is negative; 0 does not wait, and none waits for ever")
+
+
+def _one(answer: bytes) -> ReceivedMessage:
+    messages = decode_records(answer)
+    if len(messages) != 1:
+        raise RemoteProtocolError(f"one message was asked for, {len(messages)} came")
+    return messages[0]
+
+
+def _info(kind: type[InfoT], values: Mapping[str, Any]) -> InfoT:
+    """What a manager says of itself or of a queue; what another version says besides is left out."""
+    found: dict[str, Any] = {}
+    for field in fields(kind):
+        if field.name in values:
+            value = values[field.name]
+            found[field.name] = tuple(value) if isinstance(value, list) else value
+    try:
+        return kind(**found)
+    except TypeError:
+        raise RemoteProtocolError(
+            "the answer lacks members: it is of no queue manager, or of another version"
+        ) from None
+
+
+# The properties of a message that JSON has as they are, each with its default.
+_PLAIN = {
+    field.name: field.default
+    for field in fields(Message)
+    if field.default is not MISSING
+    and field.name not in {"body", "extension", "message_class", "correlation_id", "trace"}
+}
+
+
+def _message(message: Message) -> dict[str, object]:
+    """A message as the API takes it, without what is as it is by default."""
+    values: dict[str, object] = {
+        name: str(value) if isinstance(value, UUID) else value
+        for name, default in _PLAIN.items()
+        if (value := getattr(message, name)) != default
+    }
+    if isinstance(message.body, str):
+        values["body"] = message.body
+    else:
+        values["body_base64"] = b64encode(message.body).decode()
+    for name in ("response_queue", "admin_queue"):
+        if name in values:
+            values[name] = str(values[name])
+    if message.extension:
+        values["extension_base64"] = b64encode(message.extension).decode()
+    if message.message_class:
+        values["class"] = message.message_class
+    if message.correlation_id is not None:
+        values["correlation_id"] = _identifier(message.correlation_id)
+    if message.trace is not None:
+        values["trace"] = f"PUBLIC={message.trace}" if isinstance(message.trace, UUID) else message.trace
+    return values
+
+
+def _identifier(value: MessageId | bytes | str) -> str:
+    return str(MessageId.from_bytes(value)) if isinstance(value, bytes) else str(value)

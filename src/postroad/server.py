@@ -1,0 +1,243 @@
+"""One queue manager as `postroad serve` runs it: the manager, its queues and its listeners, built from a configuration.
+
+The composition and nothing else: how a queue, a store or a protocol works is in its own room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from postroad.api.server import ApiServer, TlsFiles
+from postroad.client.embedded import NAME_STATE
+from postroad.config import Configuration, ConfiguredQueue
+from postroad.directory.file import Enterprise, ManagerEntry, load_enterprise
+from postroad.errors import ConfigurationError, PostroadError, QueueNotFound
+from postroad.manager import Manager
+from postroad.names import QueueTail
+from postroad.queues.info import QueueInfo
+from postroad.store import open_store
+
+log = logging.getLogger(__name__)
+
+_WILDCARDS = frozenset({"0.0.0.0", "::"})
+_LOOPBACK = ("127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A queue that has to be here, and where that is said."""
+
+    settings: ConfiguredQueue
+    key: str | None = None  # of the configuration; None where only the directory speaks of it
+    identifier: UUID | None = None  # of a public queue in the directory
+    directory_key: str | None = None
+
+
+class Server:
+    """`start`, then `stop`; what a failed start has opened is closed again."""
+
+    def __init__(self, config: Configuration) -> None:
+        self._config = config
+        self._enterprise = Enterprise() if config.directory.file is None else load_enterprise(config.directory.file)
+        self._manager: Manager | None = None
+        self._api: ApiServer | None = None
+
+    @property
+    def ready(self) -> dict[str, object]:
+        """The line that says that every listener accepts."""
+        assert self._manager is not None
+        listen = {} if self._api is None else {"api": self._api.address}
+        return {"ready": True, "name": self._manager.name, "id": str(self._manager.identifier), "listen": listen}
+
+    async def start(self) -> None:
+        """Returns once every listener accepts; ConfigurationError or another PostroadError says why it cannot."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Answers what is under way, makes durable what waits, and closes the store."""
+        api, self._api = self._api, None
+        if api is not None:
+            await api.stop()
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            await manager.stop()
+
+    async def _start(self) -> None:
+        config = self._config
+        entry = self._enterprise.manager(config.manager.name)
+        identifier = self._identifier(entry)
+        store = await asyncio.to_thread(open_store, config.data)
+        log.info("store opened", extra={"directory": config.data})
+        try:
+            manager = Manager(
+                config.manager.name,
+                store,
+                identifier=identifier,
+                insecure_nacks=config.binary.insecure_nacks,
+                quota_kb=config.manager.quota_kb,
+            )
+            # A program that opens the directory by itself later finds the manager under the same name.
+            manager.core.tick.set_state(NAME_STATE, manager.name.encode())
+        except BaseException:
+            store.close()
+            raise
+        self._manager = manager
+        await manager.start()
+        manager.core.queues.local_hosts |= self._own_addresses(entry)
+        for place, reason in store.damaged.items():
+            log.warning("damaged record", extra={"record": place, "reason": reason})
+        await asyncio.gather(*(self._provide(manager, wanted) for wanted in self._wanted_queues()))
+        if config.listen.api is not None:
+            self._api = await self._start_api(manager, config.listen.api)
+
+    def _identifier(self, entry: ManagerEntry | None) -> UUID | None:
+        """What the files say this manager is called; None leaves it to the data directory."""
+        own = self._config.manager.id
+        if entry is None:
+            return own
+        if own is not None and own != entry.id:
+            self._config.fail("manager.id", f"{own} is not what the directory says of {entry.name}: {entry.id}")
+        return entry.id
+
+    def _own_addresses(self, entry: ManagerEntry | None) -> set[str]:
+        """Hosts that mean this manager in a direct name, besides its name."""
+        host = self._config.listen.host
+        addresses = {*_LOOPBACK} if host in _WILDCARDS else {host.lower()}
+        return addresses if entry is None or entry.address is None else {*addresses, entry.address.lower()}
+
+    # Queues
+
+    def _wanted_queues(self) -> list[_Wanted]:
+        """Those of the configuration and the public ones of the directory; a queue of both has the directory's id."""
+        wanted: dict[QueueTail, _Wanted] = {}
+        for index, settings in enumerate(self._config.queues, 1):
+            wanted[settings.path.tail] = _Wanted(settings, f"queue[{index}]")
+        for index, public in enumerate(self._enterprise.queues, 1):
+            if public.path.computer.lower() == self._config.manager.name.lower():
+                other = wanted.get(public.path.tail)
+                settings = ConfiguredQueue(path=public.path) if other is None else other.settings
+                key = None if other is None else other.key
+                wanted[public.path.tail] = _Wanted(settings, key, public.id, f"queue[{index}]")
+        return list(wanted.values())
+
+    async def _provide(self, manager: Manager, wanted: _Wanted) -> None:
+        """Makes the queue, or changes what may change; what may not is refused."""
+        settings = wanted.settings
+        path = str(settings.path)
+        try:
+            info = manager.queue(path)
+        except QueueNotFound:
+            await manager.create_queue(
+                path, transactional=settings.transactional, identifier=wanted.identifier, **_properties(settings)
+            )
+            log.info("queue created", extra={"queue": path, "transactional": settings.transactional})
+            return
+        if wanted.identifier is not None and str(wanted.identifier) != info.id:
+            raise ConfigurationError(
+                str(self._config.directory.file),
+                f"{wanted.directory_key}.id",
+                f"the queue {path} is here already with the id {info.id}; delete it first, or use that id",
+            )
+        if wanted.key is None:
+            return
+        if settings.transactional != info.transactional:
+            kind = "transactional" if info.transactional else "not transactional"
+            self._config.fail(
+                f"{wanted.key}.transactional", f"the queue {path} is here already and is {kind}; delete it first"
+            )
+        if changes := _changes(settings, info):
+            await manager.set_queue(path, **changes)
+            log.info("queue changed", extra={"queue": path, "properties": ",".join(changes)})
+
+    # Listeners
+
+    async def _start_api(self, manager: Manager, port: int) -> ApiServer:
+        config = self._config
+        tls = None
+        if config.api.tls_certificate is not None and config.api.tls_key is not None:
+            tls = TlsFiles(config.api.tls_certificate, config.api.tls_key)
+        api = ApiServer(manager, config.listen.host, port, config.api.token, tls)
+        try:
+            await api.start()
+        except ConfigurationError as fault:
+            if fault.key == "listen.api":  # what the computer has to give, not what the file says, is at fault
+                raise PostroadError(
+                    f"listen.api: {fault.fault}; stop what listens there, or set another port"
+                ) from None
+            config.fail(fault.key, fault.fault)
+        log.info("listening", extra={"listener": "api", "address": api.url})
+        return api
+
+
+def _properties(settings: ConfiguredQueue) -> dict[str, object]:
+    """What may change while the queue is there, under the queue's own words."""
+    return {
+        "label": settings.label,
+        "journaling": settings.journal,
+        "quota_kb": settings.quota_kb,
+        "journal_quota_kb": settings.journal_quota_kb,
+        "authenticate": settings.authenticate,
+        "privacy": settings.privacy,
+        "abort_limit": settings.abort_limit,
+    }
+
+
+def _changes(settings: ConfiguredQueue, info: QueueInfo) -> dict[str, object]:
+    now = {
+        "label": info.label,
+        "journaling": info.journal,
+        "quota_kb": info.quota_kb,
+        "journal_quota_kb": info.journal_quota_kb,
+        "authenticate": info.authenticate,
+        "privacy": info.privacy,
+        "abort_limit": info.abort_limit,
+    }
+    return {
+        name: value
+        for name, value in _properties(settings).items()
+        if now[name] != (settings.privacy.value if name == "privacy" else value)
+    }
+
+
+async def run(config: Configuration, announce: Callable[[dict[str, object]], None]) -> None:
+    """Serves until SIGTERM or SIGINT; `announce` is given the ready line once every listener accepts."""
+    stop = asyncio.Event()
+    _on_signals(stop)
+    server = Server(config)
+    await server.start()
+    try:
+        ready = server.ready
+        announce(ready)
+        log.info("ready", extra={"manager": ready["name"], "id": ready["id"]})
+        await stop.wait()
+        log.info("stopping")
+    finally:
+        await server.stop()
+    log.info("stopped")
+
+
+def _on_signals(stop: asyncio.Event) -> None:
+    """The first signal stops cleanly; the second one, from somebody who will not wait, at once."""
+    loop = asyncio.get_running_loop()
+
+    def received() -> None:
+        if stop.is_set():
+            os._exit(1)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if sys.platform == "win32":
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(received))
+        else:
+            loop.add_signal_handler(number, received)

@@ -1,0 +1,117 @@
+"""The Python API in its four forms, so that one test body runs against each: embedded or remote, blocking or async."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import postroad
+from postroad import aio
+from postroad.api.server import ApiServer
+from postroad.client.blocking import LoopThread
+from postroad.manager import Manager
+from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.received import ReceivedMessage
+from postroad.store import open_store
+
+FACES = ("embedded-sync", "embedded-async", "remote-sync", "remote-async")
+NAME = "alpha"
+
+
+class Driven:
+    """An object of `postroad.aio` used as if it were one of `postroad`: whatever it gives to await is waited for."""
+
+    PLAIN = (str, bytes, int, float, list, tuple, ReceivedMessage, QueueInfo, ManagerInfo, type(None))
+
+    def __init__(self, thing: Any, thread: LoopThread) -> None:
+        self._thing = thing
+        self._thread = thread
+
+    def __getattr__(self, name: str) -> Any:
+        return self._drive(getattr(self._thing, name))
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        plain = [each._thing if isinstance(each, Driven) else each for each in arguments]
+        named = {name: each._thing if isinstance(each, Driven) else each for name, each in options.items()}
+        return self._drive(self._thing(*plain, **named))
+
+    def __enter__(self) -> Any:
+        return self._drive(self._thing.__aenter__())
+
+    def __exit__(self, *exception: object) -> bool | None:
+        return cast(bool | None, self._thread.run(self._thing.__aexit__(*exception)))
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            try:
+                yield self._drive(self._thread.run(self._thing.__anext__()))
+            except StopAsyncIteration:
+                return
+
+    def _drive(self, value: Any) -> Any:
+        if inspect.iscoroutine(value):
+            value = self._thread.run(value)
+        return value if isinstance(value, self.PLAIN) else Driven(value, self._thread)
+
+
+@contextmanager
+def served(directory: Path | str, token: str | None = None) -> Iterator[str]:
+    """A queue manager with its HTTP API on a free port of this machine: the URL."""
+
+    async def start() -> tuple[Manager, ApiServer]:
+        manager = Manager(NAME, open_store(directory))
+        await manager.start()
+        server = ApiServer(manager, port=0, token=token)
+        await server.start()
+        return manager, server
+
+    thread = LoopThread()
+    try:
+        manager, server = thread.run(start())
+        try:
+            yield server.url
+        finally:
+            thread.run(server.stop())
+            thread.run(manager.stop())
+    finally:
+        thread.stop()
+
+
+@contextmanager
+def driven(opening: aio.Opening) -> Iterator[postroad.QueueManager]:
+    async def start() -> aio.QueueManager:
+        return await opening
+
+    thread = LoopThread()
+    try:
+        manager = thread.run(start())
+        try:
+            yield cast(postroad.QueueManager, Driven(manager, thread))
+        finally:
+            thread.run(manager.close())
+    finally:
+        thread.stop()
+
+
+@contextmanager
+def opened(face: str, directory: Path | str = ":memory:") -> Iterator[postroad.QueueManager]:
+    """A queue manager called alpha, through one of FACES."""
+    where, _, kind = face.partition("-")
+    if where == "embedded":
+        if kind == "sync":
+            with postroad.open(directory, name=NAME) as manager:
+                yield manager
+        else:
+            with driven(aio.open(directory, name=NAME)) as manager:
+                yield manager
+        return
+    with served(directory) as url:
+        if kind == "sync":
+            with postroad.connect(url) as manager:
+                yield manager
+        else:
+            with driven(aio.connect(url)) as manager:
+                yield manager
