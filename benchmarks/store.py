@@ -171,7 +171,7 @@ def main() -> None:
     for size, count in COMMIT_SIZES.items():
         compare(f"commits of {size}", count, size)
     with busy_thread():
-        compare("of 100, beside a busy thread", 1_000, 100, 1)
+        compare("of 100, beside a busy thread", 1_000, 100, 3)
     in_memory("memory, of 100", memory, 100)
     in_memory("memory, of 1", memory, 1)
     in_memory("pending on memory, of 100", pending, 100)

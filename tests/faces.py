@@ -58,13 +58,13 @@ class Driven:
 
 
 @contextmanager
-def served(directory: Path | str, token: str | None = None) -> Iterator[str]:
-    """A queue manager with its HTTP API on a free port of this machine: the URL."""
+def served(directory: Path | str, token: str | None = None, port: int = 0) -> Iterator[str]:
+    """A queue manager with its HTTP API on a port of this machine, any free one for 0: the URL."""
 
     async def start() -> tuple[Manager, ApiServer]:
         manager = Manager(NAME, open_store(directory))
         await manager.start()
-        server = ApiServer(manager, port=0, token=token)
+        server = ApiServer(manager, port=port, token=token)
         await server.start()
         return manager, server
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from postroad.client.sync.manager import QueueManager
     from postroad.client.sync.queue import Queue
     from postroad.client.sync.transaction import Transaction
+    from postroad.client.values import ManagerInfo, QueueInfo
     from postroad.errors import (
         ManagerUnavailable,
         NoMessage,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 # Where each name comes from when it is first asked for.
 _HOMES = {
     "Cursor": "postroad.client.sync.handle",
+    "ManagerInfo": "postroad.client.values",
     "ManagerUnavailable": "postroad.errors",
     "Message": "postroad.message",
     "MessageId": "postroad.names",
@@ -51,6 +53,7 @@ _HOMES = {
     "PostroadError": "postroad.errors",
     "Queue": "postroad.client.sync.queue",
     "QueueExists": "postroad.errors",
+    "QueueInfo": "postroad.client.values",
     "QueueManager": "postroad.client.sync.manager",
     "QueueNotFound": "postroad.errors",
     "QuotaExceeded": "postroad.errors",
@@ -65,6 +68,7 @@ _MODULES = frozenset({"aio", "errors"})
 
 __all__ = [
     "Cursor",
+    "ManagerInfo",
     "ManagerUnavailable",
     "Message",
     "MessageId",
@@ -73,6 +77,7 @@ __all__ = [
     "PostroadError",
     "Queue",
     "QueueExists",
+    "QueueInfo",
     "QueueManager",
     "QueueNotFound",
     "QuotaExceeded",
@@ -88,14 +93,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name in _MODULES:
-        return import_module(f"postroad.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'postroad' has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value  # the next time without a detour
-    return value
+if not TYPE_CHECKING:  # or every name would seem to exist
+
+    def __getattr__(name: str) -> object:
+        if name in _MODULES:
+            return import_module(f"postroad.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'postroad' has no attribute {name!r}")
+        value: object = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value  # the next time without a detour
+        return value
 
 
 def __dir__() -> list[str]:

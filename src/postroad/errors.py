@@ -136,6 +136,20 @@ class ConfigurationError(PostroadError):
         super().__init__(": ".join(part for part in (file, key, fault) if part))
 
 
+class DirectoryError(PostroadError):
+    """A directory that cannot be read, or whose objects contradict each other."""
+
+    status = Status.NO_DS
+
+
+class ManagerNotFound(PostroadError):
+    """The directory has no queue manager of this name."""
+
+
+class NoRoute(PostroadError):
+    """[MS-MQBR] 3.1.5.1: a routing attempt failed. The sentence says which rule found no next hop."""
+
+
 class StorageError(PostroadError):
     """The store could not do what was asked: the disk is full, read-only or damaged. Nothing was changed."""
 

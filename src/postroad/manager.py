@@ -20,6 +20,7 @@ from postroad.errors import (
     OperationCancelled,
     PostroadError,
     QueueNotAvailable,
+    QueueNotFound,
     StorageError,
     TransactionSequence,
     UnsupportedFormatNameOperation,
@@ -27,9 +28,9 @@ from postroad.errors import (
 from postroad.message import Message
 from postroad.names import FormatName, PathName
 from postroad.queues.cursor import Cursor
-from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
+from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, QueueAccess, ShareMode
 from postroad.queues.info import ManagerInfo, QueueInfo, describe_queue
-from postroad.queues.local import PURGE_BATCH, LocalQueueManager
+from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
 from postroad.queues.queue import Queue
 from postroad.queues.reading import SeekAction
 from postroad.queues.tick import Tick
@@ -46,7 +47,10 @@ Name = FormatName | PathName | str
 
 IDENTITY_STATE = "manager"
 TIMER_INTERVAL_S = 0.5
-TRANSACTION_TIMEOUT_S = 3600.0  # an abandoned transaction must not lock its messages for ever
+# What a client leaves behind when it dies must not keep others out for ever.
+TRANSACTION_TIMEOUT_S = 3600.0
+LOCK_TIMEOUT_S = 600.0  # a message locked and not settled returns to its place
+HANDLE_TIMEOUT_S = 3600.0  # a handle that nobody uses is closed
 MOVE_BATCH = 1000
 
 
@@ -56,6 +60,7 @@ class _Held:
 
     queue: Queue
     record: Record
+    since: float
 
 
 class Manager:
@@ -85,6 +90,7 @@ class Manager:
         self._last_error: str | None = None
         self._held: dict[tuple[int, int], _Held] = {}
         self._transaction_started: dict[UUID, float] = {}
+        self._handle_used: dict[int, float] = {}
         self._timer: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -94,10 +100,12 @@ class Manager:
         self.core.start(self.started_at)
         self.core.tick.set_state(IDENTITY_STATE, self.identifier.bytes)
         await self.durable()
+        self.core.state = QueueManagerState.READY
         self._timer = asyncio.create_task(self._run_timers(), name="postroad-timers")
 
     async def stop(self) -> None:
         """Aborts open transactions, commits what waits, and closes the store."""
+        self.core.state = QueueManagerState.STOPPING
         if self._timer is not None:
             self._timer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -114,6 +122,7 @@ class Manager:
         finally:
             await asyncio.to_thread(self._writer.close)
             self.store.close()
+            self.core.state = QueueManagerState.STOPPED
 
     # The tick
 
@@ -176,15 +185,29 @@ class Manager:
         while True:
             await asyncio.sleep(TIMER_INTERVAL_S)
             now = self.clock()
-            for identifier, started in list(self._transaction_started.items()):
-                transaction = self.core.transactions.get(identifier)
-                if transaction is None:
-                    del self._transaction_started[identifier]
-                elif now - started > TRANSACTION_TIMEOUT_S:
-                    self.core.abort(transaction, now)
+            self._release_abandoned(now)
             self.core.run_timers(now)
             if self.core.tick:
                 self._schedule()
+
+    def _release_abandoned(self, now: float) -> None:
+        for identifier, started in list(self._transaction_started.items()):
+            transaction = self.core.transactions.get(identifier)
+            if transaction is None:
+                del self._transaction_started[identifier]
+            elif now - started > TRANSACTION_TIMEOUT_S:
+                self.core.abort(transaction, now)
+        for key, held in list(self._held.items()):
+            if now - held.since > LOCK_TIMEOUT_S:
+                del self._held[key]
+                with contextlib.suppress(PostroadError):  # the queue may be gone
+                    self.core.reading.end(held.queue, held.record, now, delete=False)
+        for handle, used in list(self._handle_used.items()):
+            descriptor = self.core.descriptors.get(handle)
+            if descriptor is None:
+                del self._handle_used[handle]
+            elif now - used > HANDLE_TIMEOUT_S and not (descriptor.queue and descriptor.queue.waiting):
+                self.core.close(descriptor)
 
     # Queues
 
@@ -346,17 +369,16 @@ class Manager:
             self._close(descriptor)
         queue = self.core.queues.get(name)
         for record in records:
-            self._held[queue.number, record.lookup_id] = _Held(queue, record)
+            self._held[queue.number, record.lookup_id] = _Held(queue, record, self.clock())
         return _received(records)
 
     async def settle(self, name: Name, lookup_ids: Sequence[int], *, delete: bool) -> None:
         """The second phase: the messages go, or return to their places."""
         queue = self.core.queues.get(name)
-        held = []
         for lookup_id in lookup_ids:
             if (queue.number, lookup_id) not in self._held:
                 raise TransactionSequence(f"message {lookup_id} of {name} is not being received")
-            held.append(self._held.pop((queue.number, lookup_id)))
+        held = [self._held.pop((queue.number, lookup_id)) for lookup_id in dict.fromkeys(lookup_ids)]
 
         def end() -> None:
             for each in held:
@@ -420,7 +442,13 @@ class Manager:
     # Handles and cursors
 
     def _open(self, name: Name, access: QueueAccess, share: ShareMode = ShareMode.DENY_NONE) -> OpenQueueDescriptor:
-        return self.core.open(name, access, share, self.clock())
+        try:
+            return self.core.open(name, access, share, self.clock())
+        except QueueNotFound:
+            queue = self.core.queues.find(name)
+            if queue is None or not queue.is_outgoing or access not in ADMIN_ACCESS:
+                raise
+            return self.core.open(name, ADMIN_ACCESS[access], share, self.clock())
 
     def _close(self, descriptor: OpenQueueDescriptor) -> None:
         if not descriptor.closed:
@@ -428,23 +456,30 @@ class Manager:
 
     def open_queue(self, name: Name, access: QueueAccess, share: ShareMode = ShareMode.DENY_NONE) -> int:
         """A handle that keeps others out, if asked to, and that cursors belong to."""
-        return self._open(name, access, share).handle
+        handle = self._open(name, access, share).handle
+        self._handle_used[handle] = self.clock()
+        return handle
+
+    def _descriptor(self, handle: int) -> OpenQueueDescriptor:
+        descriptor = self.core.descriptor(handle)
+        self._handle_used[handle] = self.clock()
+        return descriptor
 
     def close_queue(self, handle: int) -> None:
-        self.core.close(self.core.descriptor(handle))
+        self.core.close(self._descriptor(handle))
 
     def open_cursor(self, handle: int) -> int:
-        return self.core.open_cursor(self.core.descriptor(handle)).handle
+        return self.core.open_cursor(self._descriptor(handle)).handle
 
     def close_cursor(self, handle: int, cursor: int) -> None:
-        descriptor = self.core.descriptor(handle)
+        descriptor = self._descriptor(handle)
         self.core.close_cursor(descriptor, self._cursor(descriptor, cursor))
 
     async def read_cursor(
         self, handle: int, cursor: int, call: ReadCall, timeout: float | None = None
     ) -> ReceivedMessage:
         """Peek at the cursor, peek behind it, or receive at it."""
-        descriptor = self.core.descriptor(handle)
+        descriptor = self._descriptor(handle)
         request = WaitingRead(descriptor, call, 1, self._deadline(timeout), self._cursor(descriptor, cursor))
         records = await (self._receive(request) if request.destructive else self._read(request))
         return _received(records)[0]
@@ -492,7 +527,8 @@ class Manager:
             records = self.core.reading.fresh(queue, limit, self.clock(), after)
         else:
             records = [
-                self.core.reading.seek(queue, lookup_id, SeekAction.CURRENT, peek=False) for lookup_id in lookup_ids
+                self.core.reading.seek(queue, lookup_id, SeekAction.CURRENT, peek=False)
+                for lookup_id in dict.fromkeys(lookup_ids)
             ]
         await self._durably(lambda: self.core.move(queue, to, records, self.clock()))
         return [record.lookup_id for record in records]

@@ -79,6 +79,7 @@ class Message:
     `recoverable` messages survive a restart; without it a message is express and lives in memory. Within a transaction
     every message is recoverable, delivered exactly once and in order. `journal` keeps a copy in the manager's journal
     once the message is delivered, `dead_letter` one in its dead-letter queue if it cannot be. Times are in seconds.
+    Acknowledgments go to `admin_queue`, so that `ack` without it, and it without `ack`, say nothing.
     """
 
     body: bytes | str = b""
@@ -162,7 +163,12 @@ class Composer:
 
     def compose(self, message: Message, message_id: int, sent_time: int, *, transactional: bool = False) -> bytes:
         """One packet. A transactional one has a blank TransactionHeader, to be stamped at commit."""
-        key = (message.admin_queue, message.response_queue, message.connector_type)
+        acks = message.ack if isinstance(message.ack, int) else ack_flags(message.ack)
+        # [MS-MQMQ] 2.2.19.2: an administration queue is there exactly where acknowledgments are asked for.
+        admin_queue = message.admin_queue if acks else None
+        if admin_queue is None:
+            acks = 0
+        key = (admin_queue, message.response_queue, message.connector_type)
         names = self._names.get(key) or self._encode_names(key)
         priority = message.priority
         if not 0 <= priority <= MAX_PRIORITY:
@@ -185,7 +191,6 @@ class Composer:
             body = encode_body(body, message.body_type)
         if message.message_class & ~CUSTOM_CLASS_MASK:
             raise InvalidMessage(f"class: {message.message_class:#06x} has bits outside of {CUSTOM_CLASS_MASK:#06x}")
-        acks = message.ack if isinstance(message.ack, int) else ack_flags(message.ack)
         extension = message.extension
         filled = len(label) + len(extension) + len(body)
         trailer = b""

@@ -71,12 +71,16 @@ def required(reader: Reader[T], *, secret: bool = False) -> T:
     return cast(T, field(metadata={_READER: reader}, repr=not secret))
 
 
-def load(file: Path, schema: type[T]) -> T:
-    """Reads the whole file as `schema`; raises ConfigurationError on the first fault."""
-    return Table(schema)(_parse(file), Place(str(file)))
+def load(file: Path, schema: type[T], data: bytes | None = None) -> T:
+    """Reads the whole file as `schema`; raises ConfigurationError on the first fault.
+
+    `data` is what the file holds, where the caller has read it by itself.
+    """
+    return Table(schema)(_parse(file, read_file(file) if data is None else data), Place(str(file)))
 
 
-def _parse(file: Path) -> dict[str, Any]:
+def read_file(file: Path) -> bytes:
+    """What the file holds; ConfigurationError if it cannot be read, or is far too large to be a configuration."""
     place = Place(str(file))
     try:
         with file.open("rb") as stream:
@@ -85,6 +89,11 @@ def _parse(file: Path) -> dict[str, Any]:
         place.fail(f"cannot be read: {fault.strerror}")
     if len(data) > MAX_FILE_BYTES:
         place.fail(f"is larger than {MAX_FILE_BYTES >> 20} MiB, which no configuration is")
+    return data
+
+
+def _parse(file: Path, data: bytes) -> dict[str, Any]:
+    place = Place(str(file))
     try:
         return tomllib.loads(data.decode("utf-8-sig"))  # Windows editors put a mark before the text
     except UnicodeDecodeError as fault:

@@ -43,6 +43,32 @@ def test_no_command_at_all() -> None:
         ["decode", "--port", "65536", "file"],
         ["decode", "--port", "msmq", "file"],
         ["decode", "--ping-port"],
+        ["serve", "-c"],
+        ["serve", "-c", "no-such-file.toml"],
+        ["queue"],
+        ["queue", "create"],
+        ["queue", "set", r"private$\q"],
+        ["queue", "set", r"private$\q", "--quota-kb", "much"],
+        ["queue", "create", r"private$\q", "--privacy", "full"],
+        ["send"],
+        ["send", r"private$\q", "text"],
+        ["send", r"private$\q", "--body", "x", "--file", "y"],
+        ["send", r"private$\q", "--file", "no-such-file"],
+        ["send", r"private$\q", "--priority", "8"],
+        ["send", r"private$\q", "--ack", "sometimes"],
+        ["send", r"private$\q", "--correlation", "17"],
+        ["send", r"private$\q", "--trace", r"private$\q"],
+        ["send", r"private$\q", "--count", "0"],
+        ["send", r"private$\q", "--sign", "certificate"],
+        ["send", r"private$\q", "--encrypt", "body"],
+        ["receive", r"private$\q", "--count", "0"],
+        ["receive", r"private$\q", "--timeout", "-1"],
+        ["peek", r"private$\q", "--json", "--raw"],
+        ["browse", r"private$\q", "--where", "labl == 1"],
+        ["move", r"private$\q", r"private$\r"],
+        ["move", r"private$\q", r"private$\r", "--all", "--where", "true"],
+        ["move", r"private$\q", r"private$\r", "--where", "priority >"],
+        ["import", r"private$\q", "no-such-file"],
     ],
     ids=" ".join,
 )
@@ -51,12 +77,6 @@ def test_wrong_usage_is_one_line(arguments: list[str]) -> None:
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr.startswith("postroad: ")
     assert run.stderr.count("\n") == 1
-
-
-def test_serving_is_not_part_of_this_version() -> None:
-    run = postroad("serve", "-c", "postroad.toml")
-    assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr == "postroad: serving is not part of this version\n"
 
 
 def test_commands_load_what_they_need_when_they_run() -> None:

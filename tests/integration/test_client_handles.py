@@ -97,6 +97,7 @@ def test_a_handle_for_peeking_takes_nothing(queue: postroad.Queue) -> None:
 
 
 def test_a_deleted_queue_is_not_available_to_its_readers(queue: postroad.Queue) -> None:
-    with pytest.raises(errors.QueueNotAvailable), queue.cursor() as cursor:
+    with queue.cursor() as cursor:
         queue.delete()
-        cursor.peek(0)
+        with pytest.raises(errors.QueueNotAvailable):
+            cursor.peek(0)

@@ -8,6 +8,7 @@ import pytest
 
 import postroad
 from postroad import errors
+from postroad.received import ReceivedMessage
 from tests.faces import FACES, opened
 
 
@@ -50,11 +51,16 @@ def test_a_block_that_raises_leaves_nothing_behind(
     qm: postroad.QueueManager, orders: postroad.Queue, bills: postroad.Queue
 ) -> None:
     orders.send("order", transactional=True)
-    with pytest.raises(Trouble), qm.transaction() as tx:
-        order = orders.receive(0, tx)
-        bills.send(f"bill for {order.text}", tx)
-        assert texts(orders) == []
-        raise Trouble
+
+    def fail() -> None:
+        with qm.transaction() as tx:
+            order = orders.receive(0, tx)
+            bills.send(f"bill for {order.text}", tx)
+            assert texts(orders) == []
+            raise Trouble
+
+    with pytest.raises(Trouble):
+        fail()
     assert (texts(orders), texts(bills)) == (["order"], [])
     assert orders.peek(0).aborts == 1
 
@@ -92,15 +98,19 @@ def test_a_transaction_is_ended_by_hand_once(qm: postroad.QueueManager, orders: 
 
 
 def test_a_block_may_end_its_transaction_itself(qm: postroad.QueueManager, orders: postroad.Queue) -> None:
+    def commit_and_fail() -> None:
+        with qm.transaction() as tx:
+            tx.commit()
+            raise Trouble
+
     with qm.transaction() as tx:
         orders.send("dropped", tx)
         tx.abort()
     with qm.transaction() as tx:
         orders.send("kept", tx)
         tx.commit()
-    with pytest.raises(Trouble), qm.transaction() as tx:
-        tx.commit()
-        raise Trouble
+    with pytest.raises(Trouble):
+        commit_and_fail()
     assert texts(orders) == ["kept"]
 
 
@@ -124,17 +134,24 @@ def test_a_transaction_of_its_own(qm: postroad.QueueManager, orders: postroad.Qu
     several = qm.send(orders.name, ["a", "b"], transactional=True)
     found = orders.receive_many(3, 0)
     assert [str(message.id) for message in found] == [alone, *several]
-    marks = [(message.view.first_in_transaction, message.view.last_in_transaction) for message in found]
+    marks = [
+        (shown["first_in_transaction"], shown["last_in_transaction"]) for shown in map(ReceivedMessage.json, found)
+    ]
     assert marks == [(True, True), (True, False), (False, True)]
 
 
 def test_a_message_that_fails_too_often_is_put_aside(qm: postroad.QueueManager) -> None:
     queue = qm.create_queue(r"private$\fragile", transactional=True, abort_limit=2)
     queue.send("poison", transactional=True)
-    for _ in range(2):
-        with pytest.raises(Trouble), qm.transaction() as tx:
+
+    def fail() -> None:
+        with qm.transaction() as tx:
             queue.receive(0, tx)
             raise Trouble
+
+    for _ in range(2):
+        with pytest.raises(Trouble):
+            fail()
     assert texts(queue) == []
     assert texts(qm.queue(r"private$\fragile;poison")) == ["poison"]
 
@@ -164,9 +181,13 @@ def test_a_message_is_back_in_its_place_if_the_block_raises(work: postroad.Queue
 
 
 def test_several_messages_go_or_return_together(work: postroad.Queue) -> None:
-    with pytest.raises(Trouble), work.receiving_many(2, 0) as messages:
-        assert [message.text for message in messages] == ["a", "b"]
-        raise Trouble
+    def fail() -> None:
+        with work.receiving_many(2, 0) as messages:
+            assert [message.text for message in messages] == ["a", "b"]
+            raise Trouble
+
+    with pytest.raises(Trouble):
+        fail()
     assert texts(work) == ["a", "b", "c"]
     with work.receiving_many(2, 0):
         pass

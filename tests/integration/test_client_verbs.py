@@ -190,6 +190,13 @@ def test_a_batch_is_sent_as_a_whole_or_not_at_all(queue: postroad.Queue) -> None
     assert texts(queue) == []
 
 
+def test_a_message_of_more_than_four_mebibytes_is_refused(queue: postroad.Queue) -> None:
+    with pytest.raises(errors.MessageTooLarge):
+        queue.send(bytes(4 << 20))
+    queue.send(bytes(4_000_000))
+    assert queue.receive(0).body == bytes(4_000_000)
+
+
 def test_a_list_of_names_gets_a_copy_each(qm: postroad.QueueManager, queue: postroad.Queue) -> None:
     other = qm.create_queue(r"private$\other")
     names = r"DIRECT=OS:alpha\private$\orders,DIRECT=OS:alpha\private$\other"

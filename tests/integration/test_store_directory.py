@@ -95,6 +95,8 @@ def test_a_file_where_the_directory_should_be_is_named(tmp_path: Path) -> None:
 def test_a_read_only_directory_is_named() -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
+        locked = directory / "locked"
+        locked.mkdir(0o000)
         directory.chmod(0o555)
         is_root = os.geteuid() == 0
         if is_root:
@@ -104,6 +106,8 @@ def test_a_read_only_directory_is_named() -> None:
                 SqliteStore(directory)
             with pytest.raises(StorageError, match="sub: Permission denied; no data directory can be made here"):
                 SqliteStore(directory / "sub")
+            with pytest.raises(StorageError, match="deep: Permission denied; no data directory can be made here"):
+                SqliteStore(locked / "sub" / "deep")
         finally:
             if is_root:
                 os.seteuid(0)

@@ -64,10 +64,7 @@ class Model:
 
     def commit(self, transaction: ModelTransaction) -> None:
         for queue, message in transaction.receives:
-            if message.purged:
-                self.queues[queue].messages.remove(message)
-            else:
-                self.receive(queue, message)
+            self.receive(queue, message)
         for queue, label in transaction.sends:
             self.add(queue, label, 0, True)
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest.mock import patch
 
 import apsw
 
@@ -22,7 +21,6 @@ from tests.torture.vfs import Disk, Fault, Kind, Loss, Operation, TortureVFS, fa
 
 QUEUES = (1, 2, 3)
 CHECKPOINT_PAGES = 12  # so that a short workload meets several checkpoints
-SYNC_DIRECTORY = "postroad.store.sqlite.sync_directory"
 STEP = "step"  # the state value that says how many steps a store holds
 MANY = 1 << 62  # a time at which everything that can expire has
 
@@ -143,7 +141,7 @@ def check_image(
     the first of these, at some operation of the recovery, and all is done again with what that leaves."""
     tally.points += 1
     write_files(directory, files)
-    with torture_vfs("image") as vfs, patch(SYNC_DIRECTORY):
+    with torture_vfs("image") as vfs:
         vfs.disk = Disk.holding(files)
         try:
             with opened(directory, vfs) as store:
@@ -178,17 +176,9 @@ def opened(directory: Path, vfs: TortureVFS) -> Iterator[SqliteStore]:
         store.close()
 
 
-@contextmanager
-def watched_directory(vfs: TortureVFS) -> Iterator[None]:
-    """The store syncs its directory by itself, past SQLite: let the model of the disk hear of it."""
-
-    with patch(SYNC_DIRECTORY, lambda directory: vfs.disk.apply(Operation(Kind.SYNC_DIRECTORY))):
-        yield
-
-
 def record_run(directory: Path, workload: Workload) -> list[Operation]:
     """Every operation of one whole run from the first start to the stop, with a mark where a promise was given."""
-    with torture_vfs() as vfs, watched_directory(vfs):
+    with torture_vfs() as vfs:
         with opened(directory, vfs) as store:
             for number, group in enumerate(workload.steps, 1):
                 store.commit(group)
@@ -232,7 +222,7 @@ def _fail_at(at: int, work: Path, workload: Workload, fault: Fault, tally: Tally
     """One run with a fault; False if the run ended before it struck."""
     directory = work / "run"
     images: Callable[[list[int]], None]
-    with torture_vfs() as vfs, watched_directory(vfs):
+    with torture_vfs() as vfs:
         vfs.fault = fault
 
         def images(allowed: list[int]) -> None:

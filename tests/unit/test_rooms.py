@@ -17,39 +17,46 @@ SOURCE = Path(__file__).parents[2] / "src" / "postroad"
 # The front door is the package itself (`import postroad`), which offers the client's verbs.
 FRONT_DOOR = "postroad"
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors", "version"),
-    ("names",),
-    ("wire",),
+    ("errors", "version", "logs"),
+    ("names", "where"),
+    ("wire", "settings"),
     ("message",),
     ("store", "security"),
     ("capture", "describe"),
     ("received",),
     ("records",),
     ("queues",),
-    ("directory",),
+    ("config", "directory"),
     ("routing",),
     ("rpc",),
     ("binary", "soap", "remote_read"),
     ("manager", "simulation"),  # the simulator joins managers' parts by itself, so it stands beside the manager
     ("api",),
     ("client",),  # above the manager, because an embedded client opens one
-    (FRONT_DOOR, "spark"),
+    ("aio",),
+    (FRONT_DOOR, "spark", "server"),
     ("console", "cli"),
     ("__main__",),
 )
 WORDS = frozenset({"errors", "version", "names", "wire", "message"})
 ONLY: dict[str, frozenset[str]] = {
+    # Reading settings and expressions needs names at the most.
+    "where": frozenset({"errors"}),
+    "settings": frozenset({"errors", "names"}),
     # Reading captured bytes and showing packets need no queue and no store.
     "capture": WORDS,
     "describe": WORDS | {"security"},
     "received": WORDS | {"describe"},
     "records": WORDS | {"received"},
     # Pipelines and the front door see a queue manager as its users do.
-    FRONT_DOOR: WORDS | {"client", "received"},
+    "aio": WORDS | {"client", "received"},
+    FRONT_DOOR: WORDS | {"aio", "client", "received"},
     "spark": frozenset({"errors", "version", "client", "wire"}),
-    # The console is a user of the API; a command is a user of the client. `serve` alone starts the API.
+    # The console is a user of the API; a command is a user of the client. `serve` alone starts a server.
     "console": WORDS | {FRONT_DOOR, "api", "client"},
-    "cli": WORDS | {FRONT_DOOR, "api", "client", "capture", "describe", "received", "spark", "simulation"},
+    "cli": WORDS
+    | {FRONT_DOOR, "client", "capture", "describe", "received", "spark", "simulation"}
+    | {"server", "config", "logs", "where"},
     "__main__": frozenset({"cli"}),
 }
 
@@ -61,10 +68,12 @@ PURE = (
     "wire",
     "message",
     "capture",
+    "where",
     "routing",
+    "queues.outgoing",
+    "binary.settings",
+    "binary.states",
     "binary.session",
-    "binary.sender",
-    "binary.receiver",
     "soap.envelope",
     "soap.streams",
     "rpc.pdu",

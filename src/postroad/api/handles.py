@@ -12,16 +12,13 @@ from postroad.api.formats import ARROW, JSON, RECORDS, choose, whole_answer
 from postroad.api.kinds import LOOKUP_ID, NotOfKind, choice
 from postroad.api.messages import PACKET, TIMEOUT
 from postroad.api.schema import QUEUE, Property, read_object, require
-from postroad.api.waits import ClientLeft
-from postroad.errors import IllegalCursorAction, InvalidHandle, MessageNotFound
-from postroad.queues.cursor import Cursor, CursorState
+from postroad.errors import InvalidHandle, MessageNotFound
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.waiting import ReadCall
 
 ACCESSES = {"receive": QueueAccess.RECEIVE, "peek": QueueAccess.PEEK}
 SHARES = {"deny-none": ShareMode.DENY_NONE, "deny-receive": ShareMode.DENY_RECEIVE}
 CALLS = {"peek": ReadCall.PEEK, "peek-next": ReadCall.PEEK_NEXT, "receive": ReadCall.RECEIVE}
-_WAITING = frozenset({CursorState.WAIT_PEEK, CursorState.WAIT_RECEIVE})
 _OPENING = {
     "queue": Property("queue", "name", QUEUE, "which queue"),
     "access": Property("access", "access", choice(ACCESSES), "what the handle can do"),
@@ -36,11 +33,6 @@ def _number(call: Call, name: str) -> int:
         return int(LOOKUP_ID.from_text(text))
     except NotOfKind:
         raise InvalidHandle(f"there is no open {name} {text}") from None
-
-
-def _cursor(call: Call, handle: int, number: int) -> Cursor | None:
-    descriptor = call.manager.core.descriptors.get(handle)
-    return None if descriptor is None else descriptor.cursors.get(number)
 
 
 async def open_queue(call: Call) -> Response:
@@ -71,17 +63,9 @@ def _reader(read_call: ReadCall) -> Operation:
     async def read(call: Call) -> Response:
         form = choose(call.request.headers.get("accept"), one=True, packet=bool(call.query["packet"]))
         timeout = call.query["timeout"]
-        handle, number = _number(call, "handle"), _number(call, "cursor")
-        cursor = _cursor(call, handle, number)
-        if cursor is not None and cursor.state in _WAITING:
-            raise IllegalCursorAction("the cursor waits in another call: one at a time")
-        reading = call.manager.read_cursor(handle, number, read_call, timeout)
+        reading = call.manager.read_cursor(_number(call, "handle"), _number(call, "cursor"), read_call, timeout)
         try:
             message = await (reading if timeout == 0 else call.waits.run(call.request, reading))
-        except ClientLeft:
-            if cursor is not None:
-                cursor.expire()  # nobody waits at it any more: what the end of a wait does, [MS-MQDMPR] 3.2.7.6
-            raise
         except MessageNotFound:
             return no_content()  # what a receive whose time ran out says, [MS-MQDMPR] 3.1.7.1.10
         return whole_answer(form, [message])

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from postroad.api.listing import all_queues
 from postroad.manager import Manager
 from postroad.queues.delivery import Tally
 from postroad.queues.info import ManagerInfo, QueueInfo
@@ -135,7 +134,7 @@ TALLY_METRICS = (
 
 
 def metrics_text(manager: Manager) -> str:
-    info, queues, tally, now = manager.info(), all_queues(manager), manager.core.delivery.tally, manager.clock()
+    info, queues, tally, now = manager.info(), manager.queues(), manager.core.delivery.tally, manager.clock()
     lines: list[str] = []
     labels = {"name": info.name, "id": info.id, "version": info.version}
     _write(lines, "postroad_info", "Who this is.", GAUGE, [(labels, 1)])

@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Body, Call, Operation, json_answer, no_content
 from postroad.api.formats import JSON
-from postroad.api.listing import all_queues
 from postroad.api.schema import NEW_QUEUE, QUEUE_CHANGES, manager_json, queue_json, read_object, require
 from postroad.queues.info import ManagerInfo, QueueInfo
 
@@ -19,7 +18,7 @@ async def show_manager(call: Call) -> Response:
 
 
 async def show_status(call: Call) -> Response:
-    info, queues = call.manager.info(), all_queues(call.manager)
+    info, queues = call.manager.info(), call.manager.queues()
     return json_answer(
         {
             "manager": manager_json(info),
@@ -43,7 +42,7 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
 
 
 async def list_queues(call: Call) -> Response:
-    return json_answer({"queues": [queue_json(each) for each in all_queues(call.manager)]})
+    return json_answer({"queues": [queue_json(each) for each in call.manager.queues()]})
 
 
 async def create_queue(call: Call) -> Response:

@@ -25,7 +25,7 @@ from postroad.api.kinds import (
     text,
     whole,
 )
-from postroad.errors import IllegalFormatName, InvalidArgument, InvalidMessage, PostroadError
+from postroad.errors import InvalidArgument, InvalidMessage, PostroadError
 from postroad.message import ACK_WORDS, MAX_PRIORITY, Message, ack_flags
 from postroad.queues.collection import MAX_LABEL
 from postroad.queues.info import ManagerInfo, QueueInfo
@@ -35,7 +35,6 @@ from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
 MAX_BATCH_MESSAGES = 10_000  # in one request: what one commit takes in well under a second
 TRANSACTIONAL = "transactional"
 MESSAGES = "messages"
-_MACHINE = "machine="
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +59,6 @@ def queue_name(name: str) -> str:
 
     No name without a backslash and without an equals sign is legal with a slash in it, so that nothing is hidden.
     """
-    if name[: len(_MACHINE)].lower() == _MACHINE and ";" not in name:
-        raise IllegalFormatName(name, len(name), "a computer is no queue: ;JOURNAL, ;DEADLETTER or ;DEADXACT follows")
     return name if "\\" in name or "=" in name else name.replace("/", "\\")
 
 

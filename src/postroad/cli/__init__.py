@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a label may hold what this terminal's encoding does not
     try:
         code = app(arguments, prog_name="postroad", standalone_mode=False)
+        sys.stdout.flush()
     except typer.TyperException as fault:
         report(fault.format_message())
         return fault.exit_code
@@ -68,5 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ExitCode.FAILED
     except PostroadError as fault:
         report(str(fault))
+        return ExitCode.FAILED
+    except OSError as fault:
+        if not isinstance(fault, BrokenPipeError):  # whoever reads our output may have enough
+            report(f"the output cannot be written: {fault.strerror}")
+        sys.stdout = None  # or Python tries once more at its end
         return ExitCode.FAILED
     return code if isinstance(code, int) else ExitCode.DONE

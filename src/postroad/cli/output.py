@@ -5,7 +5,6 @@ Text that came in a message never reaches a terminal as it is: whatever is not p
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -22,6 +21,8 @@ _FILE_WIDTH = 1000  # a table that goes to a file or a pipe is not folded
 
 
 def print_json(value: object) -> None:
+    import json
+
     sys.stdout.write(json.dumps(value) + "\n")
 
 
@@ -31,27 +32,19 @@ def print_line(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> None:
-    """Rows under their titles; the columns named in `numbers` stand at the right."""
-    from rich.box import SIMPLE_HEAD
+    """Rows under their titles; the columns named in `numbers` stand at the right, and are never folded."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=None, padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+        number = column in numbers
+        table.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows:
         table.add_row(*(Text(shown(cell_text(cell))) for cell in row))
-    console = Console(file=sys.stdout, highlight=False)
-    console.print(
-        table,
-        width=None
-        if console.is_terminal
-        else min(
-            _FILE_WIDTH,
-            table.__rich_measure__(console, console.options.update(width=_FILE_WIDTH, max_width=_FILE_WIDTH)).maximum,
-        ),
-    )
+    width = None if sys.stdout.isatty() else _FILE_WIDTH
+    Console(file=sys.stdout, width=width, highlight=False).print(table)
 
 
 def cell_text(value: object) -> str:
@@ -89,8 +82,10 @@ class MessagePrinter:
         else:
             self._print_for_people(message)
 
-    def flush(self) -> None:
-        """What was printed is the reader's from now on; OSError if it could not be."""
+    def print_all(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Returns once all of them are out; OSError where they cannot be."""
+        for message in messages:
+            self.print(message)
         sys.stdout.flush()
 
     def _print_for_people(self, message: ReceivedMessage) -> None:

@@ -19,7 +19,7 @@ class Bar:
     def __init__(self, what: str, total: int | None) -> None:
         self.done = 0
         self._what = what
-        self._total = total
+        self.total = total
         self._started = time.monotonic()
         self._progress: Progress | None = None
         self._task: TaskID | None = None
@@ -52,5 +52,5 @@ class Bar:
             console=Console(file=sys.stderr),
             transient=True,
         )
-        self._task = self._progress.add_task(self._what, total=self._total)
+        self._task = self._progress.add_task(self._what, total=self.total)
         self._progress.start()

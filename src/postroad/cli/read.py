@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from postroad import Queue, ReceivedMessage, Transaction
 
 DEFAULT_TIMEOUT_S = 5.0
-BATCH_MESSAGES = 500
+BATCH_MESSAGES = 100
 PAGE_MESSAGES = 20
 
 Count = Annotated[int, typer.Option("--count", metavar="N", min=1, help="How many messages at the most.")]
@@ -59,12 +59,9 @@ def receive(
         source = manager.queue(queue)
         with manager.transaction() if transactional else nullcontext() as transaction:
             if lookup is not None:
-                printer.print(source.receive_by_id(lookup, tx=transaction))
+                printer.print_all([source.receive_by_id(lookup, tx=transaction)])
             else:
-                for message in _received(source, count, timeout, transaction):
-                    printer.print(message)
-                    printer.flush()
-            printer.flush()
+                _receive(source, count, timeout, transaction, printer)
     _exit(printer, queue, timeout)
 
 
@@ -88,11 +85,9 @@ def peek(
     with connect(api, token) as manager:
         source = manager.queue(queue)
         if lookup is not None:
-            printer.print(source.peek_by_id(lookup))
+            printer.print_all([source.peek_by_id(lookup)])
         else:
-            for message in islice(_peeked(source, timeout), count):
-                printer.print(message)
-    printer.flush()
+            printer.print_all(islice(_peeked(source, timeout), count))
     _exit(printer, queue, timeout)
 
 
@@ -116,9 +111,7 @@ def browse(
         found = (each for each in manager.queue(queue).messages(after) if wanted is None or wanted(each.json()))
         messages = islice(found, limit)
         if as_json:
-            printer = MessagePrinter(as_json=True)
-            for message in messages:
-                printer.print(message)
+            MessagePrinter(as_json=True).print_all(messages)
         else:
             _print_pages(messages)
 
@@ -135,19 +128,29 @@ def _exit(printer: MessagePrinter, queue: str, timeout: float) -> None:
         fail(f"there was no message in {queue}{waited}", ExitCode.TIMEOUT)
 
 
-def _received(queue: Queue, count: int, timeout: float, transaction: Transaction | None) -> Iterator[ReceivedMessage]:
-    """Messages as they come, up to `count` of them and up to the time-out."""
+def _receive(
+    queue: Queue, count: int, timeout: float, transaction: Transaction | None, printer: MessagePrinter
+) -> None:
+    """Prints messages as they come, up to `count` of them and up to the time-out.
+
+    Without a transaction, messages are only locked while they are being printed: what cannot be printed, because a pipe
+    is closed or a disk is full, goes back to its place.
+    """
     from postroad.errors import NoMessage
 
     deadline = time.monotonic() + timeout
-    while count:
+    while printer.count < count:
         left = max(0.0, deadline - time.monotonic())
+        wait = None if math.isinf(left) else left
+        step = min(count - printer.count, BATCH_MESSAGES)
         try:
-            messages = queue.receive_many(min(count, BATCH_MESSAGES), None if math.isinf(left) else left, transaction)
+            if transaction is None:
+                with queue.receiving_many(step, wait) as messages:
+                    printer.print_all(messages)
+            else:
+                printer.print_all(queue.receive_many(step, wait, transaction))
         except NoMessage:
             return
-        yield from messages
-        count -= len(messages)
 
 
 def _peeked(queue: Queue, timeout: float) -> Iterator[ReceivedMessage]:
@@ -179,21 +182,20 @@ def _print_pages(messages: Iterator[ReceivedMessage]) -> None:
 
 def _print_page(messages: list[ReceivedMessage]) -> None:
     print_table(
-        ("lookup id", "arrived", "priority", "kind", "class", "size", "label", "body"),
+        ("lookup id", "arrived (UTC)", "prio", "class", "size", "label", "body"),
         (
             (
                 message.lookup_id,
-                f"{message.arrived_at:%Y-%m-%d %H:%M:%S}Z",
+                f"{message.arrived_at:%Y-%m-%d %H:%M:%S}",
                 message.priority,
-                message.delivery,
-                message.class_name,
+                message.class_name if message.message_class else None,
                 len(message.body),
                 message.label,
                 _glimpse(message),
             )
             for message in messages
         ),
-        numbers=("lookup id", "priority", "size"),
+        numbers=("lookup id", "arrived (UTC)", "prio", "size"),
     )
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import islice
@@ -127,13 +125,10 @@ def export(
     """
     with connect(api, token) as manager:
         source = manager.queue(queue)
-        total = source.info().messages
-        with _writable(file, force) as stream, Bar("exporting", total) as bar:
+        with Bar("exporting", source.info().messages) as bar:
             try:
-                for packets in _removed(source, total, stream) if remove else _kept(source):
-                    stream.write(b"".join(packets))
-                    bar.advance(len(packets))
-                _make_durable(stream)
+                with _writable(file, force) as stream:
+                    (_take if remove else _copy)(source, stream, bar)
             except OSError as fault:
                 fail(f"{file}: cannot be written: {fault.strerror}", ExitCode.FAILED)
     if as_json:
@@ -153,26 +148,27 @@ def _writable(file: str, force: bool) -> AbstractContextManager[BinaryIO]:
         fail(f"{file}: cannot be opened: {fault.strerror}", ExitCode.USAGE)
 
 
-def _kept(queue: Queue) -> Iterator[list[bytes]]:
+def _copy(queue: Queue, stream: BinaryIO, bar: Bar) -> None:
     messages = queue.messages()
     while batch := list(islice(messages, BATCH_MESSAGES)):
-        yield [message.packet for message in batch]
+        stream.write(b"".join(message.packet for message in batch))
+        bar.advance(len(batch))
+    _make_durable(stream)
 
 
-def _removed(queue: Queue, total: int, stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Messages that are locked while they are being written and go once they are on the disk; those that were there at
-    the start, so that a busy sender does not keep this from ending."""
+def _take(queue: Queue, stream: BinaryIO, bar: Bar) -> None:
+    """Messages are locked while they are being written, and go once they are on the disk. No more of them than were
+    there at the start, so that a busy sender does not keep this from ending."""
     from postroad.errors import NoMessage
 
-    left = total
-    while left > 0:
+    while left := (bar.total or 0) - bar.done:
         try:
             with queue.receiving_many(min(left, BATCH_MESSAGES), timeout=0) as batch:
-                yield [message.packet for message in batch]
+                stream.write(b"".join(message.packet for message in batch))
                 _make_durable(stream)
         except NoMessage:
             return
-        left -= len(batch)
+        bar.advance(len(batch))
 
 
 def _make_durable(stream: BinaryIO) -> None:
@@ -216,6 +212,9 @@ def import_packets(
 def _readable(file: str) -> AbstractContextManager[BinaryIO]:
     """The file, or a copy of standard input: it is read twice."""
     if file == STANDARD_STREAM:
+        import shutil
+        import tempfile
+
         copy = tempfile.TemporaryFile()  # noqa: SIM115  (the caller closes it)
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.seek(0)

@@ -22,8 +22,9 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
     with connect(api, token) as manager:
         info = manager.info()
         queues = sorted(manager.queues(), key=lambda queue: queue.path.lower())
+    attention = list(_attention(info, queues))
     if as_json:
-        print_json({"manager": asdict(info), "queues": [asdict(queue) for queue in queues]})
+        print_json({"manager": asdict(info), "queues": [asdict(queue) for queue in queues], "attention": attention})
         return
     quota = "" if info.quota_kb is None else f" of {size_text(info.quota_kb * 1024)}"
     print_line(f"{info.name}  {info.id}  postroad {info.version}")
@@ -32,7 +33,7 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
         f"{count_text(info.messages, 'message')}, {size_text(info.bytes)}{quota}, "
         f"{count_text(info.transactions, 'open transaction')}"
     )
-    for sentence in _attention(info, queues):
+    for sentence in attention:
         print_line(f"! {sentence}")
     print_line("")
     print_queues(queue for queue in queues if is_of_interest(queue))

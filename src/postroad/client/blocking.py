@@ -6,6 +6,7 @@ Which verbs there are is not known here.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
 from collections.abc import Callable, Coroutine
 from threading import Lock, Thread
@@ -101,19 +102,23 @@ class LoopThread:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
 
 
 class BlockingBackend:
-    """The verbs of a backend that lives on `thread`, each of which waits for its answer: a `client.sync` Backend."""
+    """The verbs of a backend that lives on `thread`, each of which waits for its answer: a `client.sync` Backend.
 
-    def __init__(self, thread: LoopThread, backend: Backend) -> None:
+    With `at_exit`, one that nobody closes is closed when the program ends, so that connections end in good order.
+    """
+
+    def __init__(self, thread: LoopThread, backend: Backend, *, at_exit: bool = False) -> None:
         self._thread = thread
         self._backend = backend
         self._lock = Lock()
         self._closed = False
+        if at_exit:
+            atexit.register(self.close)
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         coroutine_function = getattr(self._backend, verb)
@@ -130,6 +135,7 @@ class BlockingBackend:
             if self._closed:
                 return
             self._closed = True
+        atexit.unregister(self.close)
         try:
             self._thread.run(self._backend.close())
         finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -76,7 +78,9 @@ class Exchange:
         )
         headers = {} if body is None else {"Content-Type": media_type}
         try:
-            async with self._started().request(method, target, data=body, headers=headers, timeout=timeout) as answer:
+            async with self._started().request(
+                method, target, data=body, headers=headers, timeout=timeout, allow_redirects=False
+            ) as answer:
                 content = await answer.read()
                 status, kind = answer.status, answer.content_type
         except aiohttp.ClientConnectorError as fault:
@@ -86,7 +90,7 @@ class Exchange:
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
             told = "no answer in time" if isinstance(fault, TimeoutError) else "the connection broke"
             raise ManagerUnavailable(self.url, f"{told}, and whether the call was done is not known") from fault
-        if status < 400:
+        if status < 300:
             return b"" if status == _NO_CONTENT else content
         raise self._error(status, kind, content)
 
@@ -112,4 +116,7 @@ class Exchange:
 
 
 def _reason(fault: OSError) -> str:
+    """In the system's words where there is a number for it: the event loop's own say less."""
+    if fault.errno and not isinstance(fault, socket.gaierror):
+        return os.strerror(fault.errno)
     return fault.strerror or str(fault)

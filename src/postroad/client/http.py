@@ -71,10 +71,12 @@ class HttpBackend:
         path = _queue(name, "messages")
         if transaction is not None:
             path += f"?transaction={transaction}"
-        return list(await self._exchange.json("POST", path, {"messages": list(map(_message, messages))}, member="ids"))
+        return list(
+            await self._exchange.json("POST", path, {"messages": list(map(message_json, messages))}, member="ids")
+        )
 
     async def send_transactional(self, name: str, messages: Sequence[Message]) -> list[str]:
-        sending = {"messages": list(map(_message, messages)), "transactional": True}
+        sending = {"messages": list(map(message_json, messages)), "transactional": True}
         return list(await self._exchange.json("POST", _queue(name, "messages"), sending, member="ids"))
 
     # Reading
@@ -216,7 +218,7 @@ _PLAIN = {
 }
 
 
-def _message(message: Message) -> dict[str, object]:
+def message_json(message: Message) -> dict[str, object]:
     """A message as the API takes it, without what is as it is by default."""
     values: dict[str, object] = {
         name: str(value) if isinstance(value, UUID) else value

@@ -23,10 +23,10 @@ def open(path: str | Path, *, name: str | None = None) -> QueueManager:
 def connect(url: str, *, token: str | None = None) -> QueueManager:
     """The queue manager behind an HTTP API, as in `http://host:8180`. The first verb is what connects, and raises
     ManagerUnavailable if nobody answers there."""
-    return _start(opening.connect(url, token=token))
+    return _start(opening.connect(url, token=token), at_exit=True)
 
 
-def _start(opened: opening.Opening) -> QueueManager:
+def _start(opened: opening.Opening, *, at_exit: bool = False) -> QueueManager:
     """A thread with an event loop, and the manager on it."""
     thread = LoopThread()
     try:
@@ -34,4 +34,4 @@ def _start(opened: opening.Opening) -> QueueManager:
     except BaseException:
         thread.stop()
         raise
-    return QueueManager(cast(Backend, BlockingBackend(thread, backend)))
+    return QueueManager(cast(Backend, BlockingBackend(thread, backend, at_exit=at_exit)))

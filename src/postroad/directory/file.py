@@ -1,18 +1,22 @@
 """The enterprise as a TOML file: sites, routing links, queue managers and public queues, checked as a whole.
 
-Values only: which way a message takes is the business of routing.
+Here objects refer to each other by name; `read_directory` makes the directory of them, where they do by identifier.
 """
 
 # ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID, uuid5
 
+from postroad.directory import objects
+from postroad.directory.objects import MAX_COST, MIN_COST
+from postroad.directory.reading import ObjectSource
+from postroad.directory.snapshot import Directory
 from postroad.errors import IllegalName
 from postroad.names import PathName, QueueKind
 from postroad.settings import (
@@ -34,7 +38,6 @@ from postroad.settings import (
 
 T = TypeVar("T")
 
-MAX_COST = 999_999  # [MS-MQDMPR] 3.1.1.8 ActualCost
 SITE_NAMESPACE = UUID("6f1b7c0e-3a52-4f0b-8a53-0d5f6c1f8b1d")  # sites without an id get one from their name
 
 
@@ -81,7 +84,7 @@ class Link:
     """RoutingLink, [MS-MQDMPR] 3.1.1.8: two neighbouring sites, by name."""
 
     sites: tuple[str, ...] = required(items(_site_name, least=2, most=2))
-    cost: int = setting(whole(1, MAX_COST), 1)
+    cost: int = setting(whole(MIN_COST, MAX_COST), 1)
     gates: tuple[str, ...] = setting(_names, ())
 
 
@@ -131,9 +134,12 @@ class Enterprise:
         return tuple(queue for queue in self.queues if queue.path.computer.lower() == name.lower())
 
 
-def load_enterprise(file: Path) -> Enterprise:
-    """Reads and checks the whole file; raises ConfigurationError on the first fault."""
-    tables = load(file, _File)
+def load_enterprise(file: Path, data: bytes | None = None) -> Enterprise:
+    """Reads and checks the whole file; raises ConfigurationError on the first fault.
+
+    `data` is what the file holds, where the caller has read it by itself.
+    """
+    tables = load(file, _File, data)
     place = Place(str(file))
     for section, found in (("site", tables.sites), ("manager", tables.managers)):
         refuse_duplicates(found, place.inside(section), "name")
@@ -171,6 +177,51 @@ def load_enterprise(file: Path) -> Enterprise:
     refuse_duplicates(tables.queues, place.inside("queue"), "path")
     refuse_duplicates(tables.queues, place.inside("queue"), "id")
     return Enterprise(sites=sites, links=links, managers=managers, queues=tables.queues)
+
+
+def read_directory(enterprise: Enterprise) -> Directory:
+    """The directory of an enterprise whose names are known to fit, as those of `load_enterprise` are."""
+    sites = {each.name: each.id for each in enterprise.sites}
+    managers = {each.name: each.id for each in enterprise.managers}
+    by_lower = {name.lower(): identifier for name, identifier in managers.items()}
+
+    def identifiers(names: Iterable[str], of: Mapping[str, UUID]) -> tuple[UUID, ...]:
+        return tuple(of[name] for name in names)
+
+    found: list[objects.DirectoryObject] = [
+        objects.Site(identifier=each.id, name=each.name, site_gate_identifier_list=identifiers(each.gates, managers))
+        for each in enterprise.sites
+    ]
+    for number, link in enumerate(enterprise.links, 1):
+        site1, site2 = identifiers(link.sites, sites)
+        found.append(
+            objects.RoutingLink(
+                identifier=uuid5(site1, f"{site2} {number}"),  # links have no names: their place tells them apart
+                site1_identifier=site1,
+                site2_identifier=site2,
+                actual_cost=link.cost,
+                site_gate_identifier_list=identifiers(link.gates, managers),
+            )
+        )
+    found += [
+        objects.QueueManager(
+            identifier=each.id,
+            computer_name=each.name,
+            address=each.address,
+            site_identifier_list=identifiers(each.sites, sites),
+            routing_server=each.routing_server,
+            in_routing_server_identifier_list=identifiers(each.in_routing_servers, managers),
+            out_routing_server_identifier_list=identifiers(each.out_routing_servers, managers),
+        )
+        for each in enterprise.managers
+    ]
+    found += [
+        objects.Queue(
+            identifier=each.id, pathname=each.path, queue_manager_identifier=by_lower[each.path.computer.lower()]
+        )
+        for each in enterprise.queues
+    ]
+    return Directory.read(ObjectSource(found))
 
 
 def _placed(entries: Iterable[T], place: Place) -> Iterator[tuple[T, Place]]:

@@ -5,8 +5,9 @@ Definitions are kept as state in the store; messages are not touched here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 from uuid import UUID, uuid4
 
 from postroad.errors import (
@@ -30,14 +31,16 @@ from postroad.names import (
     parse_name,
 )
 from postroad.queues.outgoing import OutgoingInfo
-from postroad.queues.properties import QueueProperties, QueueType
+from postroad.queues.properties import MAX_LABEL as MAX_LABEL
+from postroad.queues.properties import QueueProperties, QueueType, check_attributes
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
 from postroad.store.interface import MAX_QUEUE, Store
 
+_Key = TypeVar("_Key")
+
 QUEUE_STATE = "queue/"
 COUNT_STATE = "count/"
-MAX_LABEL = 124
 CHANGEABLE = frozenset(
     {"label", "journaling", "quota_kb", "journal_quota_kb", "authenticate", "privacy", "abort_limit", "base_priority"}
 )
@@ -60,9 +63,12 @@ _TYPES = {QueueKind.PRIVATE: QueueType.PRIVATE, QueueKind.PUBLIC: QueueType.PUBL
 class QueueCollection:
     """Every queue by its number, its path, its identifier; outgoing queues by where they lead."""
 
-    def __init__(self, name: str, identifier: UUID, durable: Store, express: Store) -> None:
+    def __init__(
+        self, name: str, identifier: UUID, durable: Store, express: Store, hardened_security: bool = False
+    ) -> None:
         self.name = name
         self.identifier = identifier
+        self.hardened_security = hardened_security
         self.local_hosts = {".", "localhost", name.lower()}
         self.by_number: dict[int, Queue] = {}
         self.outgoing: dict[FormatName, Queue] = {}
@@ -73,6 +79,7 @@ class QueueCollection:
         self._durable = durable
         self._express = express
         self._next_number = 1
+        self._last_private_number = FIRST_PRIVATE_NUMBER - 1
 
     def __iter__(self) -> Iterator[Queue]:
         return iter(self.by_number.values())
@@ -108,7 +115,7 @@ class QueueCollection:
             case PublicName():
                 return _journal_or_self(self._by_identifier.get(name.guid), name.journal)
             case MachineName():
-                return self._by_path[_SYSTEM_SUFFIXES[name.suffix]]
+                return self._by_path.get(_SYSTEM_SUFFIXES.get(name.suffix, ""))
         return None
 
     def get(self, name: FormatName | PathName | str) -> Queue:
@@ -153,7 +160,10 @@ class QueueCollection:
     # Creation
 
     def create(self, tick: Tick, path: PathName | str, now_s: int, **attributes: object) -> Queue:
-        """Create Queue, [MS-MQDMPR] 3.1.7.1.3: with its journal, and nothing in the directory."""
+        """Create Queue, [MS-MQDMPR] 3.1.7.1.3: with its journal, and nothing in the directory.
+
+        The manager's own queues have no journal: no name could tell it from them.
+        """
         if isinstance(path, str):
             path = PathName.parse(path)
         if not self.is_local(path):
@@ -164,12 +174,13 @@ class QueueCollection:
         key = _path(tail)
         if key in self._by_path:
             raise QueueExists(f"the queue {path} exists already")
-        if len(str(attributes.get("label", ""))) > MAX_LABEL:
-            raise InvalidArgument(f"label: a queue's label has at most {MAX_LABEL} characters")
         queue_type = _TYPES[tail.kind]
+        if queue_type is QueueType.SYSTEM and key not in _SYSTEM_SUFFIXES.values():
+            raise IllegalPathName(str(path), 0, "a queue manager's own queues are ;journal, ;deadletter and ;deadxact")
+        attributes = check_attributes(queue_type, attributes)
         number = INTERNAL_QUEUES.get(key)
         if queue_type is QueueType.PRIVATE and number is None:
-            number = max((*self._by_private_number, FIRST_PRIVATE_NUMBER - 1)) + 1
+            number = self._last_private_number + 1
         properties = QueueProperties(
             queue_type=queue_type,
             path=str(tail)[1:],
@@ -180,18 +191,19 @@ class QueueCollection:
             **attributes,  # type: ignore[arg-type]
         )
         queue = self._add(tick, properties)
-        self._add(
-            tick,
-            QueueProperties(
-                QueueType.JOURNAL,
-                f"{properties.path};journal",
-                uuid4(),
-                quota_kb=properties.journal_quota_kb,
-                owner=queue.number,
-                create_time=now_s,
-                modify_time=now_s,
-            ),
-        )
+        if queue_type is not QueueType.SYSTEM:
+            self._add(
+                tick,
+                QueueProperties(
+                    QueueType.JOURNAL,
+                    f"{properties.path};journal",
+                    uuid4(),
+                    quota_kb=properties.journal_quota_kb,
+                    owner=queue.number,
+                    create_time=now_s,
+                    modify_time=now_s,
+                ),
+            )
         return queue
 
     def subqueue(self, tick: Tick, owner: Queue, name: str, now_s: int) -> Queue:
@@ -219,52 +231,91 @@ class QueueCollection:
             raise UnsupportedFormatNameOperation(
                 f"nobody can send to {name}: journals and dead letters are for reading"
             )
-        return self._add(
-            tick, QueueProperties(QueueType.OUTGOING, str(name), uuid4(), create_time=now_s, modify_time=now_s)
+        path = str(name)
+        properties = QueueProperties(
+            QueueType.OUTGOING, path, uuid4(), label=path, create_time=now_s, modify_time=now_s
         )
+        return self._add(tick, properties)
 
     def _add(self, tick: Tick, properties: QueueProperties) -> Queue:
         number = self._free_number()
         queue = self._link(number, properties)
-        tick.set_state(f"{QUEUE_STATE}{number}", properties.encode())
-        tick.on_failure.append(lambda _: self._unlink(queue))
+        self._define(tick, queue)
         return queue
 
+    def _define(self, tick: Tick, queue: Queue) -> None:
+        tick.set_state(f"{QUEUE_STATE}{queue.number}", queue.properties.encode())
+        tick.undo.append(lambda gathering: self._undo_definition(queue, gathering))
+
+    def _undo_definition(self, queue: Queue, gathering: Tick) -> None:
+        """The tick that was to create the queue is lost. Whoever relies on it already keeps it, with the next tick."""
+        owner = queue.properties.owner if queue.properties.queue_type is QueueType.JOURNAL else None
+        root = self.by_number.get(owner, queue) if owner is not None else queue
+        if not queue.deleted and any(each.used_bytes or each.descriptors for each in self.family(root)):
+            self._define(gathering, queue)
+        else:
+            self._unlink(queue)
+            gathering.batch.state.pop(f"{QUEUE_STATE}{queue.number}", None)
+
     def change(self, tick: Tick, queue: Queue, now_s: int, **attributes: object) -> None:
-        """Sets properties that may change while the queue is in use."""
-        for name, value in attributes.items():
+        """Sets properties that may change while the queue is in use: all of those given, or none."""
+        for name in attributes:
             if name not in CHANGEABLE:
                 raise InvalidArgument(f"{name}: this property of a queue cannot be changed")
-            setattr(queue.properties, name, value)
-        if queue.journal is not None and "journal_quota_kb" in attributes:
-            self.change(tick, queue.journal, now_s, quota_kb=attributes["journal_quota_kb"])
-        queue.properties.modify_time = now_s
+        changes = check_attributes(queue.properties.queue_type, attributes) | {"modify_time": now_s}
+        before = {name: getattr(queue.properties, name) for name in changes}
+        _set(queue.properties, changes)
         tick.set_state(f"{QUEUE_STATE}{queue.number}", queue.properties.encode())
+        tick.undo.append(lambda gathering: self._undo_change(queue, before, gathering))
+        if queue.journal is not None and "journal_quota_kb" in changes:
+            self.change(tick, queue.journal, now_s, quota_kb=changes["journal_quota_kb"])
+
+    def _undo_change(self, queue: Queue, before: dict[str, object], gathering: Tick) -> None:
+        _set(queue.properties, before)
+        name = f"{QUEUE_STATE}{queue.number}"
+        if gathering.batch.state.get(name) is not None:  # a later change was made on top of the lost one
+            gathering.batch.state[name] = queue.properties.encode()
 
     def remove(self, tick: Tick, queue: Queue) -> None:
         """Forgets a queue, its journal and its subqueues; their messages must be on their way out."""
         for each in self.family(queue):
             tick.set_state(f"{QUEUE_STATE}{each.number}", None)
             tick.set_state(f"{COUNT_STATE}{each.number}", None)
+            each.deleted = True
             self._unlink(each)
-        tick.on_failure.append(lambda _: self._link_again(queue))
+        tick.undo.append(lambda gathering: self._undo_removal(queue, gathering))
 
-    def _link_again(self, queue: Queue) -> None:
+    def _undo_removal(self, queue: Queue, gathering: Tick) -> None:
+        """The tick that was to delete the queue is lost. A new one of its path keeps the path."""
+        successor = self._by_path.get(queue.properties.path.lower())
         for each in self.family(queue):
+            each.deleted = False
             self._index(each)
+            gathering.set_state(f"{QUEUE_STATE}{each.number}", each.properties.encode())
+        if successor is not None:
+            self._index(successor)
 
     def family(self, queue: Queue) -> list[Queue]:
         return [queue, *([queue.journal] if queue.journal else []), *queue.subqueues.values()]
 
     def load(self) -> None:
         """Reads every definition and count from the store; not one message."""
-        stored = self._durable.state(QUEUE_STATE)
-        for name in sorted(stored, key=lambda name: int(name.removeprefix(QUEUE_STATE))):
+        definitions: dict[int, QueueProperties] = {}
+        for name, stored in self._durable.state(QUEUE_STATE).items():
             number = int(name.removeprefix(QUEUE_STATE))
-            self._link(number, QueueProperties.decode(stored[name], f"queue {number}"))
-        for name, counts in self._durable.state(COUNT_STATE).items():
-            if (queue := self.by_number.get(int(name.removeprefix(COUNT_STATE)))) is not None:
-                queue.decode_counts(counts)
+            definitions[number] = QueueProperties.decode(stored, f"queue {number}")
+        for number in sorted(definitions, key=lambda number: (definitions[number].owner is not None, number)):
+            if definitions[number].owner is None or definitions[number].owner in self.by_number:
+                self._link(number, definitions[number])
+        counts = self._durable.state(COUNT_STATE)
+        damaged = [name for name in self._durable.damaged if isinstance(name, str)]
+        for queue in self:
+            if f"{COUNT_STATE}{queue.number}" in counts:
+                queue.decode_counts(counts[f"{COUNT_STATE}{queue.number}"])
+            elif damaged:
+                queue.recount()  # its own counts may be what is damaged
+        for number in (*definitions, *_numbers(damaged)):
+            self._next_number = max(self._next_number, number % MAX_QUEUE + 1)  # messages may be there under it
 
     def _free_number(self) -> int:
         for _ in range(MAX_QUEUE):
@@ -292,13 +343,15 @@ class QueueCollection:
                 assert owner is not None
                 owner.subqueues[properties.path.rpartition(";")[2].lower()] = queue
             case QueueType.OUTGOING:
-                self.outgoing[parse_format_name(properties.path)] = queue
-                self.outgoing_info[queue] = OutgoingInfo()
+                destination = parse_format_name(properties.path)
+                self.outgoing[destination] = queue
+                self.outgoing_info[queue] = OutgoingInfo.initial(destination, self.hardened_security)
             case _:
                 self._by_path[properties.path.lower()] = queue
                 self._by_identifier[properties.identifier] = queue
                 if properties.private_queue_number:
                     self._by_private_number[properties.private_queue_number] = queue
+                    self._last_private_number = max(self._last_private_number, properties.private_queue_number)
 
     def _unlink(self, queue: Queue) -> None:
         properties = queue.properties
@@ -311,16 +364,35 @@ class QueueCollection:
                 if owner is not None:
                     owner.subqueues.pop(properties.path.rpartition(";")[2].lower(), None)
             case QueueType.OUTGOING:
-                self.outgoing.pop(parse_format_name(properties.path), None)
+                _forget(self.outgoing, parse_format_name(properties.path), queue)
                 self.outgoing_info.pop(queue, None)
             case _:
-                self._by_path.pop(properties.path.lower(), None)
-                self._by_identifier.pop(properties.identifier, None)
-                self._by_private_number.pop(properties.private_queue_number, None)
+                _forget(self._by_path, properties.path.lower(), queue)
+                _forget(self._by_identifier, properties.identifier, queue)
+                _forget(self._by_private_number, properties.private_queue_number, queue)
 
 
 def _path(tail: QueueTail) -> str:
     return tail.key[1:]
+
+
+def _numbers(states: Iterable[str]) -> Iterator[int]:
+    """The queues that state names such as `queue/7` are about."""
+    for name in states:
+        kind, _, number = name.partition("/")
+        if f"{kind}/" in (QUEUE_STATE, COUNT_STATE) and number.isdecimal():
+            yield int(number)
+
+
+def _forget(queues: dict[_Key, Queue], key: _Key, queue: Queue) -> None:
+    """A new queue may stand there by now."""
+    if queues.get(key) is queue:
+        del queues[key]
+
+
+def _set(properties: QueueProperties, values: dict[str, object]) -> None:
+    for name, value in values.items():
+        setattr(properties, name, value)
 
 
 def _journal_or_self(queue: Queue | None, journal: bool) -> Queue | None:

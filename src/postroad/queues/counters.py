@@ -57,6 +57,17 @@ class Counters:
         self._message_id_ceiling = self._message_id + MESSAGE_ID_BLOCK
         batch.state[STATE] = _LAYOUT.pack(self._arrival_ceiling, self._message_id_ceiling & MAX_MESSAGE_ID)
 
+    def lapse(self) -> None:
+        """A tick was lost, and with it perhaps what it promised: the next one promises again."""
+        self._arrival_ceiling = self._arrival
+        self._message_id_ceiling = self._message_id
+
+    def recover(self, now: float) -> None:
+        """The stored ceilings are damaged. The clock is above all that were given: nobody is a thousand a second."""
+        self._arrival = max(self._arrival, int(now * 1000))
+        self._message_id = max(self._message_id, int(now) & MAX_MESSAGE_ID)
+        self.lapse()
+
     def settle(self, batch: Batch) -> None:
         """At a clean stop: nothing was left unused."""
         batch.state[STATE] = _LAYOUT.pack(self._arrival, self._message_id & MAX_MESSAGE_ID)

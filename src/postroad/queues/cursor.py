@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum, auto
 
 from postroad.errors import IllegalCursorAction, MessageAlreadyReceived
@@ -41,7 +42,7 @@ TRANSITIONS: dict[tuple[CursorState, CursorCall], tuple[_Step, CursorState, Curs
     (CursorState.READ, CursorCall.PEEK_NEXT): (_Step.SEEK, CursorState.READ, CursorState.WAIT_PEEK),
     (CursorState.READ, CursorCall.RECEIVE): (_Step.SAME, CursorState.UNREAD, CursorState.UNREAD),
 }
-# A call that is made again while the last one waits is the same look: 3.2.7.5 and 3.2.7.6 bring it back.
+# 3.2.7.5: where a wait ends when there is a message.
 _AFTER_WAIT = {CursorState.WAIT_PEEK: CursorState.READ, CursorState.WAIT_RECEIVE: CursorState.UNREAD}
 
 
@@ -58,6 +59,8 @@ class Cursor:
 
     def find(self, call: CursorCall) -> Record | None:
         """The message that `call` is about; None where the caller has to wait for one."""
+        if self.state in _AFTER_WAIT:
+            raise IllegalCursorAction("the cursor waits in another call: one at a time")
         step, found, waiting = TRANSITIONS[self.state, call]
         if step is _Step.REFUSE:
             raise IllegalCursorAction("the cursor has not been used yet: peek the current message first, then the next")
@@ -74,9 +77,15 @@ class Cursor:
         self.position = record.lookup_id
         return record
 
-    def retry(self) -> Record | None:
-        """Looks again while waiting; 3.2.7.5 Message Available when there is something."""
+    def retry(self, opened: Iterable[int] = ()) -> Record | None:
+        """Looks again while waiting: 3.2.7.5 Message Available, if there is something.
+
+        That is a message behind the cursor, or one of those that were `opened` just now, wherever they stand.
+        """
         record = next(iter(self.queue.available(1, self.position)), None)
+        if record is None:
+            there = (self.queue.get(lookup_id) for lookup_id in opened if lookup_id not in self.queue.positions)
+            record = next((each for each in there if each is not None), None)
         if record is not None:
             self.state = _AFTER_WAIT[self.state]
             self.position = record.lookup_id

@@ -6,14 +6,23 @@ letters and administration acknowledgments ([MS-MQQB] 3.1.7.2.1, 3.1.7.15).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from postroad.errors import IllegalName, PostroadError, QuotaExceeded, StorageError
+from postroad.errors import (
+    AccessDenied,
+    IllegalName,
+    PostroadError,
+    QueueNotFound,
+    QuotaExceeded,
+    StorageError,
+    TransactionUsage,
+    UnsupportedFormatNameOperation,
+)
 from postroad.message import Composer, Message
-from postroad.names import FormatName
-from postroad.queues.collection import DEADLETTER, DEADXACT, JOURNAL, QueueCollection
+from postroad.names import DirectName, FormatName, MachineName, PathName
+from postroad.queues.collection import DEADLETTER, DEADXACT, INTERNAL_QUEUES, JOURNAL, QueueCollection
 from postroad.queues.counters import Counters
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import QUOTA_UNIT, PositionState, Queue
@@ -92,7 +101,7 @@ class Delivery:
         self.tick = Tick()
         self.tally = Tally()
         self.journal_overflows = 0
-        self.wake: Callable[[Queue, float], None] = lambda queue, now: None
+        self.wake: Callable[[Queue, float, Iterable[int]], None] = lambda queue, now, opened: None
         self.deleted: list[Callable[[Queue, Record, int, float], None]] = []
 
     # In
@@ -135,32 +144,35 @@ class Delivery:
             queue.express_bytes += len(packet)
             queue.opened_before(lookup_id)
             if queue.waiting:
-                self.wake(queue, now)
+                self.wake(queue, now, (lookup_id,))
         return record
 
     def expiry(self, queue: Queue, view: MessageView, now: float) -> int:
-        """When the message leaves unread: time to be received here, and time to reach the queue on the way out."""
+        """When the message leaves unread: time to be received here, and time to reach the queue on the way out.
+
+        Journals and dead letters keep what they have.
+        """
+        if _is_system(queue):
+            return NEVER
         times = [view.time_to_be_received]
         if queue.is_outgoing:
             times.append(view.time_to_reach_queue)
         shortest = min(times)
         if shortest == INFINITE:
             return NEVER
-        if shortest == 0:
-            return max(view.sent_time - 1, NEVER + 1)  # at once, though expiry is strict
-        return min(view.sent_time, int(now)) + shortest
+        started = min(view.sent_time, int(now))
+        return started + shortest if shortest else max(started - 1, NEVER + 1)  # at once, though expiry is strict
 
     def arrive(self, queue: Queue, packet: bytes, view: MessageView, now: float) -> Record:
         """A message reaches its queue: order, acknowledgment, the source's journal. Quotas are the caller's."""
         priority = 0 if view.transactional else view.priority
-        record = self.add(queue, packet, priority, self.expiry(queue, view, now), now)
-        if not queue.is_outgoing:
+        if not queue.is_outgoing:  # first, because a waiting reader can take the message as soon as it is there
             if view.ack_flags:
                 self.acknowledge(view, MessageClass.ACK_REACH_QUEUE, now)
             # A transactional message is journaled at its source once it is received, any other once it has arrived.
             if view.positive_journaling and not view.transactional and self._is_own(view):
                 self.copy(self.queues.system(JOURNAL), packet, now)
-        return record
+        return self.add(queue, packet, priority, self.expiry(queue, view, now), now)
 
     # Out
 
@@ -168,21 +180,36 @@ class Delivery:
         """Message Position Deleted: the message goes, for `reason`, and everybody who has to know is told."""
         self.discard(queue, record)
         self.tally.count_taken(reason)
-        view = MessageView(record.packet)
-        if reason == MessageClass.ACK_RECEIVE:
-            if queue.properties.journaling and queue.journal is not None:
-                self.copy(queue.journal, record.packet, now)
-            if view.positive_journaling and view.transactional and self._is_own(view):
-                self.copy(self.queues.system(JOURNAL), record.packet, now)
-        elif view.negative_journaling and self._is_own(view) and not _is_system(queue):
-            self.dead_letter(record.packet, view, reason, now)
-        if view.ack_flags and not _is_system(queue):
-            self.acknowledge(view, reason, now)
+        self._tell(queue, record.packet, reason, now)
         for subscriber in self.deleted:
             subscriber(queue, record, reason, now)
 
+    def receive(self, queue: Queue, record: Record, now: float) -> None:
+        """A reader has the message. One that was on its way to another manager has been deleted before it arrived."""
+        self.take(queue, record, MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.ACK_RECEIVE, now)
+
+    def undelivered(self, queue: Queue, packet: bytes, reason: int, now: float) -> None:
+        """A message that was promised to a queue never gets there: whoever has to know is told."""
+        self.tally.count_taken(reason)
+        self._tell(queue, packet, reason, now)
+
+    def _tell(self, queue: Queue, packet: bytes, reason: int, now: float) -> None:
+        """Journals, dead letters and acknowledgments. The copies in journals and dead-letter queues have had theirs."""
+        if _is_system(queue):
+            return
+        view = MessageView(packet)
+        if reason == MessageClass.ACK_RECEIVE:
+            if queue.properties.journaling and queue.journal is not None:
+                self.copy(queue.journal, packet, now)
+            if view.positive_journaling and view.transactional and self._is_own(view):
+                self.copy(self.queues.system(JOURNAL), packet, now)
+        elif view.negative_journaling and self._is_own(view):
+            self.dead_letter(packet, view, reason, now)
+        if view.ack_flags:
+            self.acknowledge(view, reason, now)
+
     def discard(self, queue: Queue, record: Record) -> None:
-        """The message goes, and nobody is told: a move, or a part of something larger."""
+        """The message goes, and nobody is told."""
         if is_recoverable(record.packet):
             queue.positions[record.lookup_id] = PositionState.DELETED
             self.tick.delete(queue, record)
@@ -191,6 +218,13 @@ class Delivery:
             queue.positions.pop(record.lookup_id, None)
             queue.express_count -= 1
             queue.express_bytes -= len(record.packet)
+
+    def move(self, queue: Queue, target: Queue, record: Record, now: float, aborts: int = 0) -> Record:
+        """The message goes to another queue, in its order, and nobody is told."""
+        self.discard(queue, record)
+        view = MessageView(record.packet)
+        priority = 0 if view.transactional else view.priority
+        return self.add(target, record.packet, priority, self.expiry(target, view, now), now, aborts=aborts)
 
     def expire(self, queue: Queue, record: Record, now: float) -> None:
         """Time To Be Received Timer Expired ([MS-MQDMPR] 3.1.7.2.7), or the time to reach the queue."""
@@ -249,13 +283,28 @@ class Delivery:
         except PostroadError:
             return  # [MS-MQQB] 3.1.7.15: an acknowledgment that cannot be sent is dropped
 
+    def sending_queue(self, name: FormatName | PathName, now: float) -> Queue:
+        """The local queue of this name, or the outgoing queue that leads to it; neither for what nobody can send to."""
+        queue = self.queues.find(name)
+        if queue is None:
+            if self.queues.is_local(name):
+                raise QueueNotFound(f"there is no queue {name} on {self.queues.name}")
+            if isinstance(name, MachineName):
+                raise UnsupportedFormatNameOperation(f"nobody can send to {name}: these queues are for reading")
+            return self.queues.outgoing_queue(self.tick, as_format_name(name), int(now))
+        if _is_system(queue):
+            raise UnsupportedFormatNameOperation(
+                f"nobody can send to {name}: journals and dead letters are for reading"
+            )
+        if is_internal(queue):
+            raise AccessDenied(f"{name} is used by the queue manager itself")
+        return queue
+
     def send_own(self, destination: FormatName, message: Message, now: float) -> Record:
         """Sends a message of the manager itself, never transactional."""
-        queue = self.queues.find(destination)
-        if queue is None:
-            if self.queues.is_local(destination):
-                self.queues.get(destination)
-            queue = self.queues.outgoing_queue(self.tick, destination, int(now))
+        queue = self.sending_queue(destination, now)
+        if queue.properties.transactional:
+            raise TransactionUsage(f"the queue {queue.properties.path} is transactional")
         packet = Composer(self.identifier, destination).compose(message, self.counters.next_message_id(), int(now))
         view = MessageView(packet)
         self.check_quota(queue, len(packet))
@@ -263,5 +312,30 @@ class Delivery:
 
 
 def _is_system(queue: Queue) -> bool:
-    """Copies in journals and dead-letter queues have had their acknowledgments."""
     return queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL)
+
+
+def is_internal(queue: Queue) -> bool:
+    """[MS-MQDMPR] 3.1.3: queues that applications cannot open."""
+    return queue.properties.path.lower() in INTERNAL_QUEUES
+
+
+def as_format_name(name: FormatName | PathName) -> FormatName:
+    """A path on another computer as a direct name."""
+    return name if isinstance(name, FormatName) else DirectName.from_path(name)
+
+
+def check_movable(target: Queue) -> None:
+    if target.properties.queue_type is QueueType.JOURNAL or is_internal(target):
+        raise AccessDenied(f"messages cannot be moved to {target.properties.path}")
+
+
+def check_kind(target: Queue, view: MessageView) -> None:
+    """A queue for applications holds transactional messages or others, never both."""
+    properties = target.properties
+    if (
+        properties.queue_type in (QueueType.PRIVATE, QueueType.PUBLIC, QueueType.SUBQUEUE)
+        and properties.transactional != view.transactional
+    ):
+        kind, other = ("transactional", "is not") if properties.transactional else ("not transactional", "is")
+        raise TransactionUsage(f"the queue {properties.path} is {kind} and the message {other}")

@@ -32,6 +32,8 @@ class ShareMode(Enum):
 
 RECEIVING = frozenset({QueueAccess.RECEIVE, QueueAccess.RECEIVE_ADMIN, QueueAccess.MOVE})
 READING = RECEIVING | {QueueAccess.PEEK, QueueAccess.PEEK_ADMIN}
+# Reading an outgoing queue, which stands here under the name of a queue elsewhere, takes an administrator.
+ADMIN_ACCESS = {QueueAccess.RECEIVE: QueueAccess.RECEIVE_ADMIN, QueueAccess.PEEK: QueueAccess.PEEK_ADMIN}
 _PEEKING = frozenset({QueueAccess.PEEK, QueueAccess.PEEK_ADMIN})
 
 

@@ -6,13 +6,14 @@ is true after `committed`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from enum import Enum
 from itertools import count
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from postroad.errors import (
     AccessDenied,
-    InvalidArgument,
+    IllegalFormatName,
     InvalidHandle,
     OperationCancelled,
     PostroadError,
@@ -26,13 +27,13 @@ from postroad.errors import (
 )
 from postroad.message import Composer, Message, multi_queue_header
 from postroad.names import (
-    DirectName,
+    DistributionListName,
     FormatName,
-    MachineName,
     MulticastName,
     MultipleElementName,
     PathName,
-    Protocol,
+    ResolveDistributionList,
+    expand_format_name,
     parse_name,
 )
 from postroad.queues.collection import (
@@ -41,58 +42,89 @@ from postroad.queues.collection import (
     DEADXACT,
     INTERNAL_QUEUES,
     JOURNAL,
-    POISON,
     QueueCollection,
 )
 from postroad.queues.counters import MAX_MESSAGE_ID, Counters
 from postroad.queues.counters import STATE as COUNTERS_STATE
 from postroad.queues.cursor import Cursor
-from postroad.queues.delivery import Delivery
-from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode, check_sharing
+from postroad.queues.delivery import Delivery, as_format_name, check_kind, check_movable, is_internal
+from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, QueueAccess, ShareMode, check_sharing
+from postroad.queues.outgoing import is_http
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
-from postroad.queues.reading import Reading, check_transaction
+from postroad.queues.reading import Reading
 from postroad.queues.tick import Tick
-from postroad.queues.transaction import OperationType, Transaction, TransactionalOperation
+from postroad.queues.transacting import STATE as SEQUENCE_STATE
+from postroad.queues.transacting import Transacting
+from postroad.queues.transaction import Transaction
 from postroad.store.interface import NEVER, Record, Store
 from postroad.store.memory import MemoryStore
 from postroad.wire.constants import MessageClass
-from postroad.wire.patch import stamp_transaction
-from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
 EXPIRY_BATCH = 1000  # messages that one look at the clock takes out at the most
 PURGE_BATCH = 1000
-_TRANSACTION_NUMBERS = 1 << 20
+
+
+class QueueManagerState(Enum):
+    """[MS-MQDMPR] 3.1.1.1"""
+
+    STOPPED = "stopped"
+    INITIALIZING = "initializing"
+    READY = "ready"
+    STOPPING = "stopping"
 
 
 class LocalQueueManager:
-    """Built on a store that is open; `start` makes it ready, and nothing is read but definitions and counts."""
+    """Built on a store that is open; `start` makes it ready, and nothing is read but definitions and counts.
 
-    def __init__(self, name: str, identifier: UUID, store: Store, *, insecure_nacks: bool = False) -> None:
+    `state` follows whoever starts and stops it; `connection_active` is False while it takes nothing from others.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        identifier: UUID,
+        store: Store,
+        *,
+        insecure_nacks: bool = False,
+        hardened_security: bool = False,
+    ) -> None:
         self.name = name
         self.identifier = identifier
         self.store = store
+        self.state = QueueManagerState.STOPPED
+        self.connection_active = True
+        self.resolve_list: ResolveDistributionList = _no_directory
         self.express = MemoryStore()
         self.counters = Counters(store.state(COUNTERS_STATE).get(COUNTERS_STATE))
-        self.queues = QueueCollection(name, identifier, store, self.express)
+        self.queues = QueueCollection(name, identifier, store, self.express, hardened_security)
         self.delivery = Delivery(identifier, self.queues, self.express, self.counters, insecure_nacks)
         self.reading = Reading(self.delivery)
         self.descriptors: dict[int, OpenQueueDescriptor] = {}
-        self.transactions: dict[UUID, Transaction] = {}
+        self.transacting = Transacting(self.delivery, self.reading)
+        self.transactions = self.transacting.open
         self._handles = count(1)
-        self._transaction_numbers = count(1)
-        self._sequence = TxSequenceId(1, 0)
-        self._sequence_numbers: dict[Queue, int] = {}
 
     def start(self, now: float) -> None:
         """Loads the queues, makes the manager's own where they are missing. Commit the tick after."""
+        self.state = QueueManagerState.INITIALIZING
+        if COUNTERS_STATE in self.store.damaged:
+            self.counters.recover(now)
         self.queues.load()
-        self._sequence = TxSequenceId(1, int(now) & 0xFFFFFFFF)
+        self.transacting.start(self.store.state(SEQUENCE_STATE).get(SEQUENCE_STATE), now)
         for path in (JOURNAL, DEADLETTER, DEADXACT, *INTERNAL_QUEUES):
             if self.queues.find(path) is None:
                 self.queues.create(self.tick, path, int(now), transactional=path == DEADXACT)
         self.counters.reserve(self.tick.batch)
+
+    def take_offline(self) -> None:
+        """[MS-MQDMPR] 3.1.4.12"""
+        self.connection_active = False
+
+    def bring_online(self) -> None:
+        """[MS-MQDMPR] 3.1.4.13"""
+        self.connection_active = True
 
     # The tick
 
@@ -123,11 +155,13 @@ class LocalQueueManager:
             queue.reserved_bytes -= change.added_bytes
             if change.first is not None:
                 queue.opened_before(change.first)
+            if queue.deleted:
+                self._empty(queue, now)  # it was deleted while the tick was out
         for callback in tick.on_commit:
             callback()
         for queue, change in tick.changes.items():
             if change.added and queue.waiting:
-                self.reading.wake(queue, now)
+                self.reading.wake(queue, now, tick.added_to(queue))
 
     def failed(self, tick: Tick, error: StorageError, now: float) -> None:
         """The tick is lost as a whole: what it took is available again, what it added never was."""
@@ -136,11 +170,19 @@ class LocalQueueManager:
             queue.opened_before(lookup_id)
         for queue, change in tick.changes.items():
             queue.reserved_bytes -= change.added_bytes
+        for queue, keys in tick.sequenced.items():
+            self.transacting.close_gap(queue, len(keys))
+        for step in reversed(tick.undo):
+            step(self.tick)
         for callback in tick.on_failure:
             callback(error)
+        self.counters.lapse()
         for queue in tick.changes:
-            if queue.waiting:
-                self.reading.wake(queue, now)
+            if queue.deleted:
+                self._empty(queue, now)
+            elif queue.waiting:
+                opened = sorted(lookup_id for each, lookup_id in tick.taken if each is queue)
+                self.reading.wake(queue, now, opened)
 
     # Queues
 
@@ -151,16 +193,24 @@ class LocalQueueManager:
         """Delete Queue, [MS-MQDMPR] 3.1.7.1.4: every message of it, its journal and its subqueues goes with it."""
         if queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL) or is_internal(queue):
             raise AccessDenied(f"{queue.properties.path} belongs to the queue manager and cannot be deleted")
+        self.queues.remove(self.tick, queue)  # first, so that no acknowledgment of its messages comes back to it
+        self.transacting.forget_reads()
         for each in self.queues.family(queue):
             for request in list(each.waiting):
                 self.reading.cancel(each, request, OperationCancelled("the queue was deleted"))
             for descriptor in each.descriptors:
                 descriptor.queue = None
             each.descriptors.clear()
-            for record in each.everything():
-                if each.positions.get(record.lookup_id) is not PositionState.DELETED:
-                    self.delivery.take(each, record, MessageClass.NACK_Q_DELETED, now)
-        self.queues.remove(self.tick, queue)
+            self._empty(each, now)
+
+    def _empty(self, queue: Queue, now: float) -> None:
+        """Every message of a deleted queue goes. Those that a tick on its way still adds go when it has landed."""
+        reason = MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.NACK_Q_DELETED
+        for record in queue.everything():
+            if queue.positions.get(record.lookup_id) is not PositionState.DELETED:
+                self.delivery.take(queue, record, reason, now)
+        for record in self.tick.withdraw(queue):
+            self.delivery.undelivered(queue, record.packet, reason, now)
 
     def purge(self, queue: Queue, now: float, limit: int = PURGE_BATCH) -> int:
         """Purge Queue, [MS-MQDMPR] 3.1.7.1.7, a step of `limit`: how many went. Locked ones go when read."""
@@ -174,19 +224,16 @@ class LocalQueueManager:
         return len(records)
 
     def move(self, queue: Queue, target: Queue, records: Sequence[Record], now: float) -> None:
-        """Move Message, [MS-MQDMPR] 3.1.7.1.16, without a transaction: no acknowledgment results from it."""
+        """Move Message, [MS-MQDMPR] 3.1.7.1.16, without a transaction: no acknowledgment results from it.
+
+        In its new place a message has not been put back yet: aborts are counted from 0 again.
+        """
         check_movable(target)
         for record in records:
             check_kind(target, MessageView(record.packet))
         self.delivery.check_quota(target, sum(len(record.packet) for record in records))
         for record in records:
-            self._move(queue, target, record, now)
-
-    def _move(self, queue: Queue, target: Queue, record: Record, now: float) -> None:
-        self.delivery.discard(queue, record)
-        view = MessageView(record.packet)
-        priority = 0 if view.transactional else view.priority
-        self.delivery.add(target, record.packet, priority, self.delivery.expiry(target, view, now), now)
+            self.delivery.move(queue, target, record, now)
 
     def insert(self, queue: Queue, views: Sequence[MessageView], now: float) -> list[int]:
         """Whole packets, as they are: an import. Nothing is acknowledged. The lookup ids they got."""
@@ -207,16 +254,17 @@ class LocalQueueManager:
         self, name: FormatName | PathName | str, access: QueueAccess, share: ShareMode, now: float
     ) -> OpenQueueDescriptor:
         """Open Queue, [MS-MQDMPR] 3.1.7.1.5"""
-        parsed = parse_name(name) if isinstance(name, str) else name
+        parsed = self._expanded(name)
         if isinstance(parsed, MultipleElementName):
             return self._open_several(parsed, access, share, now)
         if access is QueueAccess.SEND:
-            queue = self._sending_queue(parsed, now)
+            queue = self.delivery.sending_queue(parsed, now)
         else:
-            http = isinstance(parsed, DirectName) and parsed.protocol in (Protocol.HTTP, Protocol.HTTPS)
-            if http or isinstance(parsed, MulticastName):
+            if is_http(parsed) or isinstance(parsed, MulticastName):
                 raise UnsupportedFormatNameOperation(f"{parsed} can be sent to, not read from")
             queue = self.queues.get(parsed)
+            if queue.is_outgoing and access not in ADMIN_ACCESS.values():
+                raise QueueNotFound(f"{parsed} is not on {self.name}; messages on their way need administrative access")
         if is_internal(queue):
             raise AccessDenied(f"{parsed} is used by the queue manager itself")
         check_sharing(queue.descriptors, access, share)
@@ -244,20 +292,12 @@ class LocalQueueManager:
         self.descriptors[descriptor.handle] = descriptor
         return descriptor
 
-    def _sending_queue(self, name: FormatName | PathName, now: float) -> Queue:
-        """The local queue of this name, or the outgoing queue that leads to it."""
-        queue = self.queues.find(name)
-        if queue is None:
-            if self.queues.is_local(name):
-                raise QueueNotFound(f"there is no queue {name} on {self.name}")
-            if isinstance(name, MachineName):
-                raise UnsupportedFormatNameOperation(f"nobody can send to {name}: these queues are for reading")
-            queue = self.queues.outgoing_queue(self.tick, as_format_name(name), int(now))
-        if queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL):
-            raise UnsupportedFormatNameOperation(
-                f"nobody can send to {name}: journals and dead letters are for reading"
-            )
-        return queue
+    def _expanded(self, name: FormatName | PathName | str) -> FormatName | PathName:
+        """Expand Format Name, [MS-MQDMPR] 3.1.7.3.8"""
+        parsed = parse_name(name) if isinstance(name, str) else name
+        if isinstance(parsed, MultipleElementName | DistributionListName):
+            return expand_format_name(parsed, self.resolve_list)
+        return parsed
 
     def close(self, descriptor: OpenQueueDescriptor) -> None:
         """Close Queue, [MS-MQDMPR] 3.1.7.1.6: its waiting reads end, its cursors are gone."""
@@ -303,7 +343,7 @@ class LocalQueueManager:
         transaction: Transaction | None = None,
     ) -> list[int]:
         """Messages to one destination, or to each of a list; their message ids. All of them go, or none."""
-        name = parse_name(destination) if isinstance(destination, str) else destination
+        name = self._expanded(destination)
         elements: tuple[FormatName | PathName, ...] = (name,)
         header = None
         if isinstance(name, MultipleElementName):
@@ -313,7 +353,7 @@ class LocalQueueManager:
         ids = iter(range(first_id, first_id + len(elements) * len(messages)))
         plans: list[tuple[Queue, list[bytes]]] = []
         for element in elements:
-            queue = self._sending_queue(element, now)
+            queue = self.delivery.sending_queue(element, now)
             written = element if isinstance(element, FormatName) else self._written_name(queue)
             compose = Composer(self.identifier, written, self._answer_name, header).compose
             packets = [
@@ -326,7 +366,7 @@ class LocalQueueManager:
             if transaction is None:
                 self._accept(queue, messages, packets, now)
             else:
-                self._accept_in(queue, packets, transaction)
+                self.transacting.send(queue, packets, transaction)
         return [each & MAX_MESSAGE_ID for each in range(first_id, first_id + len(elements) * len(messages))]
 
     def _check_send(self, queue: Queue, packets: list[bytes], transaction: Transaction | None, now: float) -> None:
@@ -364,12 +404,6 @@ class LocalQueueManager:
             else:
                 arrive(queue, packet, MessageView(packet), now)
 
-    def _accept_in(self, queue: Queue, packets: list[bytes], transaction: Transaction) -> None:
-        for packet in packets:
-            record = Record(queue.number, 0, 0, NEVER, 0, packet)
-            queue.reserved_bytes += len(packet)
-            transaction.operations.append(TransactionalOperation(OperationType.ENQUEUE, queue, record))
-
     def _written_name(self, queue: Queue) -> FormatName:
         return self.queues.format_name(queue) if queue.is_outgoing else self.queues.direct_name(queue)
 
@@ -385,115 +419,20 @@ class LocalQueueManager:
     # Transactions
 
     def begin(self, identifier: UUID | None = None) -> Transaction:
-        """Create Transaction, [MS-MQDMPR] 3.1.7.1.8"""
-        identifier = identifier or uuid4()
-        if identifier in self.transactions:
-            raise InvalidArgument(f"transaction: {identifier} is open already")
-        transaction = Transaction(identifier, next(self._transaction_numbers) % _TRANSACTION_NUMBERS)
-        self.transactions[identifier] = transaction
-        return transaction
+        return self.transacting.begin(identifier)
 
     def transaction(self, identifier: UUID) -> Transaction:
-        try:
-            return self.transactions[identifier]
-        except KeyError:
-            raise TransactionSequence(f"there is no open transaction {identifier}") from None
-
-    def receive_in(self, queue: Queue, record: Record, transaction: Transaction) -> None:
-        check_transaction(queue, transaction)
-        queue.positions[record.lookup_id] = PositionState.LOCKED
-        transaction.operations.append(TransactionalOperation(OperationType.DEQUEUE, queue, record))
-
-    def move_in(self, queue: Queue, target: Queue, record: Record, transaction: Transaction) -> None:
-        """Move Message, [MS-MQDMPR] 3.1.7.1.16, within a transaction."""
-        check_movable(target)
-        check_kind(target, MessageView(record.packet))
-        self.delivery.check_quota(target, len(record.packet))
-        queue.positions[record.lookup_id] = PositionState.LOCKED
-        transaction.operations.append(TransactionalOperation(OperationType.MOVE, queue, record, target))
+        return self.transacting.get(identifier)
 
     def commit(self, transaction: Transaction, now: float) -> None:
-        """Transaction Commit, [MS-MQDMPR] 3.1.4.4: all of it in the gathering tick, in the order of the calls.
-
-        If that tick fails, the transaction has been aborted.
-        """
-        self._end(transaction)
-        sends = [each for each in transaction.operations if each.operation is OperationType.ENQUEUE]
-        first = {each.queue: each for each in reversed(sends)}
-        last = {each.queue: each for each in sends}
-        for each in transaction.operations:
-            queue, record = each.queue, each.record
-            if each.operation is OperationType.ENQUEUE:
-                queue.reserved_bytes -= len(record.packet)
-                if queue.number not in self.queues.by_number:
-                    continue  # deleted meanwhile: its messages went with it
-                number = self._sequence_numbers.get(queue, 0) + 1
-                self._sequence_numbers[queue] = number
-                packet = stamp_transaction(
-                    record.packet,
-                    self._sequence,
-                    number,
-                    number - 1,
-                    transaction.number,
-                    first=each is first[queue],
-                    last=each is last[queue],
-                )
-                self._arrive_committed(queue, packet, now)
-            elif queue.positions.get(record.lookup_id) is PositionState.PURGE_PENDING:
-                self.delivery.take(queue, record, MessageClass.NACK_Q_PURGED, now)
-            elif each.operation is OperationType.DEQUEUE:
-                self.delivery.take(queue, record, MessageClass.ACK_RECEIVE, now)
-            elif each.target is not None:
-                self._move(queue, each.target, record, now)
-        transaction.operations.clear()
-
-    def _arrive_committed(self, queue: Queue, packet: bytes, now: float) -> None:
-        """Quota was checked and reserved at the send: a commit does not fail for it."""
-        view = MessageView(packet)
-        self.delivery.add(queue, packet, 0, self.delivery.expiry(queue, view, now), now)
-        if not queue.is_outgoing:
-            self.delivery.acknowledge(view, MessageClass.ACK_REACH_QUEUE, now)
+        """All of it in the gathering tick. If that tick fails, the transaction has been aborted."""
+        self.transacting.commit(transaction, now)
 
     def abort(self, transaction: Transaction, now: float) -> None:
-        """Transaction Abort, [MS-MQDMPR] 3.1.4.5: messages return to their places, and each return is counted."""
-        self._end(transaction)
-        returned: dict[Queue, None] = {}
-        for each in transaction.operations:
-            queue, record = each.queue, each.record
-            if each.operation is OperationType.ENQUEUE:
-                queue.reserved_bytes -= len(record.packet)
-            elif queue.positions.get(record.lookup_id) is PositionState.PURGE_PENDING:
-                self.delivery.take(queue, record, MessageClass.NACK_Q_PURGED, now)
-            else:
-                self._return(queue, record, now)
-                returned[queue] = None
-        transaction.operations.clear()
-        for queue in returned:
-            if queue.waiting:
-                self.reading.wake(queue, now)
+        self.transacting.abort(transaction, now)
 
-    def _return(self, queue: Queue, record: Record, now: float) -> None:
-        record = record._replace(aborts=record.aborts + 1)
-        queue.positions.pop(record.lookup_id, None)
-        limit = queue.properties.abort_limit
-        if limit is not None and record.aborts >= limit:
-            poison = self.queues.subqueue(self.tick, queue, POISON, int(now))
-            self.delivery.discard(queue, record)
-            view = MessageView(record.packet)
-            priority = 0 if view.transactional else view.priority
-            expires = self.delivery.expiry(poison, view, now)
-            self.delivery.add(poison, record.packet, priority, expires, now, aborts=record.aborts)
-            return
-        if MessageView(record.packet).recoverable:
-            self.tick.replace(record)
-        else:
-            self.express.replace(record)
-        queue.opened_before(record.lookup_id)
-
-    def _end(self, transaction: Transaction) -> None:
-        if transaction.ended or self.transactions.pop(transaction.identifier, None) is None:
-            raise TransactionSequence(f"the transaction {transaction.identifier} has ended")
-        transaction.ended = True
+    def move_in(self, queue: Queue, target: Queue, record: Record, transaction: Transaction) -> None:
+        self.transacting.move(queue, target, record, transaction)
 
     # Time
 
@@ -502,34 +441,15 @@ class LocalQueueManager:
         for queue in list(self.queues):
             if queue.waiting:
                 self.reading.expire_waits(queue, now)
+        # Locked messages stay, and must not hide those that can go.
+        limit = EXPIRY_BATCH + sum(len(queue.positions) for queue in self.queues)
         for store in (self.store, self.express):
-            for record in store.expired(int(now), EXPIRY_BATCH):
+            for record in store.expired(int(now), limit):
                 holder = self.queues.by_number.get(record.queue)
                 if holder is not None and record.lookup_id not in holder.positions:
                     self.delivery.expire(holder, record, now)
+        self.counters.reserve(self.tick.batch)  # messages that never touch the store use up ids too
 
 
-def is_internal(queue: Queue) -> bool:
-    """[MS-MQDMPR] 3.1.3: queues that applications cannot open."""
-    return queue.properties.path.lower() in INTERNAL_QUEUES
-
-
-def check_movable(target: Queue) -> None:
-    if target.properties.queue_type is QueueType.JOURNAL or is_internal(target):
-        raise AccessDenied(f"messages cannot be moved to {target.properties.path}")
-
-
-def check_kind(target: Queue, view: MessageView) -> None:
-    """A queue for applications holds transactional messages or others, never both."""
-    properties = target.properties
-    if (
-        properties.queue_type in (QueueType.PRIVATE, QueueType.PUBLIC)
-        and properties.transactional != view.transactional
-    ):
-        kind, other = ("transactional", "is not") if properties.transactional else ("not transactional", "is")
-        raise TransactionUsage(f"the queue {properties.path} is {kind} and the message {other}")
-
-
-def as_format_name(name: FormatName | PathName) -> FormatName:
-    """A path on another computer as a direct name."""
-    return name if isinstance(name, FormatName) else DirectName.from_path(name)
+def _no_directory(name: DistributionListName) -> Iterable[FormatName]:
+    raise IllegalFormatName(str(name), 0, "there is no directory here that knows the members of a distribution list")

@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
+from postroad.names import DirectName, FormatName, MulticastName, Protocol
+
 HISTORY_LENGTH = 64  # connection attempts that are remembered for people to look at
 
 
@@ -56,11 +58,22 @@ class ConnectionAttempt:
 
 @dataclass(slots=True)
 class OutgoingInfo:
-    """What does not survive a restart: the state, the next hops, the history."""
+    """What does not survive a restart: the state, the next hops, the history. Where it leads is in the definition."""
 
+    destination: FormatName
     state: OutgoingState = OutgoingState.INACTIVE
     next_hops: tuple[str, ...] = ()
     history: deque[ConnectionAttempt] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+
+    @classmethod
+    def initial(cls, destination: FormatName, hardened_security: bool) -> OutgoingInfo:
+        """Of a queue that is new here, or after a start: a hardened manager sends by HTTP alone (3.1.3, 3.1.7.1.5)."""
+        locked = hardened_security and not is_http(destination)
+        return cls(destination, OutgoingState.LOCKED if locked else OutgoingState.INACTIVE)
+
+    @property
+    def multicast(self) -> bool:
+        return isinstance(self.destination, MulticastName)
 
     def pause(self) -> None:
         """3.1.7.2.3: nothing is sent until somebody resumes."""
@@ -69,3 +82,7 @@ class OutgoingInfo:
     def resume(self) -> None:
         """3.1.7.2.4: Inactive, whatever it was before the pause."""
         self.state = OutgoingState.INACTIVE
+
+
+def is_http(name: object) -> bool:
+    return isinstance(name, DirectName) and name.protocol in (Protocol.HTTP, Protocol.HTTPS)

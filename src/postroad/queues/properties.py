@@ -8,8 +8,13 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from postroad.errors import StorageError
+from postroad.errors import IllegalName, InvalidArgument, StorageError
+from postroad.names import MulticastName, parse_format_name
 from postroad.wire.layout import NULL_GUID
+
+MAX_LABEL = 124
+MAX_QUOTA_KB = 0xFFFFFFFF  # [MS-MQMQ] 2.3.1.5: stands for no limit
+BASE_PRIORITIES = range(-0x8000, 0x8000)
 
 
 class QueueType(Enum):
@@ -30,6 +35,10 @@ class QueuePrivacy(Enum):
     NONE = "none"
     OPTIONAL = "optional"
     BODY = "body"
+
+
+# What the manager itself says of a queue.
+_GIVEN = frozenset({"queue_type", "path", "private_queue_number", "create_time", "modify_time", "owner"})
 
 
 @dataclass(slots=True)
@@ -76,6 +85,49 @@ class QueueProperties:
             return cls(**values)
         except (ValueError, KeyError, TypeError) as fault:
             raise StorageError(f"the stored definition of {what} cannot be read: {fault}") from fault
+
+
+def check_attributes(queue_type: QueueType, attributes: dict[str, object]) -> dict[str, object]:
+    """What callers say of a queue, as it is kept; raises InvalidArgument for what no queue can have."""
+    checked = dict(attributes)
+    known = {field.name for field in fields(QueueProperties)} - _GIVEN
+    for name, value in attributes.items():
+        if name not in known:
+            raise InvalidArgument(f"{name}: a queue has no such property, or nobody can set it")
+        if name == "label" and len(str(value)) > MAX_LABEL:
+            raise InvalidArgument(f"label: a queue's label has at most {MAX_LABEL} characters")
+        if name in ("quota_kb", "journal_quota_kb") and value is not None:
+            if not isinstance(value, int) or not 0 <= value <= MAX_QUOTA_KB:
+                raise InvalidArgument(f"{name}: {value!r} is not between 0 and {MAX_QUOTA_KB}")
+            checked[name] = None if value == MAX_QUOTA_KB else value
+        if name == "base_priority":
+            if value not in BASE_PRIORITIES:
+                raise InvalidArgument(f"base_priority: {value!r} is not between -32768 and 32767")
+            # [MS-MQMQ] 2.3.1.6: of a queue that no directory shows it counts as 0, and setting it is ignored.
+            checked[name] = value if queue_type is QueueType.PUBLIC else 0
+        if name == "privacy":
+            checked[name] = _privacy(value)
+        if name == "multicast_address" and value is not None:
+            checked[name] = _multicast_address(str(value))
+    return checked
+
+
+def _privacy(value: object) -> QueuePrivacy:
+    try:
+        return QueuePrivacy(value)
+    except ValueError:
+        words = ", ".join(level.value for level in QueuePrivacy)
+        raise InvalidArgument(f"privacy: {value!r} is not one of {words}") from None
+
+
+def _multicast_address(text: str) -> str:
+    try:
+        name = parse_format_name(f"MULTICAST={text}")
+    except IllegalName as fault:
+        raise InvalidArgument(f"multicast_address: {text!r}: {fault.fault}") from None
+    if not isinstance(name, MulticastName):
+        raise InvalidArgument(f"multicast_address: {text!r} is not one address and port")
+    return text
 
 
 def _plain(value: object) -> object:

@@ -42,6 +42,7 @@ class Queue:
         "_durable",
         "_express",
         "_head",
+        "deleted",
         "descriptors",
         "express_bytes",
         "express_count",
@@ -59,6 +60,7 @@ class Queue:
     def __init__(self, number: int, properties: QueueProperties, durable: Store, express: Store) -> None:
         self.number = number
         self.properties = properties
+        self.deleted = False
         self.positions: dict[int, PositionState] = {}
         self.descriptors: list[OpenQueueDescriptor] = []
         self.waiting: list[WaitingRead] = []
@@ -116,6 +118,11 @@ class Queue:
 
     def decode_counts(self, data: bytes) -> None:
         self.stored_count, self.stored_bytes = COUNTS.unpack(data)
+
+    def recount(self) -> None:
+        """Reads every stored message: for a queue whose counts were damaged."""
+        sizes = [len(record.packet) for record in self.everything()]
+        self.stored_count, self.stored_bytes = len(sizes), sum(sizes)
 
     # Order
 

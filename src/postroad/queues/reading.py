@@ -5,6 +5,7 @@ Time is an argument. A read that finds nothing is kept until a message comes, ti
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum, auto
 
 from postroad.errors import (
@@ -13,10 +14,12 @@ from postroad.errors import (
     MessageNotFound,
     NoMessage,
     PostroadError,
+    QueueNotAvailable,
     Status,
     TransactionSequence,
     TransactionUsage,
 )
+from postroad.queues.cursor import Cursor, CursorCall, CursorState
 from postroad.queues.delivery import Delivery
 from postroad.queues.descriptor import READING, RECEIVING, OpenQueueDescriptor
 from postroad.queues.queue import START, PositionState, Queue
@@ -52,12 +55,17 @@ class Reading:
         if request.transaction is not None and request.two_phase:
             raise InvalidArgument("transaction: a two-phase read is acknowledged by its end, not by a transaction")
         queue = self._queue_of(request)
-        records = self._attempt(queue, request, now, first=True)
+        records = self._attempt(queue, request, now)
         if records:
             return records
         if request.deadline is not None and request.deadline <= now:
-            raise self._time_out(request)
+            if request.cursor is not None and request.destructive:
+                request.cursor.state = CursorState.UNREAD  # 3.2.7.4 iNoWait: it stays where it is
+                raise MessageNotFound("there is no message behind the cursor")
+            raise _time_out(request)
         queue.waiting.append(request)
+        if request.transaction is not None:
+            request.transaction.waiting.append(request)
         return None
 
     def _queue_of(self, request: WaitingRead) -> Queue:
@@ -69,17 +77,30 @@ class Reading:
             check_transaction(queue, request.transaction)
         return queue
 
-    def _attempt(self, queue: Queue, request: WaitingRead, now: float, *, first: bool) -> list[Record]:
-        cursor = request.cursor
-        if cursor is not None:
-            record = cursor.find(CURSOR_CALLS[request.call]) if first else cursor.retry()
-            records = [] if record is None else [record]
-        else:
+    def _attempt(
+        self, queue: Queue, request: WaitingRead, now: float, opened: Iterable[int] | None = None
+    ) -> list[Record]:
+        """One look: the first, or one of those that follow because messages were `opened`."""
+        if request.cursor is None:
             records = self.fresh(queue, request.count, now)
+        else:
+            record = self._at_cursor(queue, request.cursor, CURSOR_CALLS[request.call], now, opened)
+            records = [] if record is None else [record]
         if request.destructive:
             for record in records:
                 self._claim(queue, record, request.transaction, request.two_phase, now)
         return records
+
+    def _at_cursor(
+        self, queue: Queue, cursor: Cursor, call: CursorCall, now: float, opened: Iterable[int] | None
+    ) -> Record | None:
+        while True:
+            place = cursor.state, cursor.position
+            record = cursor.find(call) if opened is None else cursor.retry(opened)
+            if record is None or not is_stale(record, now):
+                return record
+            self.delivery.expire(queue, record, now)
+            cursor.state, cursor.position = place
 
     def fresh(self, queue: Queue, limit: int, now: float, after: int = START) -> list[Record]:
         """Available messages whose time has not run out; those whose time has are taken out on the way."""
@@ -100,35 +121,49 @@ class Reading:
         elif two_phase:
             queue.positions[record.lookup_id] = PositionState.LOCKED
         else:
-            self.delivery.take(queue, record, MessageClass.ACK_RECEIVE, now)
+            self.delivery.receive(queue, record, now)
 
     # Waiting
 
-    def wake(self, queue: Queue, now: float) -> None:
+    def wake(self, queue: Queue, now: float, opened: Iterable[int] = ()) -> None:
         """Message Position Available, 3.1.7.2.2: serves waiting readers in the order they came.
 
-        A receiver takes the message before the peekers behind it see it.
+        A receiver takes the message before the peekers behind it see it. `opened` are the positions that have become
+        available, for readers whose cursors are past them.
         """
-        for request in list(queue.waiting):
-            if request not in queue.waiting:
+        index = 0
+        while index < len(queue.waiting):
+            request = queue.waiting.pop(index)  # what follows from its read may wake others, and must not find it
+            try:
+                records = self._attempt(queue, request, now, opened)
+            except PostroadError as error:
+                self._fail(request, error)
                 continue
-            records = self._attempt(queue, request, now, first=False)
             if records:
-                queue.waiting.remove(request)
                 request.satisfied(records)
-            elif request.cursor is None:
-                return
+                index = 0  # those that were passed over may have been served meanwhile
+            else:
+                queue.waiting.insert(index, request)
+                if request.cursor is None:
+                    return
+                index += 1
 
     def expire_waits(self, queue: Queue, now: float) -> None:
         """Waiting Message Read Timer Expired, 3.1.6.3"""
         for request in [each for each in queue.waiting if each.deadline is not None and each.deadline <= now]:
-            self.cancel(queue, request, self._time_out(request))
+            self.cancel(queue, request, _time_out(request))
 
     def cancel(self, queue: Queue, request: WaitingRead, error: PostroadError) -> None:
         """Ends one waiting read with `error`."""
         if request in queue.waiting:
             queue.waiting.remove(request)
-            request.failed(error)
+            self._fail(request, error)
+
+    @staticmethod
+    def _fail(request: WaitingRead, error: PostroadError) -> None:
+        if request.cursor is not None:
+            request.cursor.expire()  # 3.1.7.1.14: whatever ends the wait
+        request.failed(error)
 
     def cancel_tagged(self, queue: Queue, tag: object, error: PostroadError) -> Status:
         """Cancel Waiting Message Read Request, 3.1.7.1.17"""
@@ -138,24 +173,21 @@ class Reading:
                 return Status.OK
         return Status.STATUS_NOT_FOUND
 
-    def _time_out(self, request: WaitingRead) -> PostroadError:
-        if request.cursor is not None:
-            request.cursor.expire()
-            if request.destructive:
-                return MessageNotFound("there is no message behind the cursor")
-        return NoMessage("there was no message within the time to wait")
-
     # The second phase
 
     def end(self, queue: Queue, record: Record, now: float, *, delete: bool) -> None:
         """Dequeue Message End, 3.1.7.1.12: a purge in between wins over a successful acknowledgment."""
+        if queue.deleted:
+            raise QueueNotAvailable(
+                f"the queue {queue.properties.path} was deleted while the message was being received"
+            )
         state = queue.positions.get(record.lookup_id)
         if state not in (PositionState.LOCKED, PositionState.PURGE_PENDING):
             raise TransactionSequence(f"message {record.lookup_id} is not being received")
         if state is PositionState.PURGE_PENDING:
             self.delivery.take(queue, record, MessageClass.NACK_Q_PURGED, now)
         elif delete:
-            self.delivery.take(queue, record, MessageClass.ACK_RECEIVE, now)
+            self.delivery.receive(queue, record, now)
         else:
             self.put_back(queue, record, now)
 
@@ -164,7 +196,7 @@ class Reading:
         queue.positions.pop(record.lookup_id, None)
         queue.opened_before(record.lookup_id)
         if queue.waiting:
-            self.wake(queue, now)
+            self.wake(queue, now, (record.lookup_id,))
 
     # Lookup ids
 
@@ -220,6 +252,12 @@ class Reading:
         if not peek:
             self._claim(queue, record, transaction, two_phase, now)
         return record
+
+
+def _time_out(request: WaitingRead) -> PostroadError:
+    if request.cursor is not None:
+        request.cursor.expire()
+    return NoMessage("there was no message within the time to wait")
 
 
 def is_stale(record: Record, now: float) -> bool:

@@ -34,9 +34,12 @@ class Tick:
     batch: Batch = field(default_factory=Batch)
     changes: dict[Queue, Change] = field(default_factory=dict)
     taken: list[tuple[Queue, int]] = field(default_factory=list)
+    replaced: set[Key] = field(default_factory=set)
+    sequenced: dict[Queue, list[Key]] = field(default_factory=dict)  # what got numbers of our own sequence, in order
     writes: int = 0  # grows with every change, so that a caller can tell whether it made one
     on_commit: list[Callable[[], None]] = field(default_factory=list)
     on_failure: list[Callable[[StorageError], None]] = field(default_factory=list)
+    undo: list[Callable[[Tick], None]] = field(default_factory=list)  # the way back, last step first
 
     def __bool__(self) -> bool:
         return bool(self.batch)
@@ -66,7 +69,9 @@ class Tick:
     def replace(self, record: Record) -> None:
         """An old record with other words beside its packet."""
         self.writes += 1
-        self.batch.puts[Key(record.queue, record.lookup_id)] = record
+        key = Key(record.queue, record.lookup_id)
+        self.batch.puts[key] = record
+        self.replaced.add(key)
 
     def delete(self, queue: Queue, record: Record) -> None:
         """The record goes; until the commit it stays where it is, and nobody else can take it."""
@@ -78,3 +83,21 @@ class Tick:
         change.removed += 1
         change.removed_bytes += len(record.packet)
         self.taken.append((queue, record.lookup_id))
+
+    def withdraw(self, queue: Queue) -> list[Record]:
+        """Takes back what this tick adds to a queue all of whose stored records are taken."""
+        records = [record for key, record in self.batch.puts.items() if key.queue == queue.number]
+        for record in records:
+            del self.batch.puts[Key(record.queue, record.lookup_id)]
+            change = self.changes[queue]
+            change.added -= 1
+            change.added_bytes -= len(record.packet)
+            queue.reserved_bytes -= len(record.packet)
+        self.sequenced.pop(queue, None)
+        return records
+
+    def added_to(self, queue: Queue) -> list[int]:
+        """The lookup ids that this tick adds to a queue, foremost first."""
+        return sorted(
+            key.lookup_id for key in self.batch.puts if key.queue == queue.number and key not in self.replaced
+        )

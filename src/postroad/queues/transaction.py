@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from postroad.queues.queue import Queue
 from postroad.store.interface import Record
+
+if TYPE_CHECKING:
+    from postroad.queues.waiting import WaitingRead
 
 
 class OperationType(Enum):
@@ -35,4 +39,5 @@ class Transaction:
     identifier: UUID
     number: int
     operations: list[TransactionalOperation] = field(default_factory=list)
+    waiting: list[WaitingRead] = field(default_factory=list)  # reads that began to wait in it
     ended: bool = False

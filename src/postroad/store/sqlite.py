@@ -14,14 +14,14 @@ from typing import Any
 
 import apsw
 
-from postroad.errors import CorruptRecord, StorageError
+from postroad.errors import CorruptRecord
 from postroad.store.database import (
     CHECKPOINT_PAGES,
     DATABASE_NAME,
     explained,
+    make_directory,
     open_reader,
     open_writer,
-    sync_directory,
 )
 from postroad.store.interface import Batch, Key, Record
 from postroad.store.lock import DirectoryLock
@@ -44,7 +44,7 @@ MAX_UNREADABLE = 100  # that many rows a read steps over that SQLite cannot take
 
 # apsw lets go of the GIL at every step of a statement, and a busy event loop takes up to the switch interval to give
 # it back. So many rows go to one step: any number up to ROW_GROUP, then multiples of it, so that few statements need to
-# be prepared. Beside a busy thread this is twenty times as fast as a step for each row.
+# be prepared. Beside a busy thread this is several times as fast as a step for each row.
 ROW_GROUP = 16
 MAX_ROWS = 128
 
@@ -91,16 +91,11 @@ class SqliteStore:
         self._checkpoint_pages = checkpoint_pages
         self._log_pages = 0
         self._damaged: dict[Key | str, str] = {}
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"{directory}: {error.strerror}; no data directory can be made here") from error
+        make_directory(directory)
         with self._explained("opening"), ExitStack() as opened:
             opened.callback(DirectoryLock(directory).close)
             self._writer = open_writer(self._file, vfs)
             opened.callback(self._writer.close)
-            sync_directory(directory)
-            sync_directory(directory.parent)
             self._reader = open_reader(self._file, vfs)
             opened.callback(self._reader.close)
             # The reader closes first: the last connection is the one that folds the log into the database.

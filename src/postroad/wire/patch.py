@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from postroad.wire.constants import QUEUE_CODE_SIZES, TRANSACTION_ID_SHIFT, TransactionFlags
+from postroad.wire.session_header import SessionHeader
 from postroad.wire.transaction_header import LAYOUT as TRANSACTION
 from postroad.wire.transaction_header import TxSequenceId
 
@@ -39,3 +40,33 @@ def stamp_transaction(
         flags |= TransactionFlags.LAST
     header = TRANSACTION.pack(flags, sequence.ordinal, sequence.time_stamp, number, previous)
     return packet[:at] + header + packet[at + TRANSACTION.size :]
+
+
+def with_session_header(packet: bytes, header: SessionHeader) -> bytes:
+    """The packet with a SessionHeader behind it, [MS-MQMQ] 2.2.20.4; PacketSize does not count it."""
+    flags = packet[2] | 0x10
+    return packet[:2] + bytes((flags,)) + packet[3:] + header.encode()
+
+
+def without_session_header(packet: bytes) -> bytes:
+    """The packet alone: a SessionHeader belongs to the session it came on."""
+    if not packet[2] & 0x10:
+        return packet
+    return packet[:2] + bytes((packet[2] & ~0x10,)) + packet[3:-16]
+
+
+def with_hop_count(packet: bytes, hop_count: int) -> bytes:
+    """[MS-MQQB] 3.1.5.8.2: RC, the number of routing servers passed."""
+    return packet[:_USER_FLAGS_AT] + bytes((packet[_USER_FLAGS_AT] & ~0x1F | hop_count,)) + packet[_USER_FLAGS_AT + 1 :]
+
+
+def with_previous_number(packet: bytes, previous: int) -> bytes:
+    """[MS-MQQB] 3.1.7.1.3: PreviousTxSequenceNumber, which bridges messages that have expired."""
+    at = transaction_header_at(packet) + 16
+    return packet[:at] + previous.to_bytes(4, "little") + packet[at + 4 :]
+
+
+def renumber_transaction(packet: bytes, number: int, previous: int) -> bytes:
+    """The packet with another place in its sequence."""
+    at = transaction_header_at(packet) + 12
+    return packet[:at] + number.to_bytes(4, "little") + previous.to_bytes(4, "little") + packet[at + 8 :]

@@ -1,0 +1,26 @@
+"""The protocol's numbers, with the specification's defaults ([MS-MQQB] 3.1.2, 3.1.3.2 and its notes)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RESEND_TABLE_S = (30, 30, 30, 300, 300, 300, 1800, 1800, 1800, 21600)  # 3.1.3.1
+
+
+@dataclass(frozen=True, slots=True)
+class BinarySettings:
+    """Times end in their unit. A queue manager has one of these; every session of it obeys."""
+
+    window_size: int = 64
+    ack_timeout_ms: int = 120_000  # AckWaitTimeout
+    initialization_ms: int = 60_000
+    cleanup_ms: int = 300_000
+    retry_connect_s: float = 1.0
+    order_ack_ms: int = 500  # OrderAckTimeout
+    max_order_ack_delay_s: float = 10.0
+    resend_s: tuple[float, ...] = RESEND_TABLE_S
+    duplicates: int = 10_000  # entries of MessageIDHistoryTable
+    duplicates_s: int = 1800
+    ack_wait_factor: int = 2  # of a session to a direct name; 1 otherwise
+    max_sessions: int = 10_000
+    ping: bool = False  # whether to ask before connecting

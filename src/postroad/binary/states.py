@@ -1,0 +1,55 @@
+"""The states of a session and what each packet does in them, [MS-MQQB] 3.1.1.3.1, 3.1.5.3 to 3.1.5.8: one table.
+
+A pair that is not in the table is a protocol error, and closes the session. The documentation's diagram comes from it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+
+class SessionState(Enum):
+    """3.1.1.3.1; WAITING_RECONNECT belongs to the way to a peer, not to one connection, and is not here."""
+
+    WAITING_EC_MSG = auto()  # an acceptor, before the EstablishConnection request
+    WAITING_ECR_MSG = auto()  # an initiator, before the EstablishConnection response
+    WAITING_CP_MSG = auto()  # an acceptor, before the ConnectionParameters request
+    WAITING_CPR_MSG = auto()  # an initiator, before the ConnectionParameters response
+    OPEN = auto()
+    CLOSED = auto()
+
+
+class PacketKind(Enum):
+    """What the classifier of 3.1.5.1.1 tells apart. Ordering acknowledgments travel and count as user messages."""
+
+    ESTABLISH_CONNECTION = auto()
+    CONNECTION_PARAMETERS = auto()
+    SESSION_ACK = auto()
+    USER_MESSAGE = auto()
+
+
+class Action(Enum):
+    """What a session does with a packet; each is a method of the same name in lower case."""
+
+    ANSWER_ESTABLISH = auto()
+    SEND_PARAMETERS = auto()
+    ANSWER_PARAMETERS = auto()
+    ENTER_OPEN = auto()
+    TAKE_SESSION_ACK = auto()
+    TAKE_MESSAGE = auto()
+
+
+TRANSITIONS: dict[tuple[SessionState, PacketKind], tuple[Action, SessionState]] = {
+    (SessionState.WAITING_EC_MSG, PacketKind.ESTABLISH_CONNECTION): (
+        Action.ANSWER_ESTABLISH,
+        SessionState.WAITING_CP_MSG,
+    ),
+    (SessionState.WAITING_ECR_MSG, PacketKind.ESTABLISH_CONNECTION): (
+        Action.SEND_PARAMETERS,
+        SessionState.WAITING_CPR_MSG,
+    ),
+    (SessionState.WAITING_CP_MSG, PacketKind.CONNECTION_PARAMETERS): (Action.ANSWER_PARAMETERS, SessionState.OPEN),
+    (SessionState.WAITING_CPR_MSG, PacketKind.CONNECTION_PARAMETERS): (Action.ENTER_OPEN, SessionState.OPEN),
+    (SessionState.OPEN, PacketKind.SESSION_ACK): (Action.TAKE_SESSION_ACK, SessionState.OPEN),
+    (SessionState.OPEN, PacketKind.USER_MESSAGE): (Action.TAKE_MESSAGE, SessionState.OPEN),
+}

@@ -1,0 +1,93 @@
+"""What is wrong with an enterprise though every word of it is legal: sentences for whoever keeps the directory.
+
+Routing works around each of these as well as it can; nothing here refuses anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from postroad.directory.objects import QueueManager, RoutingLink, Site
+from postroad.directory.snapshot import Directory
+
+
+def review(directory: Directory) -> tuple[str, ...]:
+    """One sentence for each thing that cannot work, in the order of the directory."""
+    return (*_sites(directory), *_links(directory), *_managers(directory))
+
+
+def _sites(directory: Directory) -> Iterator[str]:
+    for site in directory.sites:
+        for identifier in site.site_gate_identifier_list:
+            yield from _gate(directory, identifier, [site])
+        # [MS-MQBR] 1.5: every site of an enterprise of several has a gate.
+        if len(directory.sites) > 1 and not directory.site_gate_collection(site.identifier):
+            yield f"the site {site.name} has no site gate: nothing comes in from other sites, and nothing goes out"
+    reached = _reached(directory)
+    for site in directory.sites:
+        if site.identifier not in reached:
+            yield f"no routing link, and no gate of two sites, joins the site {site.name} to {directory.sites[0].name}"
+
+
+def _links(directory: Directory) -> Iterator[str]:
+    for link in directory.links:
+        for identifier in link.site_gate_identifier_list:
+            yield from _gate(directory, identifier, list(directory.link_sites(link)), link)
+
+
+def _gate(directory: Directory, identifier: UUID, sites: list[Site], link: RoutingLink | None = None) -> Iterator[str]:
+    manager = directory.manager(identifier)
+    where = " and ".join(site.name for site in sites)
+    what = f"the site {where}" if link is None else f"the routing link of {where}"
+    if manager is None:
+        yield f"{identifier} is to be a gate of {what}, but is no queue manager of the directory"
+        return
+    if not any(site.identifier in manager.site_identifier_list for site in sites):
+        yield f"{manager.computer_name} is to be a gate of {what}, but does not belong there, so it is none"
+    if not manager.routing_server:
+        yield f"{manager.computer_name} is to be a gate of {what}, but is not a routing server, so it is none"
+
+
+def _managers(directory: Directory) -> Iterator[str]:
+    addresses: dict[str, QueueManager] = {}
+    for manager in directory.managers:
+        if manager.address is not None:
+            other = addresses.setdefault(manager.address.lower(), manager)
+            if other is not manager:
+                yield f"{manager.computer_name} has the address {manager.address} of {other.computer_name}"
+        for role, servers in (
+            ("in-routing", directory.in_routing_server_collection(manager)),
+            ("out-routing", directory.out_routing_server_collection(manager)),
+        ):
+            for server in servers:
+                yield from _server(manager, role, server)
+
+
+def _server(manager: QueueManager, role: str, server: QueueManager) -> Iterator[str]:
+    name = manager.computer_name
+    if server is manager:
+        yield f"{name} is to be its own {role} server"
+        return
+    if not server.routing_server:
+        yield f"{server.computer_name} is to be an {role} server of {name}, but is not a routing server"
+    if not set(server.site_identifier_list) & set(manager.site_identifier_list):
+        yield f"{server.computer_name} is to be an {role} server of {name}, but is in no site of it"
+
+
+def _reached(directory: Directory) -> set[UUID]:
+    """The sites that messages from the first one can get to."""
+    neighbours: dict[UUID, list[UUID]] = {}
+    groups: list[tuple[UUID, ...]] = [(link.site1_identifier, link.site2_identifier) for link in directory.links]
+    groups += [each.site_identifier_list for each in directory.managers if each.routing_server]
+    for group in groups:
+        for site in group:
+            neighbours.setdefault(site, []).extend(group)
+    reached: set[UUID] = set()
+    waiting = [site.identifier for site in directory.sites[:1]]
+    while waiting:
+        site = waiting.pop()
+        if site not in reached:
+            reached.add(site)
+            waiting.extend(neighbours.get(site, ()))
+    return reached

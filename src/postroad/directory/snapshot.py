@@ -1,0 +1,187 @@
+"""`Directory`: everything the directory says at one moment, indexed and never changed; who is whose gate or server.
+
+Pure: where the objects were read from is the business of file.py and watch.py, which way a message takes of routing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+from uuid import UUID
+
+from postroad.directory.objects import Queue, QueueManager, RoutingLink, Site
+from postroad.directory.reading import DirectorySource, get_directory_data
+from postroad.errors import DirectoryError
+from postroad.names import PathName
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Directory:
+    """An immutable snapshot. Sequences are in the order of the source, and "first" means first in that order.
+
+    DirectoryError on objects that contradict each other: two sites of one name, a link to a site that is not there.
+    """
+
+    __slots__ = (
+        "_by_address",
+        "_by_identifier",
+        "_by_name",
+        "_gates",
+        "_queue_by_identifier",
+        "_queue_by_path",
+        "_routing_servers",
+        "_site_by_identifier",
+        "_site_by_name",
+        "_site_places",
+        "links",
+        "managers",
+        "queues",
+        "sites",
+    )
+
+    def __init__(
+        self,
+        *,
+        sites: Iterable[Site] = (),
+        links: Iterable[RoutingLink] = (),
+        managers: Iterable[QueueManager] = (),
+        queues: Iterable[Queue] = (),
+    ) -> None:
+        self.sites = tuple(sites)
+        self.links = tuple(links)
+        self.managers = tuple(managers)
+        self.queues = tuple(queues)
+        self._by_identifier = _first((each.identifier, each) for each in self.managers)
+        self._by_name = _first((each.computer_name.lower(), each) for each in self.managers)
+        self._by_address = _first((each.address.lower(), each) for each in self.managers if each.address is not None)
+        self._queue_by_identifier = _first((each.identifier, each) for each in self.queues)
+        self._queue_by_path = _first((each.pathname, each) for each in self.queues)
+        self._site_by_identifier = _first((each.identifier, each) for each in self.sites)
+        self._site_by_name = _first((each.name.lower(), each) for each in self.sites)
+        self._site_places = {each.identifier: place for place, each in enumerate(self.sites)}
+        self._check()
+        self._gates = {site: tuple(gates) for site, gates in self._collect_gates().items()}
+        self._routing_servers = self._first_routing_servers()
+
+    @classmethod
+    def read(cls, source: DirectorySource) -> Directory:
+        """All that the source has, read as [MS-MQBR] 3.1.3.1 reads it; DirectoryError if any part cannot be read."""
+        return cls(
+            sites=get_directory_data(source, Site),
+            links=get_directory_data(source, RoutingLink),
+            managers=get_directory_data(source, QueueManager),
+            queues=get_directory_data(source, Queue),
+        )
+
+    def _check(self) -> None:
+        if len(self._site_by_name) != len(self.sites):  # [MS-MQDMPR] 3.1.1.7 Name
+            raise DirectoryError("two sites of the directory have the same name")
+        for link in self.links:
+            for site in (link.site1_identifier, link.site2_identifier):
+                if site not in self._site_by_identifier:  # [MS-MQDMPR] 3.1.1.8 Site1Reference, Site2Reference
+                    raise DirectoryError(f"the routing link {link.identifier} leads to {site}, which is no site")
+
+    # Objects by what they are called
+
+    def manager(self, identifier: UUID) -> QueueManager | None:
+        return self._by_identifier.get(identifier)
+
+    def manager_named(self, name: str) -> QueueManager | None:
+        return self._by_name.get(name.lower())
+
+    def manager_at(self, address: str) -> QueueManager | None:
+        return self._by_address.get(address.lower())
+
+    def site(self, identifier: UUID) -> Site | None:
+        return self._site_by_identifier.get(identifier)
+
+    def site_named(self, name: str) -> Site | None:
+        return self._site_by_name.get(name.lower())
+
+    def site_place(self, identifier: UUID) -> int:
+        """Where the site stands in the directory's order; KeyError where there is none of this identifier."""
+        return self._site_places[identifier]
+
+    def queue(self, identifier: UUID) -> Queue | None:
+        return self._queue_by_identifier.get(identifier)
+
+    def queue_at(self, pathname: PathName) -> Queue | None:
+        return self._queue_by_path.get(pathname)
+
+    def queues_of(self, manager: QueueManager) -> tuple[Queue, ...]:
+        return tuple(each for each in self.queues if each.queue_manager_identifier == manager.identifier)
+
+    # Collections, [MS-MQDMPR] 3.1.1.1, 3.1.1.7 and 3.1.1.8: what identifiers stand for, as far as it exists
+
+    def site_collection(self, manager: QueueManager) -> tuple[Site, ...]:
+        return _known(manager.site_identifier_list, self._site_by_identifier)
+
+    def in_routing_server_collection(self, manager: QueueManager) -> tuple[QueueManager, ...]:
+        return _known(manager.in_routing_server_identifier_list, self._by_identifier)
+
+    def out_routing_server_collection(self, manager: QueueManager) -> tuple[QueueManager, ...]:
+        return _known(manager.out_routing_server_identifier_list, self._by_identifier)
+
+    def link_sites(self, link: RoutingLink) -> tuple[Site, Site]:
+        """Site1Reference and Site2Reference."""
+        return self._site_by_identifier[link.site1_identifier], self._site_by_identifier[link.site2_identifier]
+
+    def link_gate_collection(self, link: RoutingLink) -> tuple[QueueManager, ...]:
+        """RoutingLink.SiteGateCollection"""
+        return _known(link.site_gate_identifier_list, self._by_identifier)
+
+    def site_gate_collection(self, site: UUID) -> tuple[QueueManager, ...]:
+        """Site.SiteGateCollection: what routing links name, in the order of the links, then the site's own list.
+
+        Only routing servers that belong to the site count: [MS-MQBR] 1.5, and 1.1 for what a site gate is.
+        """
+        return self._gates.get(site, ())
+
+    def routing_server_of(self, sites: Iterable[UUID]) -> QueueManager | None:
+        """The first routing server that belongs to one of the sites."""
+        found = [self._routing_servers[site] for site in sites if site in self._routing_servers]
+        return self.managers[min(found)] if found else None
+
+    def _collect_gates(self) -> dict[UUID, list[QueueManager]]:
+        gates: dict[UUID, list[QueueManager]] = {}
+        for site, identifier in self._gate_claims():
+            manager = self._by_identifier.get(identifier)
+            if manager is None or not manager.routing_server or site not in manager.site_identifier_list:
+                continue
+            found = gates.setdefault(site, [])
+            if manager not in found:
+                found.append(manager)
+        return gates
+
+    def _gate_claims(self) -> Iterator[tuple[UUID, UUID]]:
+        """(site, gate), wherever one is said to be the other's."""
+        for link in self.links:
+            for identifier in link.site_gate_identifier_list:
+                yield link.site1_identifier, identifier
+                yield link.site2_identifier, identifier
+        for site in self.sites:
+            for identifier in site.site_gate_identifier_list:
+                yield site.identifier, identifier
+
+    def _first_routing_servers(self) -> dict[UUID, int]:
+        """The place in `managers` of each site's first routing server."""
+        return _first(
+            (site, place)
+            for place, manager in enumerate(self.managers)
+            if manager.routing_server
+            for site in manager.site_identifier_list
+        )
+
+
+def _first(pairs: Iterable[tuple[K, V]]) -> dict[K, V]:
+    """Where a key comes twice, its first value."""
+    found: dict[K, V] = {}
+    for key, value in pairs:
+        found.setdefault(key, value)
+    return found
+
+
+def _known(identifiers: Iterable[UUID], objects: dict[UUID, V]) -> tuple[V, ...]:
+    return tuple(objects[each] for each in identifiers if each in objects)

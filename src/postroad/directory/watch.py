@@ -1,0 +1,126 @@
+"""The directory as a file that may change while it is used: looked at again and again, and taken over only when good.
+
+No thread and no clock: `reload` is called by whoever has both, and is told the time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from postroad.directory.file import load_enterprise, read_directory
+from postroad.directory.review import review
+from postroad.errors import ConfigurationError, PostroadError
+from postroad.settings import read_file
+
+log = logging.getLogger(__name__)
+
+_MAX_SENTENCES = 20  # of a review that are logged: a person reads no more
+
+Signature = tuple[int, ...] | None  # what tells that a file was written; None where there is no file
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTimers:
+    """After how many seconds the file is read whether or not it looks changed."""
+
+    sites_update_s: float = 43_200.0  # [MS-MQDMPR] 3.1.2.1 Directory Sites Update Timer
+    site_gates_update_s: float = 3_600.0  # [MS-MQDMPR] 3.1.2.2 Directory Site Gates Update Timer
+
+
+class DirectoryWatch:
+    """The last good content of the file. Made with a file that must be good: ConfigurationError says what is not.
+
+    `failures` counts how often the file went bad, or went bad in another way; `last_error` says how, and is None again
+    once the file is good.
+    """
+
+    def __init__(self, file: Path, now: float, timers: UpdateTimers | None = None) -> None:
+        self._file = file
+        self._timers = timers or UpdateTimers()
+        self.failures = 0
+        self.last_error: str | None = None
+        self.sites_update_at = self.site_gates_update_at = now
+        self._rearm(now)
+        self._seen = _signature(file)
+        data = read_file(file)
+        self._digest = sha256(data).digest()
+        self.enterprise = load_enterprise(file, data)
+        self.directory = read_directory(self.enterprise)
+        self._tell()
+
+    def reload(self, now: float) -> bool:
+        """Whether there is a new directory: the file was written, and what it holds now is good and not the same.
+
+        A look at an unchanged file costs one `stat`. Whatever is wrong with the file, the last good directory stays.
+        """
+        due = self._rearm(now)
+        signature = _signature(self._file)
+        if signature == self._seen and not due:
+            return False
+        self._seen = None  # so that a file which cannot be read is tried again at the next look
+        try:
+            data = read_file(self._file)
+            self._seen = signature
+            return self._take_over(data)
+        except PostroadError as fault:
+            self._fail(str(fault))
+            return False
+
+    def _rearm(self, now: float) -> bool:
+        """Whether one of the update timers has run out; it then starts again."""
+        due = False
+        if now >= self.sites_update_at:
+            self.sites_update_at = now + self._timers.sites_update_s
+            due = True
+        if now >= self.site_gates_update_at:
+            self.site_gates_update_at = now + self._timers.site_gates_update_s
+            due = True
+        return due
+
+    def _take_over(self, data: bytes) -> bool:
+        digest = sha256(data).digest()
+        if digest == self._digest:
+            self._recover()
+            return False
+        enterprise = load_enterprise(self._file, data)
+        if self.enterprise.managers and not enterprise.managers:
+            # An editor that truncates before it writes leaves this for a moment; an enterprise is not left like this.
+            raise ConfigurationError(str(self._file), "manager", "there is none any more; what was read before stays")
+        directory = read_directory(enterprise)
+        self._digest = digest
+        self.enterprise, self.directory = enterprise, directory
+        self._recover()
+        log.info("directory read", extra={"file": self._file, "managers": len(directory.managers)})
+        self._tell()
+        return True
+
+    def _fail(self, sentence: str) -> None:
+        if sentence == self.last_error:
+            return
+        self.failures += 1
+        self.last_error = sentence
+        log.error("directory not read: the last good one stays", extra={"reason": sentence, "failures": self.failures})
+
+    def _recover(self) -> None:
+        if self.last_error is not None:
+            log.info("directory good again", extra={"file": self._file})
+        self.last_error = None
+
+    def _tell(self) -> None:
+        sentences = review(self.directory)
+        for sentence in sentences[:_MAX_SENTENCES]:
+            log.warning("directory", extra={"file": self._file, "fault": sentence})
+        if len(sentences) > _MAX_SENTENCES:
+            log.warning("directory", extra={"file": self._file, "more_faults": len(sentences) - _MAX_SENTENCES})
+
+
+def _signature(file: Path) -> Signature:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

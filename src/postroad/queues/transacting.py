@@ -1,0 +1,187 @@
+"""Transactions, [MS-MQDMPR] 3.1.4.3 to 3.1.4.5: what they gather, and what becomes of it. All are local, of one phase.
+
+Numbers of transactional messages ([MS-MQMQ] 2.2.20.5) are given here, at the commit.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from uuid import UUID, uuid4
+
+from postroad.errors import InvalidArgument, TransactionSequence, TransactionUsage
+from postroad.queues.collection import POISON
+from postroad.queues.delivery import Delivery, check_kind, check_movable
+from postroad.queues.properties import QueueType
+from postroad.queues.queue import PositionState, Queue
+from postroad.queues.reading import Reading
+from postroad.queues.tick import Tick
+from postroad.queues.transaction import OperationType, Transaction, TransactionalOperation
+from postroad.store.interface import NEVER, Key, Record
+from postroad.wire.constants import MessageClass
+from postroad.wire.patch import renumber_transaction, stamp_transaction
+from postroad.wire.transaction_header import SEQUENCE_ID, TxSequenceId
+from postroad.wire.view import MessageView
+
+STATE = "sequence"
+_TRANSACTION_NUMBERS = 1 << 20
+
+
+class Transacting:
+    """`open` is TransactionCollection: the transactions that have not ended."""
+
+    def __init__(self, delivery: Delivery, reading: Reading) -> None:
+        self.delivery = delivery
+        self.reading = reading
+        self.open: dict[UUID, Transaction] = {}
+        self._numbers = count(1)
+        self._sequence = TxSequenceId(1, 0)
+        self._sequence_numbers: dict[str, int] = {}  # by destination, which may outlive its outgoing queue
+
+    @property
+    def _tick(self) -> Tick:
+        return self.delivery.tick
+
+    def start(self, stored: bytes | None, now: float) -> None:
+        """A new sequence for every start, above the last one whatever the clock says: its numbers begin at 1."""
+        self._sequence = TxSequenceId(1, int(now) & 0xFFFFFFFF)
+        if stored is not None:
+            last = TxSequenceId(*SEQUENCE_ID.unpack(stored))
+            if self._sequence <= last:
+                self._sequence = TxSequenceId(last.ordinal + 1, last.time_stamp)
+        self._tick.set_state(STATE, SEQUENCE_ID.pack(self._sequence.ordinal, self._sequence.time_stamp))
+
+    def begin(self, identifier: UUID | None = None) -> Transaction:
+        """Create Transaction, 3.1.7.1.8"""
+        identifier = identifier or uuid4()
+        if identifier in self.open:
+            raise InvalidArgument(f"transaction: {identifier} is open already")
+        transaction = Transaction(identifier, next(self._numbers) % _TRANSACTION_NUMBERS)
+        self.open[identifier] = transaction
+        return transaction
+
+    def get(self, identifier: UUID) -> Transaction:
+        try:
+            return self.open[identifier]
+        except KeyError:
+            raise TransactionSequence(f"there is no open transaction {identifier}") from None
+
+    # What happens in it
+
+    def send(self, queue: Queue, packets: list[bytes], transaction: Transaction) -> None:
+        """The quota is the caller's to check; it is reserved until the end."""
+        for packet in packets:
+            record = Record(queue.number, 0, 0, NEVER, 0, packet)
+            queue.reserved_bytes += len(packet)
+            transaction.operations.append(TransactionalOperation(OperationType.ENQUEUE, queue, record))
+
+    def move(self, queue: Queue, target: Queue, record: Record, transaction: Transaction) -> None:
+        """Move Message, 3.1.7.1.16, within a transaction: never to one of the manager's own queues."""
+        if transaction.ended:
+            raise TransactionSequence(f"the transaction {transaction.identifier} has ended")
+        if target.properties.queue_type is QueueType.SYSTEM:
+            raise TransactionUsage(f"messages move to {target.properties.path} without a transaction")
+        check_movable(target)
+        check_kind(target, MessageView(record.packet))
+        self.delivery.check_quota(target, len(record.packet))
+        target.reserved_bytes += len(record.packet)
+        queue.positions[record.lookup_id] = PositionState.LOCKED
+        transaction.operations.append(TransactionalOperation(OperationType.MOVE, queue, record, target))
+
+    def forget_reads(self) -> None:
+        """A queue was deleted: what was read from it is gone, whatever becomes of the transaction."""
+        for transaction in self.open.values():
+            kept = []
+            for each in transaction.operations:
+                if each.operation is OperationType.ENQUEUE or not each.queue.deleted:
+                    kept.append(each)
+                elif each.target is not None:
+                    each.target.reserved_bytes -= len(each.record.packet)
+            transaction.operations = kept
+
+    # Its end
+
+    def commit(self, transaction: Transaction, now: float) -> None:
+        """Transaction Commit, 3.1.4.4: all of it in the gathering tick, in the order of the calls."""
+        self._end(transaction)
+        sends = [each for each in transaction.operations if each.operation is OperationType.ENQUEUE]
+        first = {each.queue: each for each in reversed(sends)}
+        last = {each.queue: each for each in sends}
+        for each in transaction.operations:
+            queue, record = each.queue, each.record
+            if each.operation is OperationType.ENQUEUE:
+                queue.reserved_bytes -= len(record.packet)
+                self._enqueue(queue, record.packet, transaction.number, each is first[queue], each is last[queue], now)
+            elif each.target is None:
+                self.delivery.receive(queue, record, now)
+            else:
+                each.target.reserved_bytes -= len(record.packet)
+                if each.target.deleted:
+                    self.reading.put_back(queue, record, now)
+                else:
+                    self.delivery.move(queue, each.target, record, now)
+        transaction.operations.clear()
+
+    def _enqueue(self, queue: Queue, packet: bytes, transaction: int, first: bool, last: bool, now: float) -> None:
+        """The quota was checked and reserved at the send: a commit does not fail for it."""
+        number = self._sequence_numbers.get(queue.properties.path, 0) + 1
+        packet = stamp_transaction(packet, self._sequence, number, number - 1, transaction, first=first, last=last)
+        if queue.deleted:
+            self.delivery.undelivered(queue, packet, MessageClass.NACK_Q_DELETED, now)
+            return
+        self._sequence_numbers[queue.properties.path] = number
+        record = self.delivery.arrive(queue, packet, MessageView(packet), now)
+        self._tick.sequenced.setdefault(queue, []).append(Key(queue.number, record.lookup_id))
+
+    def close_gap(self, queue: Queue, lost: int) -> None:
+        """Messages were lost before they were promised: those behind them, which gather now, get their numbers."""
+        self._sequence_numbers[queue.properties.path] -= lost
+        puts = self._tick.batch.puts
+        for key in self._tick.sequenced.get(queue, ()):
+            record = puts[key]
+            fields = MessageView(record.packet).transaction_fields
+            assert fields is not None
+            _, _, _, number, previous = fields
+            puts[key] = record._replace(packet=renumber_transaction(record.packet, number - lost, previous - lost))
+
+    def abort(self, transaction: Transaction, now: float) -> None:
+        """Transaction Abort, 3.1.4.5: messages return to their places, and each return is counted."""
+        self._end(transaction)
+        returned: dict[Queue, list[int]] = {}
+        for each in transaction.operations:
+            queue, record = each.queue, each.record
+            if each.operation is OperationType.ENQUEUE:
+                queue.reserved_bytes -= len(record.packet)
+                continue
+            if each.target is not None:
+                each.target.reserved_bytes -= len(record.packet)
+            if queue.positions.get(record.lookup_id) is PositionState.PURGE_PENDING:
+                self.delivery.take(queue, record, MessageClass.NACK_Q_PURGED, now)
+            else:
+                self._return(queue, record._replace(aborts=record.aborts + 1), now)
+                returned.setdefault(queue, []).append(record.lookup_id)
+        transaction.operations.clear()
+        for queue, opened in returned.items():
+            if queue.waiting:
+                self.reading.wake(queue, now, opened)
+
+    def _return(self, queue: Queue, record: Record, now: float) -> None:
+        queue.positions.pop(record.lookup_id, None)
+        limit = queue.properties.abort_limit
+        if limit is not None and record.aborts >= limit:
+            poison = self.delivery.queues.subqueue(self._tick, queue, POISON, int(now))
+            self.delivery.move(queue, poison, record, now, record.aborts)
+            return
+        if MessageView(record.packet).recoverable:
+            self._tick.replace(record)
+        else:
+            self.delivery.express.replace(record)
+        queue.opened_before(record.lookup_id)
+
+    def _end(self, transaction: Transaction) -> None:
+        if transaction.ended or self.open.pop(transaction.identifier, None) is None:
+            raise TransactionSequence(f"the transaction {transaction.identifier} has ended")
+        transaction.ended = True
+        for request in transaction.waiting:
+            queue = request.descriptor.queue
+            if queue is not None:
+                self.reading.cancel(queue, request, TransactionSequence("the transaction ended while the read waited"))

@@ -1,0 +1,21 @@
+"""Which way a message takes through the enterprise, [MS-MQBR]: the routing table and the next hops.
+
+Pure: the directory comes in as a snapshot and the time as an argument.
+"""
+
+from postroad.routing.hops import NextHops, get_next_hops
+from postroad.routing.router import Router
+from postroad.routing.routes import Route, Routes
+from postroad.routing.table import RoutingTable, Row, SiteGraph, build_table
+
+__all__ = [
+    "NextHops",
+    "Route",
+    "Router",
+    "Routes",
+    "RoutingTable",
+    "Row",
+    "SiteGraph",
+    "build_table",
+    "get_next_hops",
+]

@@ -1,0 +1,86 @@
+"""The routing of one running queue manager: its table, the timer that renews it, and answers kept for the next message.
+
+Pure: whoever owns a clock and a directory calls `run_timers` and `initialize`.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from postroad.directory.snapshot import Directory
+from postroad.errors import NoRoute
+from postroad.names import (
+    ConnectorName,
+    DirectName,
+    FormatName,
+    MachineName,
+    PrivateName,
+    PublicName,
+)
+from postroad.routing.hops import NextHops, get_next_hops
+from postroad.routing.routes import Routes
+
+QUERY_S = 3_600.0  # [MS-MQBR] 3.1.3, QueueManager Query Timer
+
+
+class Router:
+    """Everything is answered from one snapshot of the directory, until `initialize` brings another one.
+
+    `due_at` is when the QueueManager Query Timer fires.
+    """
+
+    def __init__(self, identifier: UUID, directory: Directory, now: float, query_s: float = QUERY_S) -> None:
+        self._identifier = identifier
+        self._query_s = query_s
+        self.initialize(directory, now)
+
+    def initialize(self, directory: Directory, now: float) -> None:
+        """[MS-MQBR] 3.1.3.1: makes the table anew, whether or not this is still a site gate, and starts the timer."""
+        self.directory = directory
+        self.routes = Routes(directory)
+        self.table = self.routes.table_of(self._identifier)
+        self.due_at = now + self._query_s
+        self._answers: dict[UUID, NextHops | str] = {}  # text: why there are none
+
+    def run_timers(self, directory: Directory, now: float) -> bool:
+        """[MS-MQBR] 3.1.6.1: whether the timer fired, and the table was made anew from `directory`."""
+        if now < self.due_at:
+            return False
+        self.initialize(directory, now)
+        return True
+
+    def next_hops(self, destination_id: UUID) -> NextHops:
+        """Where a message for this queue manager goes next; NoRoute if nowhere. Known until the next `initialize`."""
+        answer = self._answers.get(destination_id)
+        if answer is None:
+            try:
+                answer = get_next_hops(self.directory, self.table, self._identifier, destination_id)
+            except NoRoute as fault:
+                answer = str(fault)
+            if self.directory.manager(destination_id) is not None:  # others could be any number
+                self._answers[destination_id] = answer
+        if isinstance(answer, str):
+            raise NoRoute(answer)
+        return answer
+
+    def next_hops_to(self, name: FormatName) -> NextHops | None:
+        """The same for a queue's name; None for a direct name, which says by itself where to connect to."""
+        destination_id = self.destination(name)
+        return None if destination_id is None else self.next_hops(destination_id)
+
+    def destination(self, name: FormatName) -> UUID | None:
+        """[MS-MQQB] 3.1.7.4: the queue manager that has the queue; None for a direct name. NoRoute if nobody knows.
+
+        For a public name the text returns the identifier of the queue object; its queue manager's is what is meant.
+        """
+        match name:
+            case DirectName():
+                return None
+            case PrivateName() | MachineName():
+                return name.guid
+            case PublicName() | ConnectorName():
+                queue = self.directory.queue(name.guid)
+                if queue is None:
+                    raise NoRoute(f"{name} is no queue of the directory ([MS-MQQB] 3.1.7.4)")
+                return queue.queue_manager_identifier
+        raise NoRoute(f"{name} is not the name of one queue, and only such names are routed ([MS-MQBR] 1.4)")

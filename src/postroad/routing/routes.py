@@ -1,0 +1,120 @@
+"""Whole ways through the enterprise, for people: each hop as the queue manager there would choose it.
+
+Messages do not need this: a queue manager knows its own next hops and no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property, lru_cache
+from uuid import UUID
+
+from postroad.directory.objects import QueueManager
+from postroad.directory.snapshot import Directory
+from postroad.errors import ManagerNotFound, NoRoute
+from postroad.routing.hops import NextHops, get_next_hops
+from postroad.routing.table import RoutingTable, SiteGraph, build_table
+
+KEPT_TABLES = 32  # of other queue managers: those on a way, and not the whole enterprise's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A way from one queue manager to another, all by name.
+
+    `next_hops` is what the source tries, in order, and `fallback` what it tries if a direct connection fails. `path`
+    takes the first hop everywhere, and `cost` is the sum of the routing links on it.
+    """
+
+    source: str
+    destination: str
+    next_hops: tuple[str, ...]
+    fallback: tuple[str, ...]
+    path: tuple[str, ...]
+    cost: int
+    why: str
+
+    def json(self) -> dict[str, object]:
+        return {
+            "from": self.source,
+            "to": self.destination,
+            "next_hops": list(self.next_hops),
+            "fallback": list(self.fallback),
+            "path": list(self.path),
+            "cost": self.cost,
+            "why": self.why,
+        }
+
+
+class Routes:
+    """Answers about any queue manager of a directory. Tables are made when they are first asked for."""
+
+    def __init__(self, directory: Directory) -> None:
+        self.directory = directory
+        self.table_of = lru_cache(KEPT_TABLES)(self._build)
+
+    @cached_property
+    def _graph(self) -> SiteGraph:
+        return SiteGraph(self.directory)
+
+    def _build(self, machine_id: UUID) -> RoutingTable:
+        return build_table(self._graph, machine_id)
+
+    def manager(self, name: str) -> QueueManager:
+        """The queue manager of this name; ManagerNotFound if there is none."""
+        found = self.directory.manager_named(name)
+        if found is None:
+            names = {each.computer_name.lower(): each.computer_name for each in self.directory.managers}
+            close = get_close_matches(name.lower(), names, n=1)
+            hint = f"; did you mean {names[close[0]]}?" if close else ""
+            if not names:
+                hint = "; it has none at all: [directory] in the configuration names its file"
+            raise ManagerNotFound(f"there is no queue manager {name} in the directory{hint}")
+        return found
+
+    def next_hops(self, source: QueueManager, destination: QueueManager) -> NextHops:
+        table = self.table_of(source.identifier)
+        return get_next_hops(self.directory, table, source.identifier, destination.identifier)
+
+    def route(self, source_name: str, destination_name: str) -> Route:
+        """ManagerNotFound for a name that is unknown, NoRoute where the way ends or goes round."""
+        source, destination = self.manager(source_name), self.manager(destination_name)
+        first = self.next_hops(source, destination)
+        path, cost = self._follow(source, destination)
+        return Route(
+            source=source.computer_name,
+            destination=destination.computer_name,
+            next_hops=_names(first.hops),
+            fallback=_names(first.fallback),
+            path=_names(path),
+            cost=cost,
+            why=first.why,
+        )
+
+    def _follow(self, source: QueueManager, destination: QueueManager) -> tuple[list[QueueManager], int]:
+        path = [source]
+        cost = 0
+        while path[-1] is not destination:
+            try:
+                answer = self.next_hops(path[-1], destination)
+            except NoRoute as fault:
+                raise NoRoute(f"the way {_arrows(path)} ends there: {fault}") from None
+            hop = answer.hops[0]
+            if hop in path:
+                raise NoRoute(f"the way {_arrows([*path, hop])} goes round, and never reaches {_name(destination)}")
+            path.append(hop)
+            cost += answer.link_cost
+        return path, cost
+
+
+def _name(manager: QueueManager) -> str:
+    return manager.computer_name
+
+
+def _names(managers: list[QueueManager] | tuple[QueueManager, ...]) -> tuple[str, ...]:
+    return tuple(map(_name, managers))
+
+
+def _arrows(path: list[QueueManager]) -> str:
+    return " -> ".join(map(_name, path))

@@ -1,0 +1,142 @@
+"""The routing table of a site gate, [MS-MQBR] 3.1.3.1: the least-cost way to every site, by Dijkstra's algorithm.
+
+What a queue manager does with its table is in hops.py, and when it makes a new one in router.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from uuid import UUID
+
+from postroad.directory.objects import QueueManager, RoutingLink, Site
+from postroad.directory.snapshot import Directory
+from postroad.routing.roles import get_queue_manager, get_site_gates_for_site, is_site_gate
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Where messages to a site go next. `cost` is that of the whole way, `link_cost` that of its first link.
+
+    `gates` are those of the next site in the order to try: first what the link to it names, then the others.
+    """
+
+    destination_site: Site
+    next_hop_site: Site
+    gates: tuple[QueueManager, ...]
+    cost: int
+    link_cost: int
+
+
+class RoutingTable:
+    """A row for each site that can be reached and is not the queue manager's own, in the directory's order of sites."""
+
+    __slots__ = ("_places", "rows")
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.rows = tuple(rows)
+        self._places = {row.destination_site.identifier: place for place, row in enumerate(self.rows)}
+
+    def row_to(self, sites: Iterable[UUID]) -> Row | None:
+        """The row for a destination in these sites. Of several, the last one in the table wins, not the cheapest:
+        the scan of [MS-MQBR] 3.1.5.3 does not stop at a match."""
+        place = max((self._places[site] for site in sites if site in self._places), default=None)
+        return None if place is None else self.rows[place]
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """One direction of the cheapest of the links between two sites."""
+
+    to: int
+    link: RoutingLink
+
+
+class SiteGraph:
+    """The enterprise as a graph, [MS-MQBR] 3.1.3.1: sites are numbered in the directory's order, links go both ways.
+
+    Made once for a directory; each table is a search in it.
+    """
+
+    def __init__(self, directory: Directory) -> None:
+        self.directory = directory
+        cheapest: list[dict[int, RoutingLink]] = [{} for _ in directory.sites]
+        for link in directory.links:
+            site1 = directory.site_place(link.site1_identifier)
+            site2 = directory.site_place(link.site2_identifier)
+            for here, there in ((site1, site2), (site2, site1)):
+                known = cheapest[here].get(there)
+                if known is None or link.actual_cost < known.actual_cost:  # parallel links: the cheapest counts
+                    cheapest[here][there] = link
+        self._edges = [[_Edge(there, link) for there, link in each.items()] for each in cheapest]
+        # Equal costs are decided by the next site's GUID, so that every queue manager decides alike.
+        by_guid = sorted(range(len(directory.sites)), key=lambda place: directory.sites[place].identifier)
+        self._ranks = [0] * len(by_guid)
+        for rank, place in enumerate(by_guid):
+            self._ranks[place] = rank
+
+    def links_from(self, roots: Iterable[UUID]) -> dict[int, RoutingLink]:
+        """The cheapest link to each neighbour of the roots."""
+        places = {self.directory.site_place(root) for root in roots}
+        found: dict[int, RoutingLink] = {}
+        for root in sorted(places):
+            for edge in self._edges[root]:
+                known = found.get(edge.to)
+                if edge.to not in places and (known is None or edge.link.actual_cost < known.actual_cost):
+                    found[edge.to] = edge.link
+        return found
+
+    def least_costs(self, first_links: Mapping[int, RoutingLink], roots: Iterable[UUID]) -> dict[int, tuple[int, int]]:
+        """(cost, next site) for each site that can be reached from the roots, which cost nothing themselves.
+
+        A way's place in the heap is its cost, then the GUID of its first site. As no link is free, all ways into a
+        site are known when it is taken from the heap, so that the first one taken is the right one.
+        """
+        settled: dict[int, tuple[int, int]] = {self.directory.site_place(root): (0, -1) for root in roots}
+        own = frozenset(settled)
+        best: dict[int, tuple[int, int]] = {}
+        heap: list[tuple[int, int, int, int]] = []
+        for neighbour, link in first_links.items():
+            best[neighbour] = (link.actual_cost, self._ranks[neighbour])
+            heappush(heap, (link.actual_cost, self._ranks[neighbour], neighbour, neighbour))
+        while heap:
+            cost, rank, place, first = heappop(heap)
+            if place in settled:
+                continue
+            settled[place] = (cost, first)
+            for edge in self._edges[place]:
+                there = edge.to
+                way = (cost + edge.link.actual_cost, rank)
+                if there not in settled and (there not in best or way < best[there]):
+                    best[there] = way
+                    heappush(heap, (*way, there, first))
+        for place in own:
+            del settled[place]
+        return settled
+
+
+def build_table(graph: SiteGraph, machine_id: UUID) -> RoutingTable:
+    """The table of one queue manager; without rows unless it is a site gate."""
+    directory = graph.directory
+    machine = get_queue_manager(directory, machine_id)
+    if machine is None or not is_site_gate(directory, machine_id):
+        return RoutingTable()
+    roots = [site.identifier for site in directory.site_collection(machine)]  # of a gate in several sites, all
+    first_links = graph.links_from(roots)
+    gates = {place: _gates_in_turn(directory, directory.sites[place], link) for place, link in first_links.items()}
+    ways = graph.least_costs(first_links, roots)
+    return RoutingTable(
+        Row(site, directory.sites[way[1]], gates[way[1]], way[0], first_links[way[1]].actual_cost)
+        for place, site in enumerate(directory.sites)
+        if (way := ways.get(place)) is not None
+    )
+
+
+def _gates_in_turn(directory: Directory, site: Site, link: RoutingLink) -> tuple[QueueManager, ...]:
+    gates = get_site_gates_for_site(directory, site.identifier)
+    named = frozenset(link.site_gate_identifier_list)
+    return (
+        *(gate for gate in gates if gate.identifier in named),
+        *(gate for gate in gates if gate.identifier not in named),
+    )

@@ -1,0 +1,374 @@
+"""The commands against a real server: what they print, what they leave behind, and how they end.
+
+One server serves all of the tests; each has queues of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+import postroad as client
+from tests.commands import Outcome, postroad, serving
+
+GUID = "8f3c6a52-0d1e-4b7a-9c55-2f1f0f6f7a10"
+MESSAGE_KEYS = """
+    id lookup_id class class_name label body body_type priority delivery correlation_id sent_at arrived_at
+    source_manager destination_queue admin_queue response_queue extension_base64 app_tag hops authenticated encrypted sender_id
+    first_in_transaction last_in_transaction transaction_id
+"""
+FULL_DISK = Path("/dev/full")
+Damage = Callable[[bytes], bytes]
+_numbers = count(1)
+
+
+class Office:
+    """The server, a client of it, and commands that go to it."""
+
+    def __init__(self, api: str, manager: client.QueueManager) -> None:
+        self.api = api
+        self.manager = manager
+
+    def run(self, *arguments: str, given: bytes = b"") -> Outcome:
+        return postroad(*arguments, given=given, api=self.api)
+
+    def done(self, *arguments: str, given: bytes = b"") -> Outcome:
+        """A command that has to work, and to say nothing on stderr."""
+        outcome = self.run(*arguments, given=given)
+        assert (outcome.code, outcome.errors) == (0, "")
+        return outcome
+
+    def queue(self, transactional: bool = False) -> client.Queue:
+        return self.manager.create_queue(rf"private$\q{next(_numbers)}", transactional=transactional)
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    file = tmp_path_factory.mktemp("alpha") / "alpha.toml"
+    file.write_text('[manager]\nname = "alpha"\n[listen]\napi = 0\n', encoding="utf-8")
+    with serving(file) as server, client.connect(server.api) as manager:
+        yield Office(server.api, manager)
+
+
+def bodies(queue: client.Queue) -> list[bytes]:
+    return [message.body for message in queue.messages()]
+
+
+# Queues
+
+
+def test_a_queue_from_its_creation_to_its_end(office: Office) -> None:
+    path = r"private$\life"
+    created = office.done(
+        *("queue", "create", path, "--transactional", "--journal", "--quota-kb", "64", "--journal-quota-kb", "32"),
+        *("--authenticate", "--privacy", "body", "--label", "a life", "--abort-limit", "3"),
+    )
+    assert created.lines == [path]
+    (shown,) = office.done("queue", "show", rf"alpha\{path}", "--json").objects
+    identity = office.manager.info().id
+    assert shown["path"] == path
+    assert shown["format_name"].startswith(f"PRIVATE={identity}\\")
+    assert (shown["transactional"], shown["journal"], shown["authenticate"]) == (True, True, True)
+    assert (shown["quota_kb"], shown["journal_quota_kb"], shown["abort_limit"]) == (64, 32, 3)
+    assert (shown["privacy"], shown["label"], shown["messages"]) == ("body", "a life", 0)
+    (changed,) = office.done(
+        *("queue", "set", shown["format_name"], "--quota-kb", "none", "--no-journal", "--label", "", "--json")
+    ).objects
+    assert (changed["quota_kb"], changed["journal"], changed["label"]) == (None, False, "")
+    assert changed["abort_limit"] == 3
+    again = office.run("queue", "create", path)
+    assert (again.code, again.output) == (1, b"")
+    assert "exists already" in again.last_error
+    office.done("queue", "delete", path)
+    with pytest.raises(client.QueueNotFound):
+        office.manager.queue(path).info()
+
+
+def test_lists_for_people_and_for_programs(office: Office) -> None:
+    queue = office.queue()
+    queue.send([b"a", b"b"])
+    everything = office.done("queue", "list", "--json").objects
+    found = {each["path"]: each["messages"] for each in everything}
+    assert found[queue.name] == 2
+    assert {"system$;journal", "system$;deadletter", "system$;deadxact"} <= set(found)
+    (line,) = [line for line in office.done("queue", "list").lines if line.startswith(f"{queue.name} ")]
+    assert line.split()[1] == "2"
+    (status,) = office.done("status", "--json").objects
+    assert (status["manager"]["name"], len(status["queues"])) == ("alpha", len(everything))
+    assert queue.name in office.done("status").text
+
+
+def test_purge(office: Office) -> None:
+    queue = office.queue()
+    queue.send([b"a", b"b", b"c"])
+    assert office.done("queue", "purge", queue.name, "--json").objects == [{"purged": 3}]
+    assert bodies(queue) == []
+
+
+def test_outgoing_queues_pause_and_resume_by_their_format_name(office: Office) -> None:
+    name = r"DIRECT=OS:beta\private$\far"
+    office.done("send", name, "--body", "x")
+    assert office.done("queue", "pause", name, "--json").objects[0]["state"] == "ONHOLD"
+    assert office.done("queue", "resume", name, "--json").objects[0]["state"] != "ONHOLD"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["queue", "purge"],
+        ["send"],
+        ["receive", "--timeout", "0"],
+        ["browse"],
+        ["export", "-", "--keep"],
+    ],
+    ids=lambda command: command[0] if command[0] != "queue" else command[1],
+)
+def test_a_queue_that_is_not_there(office: Office, command: list[str]) -> None:
+    at = 2 if command[0] == "queue" else 1
+    outcome = office.run(*command[:at], r"private$\nowhere", *command[at:])
+    assert (outcome.code, outcome.output) == (1, b"")
+    assert "there is no queue" in outcome.last_error
+    assert outcome.errors.count("\n") == 1
+
+
+def test_a_manager_that_is_not_there() -> None:
+    outcome = postroad("status", "--api", "http://127.0.0.1:1")
+    assert (outcome.code, outcome.output) == (1, b"")
+    assert "http://127.0.0.1:1" in outcome.last_error
+
+
+# Sending
+
+
+def test_every_property_of_a_message(office: Office) -> None:
+    queue, admin = office.queue(), office.queue()
+    identifier = f"{{{GUID}}}\\17"
+    sent = office.done(
+        *("send", queue.name, "--body", "grüße", "--label", "Größe", "--priority", "6", "--recoverable"),
+        *("--ttrq", "100", "--ttbr", "200", "--admin-queue", admin.name, "--ack", "reach-queue,nack-receive"),
+        *("--response-queue", r"DIRECT=OS:beta\private$\answers", "--correlation", identifier, "--journal"),
+        *("--dead-letter", "--trace", f"PUBLIC={GUID}", "--body-type", "8", "--app-tag", "7", "--json"),
+    )
+    message = queue.peek(0)
+    assert sent.objects == [{"id": str(message.id)}]
+    assert message.body == "grüße".encode("utf-16-le")
+    (found,) = office.done("peek", queue.name, "--timeout", "0", "--json").objects
+    assert not set(MESSAGE_KEYS.split()) - set(found)
+    assert (found["id"], found["lookup_id"]) == (str(message.id), message.lookup_id)
+    assert (found["label"], found["body"], found["body_type"]) == ("Größe", "grüße", 8)
+    assert (found["priority"], found["delivery"], found["app_tag"]) == (6, "recoverable", 7)
+    assert (found["class"], found["correlation_id"]) == (0, identifier)
+    assert found["response_queue"] == r"DIRECT=OS:beta\private$\answers"
+    assert found["admin_queue"] == admin.info().format_name
+    view = message.view
+    assert (view.time_to_reach_queue, view.time_to_be_received) == (100, 200)
+    assert view.ack_flags == 0x01 | 0x08
+    assert (view.positive_journaling, view.negative_journaling) == (True, True)
+    (acknowledgment,) = office.done("receive", admin.name, "--timeout", "0", "--json").objects
+    assert (acknowledgment["class_name"], acknowledgment["correlation_id"]) == ("ack-reach-queue", str(message.id))
+
+
+def test_bodies_from_files_and_from_standard_input(office: Office, tmp_path: Path) -> None:
+    queue = office.queue()
+    (tmp_path / "body").write_bytes(b"\x00\xff\x10 bytes")
+    office.done("send", queue.name, "--file", str(tmp_path / "body"))
+    office.done("send", queue.name, "-", given=b"from a pipe\n")
+    office.done("send", queue.name, "-", "--body-type", "8", given="ä".encode())
+    office.done("send", queue.name, "-", "--body-type", "8", given="b".encode("utf-16-le"))
+    office.done("send", queue.name)
+    assert bodies(queue) == [b"\x00\xff\x10 bytes", b"from a pipe\n", b"\xe4\x00", b"b\x00", b""]
+
+
+def test_many_alike_have_consecutive_ids(office: Office) -> None:
+    queue = office.queue()
+    ids = [each["id"] for each in office.done("send", queue.name, "--body", "x", "--count", "25", "--json").objects]
+    first = int(ids[0].rpartition("\\")[2])
+    assert [int(each.rpartition("\\")[2]) for each in ids] == list(range(first, first + 25))
+    assert [str(message.id) for message in queue.messages()] == ids
+
+
+def test_a_transaction_of_its_own(office: Office) -> None:
+    queue = office.queue(transactional=True)
+    refused = office.run("send", queue.name, "--body", "x")
+    assert refused.code == 1
+    assert "is transactional" in refused.last_error
+    office.done("send", queue.name, "--body", "x", "--transactional", "--count", "3")
+    found = [(each.json()["first_in_transaction"], each.json()["last_in_transaction"]) for each in queue.messages()]
+    assert found == [(True, False), (False, False), (False, True)]
+
+
+def test_more_than_one_request_holds_is_still_one_transaction(office: Office, tmp_path: Path) -> None:
+    queue = office.queue(transactional=True)
+    (tmp_path / "large").write_bytes(bytes(4_000_000))
+    sent = office.done("send", queue.name, "--file", str(tmp_path / "large"), "--transactional", "--count", "9")
+    assert "sent 9 messages" in sent.text
+    assert len({each.json()["transaction_id"] for each in queue.messages()}) == 1
+    queue.delete()
+
+
+# Reading
+
+
+def test_receive_takes_and_peek_leaves(office: Office) -> None:
+    queue = office.queue()
+    queue.send([client.Message("low", priority=1), client.Message("high", priority=7), client.Message("mid")])
+    peeked = office.done("peek", queue.name, "--count", "2", "--timeout", "0", "--json").objects
+    assert [each["body"] for each in peeked] == ["high", "mid"]
+    taken = office.done("receive", queue.name, "--count", "9", "--timeout", "0", "--json").objects
+    assert [each["body"] for each in taken] == ["high", "mid", "low"]
+    for command in ("peek", "receive"):
+        empty = office.run(command, queue.name, "--timeout", "0")
+        assert (empty.code, empty.output) == (3, b"")
+        assert "there was no message" in empty.last_error
+
+
+def test_what_people_see(office: Office) -> None:
+    queue = office.queue()
+    red = client.Message("two\nlines \x1b[31m", label="red \x1b", body_type=8)
+    queue.send([red, client.Message(b"\x00\x01\xff")])
+    header, first, second, empty, binary_header, row = office.done("receive", queue.name, "--count", "2").lines
+    assert (first, second, empty) == ("two", r"lines \x1b[31m", "")
+    assert r"red \x1b" in header
+    assert "3 bytes" in binary_header
+    assert "00 01 ff" in row
+
+
+def test_raw_prints_the_body_and_nothing_else(office: Office) -> None:
+    queue = office.queue()
+    queue.send(b"\x00\xff\n")
+    assert office.done("receive", queue.name, "--raw", "--timeout", "0").output == b"\x00\xff\n"
+
+
+def test_messages_that_another_reader_holds_are_not_shown(office: Office) -> None:
+    queue = office.queue()
+    queue.send([b"held", b"free"])
+    with queue.receiving(0) as held:
+        assert held.body == b"held"
+        found = office.done("peek", queue.name, "--count", "5", "--timeout", "0", "--json").objects
+    assert [each["body"] for each in found] == ["free"]
+
+
+def test_one_message_by_its_lookup_id(office: Office) -> None:
+    queue = office.queue()
+    queue.send([b"a", b"b", b"c"])
+    wanted = list(queue.messages())[1].lookup_id
+    assert office.done("peek", queue.name, "--lookup", str(wanted), "--json").objects[0]["body"] == "b"
+    assert office.done("receive", queue.name, "--lookup", str(wanted), "--json").objects[0]["body"] == "b"
+    assert bodies(queue) == [b"a", b"c"]
+    assert office.run("receive", queue.name, "--lookup", str(wanted)).code == 1
+
+
+def test_transactional_queues_are_read_with_and_without_a_transaction(office: Office) -> None:
+    queue, plain = office.queue(transactional=True), office.queue()
+    queue.send([b"a", b"b", b"c"], transactional=True)
+    assert len(office.done("receive", queue.name, "--json").objects) == 1
+    taken = office.done("receive", queue.name, "--transactional", "--count", "2", "--json").objects
+    assert [each["body"] for each in taken] == ["b", "c"]
+    assert bodies(queue) == []
+    plain.send(b"x")
+    assert office.run("receive", plain.name, "--transactional", "--timeout", "0").code == 1
+    assert bodies(plain) == [b"x"]
+
+
+def test_what_cannot_be_printed_is_not_taken(office: Office) -> None:
+    queue = office.queue()
+    queue.send(b"precious")
+    if not FULL_DISK.exists():
+        pytest.skip("this system has no disk that is always full")
+    with FULL_DISK.open("wb") as full:
+        outcome = postroad("receive", queue.name, "--timeout", "0", api=office.api, output=full)
+    assert outcome.code == 1
+    assert bodies(queue) == [b"precious"]
+
+
+def test_browse_lists_everything_and_finds_what_matches(office: Office) -> None:
+    queue = office.queue()
+    queue.send([client.Message(f"body {number}", label=f"order {number}") for number in range(30)])
+    assert [line.split()[-1] for line in office.done("browse", queue.name).lines[2:]] == [str(n) for n in range(30)]
+    found = office.done("browse", queue.name, "--where", 'label.endswith("7") or "9" in body', "--json").objects
+    assert [each["label"] for each in found] == [f"order {number}" for number in (7, 9, 17, 19, 27, 29)]
+
+
+# Rescue
+
+
+def test_move_what_matches(office: Office) -> None:
+    source, target = office.queue(), office.queue()
+    source.send([client.Message(f"{number}", priority=number % 8, label="x") for number in range(16)])
+    expression = 'label == "x" and priority > 5 and not body == "7"'
+    rehearsal = office.done("move", source.name, target.name, "--where", expression, "--dry-run", "--json").objects
+    assert [each["body"] for each in rehearsal] == ["15", "6", "14"]
+    assert bodies(target) == []
+    assert office.done("move", source.name, target.name, "--where", expression, "--json").objects == [{"moved": 3}]
+    assert (bodies(target), len(bodies(source))) == ([b"15", b"6", b"14"], 13)
+    wanted = target.peek(0).lookup_id
+    office.done("move", target.name, source.name, "--lookup", str(wanted))
+    assert (bodies(target), len(bodies(source))) == ([b"6", b"14"], 14)
+    assert "moved 14 messages" in office.done("move", source.name, target.name, "--all").text
+    assert (len(bodies(target)), bodies(source)) == (16, [])
+
+
+def test_move_to_a_queue_that_is_not_there_moves_nothing(office: Office) -> None:
+    source = office.queue()
+    source.send(b"x")
+    assert office.run("move", source.name, r"private$\nowhere", "--all").code == 1
+    assert bodies(source) == [b"x"]
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_export_and_import_are_byte_for_byte(office: Office, tmp_path: Path, transactional: bool) -> None:
+    source, target = office.queue(transactional), office.queue(transactional)
+    messages = [client.Message(bytes([n]) * n * 50, label=f"n{n}", priority=n % 8) for n in range(40)]
+    source.send(messages, transactional=transactional)
+    packets = [message.packet for message in source.messages()]
+    file = tmp_path / "queue.packets"
+    assert office.done("export", source.name, str(file), "--json").objects == [{"exported": 40, "file": str(file)}]
+    assert file.read_bytes() == b"".join(packets)
+    assert len(bodies(source)) == 40
+    office.done("import", target.name, str(file))
+    assert [message.packet for message in target.messages()] == packets
+
+
+def test_export_may_remove_and_import_may_read_a_pipe(office: Office, tmp_path: Path) -> None:
+    queue = office.queue()
+    queue.send([b"a", b"b", b"c"])
+    packets = [message.packet for message in queue.messages()]
+    file = tmp_path / "packets"
+    file.touch()
+    exists = office.run("export", queue.name, str(file), "--remove")
+    assert (exists.code, len(bodies(queue))) == (2, 3)
+    assert "--force" in exists.last_error
+    office.done("export", queue.name, str(file), "--remove", "--force")
+    assert (file.read_bytes(), bodies(queue)) == (b"".join(packets), [])
+    office.done("import", queue.name, "-", given=file.read_bytes())
+    assert [message.packet for message in queue.messages()] == packets
+
+
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (lambda data: data[:-1], "the last packet is cut off"),
+        (lambda data: data + b"garbage, and more than a header", "at byte"),
+    ],
+    ids=["cut", "garbage"],
+)
+def test_nothing_of_a_damaged_file_is_imported(office: Office, tmp_path: Path, damage: Damage, fault: str) -> None:
+    source, target = office.queue(), office.queue()
+    source.send([b"a", b"b"])
+    (tmp_path / "damaged").write_bytes(damage(b"".join(message.packet for message in source.messages())))
+    outcome = office.run("import", target.name, str(tmp_path / "damaged"))
+    assert (outcome.code, outcome.output) == (1, b"")
+    assert fault in outcome.last_error
+    assert bodies(target) == []
+
+
+def test_a_file_of_the_other_kind_is_refused(office: Office, tmp_path: Path) -> None:
+    source, target = office.queue(transactional=True), office.queue()
+    source.send([b"a"], transactional=True)
+    office.done("export", source.name, str(tmp_path / "packets"))
+    outcome = office.run("import", target.name, str(tmp_path / "packets"))
+    assert outcome.code == 1
+    assert "is not transactional" in outcome.last_error

@@ -1,0 +1,108 @@
+"""The `postroad` command as its users run it: servers and commands as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+POSTROAD = (sys.executable, "-m", "postroad")
+PATIENCE_S = 60  # for a busy machine; nothing here takes a second on an idle one
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command ended, and what it printed."""
+
+    code: int
+    output: bytes
+    errors: str
+
+    @property
+    def text(self) -> str:
+        return self.output.decode()
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.lines]
+
+    @property
+    def last_error(self) -> str:
+        return self.errors.splitlines()[-1] if self.errors else ""
+
+
+def postroad(*arguments: str, given: bytes = b"", api: str | None = None, output: BinaryIO | None = None) -> Outcome:
+    """Runs one command to its end; what it prints goes to `output`, if there is one."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("POSTROAD_")}
+    if api is not None:
+        environment["POSTROAD_API"] = api
+    run = subprocess.run(
+        [*POSTROAD, *arguments],
+        input=given,
+        stdout=output or subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=PATIENCE_S,
+        env=environment,
+        check=False,
+    )
+    return Outcome(run.returncode, run.stdout or b"", run.stderr.decode())
+
+
+class ServerProcess:
+    """`postroad serve` on a configuration file; ready when it is made."""
+
+    def __init__(self, config: Path, *options: str) -> None:
+        self._log = config.with_suffix(".log").open("w+b")
+        self._process = subprocess.Popen(
+            [*POSTROAD, "serve", "-c", str(config), *options], stdout=subprocess.PIPE, stderr=self._log
+        )
+        assert self._process.stdout is not None
+        self._output = self._process.stdout
+        line = self._output.readline()
+        if not line:
+            self._process.wait(PATIENCE_S)
+            raise AssertionError(self.log)
+        self.ready: dict[str, Any] = json.loads(line)
+
+    @property
+    def api(self) -> str:
+        return f"http://{self.ready['listen']['api']}"
+
+    @property
+    def log(self) -> str:
+        self._log.flush()
+        self._log.seek(0)
+        return self._log.read().decode()
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, bytes]:
+        """The exit code after this signal, and what was printed since the ready line."""
+        self._process.send_signal(number)
+        rest = self._output.read()
+        return self._process.wait(PATIENCE_S), rest
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(PATIENCE_S)
+        self._output.close()
+        self._log.close()
+
+
+@contextmanager
+def serving(config: Path, *options: str) -> Iterator[ServerProcess]:
+    server = ServerProcess(config, *options)
+    try:
+        yield server
+    finally:
+        server.close()

@@ -1,0 +1,288 @@
+"""The HTTP API's calls about messages, over a real socket: every form of sending, every way of reading."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from postroad.api.messages import PAGE_MESSAGES
+from postroad.records import MEDIA_TYPE as RECORDS
+from postroad.records import decode_records
+from tests.served import API, ORDERS, Served, served
+
+OTHER = f"{API}/queues/private$/other"
+
+
+@pytest.fixture
+def api() -> Iterator[Served]:
+    with served() as running:
+        running.create()
+        running.create("private$/other")
+        yield running
+
+
+def listed(api: Served, queue: str = ORDERS) -> list[dict[str, Any]]:
+    return list(api.call("GET", f"{queue}/messages").json["messages"])
+
+
+# Sending
+
+
+def test_every_property_of_a_message_goes_into_its_packet(api: Served) -> None:
+    sent = {
+        "body": "gr\u00fc\u00dfe",
+        "body_type": 8,
+        "label": "order 1",
+        "priority": 5,
+        "recoverable": True,
+        "app_tag": 7,
+        "correlation_id": "{0f0e0d0c-0b0a-0908-0706-050403020100}\\9",
+        "response_queue": "private$/other",
+        "admin_queue": "DIRECT=OS:beta\\private$\\acks",
+        "ack": ["reach-queue", "receive"],
+        "time_to_reach_queue": 60,
+        "time_to_be_received": 3600,
+        "journal": True,
+        "dead_letter": True,
+        "trace": "PUBLIC=0f0e0d0c-0b0a-0908-0706-050403020100",
+        "extension_base64": b64encode(b"\x00\xff").decode(),
+        "connector_type": "0f0e0d0c-0b0a-0908-0706-050403020100",
+    }
+    answer = api.call("POST", f"{ORDERS}/messages", sent)
+    assert answer.status == 201
+    (read,) = listed(api)
+    for name in ("body", "body_type", "label", "priority", "app_tag", "correlation_id", "admin_queue"):
+        assert read[name] == sent[name]
+    assert (read["id"], read["delivery"]) == (answer.json["ids"][0], "recoverable")
+    assert read["response_queue"].startswith("PRIVATE=")
+    assert read["extension_base64"] == sent["extension_base64"]
+    (record,) = decode_records(api.call("GET", f"{ORDERS}/messages", headers={"Accept": RECORDS}).body)
+    view = record.view
+    assert (view.time_to_reach_queue, view.time_to_be_received) == (60, 3600)
+    assert view.positive_journaling
+    assert view.negative_journaling
+    assert view.tracing
+    assert view.ack_flags == 3
+    assert str(view.connector_type) == sent["connector_type"]
+
+
+def test_bytes_come_and_go_as_base64(api: Served) -> None:
+    body = b64encode(bytes(range(256))).decode()
+    api.call("POST", f"{ORDERS}/messages", {"body_base64": body})
+    assert listed(api)[0]["body_base64"] == body
+    assert "body" not in listed(api)[0]
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", "application/octet-stream"])
+def test_a_body_that_is_not_json_is_the_message(api: Served, kind: str) -> None:
+    query = "label=x&priority=6&recoverable=true&ack=full&admin_queue=private$/other&app_tag=9"
+    sent = api.call("POST", f"{ORDERS}/messages?{query}", body=b"a=b&c", headers={"Content-Type": kind})
+    assert sent.status == 201
+    (read,) = listed(api)
+    assert (read["body"], read["label"], read["priority"], read["app_tag"]) == ("a=b&c", "x", 6, 9)
+    assert read["delivery"] == "recoverable"
+    assert len(listed(api, OTHER)) == 1  # it has reached its queue
+
+
+def test_several_go_in_their_order(api: Served) -> None:
+    answer = api.call("POST", f"{ORDERS}/messages", {"messages": [{"body": str(n)} for n in range(20)]})
+    assert [each["id"] for each in listed(api)] == answer.json["ids"]
+    assert api.bodies() == [str(n) for n in range(20)]
+
+
+def test_of_several_all_go_or_none(api: Served) -> None:
+    messages = [{"body": "good"}, {"body": "bad", "correlation_id": "none"}]
+    assert api.call("POST", f"{ORDERS}/messages", {"messages": messages}).status == 400
+    assert api.bodies() == []
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_a_transaction_of_its_own(api: Served, several: bool) -> None:
+    api.create("private$/exact", transactional=True)
+    exact = f"{API}/queues/private$/exact"
+    message = {"body": "x"}
+    value = {"messages": [message, message]} if several else dict(message)
+    assert api.call("POST", f"{exact}/messages", {**value, "transactional": True}).status == 201
+    read = listed(api, exact)
+    assert len(read) == 1 + several
+    assert (read[0]["first_in_transaction"], read[-1]["last_in_transaction"]) == (True, True)
+    assert api.call("POST", f"{exact}/messages?transactional=true", body=b"raw").status == 201
+
+
+# Reading
+
+
+def test_messages_are_listed_page_by_page(api: Served) -> None:
+    api.send(*map(str, range(5)))
+    first = api.call("GET", f"{ORDERS}/messages?limit=2").json["messages"]
+    after = first[-1]["lookup_id"]
+    second = api.call("GET", f"{ORDERS}/messages?limit=100&after={after}").json["messages"]
+    assert [each["body"] for each in first + second] == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("accept", ["application/json", RECORDS])
+def test_a_long_list_is_streamed_whole(api: Served, accept: str) -> None:
+    count = 2 * PAGE_MESSAGES + 1
+    api.send(*map(str, range(count)))
+    answer = api.call("GET", f"{ORDERS}/messages?limit={count + 5}", headers={"Accept": accept})
+    assert answer.headers["transfer-encoding"] == "chunked"
+    if accept == RECORDS:
+        bodies = [record.text for record in decode_records(answer.body)]
+    else:
+        bodies = [each["body"] for each in answer.json["messages"]]
+    assert bodies == list(map(str, range(count)))
+
+
+def test_a_list_stops_at_its_limit_within_a_page(api: Served) -> None:
+    api.send(*map(str, range(PAGE_MESSAGES + 20)))
+    answer = api.call("GET", f"{ORDERS}/messages?limit={PAGE_MESSAGES + 10}")
+    assert len(answer.json["messages"]) == PAGE_MESSAGES + 10
+
+
+def test_receive_takes_and_peek_does_not(api: Served) -> None:
+    api.send("a", "b", "c")
+    assert [each["body"] for each in api.call("POST", f"{ORDERS}/peek?count=2").json["messages"]] == ["a", "b"]
+    assert [each["body"] for each in api.call("POST", f"{ORDERS}/receive").json["messages"]] == ["a"]
+    assert [each["body"] for each in api.call("POST", f"{ORDERS}/receive?count=9").json["messages"]] == ["b", "c"]
+
+
+@pytest.mark.parametrize("call", ["receive", "peek", "lock"])
+@pytest.mark.parametrize("timeout", ["0", "0.05"])
+def test_no_message_in_time_is_no_content(api: Served, call: str, timeout: str) -> None:
+    answer = api.call("POST", f"{ORDERS}/{call}?timeout={timeout}")
+    assert (answer.status, answer.body) == (204, b"")
+
+
+def test_one_message_by_its_lookup_id(api: Served) -> None:
+    api.send("a", "b", "c")
+    ids = [each["lookup_id"] for each in listed(api)]
+    found = {
+        action: api.call("GET", f"{ORDERS}/messages/{ids[1]}?action={action}").json["body"]
+        for action in ("current", "next", "previous", "first", "last")
+    }
+    assert found == {"current": "b", "next": "c", "previous": "a", "first": "a", "last": "c"}
+    assert api.call("DELETE", f"{ORDERS}/messages/{ids[1]}").json["body"] == "b"
+    assert api.bodies() == ["a", "c"]
+    assert api.call("DELETE", f"{ORDERS}/messages/0?action=last").json["body"] == "c"
+
+
+def test_a_receive_in_two_phases(api: Served) -> None:
+    api.send("a", "b", "c")
+    locked = api.call("POST", f"{ORDERS}/lock?count=2&timeout=0").json["messages"]
+    ids = [each["lookup_id"] for each in locked]
+    assert api.bodies() == ["c"]
+    assert api.call("POST", f"{ORDERS}/settle", {"lookup_ids": ids[:1], "delete": True}).status == 204
+    assert api.call("POST", f"{ORDERS}/settle", {"lookup_ids": ids[1:], "delete": False}).status == 204
+    assert api.bodies() == ["b", "c"]
+
+
+def test_one_wrong_id_strands_no_locked_message(api: Served) -> None:
+    api.send("a")
+    (locked,) = api.call("POST", f"{ORDERS}/lock?timeout=0").json["messages"]
+    wrong = api.call("POST", f"{ORDERS}/settle", {"lookup_ids": [locked["lookup_id"], 5], "delete": True})
+    assert wrong.status == 409
+    assert api.call("POST", f"{ORDERS}/settle", {"lookup_ids": [locked["lookup_id"]], "delete": False}).status == 204
+    assert api.bodies() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("method", "call"), [("GET", "messages"), ("POST", "receive"), ("POST", "peek"), ("POST", "lock")]
+)
+def test_records_wherever_messages_are(api: Served, method: str, call: str) -> None:
+    api.send("a")
+    accept = {"Accept": f"{RECORDS}, application/json"}  # as the Python client asks
+    answer = api.call(method, f"{ORDERS}/{call}", headers=accept)
+    assert answer.headers["content-type"] == RECORDS
+    assert [record.text for record in decode_records(answer.body)] == ["a"]
+
+
+def test_a_record_of_one_message(api: Served) -> None:
+    api.send("a")
+    lookup_id = listed(api)[0]["lookup_id"]
+    answer = api.call("DELETE", f"{ORDERS}/messages/{lookup_id}", headers={"Accept": RECORDS})
+    assert [record.lookup_id for record in decode_records(answer.body)] == [lookup_id]
+
+
+@pytest.mark.parametrize(
+    ("accept", "given"),
+    [
+        ("*/*", "application/json"),
+        ("text/html, */*;q=0.8", "application/json"),
+        (f"application/json;q=0.5, {RECORDS}", RECORDS),
+        (f"{RECORDS};q=0, application/*", "application/json"),
+    ],
+)
+def test_accept_chooses_the_format(api: Served, accept: str, given: str) -> None:
+    answer = api.call("GET", f"{ORDERS}/messages", headers={"Accept": accept})
+    assert answer.headers["content-type"] == given
+
+
+# Rescue
+
+
+def test_messages_move_by_id_and_by_place(api: Served) -> None:
+    api.send("a", "b", "c", "d")
+    ids = [each["lookup_id"] for each in listed(api)]
+    moved = api.call("POST", f"{ORDERS}/move", {"to": "private$/other", "lookup_ids": [ids[2]]})
+    assert moved.json == {"moved": [ids[2]]}
+    moved = api.call("POST", f"{ORDERS}/move", {"to": "private$\\other", "after": ids[0], "limit": 1})
+    assert moved.json == {"moved": [ids[1]]}
+    assert (api.bodies(), api.bodies(OTHER)) == (["a", "d"], ["c", "b"])
+
+
+def test_packets_leave_and_come_back_byte_for_byte(api: Served) -> None:
+    api.send("a", "b", "c", recoverable=True)
+    first = api.call("GET", f"{ORDERS}/packets?limit=2")
+    rest = api.call("GET", f"{ORDERS}/packets?after={first.headers['postroad-last-lookup-id']}")
+    assert first.headers["content-type"] == "application/octet-stream"
+    packets = first.body + rest.body
+    done = api.call("GET", f"{ORDERS}/packets?after={rest.headers['postroad-last-lookup-id']}")
+    assert (done.body, "postroad-last-lookup-id" in done.headers) == (b"", False)
+    put = api.call("POST", f"{OTHER}/packets", body=packets)
+    assert put.status == 201
+    assert put.json["lookup_ids"] == [each["lookup_id"] for each in listed(api, OTHER)]
+    assert api.call("GET", f"{OTHER}/packets").body == packets
+
+
+# Transactions
+
+
+def test_a_transaction_spans_queues_and_happens_at_once(api: Served) -> None:
+    api.create("private$/in", transactional=True)
+    api.create("private$/out", transactional=True)
+    source, target = f"{API}/queues/private$/in", f"{API}/queues/private$/out"
+    api.call("POST", f"{source}/messages", {"body": "x", "transactional": True})
+    for end, left in (("abort", (["x"], [])), ("commit", ([], ["y"]))):
+        begun = api.call("POST", f"{API}/transactions")
+        identifier = begun.json["id"]
+        assert begun.status == 201
+        taken = api.call("POST", f"{source}/receive?timeout=0&transaction={identifier}").json["messages"]
+        assert [each["body"] for each in taken] == ["x"]
+        assert api.call("POST", f"{target}/messages?transaction={identifier}", {"body": "y"}).status == 201
+        assert (api.bodies(source), api.bodies(target)) == ([], [])
+        assert api.call("POST", f"{API}/transactions/{identifier}/{end}").status == 204
+        assert (api.bodies(source), api.bodies(target)) == left
+
+
+# Handles and cursors
+
+
+def test_a_cursor_walks_a_queue(api: Served) -> None:
+    api.send("a", "b")
+    opened = api.call("POST", f"{API}/handles", {"queue": "private$/orders", "access": "receive"})
+    assert opened.status == 201
+    handle = f"{API}/handles/{opened.json['handle']}"
+    made = api.call("POST", f"{handle}/cursors")
+    assert made.status == 201
+    cursor = f"{handle}/cursors/{made.json['cursor']}"
+    assert api.call("POST", f"{cursor}/peek?timeout=0").json["body"] == "a"
+    assert api.call("POST", f"{cursor}/peek-next?timeout=0").json["body"] == "b"
+    assert api.call("POST", f"{cursor}/receive?timeout=0").json["body"] == "b"
+    assert api.call("POST", f"{cursor}/receive?timeout=0").status == 204
+    assert api.call("POST", f"{cursor}/peek?timeout=0").status == 204
+    assert api.call("DELETE", cursor).status == 204
+    assert api.call("DELETE", handle).status == 204
+    assert api.bodies() == ["a"]

@@ -1,0 +1,137 @@
+"""Reads that wait over HTTP: they end with a message, with their client, or with the server, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.served import API, ORDERS, PATIENCE_S, Reply, Served, served
+
+
+@pytest.fixture
+def api() -> Iterator[Served]:
+    with served() as running:
+        running.create()
+        yield running
+
+
+def until(api: Served, holds: Callable[[], bool]) -> None:
+    """Returns once `holds` does, looked at where the manager lives."""
+
+    async def look() -> None:
+        while not holds():  # noqa: ASYNC110  # the manager has no event for who waits in it
+            await asyncio.sleep(0.005)
+
+    api.run(asyncio.wait_for(look(), PATIENCE_S))
+
+
+def waiting(api: Served, count: int) -> None:
+    until(api, lambda: api.manager.queue("private$\\orders").waiting == count)
+
+
+def begin(api: Served, path: str) -> http.client.HTTPConnection:
+    """A read that waits, on a connection that the test can cut."""
+    connection = api.connect()
+    connection.request("POST", path)
+    return connection
+
+
+class Later:
+    """A call made in a thread of its own."""
+
+    def __init__(self, api: Served, path: str) -> None:
+        self._replies: list[Reply] = []
+        self._thread = threading.Thread(target=lambda: self._replies.append(api.call("POST", path)))
+        self._thread.start()
+
+    def reply(self) -> Reply:
+        self._thread.join(PATIENCE_S)
+        (reply,) = self._replies
+        return reply
+
+
+@pytest.mark.parametrize("call", ["receive", "peek", "lock"])
+def test_a_waiting_read_gets_the_message_that_comes(api: Served, call: str) -> None:
+    later = Later(api, f"{ORDERS}/{call}?timeout={PATIENCE_S}")
+    waiting(api, 1)
+    api.send("a")
+    assert [each["body"] for each in later.reply().json["messages"]] == ["a"]
+
+
+def test_without_a_timeout_a_read_waits(api: Served) -> None:
+    later = Later(api, f"{ORDERS}/receive")
+    waiting(api, 1)
+    api.send("a")
+    assert later.reply().status == 200
+
+
+@pytest.mark.parametrize("call", ["receive", "peek", "lock"])
+def test_a_client_that_leaves_takes_nothing_with_it(api: Served, call: str) -> None:
+    connection = begin(api, f"{ORDERS}/{call}")
+    waiting(api, 1)
+    connection.close()
+    waiting(api, 0)
+    api.send("a", recoverable=True)
+    assert api.bodies() == ["a"]
+    assert [each["body"] for each in api.call("POST", f"{ORDERS}/receive?timeout=0").json["messages"]] == ["a"]
+
+
+def test_of_many_readers_that_leave_and_stay_every_message_is_read_once(api: Served) -> None:
+    staying = [Later(api, f"{ORDERS}/receive?timeout={PATIENCE_S}") for _ in range(4)]
+    waiting(api, 4)
+    leaving = [begin(api, f"{ORDERS}/receive") for _ in range(4)]
+    waiting(api, 8)
+    for connection in leaving:
+        connection.close()
+    waiting(api, 4)
+    api.send("a", "b", "c", "d", "e", recoverable=True)
+    read = [later.reply().json["messages"][0]["body"] for later in staying]
+    assert sorted([*read, *api.bodies()]) == ["a", "b", "c", "d", "e"]
+
+
+def test_a_client_that_leaves_frees_its_cursor(api: Served) -> None:
+    handle = api.call("POST", f"{API}/handles", {"queue": "private$/orders", "access": "receive"}).json["handle"]
+    cursor = api.call("POST", f"{API}/handles/{handle}/cursors").json["cursor"]
+    path = f"{API}/handles/{handle}/cursors/{cursor}"
+    for call in ("peek", "receive"):
+        connection = begin(api, f"{path}/{call}")
+        waiting(api, 1)
+        busy = api.call("POST", f"{path}/{call}?timeout=0")
+        assert (busy.status, busy.json["code"]) == (409, "ILLEGAL_CURSOR_ACTION")
+        connection.close()
+        waiting(api, 0)
+        assert api.call("POST", f"{path}/{call}?timeout=0").status == 204
+    api.send("a")
+    assert api.call("POST", f"{path}/receive?timeout=0").json["body"] == "a"
+
+
+def test_a_waiting_read_ends_when_its_queue_is_deleted(api: Served) -> None:
+    later = Later(api, f"{ORDERS}/receive")
+    waiting(api, 1)
+    assert api.call("DELETE", ORDERS).status == 204
+    told = later.reply()
+    assert (told.status, told.json["code"]) == (409, "OPERATION_CANCELLED")
+
+
+def test_a_waiting_read_ends_when_its_handle_is_closed(api: Served) -> None:
+    handle = api.call("POST", f"{API}/handles", {"queue": "private$/orders", "access": "peek"}).json["handle"]
+    cursor = api.call("POST", f"{API}/handles/{handle}/cursors").json["cursor"]
+    later = Later(api, f"{API}/handles/{handle}/cursors/{cursor}/peek")
+    waiting(api, 1)
+    assert api.call("DELETE", f"{API}/handles/{handle}").status == 204
+    assert later.reply().status == 409
+
+
+def test_a_server_that_stops_ends_its_waiting_reads() -> None:
+    with served() as api:
+        api.create()
+        later = Later(api, f"{ORDERS}/receive")
+        waiting(api, 1)
+        api.run(api.server.stop())
+        told = later.reply()
+        assert (told.status, told.json["code"]) == (503, "OPERATION_CANCELLED")
+        assert api.manager.queue("private$\\orders").waiting == 0

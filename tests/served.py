@@ -1,0 +1,118 @@
+"""A real HTTP API on a free port, its manager on an event loop of its own thread, and a plain client for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from postroad.api import ApiServer
+from postroad.errors import StorageError
+from postroad.manager import Manager
+from postroad.store import Batch, MemoryStore, Store
+
+T = TypeVar("T")
+API = "/api/v1"
+ORDERS = f"{API}/queues/private$/orders"
+PATIENCE_S = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class FailingStore(MemoryStore):
+    """A store whose disk is full for as long as `full` says so."""
+
+    full = False
+
+    def commit(self, batches: Iterable[Batch]) -> None:
+        if self.full:
+            raise StorageError("the disk is full")
+        super().commit(batches)
+
+
+class Served:
+    """`call` makes one request on a connection of its own; `run` runs a coroutine where the manager lives."""
+
+    def __init__(self, manager: Manager, server: ApiServer, loop: asyncio.AbstractEventLoop) -> None:
+        self.manager = manager
+        self.server = server
+        self.loop = loop
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE_S)
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self.server.host, self.server.port, timeout=PATIENCE_S)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        value: object = None,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """`value` goes as JSON, `body` as it is."""
+        sent = dict(headers or {})
+        if value is not None:
+            body = json.dumps(value).encode()
+            sent.setdefault("Content-Type", "application/json")
+        connection = self.connect()
+        try:
+            connection.request(method, path, body, sent)
+            answer = connection.getresponse()
+            return Reply(answer.status, {name.lower(): text for name, text in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    def create(self, path: str = "private$/orders", **properties: object) -> None:
+        assert self.call("POST", f"{API}/queues", {"path": path, **properties}).status == 201
+
+    def send(self, *bodies: str, **properties: object) -> None:
+        messages = [{"body": body, **properties} for body in bodies]
+        assert self.call("POST", f"{ORDERS}/messages", {"messages": messages}).status == 201
+
+    def bodies(self, queue: str = ORDERS) -> list[str]:
+        """What is in the queue and can be had."""
+        return [each["body"] for each in self.call("GET", f"{queue}/messages").json["messages"]]
+
+
+@contextmanager
+def served(store: Store | None = None, *, token: str | None = None, host: str = "127.0.0.1") -> Iterator[Served]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="served")
+    thread.start()
+
+    async def start() -> Served:
+        manager = Manager("alpha", store or MemoryStore())
+        await manager.start()
+        server = ApiServer(manager, host, 0, token)
+        await server.start()
+        return Served(manager, server, loop)
+
+    try:
+        running = asyncio.run_coroutine_threadsafe(start(), loop).result(PATIENCE_S)
+        try:
+            yield running
+        finally:
+            running.run(running.server.stop())
+            running.run(running.manager.stop())
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(PATIENCE_S)
+        loop.close()

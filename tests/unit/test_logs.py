@@ -1,0 +1,63 @@
+"""What the server writes to stderr: one line for each event, whatever is in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from postroad.logs import start_logging
+
+log = logging.getLogger("postroad.test")
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("postroad")
+    before = (root.handlers[:], root.level, ours.level)
+    yield
+    root.handlers[:], root.level, ours.level = before
+
+
+def test_an_event_and_its_facts_are_one_line() -> None:
+    stream = io.StringIO()
+    start_logging(stream=stream)
+    log.info(
+        "queue created", extra={"queue": r".\private$\orders", "transactional": True, "label": 'a "b"\n', "none": None}
+    )
+    time, rest = stream.getvalue().split(" ", 1)
+    assert (len(time), time[10], time[-1]) == (24, "T", "Z")
+    assert rest == 'info queue created queue=.\\private$\\orders transactional=true label="a \\"b\\"\\n" none=null\n'
+
+
+def test_json_has_the_same() -> None:
+    stream = io.StringIO()
+    start_logging(as_json=True, stream=stream)
+    log.warning("slow", extra={"seconds": 1.5, "directory": Path("data")})
+    line = json.loads(stream.getvalue())
+    assert line.pop("time").endswith("Z")
+    assert line == {"level": "warning", "event": "slow", "seconds": 1.5, "directory": "data"}
+
+
+def test_an_exception_is_one_line_too() -> None:
+    stream = io.StringIO()
+    start_logging(stream=stream)
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        log.exception("failed")
+    assert stream.getvalue().count("\n") == 1
+    assert "ValueError" in stream.getvalue()
+
+
+def test_levels() -> None:
+    stream = io.StringIO()
+    start_logging(level=logging.WARNING, stream=stream)
+    log.info("too little")
+    logging.getLogger("library").info("never")
+    logging.getLogger("library").warning("always")
+    assert [line.split()[1:] for line in stream.getvalue().splitlines()] == [["warning", "always"]]
