@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS := test,check,docs
 SECONDS ?= 60
+EXAMPLES ?= 1000
+KILLS ?= 50
 
-.PHONY: install run test check format conformance docs bench fuzz demo clean
+.PHONY: install run test check format conformance docs bench bench-backlog torture fuzz demo clean
 
 install: $(STAMP)
 
@@ -17,8 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 run: install
-	$(BIN)/postroad --version
-	$(BIN)/postroad serve --help
+	$(BIN)/postroad serve
 
 test: install
 	$(BIN)/python -m pytest
@@ -39,7 +40,16 @@ docs: install
 	$(BIN)/mkdocs build --strict
 
 bench: install
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks wire store queues client routing
+
+bench-backlog: install
+	$(BIN)/python -m benchmarks.backlog
+
+# The long forms of what `make test` proves in short.
+torture: install
+	QUEUE_MODEL_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/integration/test_queue_model.py
+	$(BIN)/python -m tests.torture.store
+	$(BIN)/python -m tests.torture.kill --kills $(KILLS)
 
 fuzz: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt ".[fuzz]"
