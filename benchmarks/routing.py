@@ -105,7 +105,7 @@ def main() -> None:
         "index the directory": best_of(lambda: copied(directory), **few),
         "make the graph": best_of(lambda: SiteGraph(directory), **few),
         "make the table of a gate": best_of(lambda: build_table(graph, gate.identifier), **few),
-        "all of it, when the directory changes": best_of(lambda: Router(gate.identifier, directory, now=0.0), **few),
+        "both, as at every refresh": best_of(lambda: Router(gate.identifier, directory, now=0.0), **few),
         "next hops at a gate, decided": best_of(
             lambda: get_next_hops(directory, table, gate.identifier, client.identifier)
         ),
