@@ -16,7 +16,7 @@ from pathlib import Path
 
 import apsw
 
-from postroad.store import NEVER, PRIORITY_SHIFT, Batch, Key, MemoryStore, Pending, Record, SqliteStore, Store
+from postroad.store import NEVER, PRIORITY_SHIFT, Batch, Key, MemoryStore, Record, SqliteStore, Store
 from postroad.store.database import CHECKPOINT_PAGES, PRAGMAS
 from postroad.store.row import pack_key
 
@@ -99,33 +99,6 @@ def memory(count: int, size: int) -> Rates:
     return run_store(MemoryStore(), count, size)
 
 
-def pending(count: int, size: int) -> Rates:
-    """Pending over memory: put, seal and committed; then scan, delete, seal and committed."""
-    store = MemoryStore()
-    overlay = Pending(store)
-
-    def tick() -> None:
-        batch = overlay.seal()
-        if batch is not None:
-            store.commit([batch])
-            overlay.committed(batch)
-
-    work = records(count)
-    start = time.perf_counter()
-    for place in range(0, count, size):
-        for record in work[place : place + size]:
-            overlay.put(record)
-        tick()
-    half = time.perf_counter()
-    for queue in range(QUEUES):
-        while found := overlay.scan(queue, -1, size):
-            for record in found:
-                overlay.delete(Key(record.queue, record.lookup_id))
-            tick()
-    end = time.perf_counter()
-    return count / (half - start), count / (end - half)
-
-
 @contextmanager
 def busy_thread() -> Iterator[None]:
     """A thread that computes all the time, as an event loop under load does."""
@@ -174,7 +147,6 @@ def main() -> None:
         compare("of 100, beside a busy thread", 1_000, 100, 3)
     in_memory("memory, of 100", memory, 100)
     in_memory("memory, of 1", memory, 1)
-    in_memory("pending on memory, of 100", pending, 100)
 
 
 if __name__ == "__main__":

@@ -160,7 +160,6 @@ class Manager:
         else:
             fault = error if isinstance(error, StorageError) else StorageError(f"the store failed: {error!r}")
             self._last_error = str(fault)
-            self._writer.resume()
             self.core.failed(tick, fault, now)
             error = fault
         _resolve(promises, error)

@@ -1,10 +1,9 @@
-"""The contract: both stores, and Pending over them at every stage of a commit, behave as one plain dictionary."""
+"""The contract: both stores behave as one plain dictionary."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -16,7 +15,6 @@ from postroad.store import (
     Batch,
     Key,
     MemoryStore,
-    Pending,
     Record,
     SqliteStore,
     Store,
@@ -26,84 +24,14 @@ from postroad.store import (
 LOWEST = 7 << PRIORITY_SHIFT | MAX_ARRIVAL  # the last lookup id there is
 
 
-class Subject(Protocol):
-    """What the contract is about: anything that takes batches and reads like a Store."""
-
-    def commit(self, batches: Iterable[Batch]) -> None: ...
-    def scan(self, queue: int, after: int = -1, limit: int = 100) -> list[Record]: ...
-    def scan_back(self, queue: int, before: int, limit: int = 100) -> list[Record]: ...
-    def get(self, queue: int, lookup_id: int) -> Record | None: ...
-    def expired(self, now_s: int, limit: int = 100) -> list[Record]: ...
-    def state(self, prefix: str = "") -> Mapping[str, bytes]: ...
+STORES: dict[str, Callable[[Path], Store]] = {"sqlite": SqliteStore, "memory": lambda path: MemoryStore()}
 
 
-class PendingSubject(Pending):
-    """Pending that takes batches, and leaves them at one stage: 0 current, 1 sealed, 2 landed, 3 committed."""
-
-    def __init__(self, store: Store, stage: int) -> None:
-        super().__init__(store)
-        self.store = store
-        self.stage = stage
-
-    def commit(self, batches: Iterable[Batch]) -> None:
-        for batch in batches:
-            for key in batch.deletes:
-                self.delete(key)
-            for record in batch.puts.values():
-                if self.get(record.queue, record.lookup_id) is None:
-                    self.put(record)
-                else:
-                    self.replace(record)
-            for name, value in batch.state.items():
-                self.set_state(name, value)
-            sealed = self.seal() if self.stage > 0 else None
-            if sealed is not None and self.stage > 1:
-                self.store.commit([sealed])
-                if self.stage > 2:
-                    self.committed(sealed)
-
-
-SUBJECTS: dict[str, Callable[[Path], tuple[Subject, Store]]] = {}
-
-
-def subject(name: str) -> Callable[[Callable[[Path], tuple[Subject, Store]]], None]:
-    def add(make: Callable[[Path], tuple[Subject, Store]]) -> None:
-        SUBJECTS[name] = make
-
-    return add
-
-
-@subject("sqlite")
-def _sqlite(path: Path) -> tuple[Subject, Store]:
-    store = SqliteStore(path)
-    return store, store
-
-
-@subject("memory")
-def _memory(path: Path) -> tuple[Subject, Store]:
-    store = MemoryStore()
-    return store, store
-
-
-for _stage, _name in enumerate(("current", "sealed", "landed", "committed")):
-
-    def _pending(path: Path, stage: int = _stage) -> tuple[Subject, Store]:
-        store = MemoryStore()
-        return PendingSubject(store, stage), store
-
-    def _pending_sqlite(path: Path, stage: int = _stage) -> tuple[Subject, Store]:
-        store = SqliteStore(path)
-        return PendingSubject(store, stage), store
-
-    SUBJECTS[f"pending {_name} on memory"] = _pending
-    SUBJECTS[f"pending {_name} on sqlite"] = _pending_sqlite
-
-
-@pytest.fixture(params=sorted(SUBJECTS))
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterable[Subject]:
-    made, underneath = SUBJECTS[request.param](tmp_path / "data")
+@pytest.fixture(params=sorted(STORES))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made = STORES[request.param](tmp_path / "data")
     yield made
-    underneath.close()
+    made.close()
 
 
 def lookup(arrival: int, priority: int = 3) -> int:
@@ -118,14 +46,14 @@ def put(*records: Record) -> Batch:
     return Batch({Key(record.queue, record.lookup_id): record for record in records})
 
 
-def test_a_record_comes_back_as_it_was(store: Subject) -> None:
+def test_a_record_comes_back_as_it_was(store: Store) -> None:
     kept = Record(5, lookup(9, priority=7), 1_700_000_000_123, 2_000_000_000, 3, bytes(range(256)) * 100, 0x8001)
     store.commit([put(kept)])
     assert store.get(5, lookup(9, priority=7)) == kept
     assert store.scan(5) == [kept]
 
 
-def test_the_ends_of_every_range_are_kept(store: Subject) -> None:
+def test_the_ends_of_every_range_are_kept(store: Store) -> None:
     corners = [record(queue, lookup_id, b"") for queue in (0, MAX_QUEUE) for lookup_id in (0, LOWEST)]
     store.commit([put(*corners)])
     assert store.scan(0) == corners[:2]
@@ -135,7 +63,7 @@ def test_the_ends_of_every_range_are_kept(store: Subject) -> None:
     assert store.scan_back(0, 0) == []
 
 
-def test_a_scan_is_in_queue_order_and_starts_after_the_given_id(store: Subject) -> None:
+def test_a_scan_is_in_queue_order_and_starts_after_the_given_id(store: Store) -> None:
     low, high, first = record(1, lookup(1, 0)), record(1, lookup(2, 7)), record(1, lookup(3, 7))
     store.commit([put(low), put(first, high), put(record(2, lookup(4)), record(0, lookup(5)))])
     assert store.scan(1) == [high, first, low]
@@ -146,7 +74,7 @@ def test_a_scan_is_in_queue_order_and_starts_after_the_given_id(store: Subject) 
     assert store.scan(7) == []
 
 
-def test_a_scan_back_is_in_reverse_order_and_ends_before_the_given_id(store: Subject) -> None:
+def test_a_scan_back_is_in_reverse_order_and_ends_before_the_given_id(store: Store) -> None:
     records = [record(1, lookup(arrival)) for arrival in range(5)]
     store.commit([put(*records), put(record(0, lookup(8)), record(2, lookup(0)))])
     assert store.scan_back(1, LOWEST + 1) == records[::-1]
@@ -156,7 +84,7 @@ def test_a_scan_back_is_in_reverse_order_and_ends_before_the_given_id(store: Sub
 
 
 @pytest.mark.parametrize("wild", [-5, 1 << 45, (1 << 56) - 1, 8 << 56, 1 << 63, 1 << 70])
-def test_ids_that_no_record_can_have_are_fair_questions(store: Subject, wild: int) -> None:
+def test_ids_that_no_record_can_have_are_fair_questions(store: Store, wild: int) -> None:
     records = [record(1, lookup(1, 7)), record(1, lookup(1, 0))]
     store.commit([put(*records, record(2, lookup(1)))])
     assert store.get(1, wild) is None
@@ -164,7 +92,7 @@ def test_ids_that_no_record_can_have_are_fair_questions(store: Subject, wild: in
     assert store.scan_back(1, before=wild) == [record for record in records[::-1] if record.lookup_id < wild]
 
 
-def test_a_put_replaces_and_a_delete_removes(store: Subject) -> None:
+def test_a_put_replaces_and_a_delete_removes(store: Store) -> None:
     old, new, other = record(1, 1, b"old"), record(1, 1, b"new", expires_s=9), record(1, 2)
     store.commit([put(old, other)])
     store.commit([put(new)])
@@ -175,7 +103,7 @@ def test_a_put_replaces_and_a_delete_removes(store: Subject) -> None:
     assert store.expired(100) == []
 
 
-def test_a_batch_deletes_first_and_then_puts(store: Subject) -> None:
+def test_a_batch_deletes_first_and_then_puts(store: Store) -> None:
     store.commit([put(record(1, 1, b"old"))])
     batch = put(record(1, 1, b"new"))
     batch.deletes.add(Key(1, 1))
@@ -183,7 +111,7 @@ def test_a_batch_deletes_first_and_then_puts(store: Subject) -> None:
     assert store.scan(1) == [record(1, 1, b"new")]
 
 
-def test_batches_of_one_commit_follow_each_other(store: Subject) -> None:
+def test_batches_of_one_commit_follow_each_other(store: Store) -> None:
     store.commit(
         [
             put(record(1, 1, b"first"), record(1, 2)),
@@ -196,7 +124,7 @@ def test_batches_of_one_commit_follow_each_other(store: Subject) -> None:
     assert store.state() == {"y": b"1"}
 
 
-def test_expired_records_come_soonest_first_and_the_limit_holds(store: Subject) -> None:
+def test_expired_records_come_soonest_first_and_the_limit_holds(store: Store) -> None:
     late, soon, now, never = (
         record(1, 1, expires_s=50),
         record(9, 2, expires_s=10),
@@ -211,7 +139,7 @@ def test_expired_records_come_soonest_first_and_the_limit_holds(store: Subject) 
     assert store.expired(101) == [late, now]
 
 
-def test_state_is_kept_by_name_and_found_by_prefix(store: Subject) -> None:
+def test_state_is_kept_by_name_and_found_by_prefix(store: Store) -> None:
     store.commit([Batch(state={"b/2": b"two", "a": b"", "b/1": b"one", "naïve ☃": b"\x00\xff"})])
     assert dict(store.state()) == {"a": b"", "b/1": b"one", "b/2": b"two", "naïve ☃": b"\x00\xff"}
     assert list(store.state("b/")) == ["b/1", "b/2"]
@@ -220,7 +148,7 @@ def test_state_is_kept_by_name_and_found_by_prefix(store: Subject) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 127, 128, 129, 300])
-def test_any_number_of_records_goes_into_one_commit(store: Subject, count: int) -> None:
+def test_any_number_of_records_goes_into_one_commit(store: Store, count: int) -> None:
     records = [record(1, lookup(number), b"%d" % number) for number in range(count)]
     store.commit([put(*records)])
     assert store.scan(1, limit=1000) == records
@@ -228,7 +156,7 @@ def test_any_number_of_records_goes_into_one_commit(store: Subject, count: int) 
     assert store.scan(1, limit=1000) == records[1::2]
 
 
-def test_nothing_to_commit_is_no_error(store: Subject) -> None:
+def test_nothing_to_commit_is_no_error(store: Store) -> None:
     store.commit([])
     store.commit([Batch(), Batch()])
     assert dict(store.state()) == {}
@@ -239,7 +167,7 @@ def test_nothing_to_commit_is_no_error(store: Subject) -> None:
     "key", [Key(-1, 0), Key(MAX_QUEUE + 1, 0), Key(1, -1), Key(1, MAX_ARRIVAL + 1), Key(1, 8 << 56)]
 )
 def test_a_key_out_of_range_is_refused_and_nothing_is_changed(kind: str, key: Key, tmp_path: Path) -> None:
-    store, _ = SUBJECTS[kind](tmp_path)
+    store = STORES[kind](tmp_path)
     with pytest.raises(ValueError, match=f"queue {key.queue}, lookup id .*: no record can have this key"):
         store.commit([put(record(1, 1)), put(record(*key))])
     with pytest.raises(ValueError, match="no record can have this key"):

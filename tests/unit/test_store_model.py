@@ -1,4 +1,4 @@
-"""Random histories: SQLite, memory and Pending against a plain dictionary."""
+"""Random histories: SQLite and memory against a plain dictionary."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from postroad.store import MAX_ARRIVAL, PRIORITY_SHIFT, Batch, Key, MemoryStore, Pending, Record, SqliteStore
+from postroad.store import MAX_ARRIVAL, PRIORITY_SHIFT, Batch, Key, MemoryStore, Record, SqliteStore
 
 QUEUES = (0, 1, 65535)
 NAMES = ("a", "ab", "b/1", "b/☃")
@@ -70,7 +69,7 @@ class Model:
         return sorted(due, key=lambda record: (record.expires_s, record.queue, record.lookup_id))[:limit]
 
 
-def check_reads(subject: SqliteStore | MemoryStore | Pending, model: Model, key: Key, limit: int, now_s: int) -> None:
+def check_reads(subject: SqliteStore | MemoryStore, model: Model, key: Key, limit: int, now_s: int) -> None:
     assert subject.scan(key.queue, key.lookup_id, limit) == model.scan(key.queue, key.lookup_id, limit)
     assert subject.scan_back(key.queue, key.lookup_id, limit) == model.scan_back(key.queue, key.lookup_id, limit)
     assert subject.get(*key) == model.records.get(key)
@@ -121,91 +120,5 @@ class Stores(RuleBasedStateMachine):
             shutil.rmtree(self.directory)
 
 
-class PendingHistory(RuleBasedStateMachine):
-    """Batches are sealed, land, are acknowledged, or fail, in every interleaving that the Writer allows."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.store = MemoryStore()
-        self.pending = Pending(self.store)
-        self.durable = Model()
-        self.model = Model()
-        self.in_flight: list[Batch] = []
-        self.landed = 0  # how many of them are in the store already
-
-    @rule(record=records)
-    def put(self, record: Record) -> None:
-        key = Key(record.queue, record.lookup_id)
-        if key in self.model.records:
-            self.pending.replace(record)
-        else:
-            self.pending.put(record)
-        self.model.records[key] = record
-
-    @precondition(lambda self: self.model.records)
-    @rule(data=st.data())
-    def delete(self, data: st.DataObject) -> None:
-        key = data.draw(st.sampled_from(sorted(self.model.records)))
-        self.pending.delete(key)
-        del self.model.records[key]
-
-    @rule(queue=st.sampled_from(QUEUES), count=st.integers(1, 4))
-    def receive(self, queue: int, count: int) -> None:
-        for _ in range(count):
-            found = self.pending.scan(queue, limit=1)
-            assert found == self.model.scan(queue, -1, 1)
-            for record in found:
-                self.pending.delete(Key(record.queue, record.lookup_id))
-                del self.model.records[Key(record.queue, record.lookup_id)]
-
-    @rule(name=st.sampled_from(NAMES), value=values)
-    def set_state(self, name: str, value: bytes | None) -> None:
-        self.pending.set_state(name, value)
-        self.model.apply(Batch(state={name: value}))
-
-    @rule()
-    def seal(self) -> None:
-        batch = self.pending.seal()
-        if batch is not None:
-            self.in_flight.append(batch)
-
-    @precondition(lambda self: self.landed < len(self.in_flight))
-    @rule()
-    def land(self) -> None:
-        batch = self.in_flight[self.landed]
-        self.store.commit([batch])
-        self.durable.apply(batch)
-        self.landed += 1
-
-    @precondition(lambda self: self.landed)
-    @rule()
-    def acknowledge(self) -> None:
-        self.pending.committed(self.in_flight.pop(0))
-        self.landed -= 1
-
-    @precondition(lambda self: self.landed < len(self.in_flight))
-    @rule()
-    def fail(self) -> None:
-        for batch in self.in_flight[: self.landed]:
-            self.pending.committed(batch)
-        failed = self.in_flight[self.landed :]
-        assert [self.pending.failed(batch) for batch in failed] == [True] + [False] * (len(failed) - 1)
-        self.in_flight = []
-        self.landed = 0
-        self.model = Model(self.durable.records, self.durable.state)
-
-    @rule(key=keys, limit=st.integers(1, 5), now_s=st.integers(0, 40))
-    def read(self, key: Key, limit: int, now_s: int) -> None:
-        check_reads(self.pending, self.model, key, limit, now_s)
-
-    @invariant()
-    def all_is_there(self) -> None:
-        for queue in QUEUES:
-            assert self.pending.scan(queue, limit=1000) == self.model.scan(queue, -1, 1000)
-        assert self.pending.state() == self.model.state
-
-
 TestStores = Stores.TestCase
-TestStores.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
-TestPendingHistory = PendingHistory.TestCase
-TestPendingHistory.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestStores.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

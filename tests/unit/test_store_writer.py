@@ -1,4 +1,4 @@
-"""The Writer: order, group commit, and the rule for batches built on one that failed."""
+"""The Writer: order, group commit, and who hears of a failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from postroad.errors import StorageError
-from postroad.store import Batch, Key, MemoryStore, Pending, Record, Writer
+from postroad.store import Batch, Key, MemoryStore, Record, Writer
 
 
 class GatedStore(MemoryStore):
@@ -78,49 +78,17 @@ def test_all_that_waits_is_committed_together(store: GatedStore, writer: Writer)
 
 
 @pytest.mark.parametrize("fault", [StorageError("the disk is full"), RuntimeError("a bug")])
-def test_a_failure_fails_what_waits_and_what_comes_until_resumed(
-    store: GatedStore, writer: Writer, fault: Exception
-) -> None:
+def test_a_failure_fails_its_own_group_and_no_later_one(store: GatedStore, writer: Writer, fault: Exception) -> None:
     store.fault = fault
     first = writer.submit(batch(1))
     assert store.arrived.acquire(timeout=30)
-    second = writer.submit(batch(2))
+    later = [writer.submit(batch(2)), writer.submit(batch(3))]
     store.gate.release()
     assert first.exception(30) is fault
-    assert second.exception(30) is fault
-    assert writer.submit(batch(3)).exception(30) is fault
-    writer.resume()
     store.gate.release()
-    writer.submit(batch(4)).result(30)
-    assert stored(store) == [4]
-
-
-def test_pending_and_writer_agree_after_a_failure(store: GatedStore, writer: Writer) -> None:
-    pending = Pending(store)
-    submitted = []
-    store.fault = StorageError("the disk is full")
-    for number in range(3):
-        pending.put(Record(1, number, 0, 0, 0, b""))
-        sealed = pending.seal()
-        assert sealed is not None
-        submitted.append((sealed, writer.submit(sealed)))
-    store.gate.release()
-    resumed = 0
-    for sealed, future in submitted:
-        assert isinstance(future.exception(30), StorageError)
-        if pending.failed(sealed):
-            writer.resume()
-            resumed += 1
-            assert pending.scan(1) == []
-            pending.put(Record(1, 9, 0, 0, 0, b""))
-    assert resumed == 1
-    sealed = pending.seal()
-    assert sealed is not None
-    store.gate.release()
-    writer.submit(sealed).result(30)
-    pending.committed(sealed)
-    assert pending.scan(1) == store.scan(1)
-    assert stored(store) == [9]
+    for future in later:
+        future.result(30)
+    assert stored(store) == [2, 3]
 
 
 def test_closing_commits_what_waits_and_then_takes_no_more(store: GatedStore) -> None:

@@ -49,7 +49,7 @@ class _Server(uvicorn.Server):
 class ApiServer:
     """Port 0 is any free one. `start` returns once the server accepts, `stop` once every answer under way is out.
 
-    Raises ConfigurationError where it may not or cannot listen: an address that is not loopback wants a token.
+    Raises ConfigurationError where it may not or cannot listen: an address that is not loopback wants a token or TLS.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class ApiServer:
         except OSError as error:
             raise ConfigurationError("", "listen.host", f"cannot find {self._host}: {error.strerror}") from None
         family, kind, protocol, _, address = found[0]
-        if self._token is None and not ip_address(str(address[0]).partition("%")[0]).is_loopback:
+        if self._token is None and self._tls is None and not ip_address(str(address[0]).partition("%")[0]).is_loopback:
             raise ConfigurationError(
                 "",
                 "api.token",

@@ -175,8 +175,11 @@ class Reading:
 
     # The second phase
 
-    def end(self, queue: Queue, record: Record, now: float, *, delete: bool) -> None:
-        """Dequeue Message End, 3.1.7.1.12: a purge in between wins over a successful acknowledgment."""
+    def end(self, queue: Queue, record: Record, now: float, *, delete: bool, transactional: bool = False) -> None:
+        """Dequeue Message End, 3.1.7.1.12: a purge in between wins over a successful acknowledgment.
+
+        Of a message that was read in a transaction nothing is decided here: its commit or abort does that.
+        """
         if queue.deleted:
             raise QueueNotAvailable(
                 f"the queue {queue.properties.path} was deleted while the message was being received"
@@ -184,6 +187,8 @@ class Reading:
         state = queue.positions.get(record.lookup_id)
         if state not in (PositionState.LOCKED, PositionState.PURGE_PENDING):
             raise TransactionSequence(f"message {record.lookup_id} is not being received")
+        if transactional:
+            return
         if state is PositionState.PURGE_PENDING:
             self.delivery.take(queue, record, MessageClass.NACK_Q_PURGED, now)
         elif delete:

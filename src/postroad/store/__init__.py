@@ -15,7 +15,6 @@ from postroad.store.interface import (
     Store,
 )
 from postroad.store.memory import MemoryStore
-from postroad.store.pending import Pending
 from postroad.store.sqlite import SqliteStore
 from postroad.store.writer import Writer
 
@@ -27,7 +26,6 @@ __all__ = [
     "Batch",
     "Key",
     "MemoryStore",
-    "Pending",
     "Record",
     "SqliteStore",
     "Store",

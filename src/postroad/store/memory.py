@@ -16,8 +16,8 @@ from postroad.store.row import pack_key
 
 
 class MemoryStore:
-    """A Store in memory. Besides `commit` it takes single changes (`put`, `replace`, `delete`, `set_state`, as Pending
-    does), each at once and for itself: express messages promise nothing, so they need no batch."""
+    """A Store in memory. Besides `commit` it takes single changes (`put`, `replace`, `delete`, `set_state`), each at
+    once and for itself: express messages promise nothing, so they need no batch."""
 
     def __init__(self) -> None:
         self._queues: dict[int, SortedDict] = {}  # by queue: lookup id to record

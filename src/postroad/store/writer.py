@@ -15,15 +15,12 @@ from postroad.store.interface import Batch, Store
 class Writer:
     """Commits batches in the order they were submitted, in as few transactions as the disk allows.
 
-    After a commit has failed, every batch that waits or is still submitted fails too, since it may be built on one that
-    was lost. The submitter drops what it built (`Pending.failed`) and calls `resume`; what it submits from then on is
-    committed again. So the whole rule for a failed future is `if pending.failed(batch): writer.resume()`.
+    Batches that wait together are committed together and fail together; a failure touches no later one.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: list[tuple[Batch, Future[None]]] = []
-        self._fault: Exception | None = None
         self._closing = False
         self._wake = Condition()
         self._thread = Thread(target=self._run, name="postroad-writer", daemon=True)
@@ -34,18 +31,12 @@ class Writer:
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
         with self._wake:
-            fault = StorageError("the store is closed") if self._closing else self._fault
-            if fault is None:
+            if not self._closing:
                 self._waiting.append((batch, future))
                 self._wake.notify()
-        if fault is not None:
-            future.set_exception(fault)
+                return future
+        future.set_exception(StorageError("the store is closed"))
         return future
-
-    def resume(self) -> None:
-        """Takes batches again after a failure; called when nothing built on the failed batch is left."""
-        with self._wake:
-            self._fault = None
 
     def close(self) -> None:
         """Commits what waits, then ends the thread. The store stays open."""
@@ -65,15 +56,8 @@ class Writer:
             try:
                 self._store.commit([batch for batch, _ in group])
             except Exception as error:  # whatever it is, the submitters must hear of it and the thread must live
-                self._fail(group, error)
+                for _, future in group:
+                    future.set_exception(error)
             else:
                 for _, future in group:
                     future.set_result(None)
-
-    def _fail(self, group: list[tuple[Batch, Future[None]]], error: Exception) -> None:
-        with self._wake:
-            self._fault = error
-            group += self._waiting
-            self._waiting = []
-        for _, future in group:
-            future.set_exception(error)

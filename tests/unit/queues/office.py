@@ -1,8 +1,9 @@
-"""A queue manager's core in a test's hands: a store in memory, a clock that stands still, and ticks that land on demand."""
+"""A queue manager's core in a test's hands: a store in memory, a clock that stands still, ticks that land on demand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from uuid import UUID
 
 import pytest
@@ -146,9 +147,7 @@ class Office:
 
     def promise(self, name: str, *messages: Message | str, transaction: Transaction | None = None) -> list[int]:
         """As `send`, without the commit."""
-        whole = [
-            Message(b"body", label=each, recoverable=True) if isinstance(each, str) else each for each in messages
-        ]
+        whole = [Message(b"body", label=each, recoverable=True) if isinstance(each, str) else each for each in messages]
         return self.manager.send(name, whole, self.now, transaction)
 
     def send_transactional(self, name: str, *messages: Message | str) -> None:
@@ -237,6 +236,9 @@ def labels(records: Iterable[Record]) -> list[str]:
     return [MessageView(record.packet).label for record in records]
 
 
-def refused(error: type[PostroadError], status: int) -> pytest.RaisesExc[PostroadError]:
-    """That a call ends with this error and with the HRESULT that the specification has for it."""
-    return pytest.raises(error, check=lambda caught: caught.status == status)
+@contextmanager
+def refused(status: int) -> Iterator[None]:
+    """That what happens inside ends with this HRESULT."""
+    with pytest.raises(PostroadError) as caught:
+        yield
+    assert caught.value.status == status
