@@ -1,0 +1,76 @@
+"""What is told of an enterprise that cannot work as it is described, [MS-MQBR] 1.5."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from postroad.directory.review import review
+from postroad.directory.snapshot import Directory
+from tests.enterprises import Graph, client, directory, enterprises, gated, guid, link, server, site
+
+
+@given(enterprises())
+def test_of_a_sound_enterprise_there_is_nothing_to_tell(made: tuple[Graph, Directory]) -> None:
+    assert review(made[1]) == ()
+
+
+def test_a_single_site_needs_no_gate() -> None:
+    assert review(directory(site("A"), client("alpha", "A"))) == ()
+    assert review(Directory()) == ()
+
+
+@pytest.mark.spec("BR-1.5-01")
+def test_each_of_several_sites_needs_a_gate() -> None:
+    found = directory(site("A", "a"), site("B"), link("A", "B"), server("a", "A"), server("b", "B"))
+    assert review(found) == ("the site B has no site gate: nothing comes in from other sites, and nothing goes out",)
+
+
+@pytest.mark.spec("BR-1.5-02")
+def test_a_gate_belongs_to_its_site_and_is_a_routing_server() -> None:
+    found = directory(
+        site("A", "a b client"),
+        site("B", "b"),
+        link("A", "B", 1, "a b c gone"),
+        server("a", "A"),
+        server("b", "B"),
+        client("client", "A"),
+        client("c", "C"),
+    )
+    assert review(found) == (
+        "b is to be a gate of the site A, but does not belong there, so it is none",
+        "client is to be a gate of the site A, but is not a routing server, so it is none",
+        "c is to be a gate of the routing link of A and B, but does not belong there, so it is none",
+        "c is to be a gate of the routing link of A and B, but is not a routing server, so it is none",
+        f"{guid('gone')} is to be a gate of the routing link of A and B, but is no queue manager of the directory",
+    )
+
+
+def test_sites_that_nothing_joins_are_told() -> None:
+    assert review(gated("A B C D", [("A", "B", 1), ("C", "D", 1)])) == (
+        "no routing link, and no gate of two sites, joins the site C to A",
+        "no routing link, and no gate of two sites, joins the site D to A",
+    )
+    assert review(directory(site("A", "both"), site("B", "both"), server("both", "A B"))) == ()
+
+
+def test_in_and_out_routing_servers_are_routing_servers_nearby() -> None:
+    found = directory(
+        site("A", "a"),
+        site("B", "b"),
+        link("A", "B"),
+        server("a", "A"),
+        server("b", "B"),
+        client("alpha", "A", inward="beta", outward="b a"),
+        client("beta", "A", outward="beta"),
+    )
+    assert review(found) == (
+        "beta is to be an in-routing server of alpha, but is not a routing server",
+        "b is to be an out-routing server of alpha, but is in no site of it",
+        "beta is to be its own out-routing server",
+    )
+
+
+def test_an_address_is_of_one_queue_manager() -> None:
+    found = directory(site("A"), client("alpha", "A", address="10.0.0.1"), client("beta", "A", address="10.0.0.1"))
+    assert review(found) == ("beta has the address 10.0.0.1 of alpha",)
