@@ -147,9 +147,13 @@ class SrmpSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectorySettings:
-    """`[directory]`"""
+    """`[directory]`: `poll_s` is how often to see whether the file was written; the others are the specifications'."""
 
     file: Path | None = setting(path, None)
+    poll_s: float = setting(number(0.05, YEAR_S), 5.0)
+    sites_update_s: float = setting(number(1, YEAR_S), 43_200.0)  # [MS-MQDMPR] 3.1.2.1
+    site_gates_update_s: float = setting(number(1, YEAR_S), 3_600.0)  # [MS-MQDMPR] 3.1.2.2
+    query_s: float = setting(number(1, YEAR_S), 3_600.0)  # [MS-MQBR] 3.1.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

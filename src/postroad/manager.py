@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID, uuid4
 
+from postroad.directory.snapshot import Directory
+from postroad.directory.watch import DirectoryWatch
 from postroad.errors import (
     InvalidArgument,
     OperationCancelled,
@@ -37,6 +39,7 @@ from postroad.queues.tick import Tick
 from postroad.queues.transaction import Transaction
 from postroad.queues.waiting import ReadCall, WaitingRead
 from postroad.received import ReceivedMessage
+from postroad.routing import Router
 from postroad.store.interface import Record, Store
 from postroad.store.writer import Writer
 from postroad.version import __version__
@@ -82,6 +85,8 @@ class Manager:
         self.identifier = identifier or _stored_identifier(store) or uuid4()
         self.core = LocalQueueManager(name, self.identifier, store, insecure_nacks=insecure_nacks)
         self.core.delivery.quota_kb = quota_kb
+        self.router = Router(self.identifier, Directory(), clock())
+        self.watch: DirectoryWatch | None = None  # whoever sets it keeps the router up to date too
         self.started_at = 0.0
         self._writer = Writer(store)
         self._in_flight: Tick | None = None
@@ -166,6 +171,18 @@ class Manager:
         if self.core.tick or self._promises:
             self._schedule()
 
+    def commit_soon(self) -> None:
+        """Commits what has gathered, if anything has, without anybody waiting for it."""
+        if self.core.tick:
+            self._schedule()
+
+    def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
+        """Calls `done` when everything that was changed before this call is on disk, or with the reason it is not."""
+        promise = self._loop.create_future()
+        promise.add_done_callback(lambda future: done(future.exception()))
+        self._promises.append(promise)
+        self._schedule()
+
     async def _durably(self, operation: Callable[[], T]) -> T:
         """Runs a change of the core; returns when it is durable, at once if it changed nothing that has to be."""
         tick = self.core.tick
@@ -225,6 +242,8 @@ class Manager:
             damaged=len(self.store.damaged),
             journal_overflows=self.core.delivery.journal_overflows,
             storage_error=self._last_error,
+            directory_failures=0 if self.watch is None else self.watch.failures,
+            directory_error=None if self.watch is None else self.watch.last_error,
         )
 
     def queues(self) -> list[QueueInfo]:

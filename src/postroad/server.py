@@ -6,22 +6,26 @@ The composition and nothing else: how a queue, a store or a protocol works is in
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
 from postroad.api.server import ApiServer, TlsFiles
 from postroad.client.embedded import NAME_STATE
-from postroad.config import Configuration, ConfiguredQueue
-from postroad.directory.file import Enterprise, ManagerEntry, load_enterprise
+from postroad.config import Configuration, ConfiguredQueue, DirectorySettings
+from postroad.directory.file import Enterprise, ManagerEntry
+from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, PostroadError, QueueNotFound
 from postroad.manager import Manager
 from postroad.names import QueueTail
 from postroad.queues.info import QueueInfo
+from postroad.routing import Router
 from postroad.store import open_store
 
 log = logging.getLogger(__name__)
@@ -45,7 +49,9 @@ class Server:
 
     def __init__(self, config: Configuration) -> None:
         self._config = config
-        self._enterprise = Enterprise() if config.directory.file is None else load_enterprise(config.directory.file)
+        self._watch = _watch(config.directory)
+        self._enterprise = Enterprise() if self._watch is None else self._watch.enterprise
+        self._watching: asyncio.Task[None] | None = None
         self._manager: Manager | None = None
         self._api: ApiServer | None = None
 
@@ -66,6 +72,11 @@ class Server:
 
     async def stop(self) -> None:
         """Answers what is under way, makes durable what waits, and closes the store."""
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
         api, self._api = self._api, None
         if api is not None:
             await api.stop()
@@ -97,6 +108,12 @@ class Server:
         manager.core.queues.local_hosts |= self._own_addresses(entry)
         for place, reason in store.damaged.items():
             log.warning("damaged record", extra={"record": place, "reason": reason})
+        if self._watch is not None:
+            manager.watch = self._watch
+            manager.router = Router(
+                manager.identifier, self._watch.directory, manager.clock(), config.directory.query_s
+            )
+            self._watching = asyncio.create_task(self._keep_directory(manager, self._watch), name="postroad-directory")
         await asyncio.gather(*(self._provide(manager, wanted) for wanted in self._wanted_queues()))
         if config.listen.api is not None:
             self._api = await self._start_api(manager, config.listen.api)
@@ -115,6 +132,18 @@ class Server:
         host = self._config.listen.host
         addresses = {*_LOOPBACK} if host in _WILDCARDS else {host.lower()}
         return addresses if entry is None or entry.address is None else {*addresses, entry.address.lower()}
+
+    # The directory
+
+    async def _keep_directory(self, manager: Manager, watch: DirectoryWatch) -> None:
+        """A file that was written is taken over at once: to wait for the timer would only keep wrong routes."""
+        while True:
+            await asyncio.sleep(self._config.directory.poll_s)
+            now = manager.clock()
+            if await asyncio.to_thread(watch.reload, now):  # a large file takes a second to read
+                manager.router.initialize(watch.directory, now)
+            else:
+                manager.router.run_timers(watch.directory, now)
 
     # Queues
 
@@ -178,6 +207,13 @@ class Server:
             config.fail(fault.key, fault.fault)
         log.info("listening", extra={"listener": "api", "address": api.url})
         return api
+
+
+def _watch(settings: DirectorySettings) -> DirectoryWatch | None:
+    if settings.file is None:
+        return None
+    timers = UpdateTimers(settings.sites_update_s, settings.site_gates_update_s)
+    return DirectoryWatch(settings.file, time.time(), timers)
 
 
 def _properties(settings: ConfiguredQueue) -> dict[str, object]:

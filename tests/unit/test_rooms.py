@@ -56,7 +56,8 @@ ONLY: dict[str, frozenset[str]] = {
     "console": WORDS | {FRONT_DOOR, "api", "client"},
     "cli": WORDS
     | {FRONT_DOOR, "client", "capture", "describe", "received", "spark", "simulation"}
-    | {"server", "config", "logs", "where"},
+    | {"server", "config", "logs", "where"}
+    | {"directory", "routing"},  # `route --enterprise` asks a file where no manager runs
     "__main__": frozenset({"cli"}),
 }
 
@@ -69,6 +70,10 @@ PURE = (
     "message",
     "capture",
     "where",
+    "directory.objects",
+    "directory.reading",
+    "directory.snapshot",
+    "directory.review",
     "routing",
     "queues.outgoing",
     "binary.settings",

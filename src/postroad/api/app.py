@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from postroad.api import handles, messages, queues, transactions
+from postroad.api import handles, messages, queues, routes, transactions
 from postroad.api.access import Gate
 from postroad.api.calls import Call, Operation, json_answer
 from postroad.api.health import live, ready
@@ -31,6 +31,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *transactions.OPERATIONS,
     *handles.OPERATIONS,
     *queues.OPERATIONS,
+    *routes.OPERATIONS,
 )
 Endpoint = Callable[[Request], Awaitable[Response]]
 

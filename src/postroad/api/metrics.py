@@ -111,6 +111,18 @@ MANAGER_METRICS = (
         COUNTER,
         lambda info: info.journal_overflows,
     ),
+    ManagerMetric(
+        "postroad_directory_up",
+        "1 while the directory is as its file says, 0 while the file is at fault and an older one is used.",
+        GAUGE,
+        lambda info: info.directory_error is None,
+    ),
+    ManagerMetric(
+        "postroad_directory_failures_total",
+        "How often the directory's file could not be taken over.",
+        COUNTER,
+        lambda info: info.directory_failures,
+    ),
 )
 TALLY_METRICS = (
     TallyMetric(

@@ -41,6 +41,7 @@ COMMON_ERRORS = (
 _TEXT, _NUMBER, _SWITCH = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
 _NULLABLE_TEXT, _NULLABLE_NUMBER = {"type": ["string", "null"]}, {"type": ["integer", "null"]}
 _TIME = {"type": ["string", "null"], "format": "date-time"}
+_NAMES = {"type": "array", "items": _TEXT}
 
 # A message as it is read; what it lacks is null, and there is exactly one of `body` and `body_base64`.
 MESSAGE: Mapping[str, Json] = {
@@ -72,6 +73,17 @@ MESSAGE: Mapping[str, Json] = {
     "transaction_id": _NULLABLE_NUMBER,
     "aborts": _NUMBER,
 }
+# All by name, in the order that is tried.
+ROUTE: Mapping[str, Json] = {
+    "from": _TEXT,
+    "to": _TEXT,
+    "next_hops": _NAMES,
+    "fallback": _NAMES,
+    "path": _NAMES,
+    "cost": _NUMBER,
+    "why": _TEXT,
+}
+ROUTE_ROW: Mapping[str, Json] = {"site": _TEXT, "next_site": _TEXT, "gates": _NAMES, "cost": _NUMBER}
 _PROBLEM: Mapping[str, Json] = {
     "title": _TEXT,
     "status": _NUMBER,
@@ -204,6 +216,8 @@ def schemas() -> dict[str, Json]:
         "ManagerStatus": _open(
             {"manager": _reference("Manager"), "queues": _list(_reference("Queue")), "attention": _list(_TEXT)}
         ),
+        "Route": _open(ROUTE),
+        "RouteTable": _open({"manager": _TEXT, "is_site_gate": _SWITCH, "rows": _list(_open(ROUTE_ROW))}),
         "Transaction": _open({"id": {"type": "string", "format": "uuid"}}),
         "Handle": _open({"handle": _NUMBER}),
         "Cursor": _open({"cursor": _NUMBER}),

@@ -32,6 +32,8 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
     """What a person ought to look at, a sentence each; the worst first."""
     if info.storage_error is not None:
         yield f"the store cannot write: {info.storage_error}"
+    if info.directory_error is not None:
+        yield f"the directory is not what its file says: {info.directory_error}"
     if info.damaged:
         yield f"{info.damaged} stored records fail their checksum"
     for queue in queues:

@@ -44,7 +44,7 @@ class MessageIdHistory:
         self._seen.move_to_end(identifier)
 
     def add(self, identifier: bytes, now: float, tick: Tick | None) -> None:
-        """3.1.5.8.2. With a tick the id becomes durable with the message; an express message's id is only remembered."""
+        """3.1.5.8.2. With a tick the id becomes durable with the message; an express one's is only remembered."""
         self._seen[identifier] = int(now)
         if len(self._seen) > self.size:
             self._seen.popitem(last=False)
@@ -58,8 +58,11 @@ class MessageIdHistory:
         name = f"{HISTORY_STATE}{self._next_block:012d}"
         self._blocks[name] = len(self._gathering)
         tick.set_state(name, b"".join(self._gathering))
-        tick.on_failure.append(lambda _: self._seen.pop(identifier, None) and None)
+        tick.on_failure.append(lambda _: self._forget(identifier))
         self._drop_old_blocks(tick)
+
+    def _forget(self, identifier: bytes) -> None:
+        self._seen.pop(identifier, None)
 
     def _drop_old_blocks(self, tick: Tick) -> None:
         total = sum(self._blocks.values())

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from postroad.cli import decode, queue, read, rescue, send, serve, status
+from postroad.cli import decode, queue, read, rescue, route, send, serve, status
 from postroad.cli.outcome import ExitCode, report
 from postroad.errors import PostroadError
 from postroad.version import __version__
@@ -34,6 +34,7 @@ app.command("browse")(read.browse)
 app.command("move")(rescue.move)
 app.command("export")(rescue.export)
 app.command("import")(rescue.import_packets)
+app.command("route")(route.route)
 app.command("decode")(decode.decode)
 
 

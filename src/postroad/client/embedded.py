@@ -19,6 +19,7 @@ from postroad.queues.properties import QueuePrivacy
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
+from postroad.routing import Route, Table
 from postroad.store import Store, open_store
 
 NAME_STATE = "manager/name"
@@ -73,6 +74,12 @@ class EmbeddedBackend:
 
     async def info(self) -> ManagerInfo:
         return self.manager.info()
+
+    async def route(self, destination: str, source: str | None) -> Route:
+        return self.manager.router.routes.route(source or self.manager.name, destination)
+
+    async def route_table(self, source: str | None) -> Table:
+        return self.manager.router.routes.table(source or self.manager.name)
 
     # Queues
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -20,10 +20,14 @@ from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
 from postroad.records import decode_records
+from postroad.routing import Route, Table
 
 WAIT_S = 60.0  # one request waits so long: then it asks again, so that a broken connection is noticed
 NO_TIME = "there was no message within the time to wait"
 
+LACKING = "the answer lacks members: it is of no queue manager, or of another version"
+
+T = TypeVar("T")
 InfoT = TypeVar("InfoT", bound=ManagerInfo | QueueInfo)
 
 
@@ -38,6 +42,19 @@ class HttpBackend:
 
     async def info(self) -> ManagerInfo:
         return _info(ManagerInfo, await self._exchange.json("GET", "/manager"))
+
+    async def route(self, destination: str, source: str | None) -> Route:
+        return await self._routing(Route.from_json, "/route", {"to": destination, "from": source})
+
+    async def route_table(self, source: str | None) -> Table:
+        return await self._routing(Table.from_json, "/route/table", {"from": source})
+
+    async def _routing(self, read: Callable[[Any], T], path: str, query: Mapping[str, object]) -> T:
+        answer = self._exchange.parsed(await self._exchange.request("GET", path, query))
+        try:
+            return read(answer)
+        except (LookupError, TypeError):
+            raise RemoteProtocolError(LACKING) from None
 
     # Queues
 
@@ -204,9 +221,7 @@ def _info(kind: type[InfoT], values: Mapping[str, Any]) -> InfoT:
     try:
         return kind(**found)
     except TypeError:
-        raise RemoteProtocolError(
-            "the answer lacks members: it is of no queue manager, or of another version"
-        ) from None
+        raise RemoteProtocolError(LACKING) from None
 
 
 # The properties of a message that JSON has as they are, each with its default.

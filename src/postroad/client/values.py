@@ -16,6 +16,8 @@ from postroad.queues.info import ManagerInfo as ManagerInfo  # what verbs give b
 from postroad.queues.info import QueueInfo as QueueInfo
 from postroad.queues.reading import SeekAction
 from postroad.received import ReceivedMessage
+from postroad.routing import Route as Route
+from postroad.routing import Table as Table
 
 Name: TypeAlias = str | FormatName | PathName
 Sendable: TypeAlias = Message | bytes | str

@@ -51,7 +51,13 @@ POISON = "poison"
 JOURNAL = "system$;journal"
 DEADLETTER = "system$;deadletter"
 DEADXACT = "system$;deadxact"
-INTERNAL_QUEUES = {"private$\\admin_queue$": 2, "private$\\notify_queue$": 3, "private$\\order_queue$": 4}
+AWAITING_FINAL_ACK = "private$\\final_ack_queue$"  # messages sent and put in order, and not yet received
+INTERNAL_QUEUES = {
+    "private$\\admin_queue$": 2,
+    "private$\\notify_queue$": 3,
+    "private$\\order_queue$": 4,
+    AWAITING_FINAL_ACK: 5,
+}
 _SYSTEM_SUFFIXES = {
     QueueSuffixType.JOURNAL: JOURNAL,
     QueueSuffixType.DEADLETTER: DEADLETTER,

@@ -103,6 +103,7 @@ class Delivery:
         self.journal_overflows = 0
         self.wake: Callable[[Queue, float, Iterable[int]], None] = lambda queue, now, opened: None
         self.deleted: list[Callable[[Queue, Record, int, float], None]] = []
+        self.outgoing_ready: Callable[[Queue, float], None] = lambda queue, now: None
 
     # In
 
@@ -145,6 +146,8 @@ class Delivery:
             queue.opened_before(lookup_id)
             if queue.waiting:
                 self.wake(queue, now, (lookup_id,))
+            elif queue.is_outgoing:
+                self.outgoing_ready(queue, now)
         return record
 
     def expiry(self, queue: Queue, view: MessageView, now: float) -> int:

@@ -42,7 +42,10 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class ManagerInfo:
-    """`storage_error` is what the last commit failed of; None once one has worked again."""
+    """`storage_error` is what the last commit failed of; None once one has worked again.
+
+    `directory_error` is what is wrong with the directory's file as it is now, `directory_failures` how often it was.
+    """
 
     name: str
     id: str
@@ -56,6 +59,8 @@ class ManagerInfo:
     damaged: int
     journal_overflows: int
     storage_error: str | None
+    directory_failures: int = 0
+    directory_error: str | None = None
 
 
 def describe_queue(queues: QueueCollection, queue: Queue, damaged: Mapping[Key | str, str]) -> QueueInfo:

@@ -162,6 +162,8 @@ class LocalQueueManager:
         for queue, change in tick.changes.items():
             if change.added and queue.waiting:
                 self.reading.wake(queue, now, tick.added_to(queue))
+            if change.added and queue.is_outgoing:
+                self.delivery.outgoing_ready(queue, now)
 
     def failed(self, tick: Tick, error: StorageError, now: float) -> None:
         """The tick is lost as a whole: what it took is available again, what it added never was."""

@@ -63,6 +63,7 @@ class OutgoingInfo:
     destination: FormatName
     state: OutgoingState = OutgoingState.INACTIVE
     next_hops: tuple[str, ...] = ()
+    last_error: str | None = None
     history: deque[ConnectionAttempt] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
 
     @classmethod
@@ -74,6 +75,11 @@ class OutgoingInfo:
     @property
     def multicast(self) -> bool:
         return isinstance(self.destination, MulticastName)
+
+    def note(self, attempt: ConnectionAttempt, error: str | None = None) -> None:
+        """Remembers how an attempt to connect went; the error in words, for whoever asks why a message is stuck."""
+        self.history.append(attempt)
+        self.last_error = error
 
     def pause(self) -> None:
         """3.1.7.2.3: nothing is sent until somebody resumes."""

@@ -34,21 +34,29 @@ class Transacting:
         self.reading = reading
         self.open: dict[UUID, Transaction] = {}
         self._numbers = count(1)
-        self._sequence = TxSequenceId(1, 0)
-        self._sequence_numbers: dict[str, int] = {}  # by destination, which may outlive its outgoing queue
+        self._last_sequence = TxSequenceId(0, 0)
+        # By destination, which may outlive its outgoing queue. An OrderAck names no queue, so that no two share a sequence.
+        self._sequences: dict[str, TxSequenceId] = {}
+        self._sequence_numbers: dict[str, int] = {}
 
     @property
     def _tick(self) -> Tick:
         return self.delivery.tick
 
     def start(self, stored: bytes | None, now: float) -> None:
-        """A new sequence for every start, above the last one whatever the clock says: its numbers begin at 1."""
-        self._sequence = TxSequenceId(1, int(now) & 0xFFFFFFFF)
+        """New sequences for every start, above the last one whatever the clock says: their numbers begin at 1."""
+        self._last_sequence = TxSequenceId(0, int(now) & 0xFFFFFFFF)
         if stored is not None:
-            last = TxSequenceId(*SEQUENCE_ID.unpack(stored))
-            if self._sequence <= last:
-                self._sequence = TxSequenceId(last.ordinal + 1, last.time_stamp)
-        self._tick.set_state(STATE, SEQUENCE_ID.pack(self._sequence.ordinal, self._sequence.time_stamp))
+            self._last_sequence = max(self._last_sequence, TxSequenceId(*SEQUENCE_ID.unpack(stored)))
+
+    def _sequence_to(self, destination: str) -> TxSequenceId:
+        sequence = self._sequences.get(destination)
+        if sequence is None:
+            last = self._last_sequence
+            self._last_sequence = sequence = TxSequenceId(last.ordinal + 1, last.time_stamp)
+            self._sequences[destination] = sequence
+            self._tick.set_state(STATE, SEQUENCE_ID.pack(sequence.ordinal, sequence.time_stamp))
+        return sequence
 
     def begin(self, identifier: UUID | None = None) -> Transaction:
         """Create Transaction, 3.1.7.1.8"""
@@ -124,7 +132,8 @@ class Transacting:
     def _enqueue(self, queue: Queue, packet: bytes, transaction: int, first: bool, last: bool, now: float) -> None:
         """The quota was checked and reserved at the send: a commit does not fail for it."""
         number = self._sequence_numbers.get(queue.properties.path, 0) + 1
-        packet = stamp_transaction(packet, self._sequence, number, number - 1, transaction, first=first, last=last)
+        sequence = self._sequence_to(queue.properties.path)
+        packet = stamp_transaction(packet, sequence, number, number - 1, transaction, first=first, last=last)
         if queue.deleted:
             self.delivery.undelivered(queue, packet, MessageClass.NACK_Q_DELETED, now)
             return

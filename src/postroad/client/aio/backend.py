@@ -16,6 +16,7 @@ from postroad.queues.info import ManagerInfo, QueueInfo
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
+from postroad.routing import Route, Table
 
 
 class Backend(Protocol):
@@ -26,6 +27,11 @@ class Backend(Protocol):
     async def close(self) -> None: ...
 
     async def info(self) -> ManagerInfo: ...
+
+    async def route(self, destination: str, source: str | None) -> Route:
+        """Between queue managers by name; a source of None is the manager itself."""
+
+    async def route_table(self, source: str | None) -> Table: ...
 
     # Queues
 

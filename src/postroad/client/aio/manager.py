@@ -13,6 +13,7 @@ from postroad.client.values import MOVE_MESSAGES, Name, Privacy, QueueAttributes
 from postroad.errors import InvalidHandle, PostroadError, QueueExists
 from postroad.queues.info import ManagerInfo, QueueInfo
 from postroad.received import ReceivedMessage
+from postroad.routing import Route, Table
 
 
 class QueueManager:
@@ -50,6 +51,17 @@ class QueueManager:
 
     async def info(self) -> ManagerInfo:
         return await self.backend.info()
+
+    async def route(self, destination: str, source: str | None = None) -> Route:
+        """The way from one queue manager of the directory to another, by name, and why; from this one if none is given.
+
+        ManagerNotFound for a name that is unknown, NoRoute if no way leads there.
+        """
+        return await self.backend.route(destination, source)
+
+    async def route_table(self, source: str | None = None) -> Table:
+        """The routing table of a queue manager of the directory; without rows unless it is a site gate."""
+        return await self.backend.route_table(source)
 
     # Queues
 

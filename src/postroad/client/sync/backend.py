@@ -17,6 +17,7 @@ from postroad.queues.info import ManagerInfo, QueueInfo
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
+from postroad.routing import Route, Table
 
 
 class Backend(Protocol):
@@ -27,6 +28,11 @@ class Backend(Protocol):
     def close(self) -> None: ...
 
     def info(self) -> ManagerInfo: ...
+
+    def route(self, destination: str, source: str | None) -> Route:
+        """Between queue managers by name; a source of None is the manager itself."""
+
+    def route_table(self, source: str | None) -> Table: ...
 
     # Queues
 

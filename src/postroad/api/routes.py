@@ -1,0 +1,48 @@
+"""Calls about ways through the enterprise: where a message goes next and why, and routing tables."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.responses import Response
+
+from postroad.api.calls import Answer, Call, Operation, Parameter, json_answer
+from postroad.api.formats import JSON
+from postroad.api.kinds import TEXT
+from postroad.errors import InvalidArgument
+
+
+async def show_route(call: Call) -> Response:
+    if call.query["to"] is None:
+        raise InvalidArgument("to: the name of the queue manager to go to is missing")
+    source = call.query["from"] or call.manager.name
+    return json_answer(call.manager.router.routes.route(source, call.query["to"]).json())
+
+
+async def show_table(call: Call) -> Response:
+    source = call.query["from"] or call.manager.name
+    return json_answer(call.manager.router.routes.table(source).json())
+
+
+_FROM = Parameter("from", TEXT, "the queue manager that asks, by name; this one if absent")
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/route",
+        show_route,
+        "Where a message for a queue manager goes next, which way it takes, and why",
+        (Answer(description="the route", content={JSON: "Route"}),),
+        (Parameter("to", TEXT, "the queue manager to go to, by name"), _FROM),
+        errors=(HTTPStatus.NOT_FOUND,),
+    ),
+    Operation(
+        "GET",
+        "/route/table",
+        show_table,
+        "The routing table of a queue manager",
+        (Answer(description="the table; without rows unless it is a site gate", content={JSON: "RouteTable"}),),
+        (_FROM,),
+        errors=(HTTPStatus.NOT_FOUND,),
+    ),
+)

@@ -1,0 +1,296 @@
+"""Messages that come in by a session, [MS-MQQB] 3.1.5.8: into a local queue, on to the next hop, or refused.
+
+Everything a batch of packets changes is in the gathering tick; the session hears that a message is stored after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from postroad.binary.duplicates import MessageIdHistory
+from postroad.binary.sequences import IncomingSequence, IncomingSequences
+from postroad.binary.session import Received, Session
+from postroad.binary.settings import BinarySettings
+from postroad.errors import IllegalName, PostroadError, QuotaExceeded
+from postroad.names import DirectName, FormatName, PrivateName, parse_format_name
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.properties import QueuePrivacy
+from postroad.queues.queue import Queue
+from postroad.store.interface import NEVER, Record
+from postroad.wire.constants import INFINITE, MAX_HOP_COUNT, MessageClass, TransactionFlags
+from postroad.wire.layout import NULL_GUID
+from postroad.wire.ordering import ORDER_QUEUE_NUMBER, FinalAck, OrderAck, order_queue
+from postroad.wire.patch import with_hop_count, without_session_header
+from postroad.wire.queue_names import destination_name
+from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.view import MessageView
+
+ADDRESS_STATE = "address/"
+
+
+@dataclass(slots=True)
+class _OrderAckDue:
+    """An OrderAck that waits for more messages to cover, 3.1.1.6.2."""
+
+    sequence: IncomingSequence
+    source: bytes
+    address: str | None  # of the sender, where the message came by a direct name
+    due: float
+    last_sent: float
+
+
+class Receiver:
+    """One for a queue manager. `order_ack` and `final_ack` take what is meant for the sending half."""
+
+    def __init__(
+        self,
+        core: LocalQueueManager,
+        settings: BinarySettings,
+        order_ack: Callable[[OrderAck, float], None],
+        final_ack: Callable[[FinalAck, float], None],
+    ) -> None:
+        self.core = core
+        self.settings = settings
+        self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s)
+        self.incoming = IncomingSequences(core.store)
+        self._order_ack = order_ack
+        self._final_ack = final_ack
+        self._own = core.identifier.bytes_le
+        self._due: dict[str, _OrderAckDue] = {}
+        stored = core.store.state(ADDRESS_STATE)
+        self._addresses = {
+            bytes.fromhex(name.removeprefix(ADDRESS_STATE)): value.decode() for name, value in stored.items()
+        }
+        core.delivery.deleted.append(self._message_deleted)
+
+    def take(self, session: Session, event: Received, address: str, now: float) -> None:
+        """One message of a session from `address`. A manager's full quota closes the session, with nothing said."""
+        packet = event.packet
+        try:
+            if isinstance(packet, MessageView):
+                self._take_message(session, event.data, packet, address, now)
+            elif packet.queue_manager_address not in (NULL_GUID, self.core.identifier):
+                self._forward(event.data, MessageView(event.data), address, now)
+            elif isinstance(packet, OrderAck):
+                self._order_ack(packet, now)
+            else:
+                self._final_ack(packet, now)
+        except ManagerFull as fault:
+            session.close(str(fault))
+
+    def _take_message(self, session: Session, data: bytes, view: MessageView, address: str, now: float) -> None:
+        identifier = view.identifier
+        if not view.transactional:
+            if identifier in self.history:  # 3.1.5.8.1
+                self.history.refresh(identifier, now)
+                return
+            self.history.add(identifier, now, self.core.tick if view.recoverable else None)
+        if view.queue_manager_address_bytes not in (self._own, NULL_GUID.bytes_le):
+            self._forward(data, view, address, now)
+            return
+        direct = address if view.queue_manager_address_bytes != self._own else None
+        if view.transactional:
+            if direct is not None:
+                self._remember_address(view.source_queue_manager_bytes, address)
+            self._take_transactional(data, view, direct, now)
+        else:
+            self._deliver(data, view, direct, now)
+
+    def _remember_address(self, source: bytes, address: str) -> None:
+        """Where a sender by direct name is found again, for the FinalAck that may be due much later."""
+        if self._addresses.get(source) != address:
+            self._addresses[source] = address
+            self.core.tick.set_state(f"{ADDRESS_STATE}{source.hex()}", address.encode())
+
+    # Local
+
+    def _take_transactional(self, data: bytes, view: MessageView, address: str | None, now: float) -> None:
+        """3.1.5.8.6: in order or not at all; either way the sender hears how far we are."""
+        name, sequence = self.incoming.of(view)
+        self._schedule_order_ack(name, sequence, view, address, now)
+        fields = view.transaction_fields
+        assert fields is not None
+        if not sequence.accepts(TxSequenceId(fields[1], fields[2]), fields[3], fields[4]):
+            sequence.rejects += 1
+            sequence.last_access_s = int(now)
+            return
+        self.incoming.advance(self.core.tick, name, sequence, view, now)
+        self._deliver(data, view, address, now)
+
+    def _deliver(self, data: bytes, view: MessageView, address: str | None, now: float) -> None:
+        """3.1.5.8.2 and 3.1.5.8.8: the checks of a local queue, then the queue."""
+        try:
+            name = destination_name(view)
+            queue = self.core.queues.find(name) if name is not None else None
+        except IllegalName:
+            queue = None
+        refusal = self._refusal(queue, view, now)
+        if refusal is None:
+            assert queue is not None
+            try:
+                self.core.delivery.check_quota(queue, len(data))
+            except QuotaExceeded as fault:
+                if queue.quota_bytes is None or queue.used_bytes + len(data) <= queue.quota_bytes:
+                    raise ManagerFull(str(fault)) from fault
+                refusal = MessageClass.NACK_Q_EXCEED_QUOTA
+                if view.negative_journaling and not view.transactional:
+                    self.core.delivery.dead_letter(without_session_header(data), view, refusal, now)
+        if refusal is not None:
+            self.core.delivery.acknowledge(view, refusal, now)
+            if view.transactional:
+                self._send_final_ack(view, refusal, address, now)
+            return
+        assert queue is not None
+        self.core.delivery.arrive(queue, without_session_header(data), view, now)
+
+    def _refusal(self, queue: Queue | None, view: MessageView, now: float) -> MessageClass | None:
+        if queue is None:
+            return MessageClass.NACK_BAD_DST_Q
+        if has_expired(view, now):
+            return MessageClass.NACK_REACH_QUEUE_TIMEOUT
+        properties = queue.properties
+        if view.transactional and not properties.transactional:
+            return MessageClass.NACK_NOT_TRANSACTIONAL_Q
+        if properties.transactional and not view.transactional:
+            return MessageClass.NACK_NOT_TRANSACTIONAL_MSG
+        if properties.authenticate:
+            return MessageClass.NACK_BAD_SIGNATURE  # nobody checks signatures yet, so that nobody is authenticated
+        if view.encrypted or properties.privacy is QueuePrivacy.BODY:
+            return MessageClass.NACK_BAD_ENCRYPTION  # nobody decrypts yet
+        return None
+
+    # On the way
+
+    def _forward(self, data: bytes, view: MessageView, address: str, now: float) -> None:
+        """3.1.5.8.2 and 3.1.5.8.5: one hop more, into the outgoing queue of its destination."""
+        hops = view.hop_count + 1
+        refusal = None
+        if hops > MAX_HOP_COUNT:
+            refusal = MessageClass.NACK_HOP_COUNT_EXCEEDED
+        elif has_expired(view, now):
+            refusal = MessageClass.NACK_REACH_QUEUE_TIMEOUT
+        if refusal is not None:
+            self.core.delivery.acknowledge(view, refusal, now)
+            if view.transactional:
+                self._send_final_ack(view, refusal, None, now)
+            return
+        packet = with_hop_count(without_session_header(data), hops)
+        name = self._onward_name(view)
+        if name is None:
+            return
+        queue = self.core.queues.outgoing_queue(self.core.tick, name, int(now))
+        try:
+            self.core.delivery.check_quota(queue, len(packet))
+        except QuotaExceeded as fault:
+            raise ManagerFull(str(fault)) from fault
+        self.core.delivery.arrive(queue, packet, view, now)
+
+    def _onward_name(self, view: MessageView) -> FormatName | None:
+        name = destination_name(view)
+        if isinstance(name, DirectName) or name is None:
+            return None
+        return name
+
+    # Ordering acknowledgments
+
+    def _schedule_order_ack(
+        self, name: str, sequence: IncomingSequence, view: MessageView, address: str | None, now: float
+    ) -> None:
+        """3.1.1.6.2: each message puts it off a little, but not for ever."""
+        delay = self.settings.order_ack_ms / 1000
+        due = self._due.get(name)
+        if due is None:
+            self._due[name] = _OrderAckDue(sequence, view.source_queue_manager_bytes, address, now + delay, now)
+        elif now - due.last_sent < self.settings.max_order_ack_delay_s:
+            due.due = now + delay
+
+    @property
+    def deadline(self) -> float | None:
+        return min((each.due for each in self._due.values()), default=None)
+
+    def on_timer(self, now: float) -> None:
+        """Order Ack Send Timer, 3.1.6.9. What is not durable yet is not acknowledged, and has its turn later."""
+        self.history.clean(now)
+        for name, due in list(self._due.items()):
+            if due.due > now:
+                continue
+            if due.sequence.durable != due.sequence.number:
+                due.due = now + self.settings.order_ack_ms / 1000
+                continue
+            del self._due[name]
+            if due.sequence.durable:
+                self._send_order_ack(due, now)
+
+    def _send_order_ack(self, due: _OrderAckDue, now: float) -> None:
+        destination, address = self._ordering_target(due.source, due.address)
+        ack = OrderAck(
+            source_queue_manager=self.core.identifier,
+            message_id=self.core.counters.next_message_id(),
+            sent_time=int(now),
+            destination_queue=order_queue(due.address),
+            queue_manager_address=address,
+            sequence_id=due.sequence.sequence_id,
+            sequence_number=due.sequence.durable,
+            previous_sequence_number=due.sequence.durable - 1,
+        )
+        self._send(destination, ack.encode(), now)
+
+    def _send_final_ack(self, view: MessageView, final_class: int, address: str | None, now: float) -> None:
+        """3.1.7.17: to the manager that sent the message first, not to the last hop."""
+        header = view.transaction_header
+        assert header is not None
+        source = view.source_queue_manager_bytes
+        destination, manager = self._ordering_target(source, address)
+        ack = FinalAck(
+            source_queue_manager=self.core.identifier,
+            message_id=self.core.counters.next_message_id(),
+            sent_time=int(now),
+            destination_queue=order_queue(address),
+            queue_manager_address=manager,
+            sequence_id=header.sequence_id,
+            sequence_number=header.sequence_number,
+            previous_sequence_number=header.previous_sequence_number,
+            final_class=final_class,
+            source_guid=view.source_queue_manager,
+            acknowledged_message_id=view.message_id,
+        )
+        self._send(destination, ack.encode(), now)
+
+    def _ordering_target(self, source: bytes, address: str | None) -> tuple[FormatName, UUID]:
+        if address is not None:
+            return parse_format_name(f"DIRECT=TCP:{address}\\PRIVATE$\\order_queue$"), NULL_GUID
+        manager = UUID(bytes_le=source)
+        return PrivateName(manager, ORDER_QUEUE_NUMBER), manager
+
+    def _send(self, destination: FormatName, packet: bytes, now: float) -> None:
+        """An acknowledgment that cannot be sent is dropped, 3.1.7.17: the sender will ask again."""
+        try:
+            queue = self.core.queues.outgoing_queue(self.core.tick, destination, int(now))
+            self.core.delivery.check_quota(queue, len(packet))
+            self.core.delivery.add(queue, packet, 0, NEVER, now)
+        except PostroadError:
+            return
+
+    def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+        """3.1.7.2.2: a transactional message has left its queue, and its sender wants to know how."""
+        if queue.is_outgoing or queue.properties.owner is not None:
+            return
+        view = MessageView(record.packet)
+        fields = view.transaction_fields
+        if fields is None or view.source_queue_manager_bytes == self._own:
+            return
+        if view.positive_journaling or view.negative_journaling or fields[0] & TransactionFlags.FINAL_ACK.value:
+            direct = view.queue_manager_address_bytes != self._own
+            address = self._addresses.get(view.source_queue_manager_bytes) if direct else None
+            self._send_final_ack(view, reason, address, now)
+
+
+class ManagerFull(PostroadError):
+    """The manager's own quota: the session ends, nobody is told, and the sender keeps its message."""
+
+
+def has_expired(view: MessageView, now: float) -> bool:
+    """[MS-MQQB] 3.1.7.1.2, strict; a clock that runs ahead of ours does not count against a message."""
+    return view.time_to_reach_queue != INFINITE and int(now) - view.sent_time > view.time_to_reach_queue

@@ -1,0 +1,321 @@
+"""The binary protocol of one queue manager: its peers, their sessions, and the outgoing queues that lead to them.
+
+Without I/O or clock: whoever drives it gives it a way to connect, to write and to wait for durability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+from postroad.binary.receiver import Receiver
+from postroad.binary.sender import Sender
+from postroad.binary.session import Acknowledged, Closed, Opened, Received, Session
+from postroad.binary.settings import BinarySettings
+from postroad.names import DirectName, FormatName, parse_format_name
+from postroad.names.direct import Protocol as Transport
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState
+from postroad.queues.queue import Queue
+from postroad.wire.layout import NULL_GUID
+
+NAME_SERVICES = frozenset({Transport.TCP, Transport.OS})
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """Where to connect: a host, and the manager that must answer there (null where a direct name does not say)."""
+
+    host: str
+    manager: UUID = NULL_GUID
+
+
+Resolve = Callable[[FormatName], list[Hop]]  # the next hops of a destination, in the order to try; none where unknown
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """The way to one hop: at most one session, whoever opened it, and the queues that use it."""
+
+    hop: Hop
+    session: Session | None = None
+    connecting: bool = False
+    retry_at: float | None = None
+    last_error: str | None = None
+    queues: dict[Queue, None] = field(default_factory=dict)
+
+
+class Driver(Protocol):
+    """What the service needs from the world."""
+
+    def connect(self, peer: Peer) -> None:
+        """Starts connecting; `connected` or `connect_failed` follows."""
+
+    def flush(self, session: Session) -> None:
+        """Writes what the session has to send, and closes the connection of one that is over."""
+
+    def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
+        """Calls `done` when everything changed so far is durable, or could not be."""
+
+
+class BinaryService:
+    """One for a queue manager."""
+
+    def __init__(self, core: LocalQueueManager, settings: BinarySettings, resolve: Resolve, driver: Driver) -> None:
+        self.core = core
+        self.settings = settings
+        self.driver = driver
+        self.sender = Sender(core, settings)
+        self.receiver = Receiver(core, settings, self.sender.take_order_ack, self.sender.take_final_ack)
+        self.peers: dict[Hop, Peer] = {}
+        self.sessions: dict[Session, Peer | None] = {}
+        self.addresses: dict[Session, str] = {}
+        self._resolve = resolve
+        self._hops: dict[Queue, tuple[list[Hop], int]] = {}
+        self._unresolved: dict[Queue, float] = {}
+        core.delivery.outgoing_ready = self.queue_ready
+
+    # Outgoing queues
+
+    def start(self, now: float) -> None:
+        """3.1.4.1: a session for every queue with messages."""
+        for queue in list(self.core.queues.outgoing.values()):
+            if queue.count:
+                self.queue_ready(queue, now)
+
+    def queue_ready(self, queue: Queue, now: float) -> None:
+        """There is something to send ([MS-MQQB] 3.1.7.12)."""
+        info = self.core.queues.outgoing_info.get(queue)
+        if info is None or info.state in (OutgoingState.ON_HOLD, OutgoingState.LOCKED):
+            return
+        peer = self._peer_of(queue, now)
+        if peer is None:
+            return
+        if peer.session is not None and peer.session.opened_at:
+            self._pump(peer, now)
+        elif peer.session is None and not peer.connecting and peer.retry_at is None:
+            self._connect(peer)
+
+    def _peer_of(self, queue: Queue, now: float) -> Peer | None:
+        name = parse_format_name(queue.properties.path)
+        if isinstance(name, DirectName) and name.protocol not in NAME_SERVICES:
+            return None  # another protocol's
+        hops, index = self._hops.get(queue, ([], 0))
+        if not hops:
+            hops = self._resolve(name)
+            self._hops[queue] = (hops, 0)
+            index = 0
+        info = self.core.queues.outgoing_info[queue]
+        if not hops:
+            info.state = OutgoingState.NEED_VALIDATION
+            info.note(
+                ConnectionAttempt(ConnectionStatus.ROUTING_DATA_UNAVAILABLE, int(now)), f"no way to {name} is known"
+            )
+            self._unresolved[queue] = now + self.settings.retry_connect_s
+            return None
+        self._unresolved.pop(queue, None)
+        hop = hops[index]
+        peer = self.peers.get(hop)
+        if peer is None:
+            peer = self.peers[hop] = Peer(hop)
+        peer.queues[queue] = None
+        info.next_hops = tuple(each.host for each in hops)
+        return peer
+
+    def _connect(self, peer: Peer) -> None:
+        peer.retry_at = None
+        existing = self._session_to(peer.hop)
+        if existing is not None:  # one session carries messages both ways, whoever opened it
+            peer.session = existing
+            self.sessions[existing] = peer
+            self._set_state(peer, OutgoingState.CONNECTED)
+            return
+        peer.connecting = True
+        self._set_state(peer, OutgoingState.WAITING)
+        self.driver.connect(peer)
+
+    def _session_to(self, hop: Hop) -> Session | None:
+        for session, peer in self.sessions.items():
+            if peer is None and session.opened_at and not session.closed:
+                same = session.peer == hop.manager if hop.manager != NULL_GUID else self.addresses[session] == hop.host
+                if same:
+                    return session
+        return None
+
+    def _pump(self, peer: Peer, now: float) -> None:
+        session = peer.session
+        if session is None or session.closed:
+            return
+        active = [
+            queue
+            for queue in peer.queues
+            if queue.count and self.core.queues.outgoing_info[queue].state is not OutgoingState.ON_HOLD
+        ]
+        if active and self.sender.pump(session, active, now):
+            self.driver.flush(session)
+
+    def _set_state(self, peer: Peer, state: OutgoingState) -> None:
+        for queue in peer.queues:
+            info = self.core.queues.outgoing_info.get(queue)
+            if info is not None and info.state is not OutgoingState.ON_HOLD:
+                info.state = state
+
+    def _note(self, peer: Peer, status: ConnectionStatus, now: float, error: str | None = None) -> None:
+        peer.last_error = error
+        attempt = ConnectionAttempt(status, int(now), 0, (peer.hop.host,))
+        for queue in peer.queues:
+            info = self.core.queues.outgoing_info.get(queue)
+            if info is not None:
+                info.note(attempt, error)
+
+    # Connections
+
+    def connected(self, peer: Peer, address: str, now: float) -> Session:
+        """Our connection stands: the handshake begins."""
+        session = Session.initiate(self.core.identifier, peer.hop.manager, self.settings, now)
+        peer.connecting = False
+        peer.session = session
+        self.sessions[session] = peer
+        self.addresses[session] = address
+        self._note(peer, ConnectionStatus.IN_PROCESS, now)
+        self.driver.flush(session)
+        return session
+
+    def connect_failed(self, peer: Peer, status: ConnectionStatus, error: str, now: float) -> None:
+        peer.connecting = False
+        self._note(peer, status, now, error)
+        self._retry(peer, now)
+
+    def accepted(self, address: str, now: float) -> Session | None:
+        """3.1.5.10; None where there are too many."""
+        if len(self.sessions) >= self.settings.max_sessions:
+            return None
+        session = Session.accept(self.core.identifier, self.settings, now)
+        self.sessions[session] = None
+        self.addresses[session] = address
+        return session
+
+    def received(self, session: Session, data: bytes, now: float) -> None:
+        session.receive_data(data, now)
+        self._after(session, now)
+
+    def disconnected(self, session: Session, now: float) -> None:
+        session.disconnected()
+        self._after(session, now)
+
+    def _after(self, session: Session, now: float) -> None:
+        """What follows from what a session has taken in."""
+        stored = 0
+        for event in session.events():
+            match event:
+                case Received():
+                    self.receiver.take(session, event, self.addresses[session], now)
+                    stored = event.number or stored
+                case Acknowledged():
+                    self.sender.acknowledged(event.tokens, now)
+                case Opened():
+                    self._opened(session, now)
+                case Closed():
+                    self._closed(session, event, now)
+        if stored:
+            self.driver.when_durable(lambda error: self._stored(session, stored, error, now))
+        peer = self.sessions.get(session)
+        if peer is not None:
+            self._pump(peer, now)
+        self.driver.flush(session)
+
+    def _stored(self, session: Session, number: int, error: BaseException | None, now: float) -> None:
+        if error is not None:
+            session.close(f"messages could not be stored: {error}")
+            self._after(session, now)
+            return
+        session.stored(number, now)
+        self.driver.flush(session)
+
+    def _opened(self, session: Session, now: float) -> None:
+        peer = self.sessions.get(session)
+        if peer is not None:
+            self._note(peer, ConnectionStatus.ESTABLISHED, now)
+            self._set_state(peer, OutgoingState.CONNECTED)
+            return
+        for waiting in self.peers.values():  # somebody we wanted to reach has called
+            if waiting.session is None and not waiting.connecting and self._session_to(waiting.hop) is session:
+                self._connect(waiting)
+
+    def _closed(self, session: Session, event: Closed, now: float) -> None:
+        peer = self.sessions.pop(session, None)
+        self.addresses.pop(session, None)
+        self.sender.session_closed(session, now)
+        if peer is None:
+            return
+        peer.session = None
+        self._note(peer, event.status, now, event.reason)
+        self._set_state(peer, OutgoingState.DISCONNECTED)
+        self._retry(peer, now)
+
+    def _retry(self, peer: Peer, now: float) -> None:
+        """3.1.5.9 and 3.1.6.1: the next hop in turn, or the first again after a while."""
+        waiting = [queue for queue in peer.queues if queue.count]
+        for queue in list(peer.queues):
+            hops, index = self._hops.get(queue, ([], 0))
+            if len(hops) > 1:
+                self._hops[queue] = (hops, (index + 1) % len(hops))
+                del peer.queues[queue]
+            elif hops and hops[0].manager != NULL_GUID:
+                self._hops.pop(queue)  # ask again: the directory may have changed
+        if waiting:
+            peer.retry_at = now + self.settings.retry_connect_s
+
+    # Time
+
+    @property
+    def deadline(self) -> float | None:
+        times = [session.deadline for session in self.sessions]
+        times += [peer.retry_at for peer in self.peers.values()]
+        times += [self.sender.deadline, self.receiver.deadline, *self._unresolved.values()]
+        return min((time for time in times if time is not None), default=None)
+
+    def on_timer(self, now: float) -> None:
+        for session in list(self.sessions):
+            if session.deadline is not None and session.deadline <= now:
+                session.on_timer(now)
+                self._after(session, now)
+        for queue in self.sender.on_timer(now):
+            self.queue_ready(queue, now)
+        self.receiver.on_timer(now)
+        for queue, due in list(self._unresolved.items()):
+            if due <= now:
+                del self._unresolved[queue]
+                self.queue_ready(queue, now)
+        for peer in list(self.peers.values()):
+            if peer.retry_at is not None and peer.retry_at <= now:
+                peer.retry_at = None
+                for queue in self._waiting_for(peer):
+                    self.queue_ready(queue, now)
+
+    def _waiting_for(self, peer: Peer) -> list[Queue]:
+        """Queues with messages and no session: those of this peer, and those that moved on to their next hop."""
+        return [queue for queue in self.core.queues.outgoing.values() if queue.count]
+
+    # People
+
+    def pause(self, queue: Queue) -> None:
+        """3.1.7.13"""
+        self.core.queues.outgoing_info[queue].pause()
+        for peer in self.peers.values():
+            if queue in peer.queues and peer.session is not None:
+                peer.session.announce_pause()
+                self.driver.flush(peer.session)
+
+    def resume(self, queue: Queue, now: float) -> None:
+        """3.1.7.14"""
+        self.core.queues.outgoing_info[queue].resume()
+        self.queue_ready(queue, now)
+
+    def stop(self) -> None:
+        """3.1.4.2"""
+        for session in list(self.sessions):
+            session.close("the queue manager stops")
+            self.driver.flush(session)

@@ -1,0 +1,156 @@
+"""TCP for the binary protocol: asyncio protocols, one write for each batch of packets. The rules are in service.py."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from postroad.binary.service import BinaryService, Peer
+from postroad.binary.session import Session
+from postroad.queues.outgoing import ConnectionStatus
+
+if TYPE_CHECKING:
+    from postroad.manager import Manager
+
+PORT = 1801
+CONNECT_TIMEOUT_S = 20.0
+
+
+class _Link(asyncio.Protocol):
+    """One connection; `peer` is whom we called, None for one that called us."""
+
+    def __init__(self, owner: BinaryTransport, peer: Peer | None) -> None:
+        self.owner = owner
+        self.peer = peer
+        self.session: Session | None = None
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        address = str(transport.get_extra_info("peername")[0])
+        owner = self.owner
+        if self.peer is not None:
+            # The service writes as soon as it has a session: it must find the link.
+            owner.links_by_peer[self.peer] = self
+            self.session = owner.service.connected(self.peer, address, owner.clock())
+        else:
+            self.session = owner.service.accepted(address, owner.clock())
+            if self.session is None:
+                transport.abort()
+                return
+        owner.links[self.session] = self
+        owner.flush(self.session)
+
+    def data_received(self, data: bytes) -> None:
+        if self.session is not None:
+            self.owner.service.received(self.session, data, self.owner.clock())
+            self.owner.changed()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.session is not None:
+            self.owner.service.disconnected(self.session, self.owner.clock())
+            self.owner.links.pop(self.session, None)
+            self.owner.changed()
+
+
+class BinaryTransport:
+    """The Driver of a BinaryService on an event loop."""
+
+    def __init__(self, manager: Manager, host: str, port: int, ports: Callable[[str], int]) -> None:
+        self.manager = manager
+        self.clock = manager.clock
+        self.host = host
+        self.port = port
+        self.service: BinaryService
+        self.links: dict[Session, _Link] = {}
+        self.links_by_peer: dict[Peer, _Link] = {}
+        self._ports = ports
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._connecting: set[asyncio.Task[None]] = set()
+
+    async def start(self, service: BinaryService) -> None:
+        self.service = service
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Link(self, None), self.host, self.port, backlog=1024)
+        self.port = self._server.sockets[0].getsockname()[1]
+        service.start(self.clock())
+        self.changed()
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._connecting:
+            task.cancel()
+        self.service.stop()
+        if self._server is not None:
+            self._server.close()
+        for link in list(self.links.values()):
+            if link.transport is not None:
+                link.transport.close()
+
+    # Driver
+
+    def connect(self, peer: Peer) -> None:
+        task = asyncio.get_running_loop().create_task(self._connect(peer))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, peer: Peer) -> None:
+        loop = asyncio.get_running_loop()
+        host = peer.hop.host
+        # From our own address, so that the peer knows the caller by the address it would call.
+        local = None if self.host in ("", "0.0.0.0", "::") else (self.host, 0)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await loop.create_connection(lambda: _Link(self, peer), host, self._ports(host), local_addr=local)
+        except TimeoutError:
+            self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"{host} did not answer in time")
+        except socket.gaierror as error:
+            self._failed(peer, ConnectionStatus.NAME_RESOLUTION_FAILURE, f"{host} cannot be found: {error.strerror}")
+        except OSError as error:
+            self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {host}: {error.strerror}")
+
+    def _failed(self, peer: Peer, status: ConnectionStatus, error: str) -> None:
+        self.service.connect_failed(peer, status, error, self.clock())
+        self.changed()
+
+    def flush(self, session: Session) -> None:
+        link = self.links.get(session)
+        if link is None or link.transport is None:
+            return
+        data = session.data_to_send()
+        if data:
+            link.transport.write(data)
+        if session.closed:
+            link.transport.close()
+
+    def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
+        def landed(error: BaseException | None) -> None:
+            done(error)
+            self.changed()
+
+        self.manager.when_durable(landed)
+
+    # Time
+
+    def changed(self) -> None:
+        """Something happened: the next deadline may be another one, and the core may have something to commit."""
+        self.manager.commit_soon()
+        deadline = self.service.deadline
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            wait = max(0.0, deadline - self.clock())
+            self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.service.on_timer(self.clock())
+        self.changed()

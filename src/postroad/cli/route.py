@@ -1,0 +1,97 @@
+"""`postroad route`: where a message for a queue manager goes next, which way it takes, and why; routing tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroad.cli.options import DEFAULT_API, Api, AsJson, Token, connect
+from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.output import print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from postroad.client.values import Route, Table
+    from postroad.routing import Routes
+
+TABLE = "table"
+
+
+def route(
+    destination: Annotated[
+        str,
+        typer.Argument(
+            metavar="DEST", help=f"A queue manager's name; the word {TABLE} prints the routing table instead."
+        ),
+    ],
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="MANAGER", help="Who asks; the queue manager behind the API if absent."),
+    ] = None,
+    enterprise: Annotated[
+        Path | None,
+        typer.Option("--enterprise", metavar="FILE", help="A directory's file to answer from; nobody has to run."),
+    ] = None,
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """Show where a message for a queue manager goes next, which way it takes, and why.
+
+    The way is followed as each queue manager on it decides. Exit code 1 if no way leads there, or a name is unknown.
+    """
+    if enterprise is not None:
+        if source is None:
+            fail("--enterprise: --from is missing, which says whose way it is", ExitCode.USAGE)
+        routes = _routes(enterprise)
+        if destination == TABLE:
+            _print_table(routes.table(source), as_json)
+        else:
+            _print_route(routes.route(source, destination), as_json)
+        return
+    with connect(api, token) as manager:
+        if destination == TABLE:
+            _print_table(manager.route_table(source), as_json)
+        else:
+            _print_route(manager.route(destination, source), as_json)
+
+
+def _routes(file: Path) -> Routes:
+    from postroad.directory.file import load_enterprise, read_directory
+    from postroad.errors import ConfigurationError
+    from postroad.routing import Routes
+
+    try:
+        return Routes(read_directory(load_enterprise(file)))
+    except ConfigurationError as fault:
+        fail(str(fault), ExitCode.USAGE)
+
+
+def _print_route(found: Route, as_json: bool) -> None:
+    if as_json:
+        print_json(found.json())
+        return
+    print_line(f"{found.source} to {found.destination}, cost {found.cost}")
+    print_line(f"next hop  {', then '.join(found.next_hops)}")
+    if found.fallback:
+        print_line(f"fallback  {', then '.join(found.fallback)}, if the direct connection fails")
+    print_line(f"way       {' -> '.join(found.path)}")
+    print_line(f"why       {found.why}")
+
+
+def _print_table(table: Table, as_json: bool) -> None:
+    """With --json a row a line."""
+    rows = table.json()["rows"]
+    assert isinstance(rows, list)
+    if as_json:
+        for row in rows:
+            print_json(row)
+    elif not table.is_site_gate:
+        print_line(f"{table.manager} is no site gate, so its routing table is empty ([MS-MQBR] 3.1.3.1)")
+    else:
+        print_table(
+            ("site", "next site", "gates, in turn", "cost"),
+            [(row.site, row.next_site, ", ".join(row.gates) or None, row.cost) for row in table.rows],
+            numbers=("cost",),
+        )

@@ -1,0 +1,217 @@
+"""Quotas and sizes, [MS-MQDMPR] 3.1.7.1.9, 3.1.7.2.1 and 3.1.7.2.2: what is full, and that every count stays right."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from postroad.errors import NoMessage, QuotaExceeded
+from postroad.message import Message
+from postroad.queues.reading import SeekAction
+from postroad.queues.transaction import Transaction
+from tests.unit.queues.office import DEADLETTER, ELSEWHERE, LEDGER, ORDERS, OTHER, Office
+
+SMALL = r"private$\small"
+KILOBYTE = 1024
+
+
+def filling(office: Office, name: str, size: int, *, recoverable: bool = True) -> Message:
+    """A message whose packet has exactly this size."""
+    office.send(name, Message(label="a", recoverable=recoverable))
+    (record,) = office.queue(name).everything()
+    office.purge(name)
+    return Message(bytes(size - len(record.packet)), label="a", recoverable=recoverable)
+
+
+@pytest.mark.spec("DM-3.1.7.1.9-02", "DM-3.1.1.2-04", "MQ-2.3.1.5-01", "DM-3.1.7.1.27-01")
+@pytest.mark.parametrize("recoverable", [True, False])
+def test_a_queue_of_one_kilobyte_takes_1024_bytes_and_no_more(office: Office, recoverable: bool) -> None:
+    queue = office.create(SMALL, quota_kb=1)
+    half = filling(office, SMALL, KILOBYTE // 2, recoverable=recoverable)
+    office.send(SMALL, half, half)
+    assert queue.total_bytes == KILOBYTE
+    with pytest.raises(QuotaExceeded, match="quota_kb of private") as caught:
+        office.send(SMALL, Message(recoverable=recoverable))
+    assert (caught.value.limit_bytes, caught.value.current_bytes, caught.value.status) == (1024, 1024, 0xC00E0027)
+    assert queue.count == 2
+    office.receive(SMALL)
+    office.send(SMALL, half)
+
+
+@pytest.mark.spec("DM-3.1.7.1.9-02", "DM-3.1.7.1.27-01")
+def test_messages_that_do_not_all_fit_are_refused_together(office: Office) -> None:
+    queue = office.create(SMALL, quota_kb=1)
+    message = filling(office, SMALL, 600)
+    with pytest.raises(QuotaExceeded):
+        office.send(SMALL, message, message)
+    assert (queue.count, queue.used_bytes) == (0, 0)
+
+
+@pytest.mark.spec("MQ-2.3.1.5-01")
+def test_a_queue_without_a_quota_takes_what_comes(office: Office) -> None:
+    office.send(ORDERS, *[Message(bytes(1 << 20), recoverable=True)] * 5)
+    assert office.queue(ORDERS).count == 5
+
+
+@pytest.mark.spec("DM-3.1.7.1.9-01")
+def test_the_quota_of_the_manager_is_for_all_queues_and_comes_first(office: Office) -> None:
+    office.create(SMALL, quota_kb=0)
+    office.manager.delivery.quota_kb = 1
+    office.send(ORDERS, Message(bytes(500), recoverable=True))
+    for name in (ORDERS, OTHER, SMALL, ELSEWHERE):
+        with pytest.raises(QuotaExceeded, match="the queue manager is full"):
+            office.send(name, Message(bytes(500), recoverable=True))
+
+
+@pytest.mark.spec("DM-3.1.7.2.5-01", "DM-3.1.7.1.9-01")
+def test_flow_control_refuses_everything_while_it_lasts(office: Office) -> None:
+    office.create(SMALL, quota_kb=0)
+    office.manager.delivery.throttled = True
+    for name in (ORDERS, SMALL):
+        with pytest.raises(QuotaExceeded, match="the queue manager"):
+            office.send(name, "a")
+    office.manager.delivery.throttled = False
+    office.send(ORDERS, "a")
+    assert office.labels(ORDERS) == ["a"]
+
+
+def test_what_is_promised_counts(office: Office) -> None:
+    office.create(SMALL, quota_kb=1)
+    office.promise(SMALL, Message(bytes(700), recoverable=True))
+    with pytest.raises(QuotaExceeded):
+        office.promise(SMALL, Message(bytes(700), recoverable=True))
+
+
+def test_what_an_open_transaction_sends_counts(office: Office) -> None:
+    queue = office.create(SMALL, quota_kb=1, transactional=True)
+    transaction = office.manager.begin()
+    office.send(SMALL, Message(bytes(700)), transaction=transaction)
+    with pytest.raises(QuotaExceeded):
+        office.send(SMALL, Message(bytes(700)), transaction=transaction)
+    assert (queue.reserved_bytes > 700, queue.total_bytes) == (True, 0)
+    office.manager.abort(transaction, office.now)
+    assert queue.used_bytes == 0
+
+
+def test_a_full_queue_lets_a_commit_that_was_promised_room_in(office: Office) -> None:
+    queue = office.create(SMALL, quota_kb=1, transactional=True)
+    transaction = office.manager.begin()
+    office.send(SMALL, Message(bytes(700), label="a"), transaction=transaction)
+    office.manager.queues.change(office.manager.tick, queue, 0, quota_kb=0)
+    office.manager.commit(transaction, office.now)
+    office.tick()
+    assert office.labels(SMALL) == ["a"]
+
+
+def test_nine_tenths_of_a_quota_are_nearly_all_of_it(office: Office) -> None:
+    queue = office.create(SMALL, quota_kb=1)
+    message = filling(office, SMALL, KILOBYTE // 2)
+    office.send(SMALL, message)
+    assert not queue.nearly_full
+    office.send(SMALL, message)
+    assert queue.nearly_full
+    assert not office.queue(ORDERS).nearly_full
+
+
+# Sizes
+
+
+@pytest.mark.spec("DM-3.1.7.2.2-01", "DM-3.1.7.2.1-01")
+@pytest.mark.parametrize("recoverable", [True, False])
+def test_the_size_of_a_queue_is_that_of_its_packets(office: Office, recoverable: bool) -> None:
+    queue = office.queue(ORDERS)
+    office.send(ORDERS, *(Message(bytes(size), recoverable=recoverable) for size in (0, 1, 100)))
+    sizes = [len(record.packet) for record in queue.everything()]
+    assert (queue.total_bytes, queue.count) == (sum(sizes), 3)
+    office.receive(ORDERS)
+    assert queue.total_bytes == sum(sizes[1:])
+    office.purge(ORDERS)
+    assert (queue.total_bytes, queue.count, queue.used_bytes) == (0, 0, 0)
+
+
+def test_sizes_are_right_after_a_restart(office: Office) -> None:
+    office.send(ORDERS, "a", "b", Message(label="express"))
+    office.receive(ORDERS)
+    before = office.queue(ORDERS).stored_bytes
+    office.restart()
+    queue = office.queue(ORDERS)
+    assert (queue.count, queue.total_bytes, before) == (1, before, sum(len(each.packet) for each in queue.everything()))
+
+
+ACTIONS = ("send", "express", "receive", "lock", "purge", "move", "transact", "wait", "delete", "deadletter")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.sampled_from(("tick", "fail", "wait for more"))), max_size=12))
+def test_every_path_leaves_the_sizes_right(steps: list[tuple[str, str]]) -> None:
+    office = Office()
+    for name in (ORDERS, OTHER):
+        office.create(name, journaling=True, quota_kb=2, journal_quota_kb=1)
+    office.create(LEDGER, transactional=True, abort_limit=2)
+    open_transactions: list[Transaction] = []
+    for action, then in steps:
+        _act(office, action, open_transactions)
+        if then == "tick":
+            office.tick()
+        elif then == "fail" and office.manager.tick:
+            office.fail()
+    for transaction in open_transactions:
+        office.manager.abort(transaction, office.now)
+    office.tick()
+    for queue in office.manager.queues:
+        packets = [len(record.packet) for record in queue.everything()]
+        assert queue.reserved_bytes == 0, queue
+        assert (queue.count, queue.total_bytes, queue.used_bytes) == (len(packets), sum(packets), sum(packets)), queue
+    known = {queue.number for queue in office.manager.queues}
+    assert all(office.store.scan(number) == [] for number in range(1, 60) if number not in known)
+
+
+def _act(office: Office, action: str, open_transactions: list[Transaction]) -> None:
+    """One action without its commit; what cannot be done is not."""
+    manager, now = office.manager, office.now
+    queue = office.queue(ORDERS)
+    try:
+        match action:
+            case "send" | "express" | "deadletter":
+                message = Message(
+                    bytes(300),
+                    recoverable=action != "express",
+                    dead_letter=action == "deadletter",
+                    time_to_be_received=5,
+                )
+                manager.send(ORDERS, [message], now)
+            case "receive":
+                for record in manager.reading.fresh(queue, 2, now):
+                    manager.delivery.receive(queue, record, now)
+            case "lock":
+                for record in manager.reading.fresh(queue, 1, now):
+                    manager.reading.read_by_lookup_id(
+                        office.open(ORDERS), record.lookup_id, SeekAction.CURRENT, now, peek=False, two_phase=True
+                    )
+                    manager.reading.end(queue, record, now, delete=False)
+            case "purge":
+                manager.purge(queue, now)
+            case "move":
+                manager.move(queue, office.queue(OTHER), manager.reading.fresh(queue, 2, now), now)
+            case "transact":
+                transaction = manager.begin()
+                open_transactions.append(transaction)
+                manager.send(LEDGER, [Message(bytes(300))], now, transaction)
+                if len(open_transactions) > 2:
+                    manager.commit(open_transactions.pop(0), now)
+            case "wait":
+                office.now += 3
+                manager.run_timers(office.now)
+            case "delete":
+                manager.delete_queue(queue, now)
+                manager.create_queue(ORDERS, now, journaling=True, quota_kb=2)
+    except (QuotaExceeded, NoMessage):
+        pass
+
+
+def test_dead_letters_have_the_size_of_what_died(office: Office) -> None:
+    office.send(ORDERS, Message(b"x", recoverable=True, dead_letter=True))
+    size = office.queue(ORDERS).total_bytes
+    office.purge(ORDERS)
+    assert office.queue(DEADLETTER).total_bytes == size
