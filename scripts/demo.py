@@ -1,32 +1,183 @@
-"""What Postroad can do today, shown by running it: decodes the sample packets with the `postroad` command.
+"""The whole story on one machine: three queue managers in three sites, and messages that travel between them.
 
-Only the command line is used here, as a reader would use it; nothing is imported from the package.
+London (127.0.0.2) and Rome (127.0.0.4) know each other only through Paris (127.0.0.3). Everything is done through the
+programs and interfaces that users have. Exit code 0 if everything that was promised happened.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-SCENES = (
-    ("frame7.hex", "A message that Windows sent over TCP port 1801, with its sender's SID and a body of 1000 letters"),
-    ("frame8.hex", "The acknowledgment that answered it"),
-    ("v1-express.hex", "An express message to a private queue, with an administration queue"),
-    ("v2-transactional.hex", "A transactional message to a public queue, carrying the counters of its session"),
+import postroad
+
+SITES = {"london": "127.0.0.2", "paris": "127.0.0.3", "rome": "127.0.0.4"}
+IDS = {name: f"00000000-0000-0000-0000-00000000000{number}" for number, name in enumerate(SITES, 1)}
+API_PORT = 8180
+ENTERPRISE = """
+[[site]]
+name = "uk"
+[[site]]
+name = "france"
+[[site]]
+name = "italy"
+[[link]]
+sites = ["uk", "france"]
+cost = 1
+gates = ["london", "paris"]
+[[link]]
+sites = ["france", "italy"]
+cost = 2
+gates = ["paris", "rome"]
+""" + "".join(
+    f"""
+[[manager]]
+name = "{name}"
+id = "{IDS[name]}"
+address = "{address}"
+sites = ["{site}"]
+routing_server = true
+"""
+    for (name, address), site in zip(SITES.items(), ("uk", "france", "italy"), strict=True)
 )
+CONFIGURATION = """
+[manager]
+name = "{name}"
+data = "data/{name}"
+[listen]
+host = "{address}"
+http = false
+rpc = false
+[binary]
+retry_connect_s = 0.5
+resend_s = [2, 2, 2, 5]
+[directory]
+file = "enterprise.toml"
+"""
+
+
+class Site:
+    """One `postroad serve` and a client of it."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.name = name
+        self.file = directory / f"{name}.toml"
+        self.file.write_text(CONFIGURATION.format(name=name, address=SITES[name]))
+        self.start()
+        self.manager = postroad.connect(f"http://{SITES[name]}:{API_PORT}")
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "postroad", "serve", "-c", str(self.file), "--log-level", "error"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        json.loads(self.process.stdout.readline())
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def say(text: str) -> None:
+    print(f"\n-- {text}", flush=True)
 
 
 def main() -> int:
-    """Show every scene; 1 as soon as one does not play."""
-    for name, title in SCENES:
-        print(f"\n{title}\n$ postroad decode examples/{name}", flush=True)
-        command = [sys.executable, "-m", "postroad", "decode", str(EXAMPLES / name)]
-        if (code := subprocess.run(command, check=False).returncode) != 0:
-            print(f"postroad decode examples/{name} ended with exit code {code}", file=sys.stderr)
-            return 1
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "enterprise.toml").write_text(ENTERPRISE)
+        say("three queue managers, in three sites: london - paris - rome")
+        sites = {name: Site(Path(directory), name) for name in SITES}
+        try:
+            play(sites, Path(directory))
+        finally:
+            for site in sites.values():
+                site.manager.close()
+                site.stop()
+    say(f"done in {time.monotonic() - started:.0f} s")
     return 0
+
+
+def play(sites: dict[str, Site], directory: Path) -> None:
+    london, rome = sites["london"].manager, sites["rome"].manager
+    notes = rome.create_queue(r"private$\notes")
+    orders = rome.create_queue(r"private$\orders", transactional=True, journal=True)
+    answers = london.create_queue(r"private$\answers")
+    notes_name, orders_name = notes.info().format_name, orders.info().format_name
+
+    say("the way, as london sees it")
+    run("route", "rome", "--from", "london", "--enterprise", str(directory / "enterprise.toml"))
+
+    say("an express and a recoverable message over two hops, with acknowledgments")
+    for label, recoverable in (("express", False), ("recoverable", True)):
+        message = postroad.Message(
+            f"{label} greetings from london",
+            label=label,
+            recoverable=recoverable,
+            admin_queue=answers.info().format_name,
+            ack="reach-queue,receive",
+        )
+        london.send(notes_name, message)
+        received = notes.receive(timeout=30)
+        print(f"rome received {received.text!r}, {received.delivery}, after {received.view.hop_count} hop(s)")
+    for _ in range(4):
+        acknowledgment = answers.receive(timeout=30)
+        print(f"london was told: {acknowledgment.class_name} of {acknowledgment.label!r}")
+
+    say("paris goes down; london sends ten orders in one transaction, and keeps them")
+    sites["paris"].process.kill()
+    sites["paris"].process.wait()
+    with london.transaction() as transaction:
+        for number in range(10):
+            london.queue(orders_name).send(
+                postroad.Message(f"order {number}", label=f"order {number}", journal=True, dead_letter=True),
+                transaction,
+            )
+    time.sleep(1)
+    waiting = london.queue(orders_name).info()
+    print(f"london holds {waiting.messages} messages for rome: {waiting.state}")
+
+    say("paris comes back: the orders arrive exactly once and in order")
+    sites["paris"].start()
+    arrived = [orders.receive(timeout=30).label for _ in range(10)]
+    print(f"rome received {', '.join(arrived)}")
+    assert arrived == [f"order {number}" for number in range(10)], arrived
+    assert rome.queue(r"private$\orders;journal").info().messages == 10
+
+    say("rome's final acknowledgments reach london's journal")
+    journal = london.queue(";journal")
+    wait_until(lambda: journal.info().messages >= 10)
+    print(f"london's journal has {journal.info().messages} orders that were received")
+
+    say("a message that nobody can deliver becomes a dead letter, with its reason")
+    london.send(
+        r"DIRECT=TCP:127.0.0.9\private$\nowhere",
+        postroad.Message("lost?", label="to nowhere", recoverable=True, dead_letter=True, time_to_reach_queue=2),
+    )
+    letters = london.queue(";deadletter")
+    wait_until(lambda: letters.info().messages == 1)
+    letter = letters.peek()
+    print(f"{letter.label!r} died of {letter.class_name}")
+
+    say("and any packet can be read")
+    run("decode", "examples/frame8.hex")
+
+
+def wait_until(happened: object, patience_s: float = 30) -> None:
+    assert callable(happened)
+    deadline = time.monotonic() + patience_s
+    while not happened():
+        if time.monotonic() > deadline:
+            raise AssertionError("it did not happen in time")
+        time.sleep(0.1)
+
+
+def run(*arguments: str) -> None:
+    print(f"$ postroad {' '.join(arguments)}", flush=True)
+    subprocess.run([sys.executable, "-m", "postroad", *arguments], check=True, cwd=Path(__file__).parents[1])
 
 
 if __name__ == "__main__":

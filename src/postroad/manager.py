@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID, uuid4
 
+from postroad.binary.service import BinaryService
 from postroad.directory.snapshot import Directory
 from postroad.directory.watch import DirectoryWatch
 from postroad.errors import (
@@ -96,6 +97,7 @@ class Manager:
         self._held: dict[tuple[int, int], _Held] = {}
         self._transaction_started: dict[UUID, float] = {}
         self._handle_used: dict[int, float] = {}
+        self.binary: BinaryService | None = None  # set by whoever gives it a listener
         self._timer: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -284,14 +286,21 @@ class Manager:
         """[MS-MQDMPR] 3.1.4.14: an outgoing queue sends nothing until it is resumed."""
         queue = self.core.queues.get(name)
         self._outgoing(queue)
-        self.core.queues.outgoing_info[queue].pause()
+        if self.binary is not None:
+            self.binary.pause(queue)
+        else:
+            self.core.queues.outgoing_info[queue].pause()
         return self._describe(queue)
 
     def resume_queue(self, name: Name) -> QueueInfo:
         """[MS-MQDMPR] 3.1.4.15"""
         queue = self.core.queues.get(name)
         self._outgoing(queue)
-        self.core.queues.outgoing_info[queue].resume()
+        if self.binary is not None:
+            self.binary.resume(queue, self.clock())
+            self.commit_soon()
+        else:
+            self.core.queues.outgoing_info[queue].resume()
         return self._describe(queue)
 
     @staticmethod

@@ -28,7 +28,7 @@ from postroad.wire.constants import (
     HashAlgorithm,
     UserFlags,
 )
-from postroad.wire.layout import Writer
+from postroad.wire.layout import NULL_GUID, Writer
 from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
 from postroad.wire.properties_header import LAYOUT as PROPERTIES
 from postroad.wire.properties_header import NO_CORRELATION
@@ -143,10 +143,11 @@ def _trace_queue(value: UUID | str) -> UUID:
 class Composer:
     r"""Makes packets for one destination, with the names of admin and response queues encoded once.
 
-    `resolve` turns a path such as `private$\replies` into a format name that other managers understand.
+    `resolve` turns a path such as `private$\replies` into a format name that other managers understand; `manager` is
+    who has a public queue, where somebody knows.
     """
 
-    __slots__ = ("_names", "_resolve", "destination", "multi_queue", "source")
+    __slots__ = ("_names", "_resolve", "destination", "manager", "multi_queue", "source")
 
     def __init__(
         self,
@@ -154,10 +155,12 @@ class Composer:
         destination: FormatName,
         resolve: Resolve | None = None,
         multi_queue: MultiQueueFormatHeader | None = None,
+        manager: UUID = NULL_GUID,
     ) -> None:
         self.source = source.bytes_le
         self.destination = destination
         self.multi_queue = multi_queue
+        self.manager = manager
         self._resolve = resolve
         self._names: dict[object, _Names] = {}
 
@@ -251,6 +254,8 @@ class Composer:
     def _encode_names(self, key: tuple[FormatName | str | None, FormatName | str | None, UUID | None]) -> _Names:
         """User flags, QueueManagerAddress and the name bytes, kept for the next message with the same names."""
         destination, address = destination_field(self.destination)
+        if isinstance(self.destination, PublicName):
+            address = self.manager
         source = UUID(bytes_le=self.source)
         admin = other_field(self._format_name(key[0], "admin queue"), source, address)
         response = other_field(self._format_name(key[1], "response queue"), source, address)

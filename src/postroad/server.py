@@ -12,18 +12,22 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
 from postroad.api.server import ApiServer, TlsFiles
+from postroad.binary.service import BinaryService
+from postroad.binary.settings import BinarySettings
+from postroad.binary.transport import BinaryTransport, PingResponder
+from postroad.binary.ways import resolver
 from postroad.client.embedded import NAME_STATE
 from postroad.config import Configuration, ConfiguredQueue, DirectorySettings
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
-from postroad.errors import ConfigurationError, PostroadError, QueueNotFound
+from postroad.errors import ConfigurationError, NoRoute, PostroadError, QueueNotFound
 from postroad.manager import Manager
-from postroad.names import QueueTail
+from postroad.names import PublicName, QueueTail
 from postroad.queues.info import QueueInfo
 from postroad.routing import Router
 from postroad.store import open_store
@@ -32,6 +36,7 @@ log = logging.getLogger(__name__)
 
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
 _LOOPBACK = ("127.0.0.1", "::1")
+BINARY_PORT = 1801  # [MS-MQQB] 2.1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +59,15 @@ class Server:
         self._watching: asyncio.Task[None] | None = None
         self._manager: Manager | None = None
         self._api: ApiServer | None = None
+        self._binary: BinaryTransport | None = None
+        self._ping: PingResponder | None = None
 
     @property
     def ready(self) -> dict[str, object]:
         """The line that says that every listener accepts."""
         assert self._manager is not None
-        listen = {} if self._api is None else {"api": self._api.address}
+        listeners = {"binary": self._binary, "ping": self._ping, "api": self._api}
+        listen = {name: listener.address for name, listener in listeners.items() if listener is not None}
         return {"ready": True, "name": self._manager.name, "id": str(self._manager.identifier), "listen": listen}
 
     async def start(self) -> None:
@@ -80,6 +88,12 @@ class Server:
         api, self._api = self._api, None
         if api is not None:
             await api.stop()
+        ping, self._ping = self._ping, None
+        if ping is not None:
+            ping.stop()
+        binary, self._binary = self._binary, None
+        if binary is not None:
+            await binary.stop()
         manager, self._manager = self._manager, None
         if manager is not None:
             await manager.stop()
@@ -115,6 +129,10 @@ class Server:
             )
             self._watching = asyncio.create_task(self._keep_directory(manager, self._watch), name="postroad-directory")
         await asyncio.gather(*(self._provide(manager, wanted) for wanted in self._wanted_queues()))
+        if config.listen.binary is not None:
+            self._binary = await self._start_binary(manager, config.listen.binary)
+        if config.listen.ping is not None:
+            self._ping = await self._start_ping(manager, config.listen.ping)
         if config.listen.api is not None:
             self._api = await self._start_api(manager, config.listen.api)
 
@@ -140,10 +158,13 @@ class Server:
         while True:
             await asyncio.sleep(self._config.directory.poll_s)
             now = manager.clock()
-            if await asyncio.to_thread(watch.reload, now):  # a large file takes a second to read
-                manager.router.initialize(watch.directory, now)
-            else:
-                manager.router.run_timers(watch.directory, now)
+            try:
+                if await asyncio.to_thread(watch.reload, now):  # a large file takes a second to read
+                    manager.router.initialize(watch.directory, now)
+                else:
+                    manager.router.run_timers(watch.directory, now)
+            except Exception:  # a bug: the routes that are known are good enough until somebody reads the log
+                log.exception("directory not kept up to date")
 
     # Queues
 
@@ -191,6 +212,39 @@ class Server:
 
     # Listeners
 
+    async def _start_binary(self, manager: Manager, port: int) -> BinaryTransport:
+        config = self._config
+        settings = BinarySettings(
+            window_size=config.binary.window_size,
+            ack_timeout_ms=config.binary.ack_timeout_ms,
+            retry_connect_s=config.binary.retry_connect_s,
+            resend_s=config.binary.resend_s,
+        )
+        ports = {peer.host.lower(): peer.binary for peer in config.peers}
+        transport = BinaryTransport(
+            manager, config.listen.host, port, lambda host: ports.get(host.lower(), BINARY_PORT)
+        )
+        service = BinaryService(manager.core, settings, resolver(lambda: manager.router), transport)
+        manager.core.delivery.locate = lambda name: _manager_of(manager, name)
+        manager.binary = service
+        await self._listen("binary", transport.start(service))
+        log.info("listening", extra={"listener": "binary", "address": transport.address})
+        return transport
+
+    async def _start_ping(self, manager: Manager, port: int) -> PingResponder:
+        responder = PingResponder(manager, self._config.listen.host, port)
+        await self._listen("ping", responder.start())
+        log.info("listening", extra={"listener": "ping", "address": responder.address})
+        return responder
+
+    async def _listen(self, name: str, starting: Awaitable[None]) -> None:
+        try:
+            await starting
+        except OSError as error:
+            raise PostroadError(
+                f"listen.{name}: {error.strerror}; stop what listens there, or set another port"
+            ) from None
+
     async def _start_api(self, manager: Manager, port: int) -> ApiServer:
         config = self._config
         tls = None
@@ -207,6 +261,13 @@ class Server:
             config.fail(fault.key, fault.fault)
         log.info("listening", extra={"listener": "api", "address": api.url})
         return api
+
+
+def _manager_of(manager: Manager, name: PublicName) -> UUID | None:
+    try:
+        return manager.router.destination(name)
+    except NoRoute:
+        return None
 
 
 def _watch(settings: DirectorySettings) -> DirectoryWatch | None:

@@ -50,7 +50,7 @@ class Office:
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     file = tmp_path_factory.mktemp("alpha") / "alpha.toml"
-    file.write_text('[manager]\nname = "alpha"\n[listen]\napi = 0\n', encoding="utf-8")
+    file.write_text('[manager]\nname = "alpha"\n[listen]\nbinary = 0\nping = 0\napi = 0\n', encoding="utf-8")
     with serving(file) as server, client.connect(server.api) as manager:
         yield Office(server.api, manager)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_demo_decodes_every_sample_packet() -> None:
-    run = subprocess.run([sys.executable, "-m", "scripts.demo"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stderr) == (0, "")
-    for sign in ("mqsender label", "SessionAck", "DIRECT=OS:hh\\a", "TransactionHeader"):
-        assert sign in run.stdout
-    assert {path.name for path in (ROOT / "examples").glob("*.hex") if path.name not in run.stdout} == set()
+def test_the_demo_tells_the_whole_story() -> None:
+    command = [sys.executable, "-m", "scripts.demo"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "rome received 'recoverable greetings from london', recoverable, after 1 hop(s)" in run.stdout
+    assert "died of nack-reach-queue-timeout" in run.stdout

@@ -116,7 +116,8 @@ def test_a_running_manager_answers_and_follows_its_file(tmp_path: Path) -> None:
     enterprise = write(tmp_path, JOINED)
     config = write(
         tmp_path,
-        '[manager]\nname = "alpha"\n[listen]\napi = 0\n[directory]\nfile = "enterprise.toml"\npoll_s = 0.05\n',
+        '[manager]\nname = "alpha"\n[listen]\napi = 0\nbinary = 0\nping = 0\nhttp = false\nrpc = false\n'
+        '[directory]\nfile = "enterprise.toml"\npoll_s = 0.05\n',
         "alpha.toml",
     )
     with serving(config) as server:

@@ -118,6 +118,15 @@ def test_a_name_is_enough_and_the_rest_has_defaults(tmp_path: Path) -> None:
     assert (config.peers, config.users, config.queues) == ((), (), ())
 
 
+def test_the_directory_is_looked_at_as_often_as_is_said(tmp_path: Path) -> None:
+    usual = load(tmp_path, MANAGER).directory
+    assert (usual.poll_s, usual.sites_update_s, usual.site_gates_update_s, usual.query_s) == (5, 43200, 3600, 3600)
+    text = "[directory]\npoll_s = 0.5\nsites_update_s = 7\nsite_gates_update_s = 8\nquery_s = 9\n"
+    told = load(tmp_path, MANAGER + text).directory
+    assert (told.poll_s, told.sites_update_s, told.site_gates_update_s, told.query_s) == (0.5, 7, 8, 9)
+    assert refusal(tmp_path, MANAGER + "[directory]\npoll_s = 0\n").key == "directory.poll_s"
+
+
 def test_a_queue_has_defaults(tmp_path: Path) -> None:
     (queue,) = load(tmp_path, MANAGER + "[[queue]]\npath = 'private$\\q'\n").queues
     assert (queue.transactional, queue.journal, queue.authenticate) == (False, False, False)

@@ -5,14 +5,27 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
+from uuid import UUID
 
 from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
+from postroad.errors import RemoteProtocolError
 from postroad.queues.outgoing import ConnectionStatus
+from postroad.wire.ping import Ping
 
-if TYPE_CHECKING:
-    from postroad.manager import Manager
+
+class Host(Protocol):
+    """What the transport needs of the queue manager that it belongs to."""
+
+    identifier: UUID
+    clock: Callable[[], float]
+    binary: BinaryService | None
+
+    def commit_soon(self) -> None: ...
+
+    def when_durable(self, done: Callable[[BaseException | None], None]) -> None: ...
+
 
 PORT = 1801
 CONNECT_TIMEOUT_S = 20.0
@@ -61,7 +74,7 @@ class _Link(asyncio.Protocol):
 class BinaryTransport:
     """The Driver of a BinaryService on an event loop."""
 
-    def __init__(self, manager: Manager, host: str, port: int, ports: Callable[[str], int]) -> None:
+    def __init__(self, manager: Host, host: str, port: int, ports: Callable[[str], int]) -> None:
         self.manager = manager
         self.clock = manager.clock
         self.host = host
@@ -73,6 +86,10 @@ class BinaryTransport:
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._connecting: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
 
     async def start(self, service: BinaryService) -> None:
         self.service = service
@@ -154,3 +171,37 @@ class BinaryTransport:
         self._timer = None
         self.service.on_timer(self.clock())
         self.changed()
+
+
+class PingResponder(asyncio.DatagramProtocol):
+    """Answers pings, [MS-MQQB] 3.1.7.7; anything else on this port is ignored."""
+
+    def __init__(self, manager: Host, host: str, port: int) -> None:
+        self.manager = manager
+        self.host = host
+        self.port = port
+        self._transport: asyncio.DatagramTransport | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(self.host, self.port))
+        self._transport = transport
+        self.port = transport.get_extra_info("sockname")[1]
+
+    def stop(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
+        try:
+            ping = Ping.decode(data)
+        except RemoteProtocolError:
+            return
+        service = self.manager.binary
+        refused = service is None or len(service.sessions) >= service.settings.max_sessions
+        if self._transport is not None:
+            self._transport.sendto(ping.response(self.manager.identifier, refused=refused).encode(), address)

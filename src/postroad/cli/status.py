@@ -42,6 +42,8 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
 def _attention(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[str]:
     if info.storage_error is not None:
         yield f"the store fails: {info.storage_error}"
+    if info.directory_error is not None:
+        yield f"the directory's file is at fault, and an older one is used: {info.directory_error}"
     if info.damaged:
         yield f"{count_text(info.damaged, 'stored record')} cannot be read"
     if info.journal_overflows:

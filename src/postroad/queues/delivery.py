@@ -21,7 +21,7 @@ from postroad.errors import (
     UnsupportedFormatNameOperation,
 )
 from postroad.message import Composer, Message
-from postroad.names import DirectName, FormatName, MachineName, PathName
+from postroad.names import DirectName, FormatName, MachineName, PathName, PublicName
 from postroad.queues.collection import DEADLETTER, DEADXACT, INTERNAL_QUEUES, JOURNAL, QueueCollection
 from postroad.queues.counters import Counters
 from postroad.queues.properties import QueueType
@@ -30,6 +30,7 @@ from postroad.queues.tick import Tick
 from postroad.store.interface import NEVER, PRIORITY_SHIFT, Key, Record
 from postroad.store.memory import MemoryStore
 from postroad.wire.constants import INFINITE, AckFlags, MessageClass
+from postroad.wire.layout import NULL_GUID
 from postroad.wire.queue_names import admin_name, destination_name
 from postroad.wire.view import MessageView
 
@@ -103,6 +104,7 @@ class Delivery:
         self.journal_overflows = 0
         self.wake: Callable[[Queue, float, Iterable[int]], None] = lambda queue, now, opened: None
         self.deleted: list[Callable[[Queue, Record, int, float], None]] = []
+        self.locate: Callable[[PublicName], UUID | None] = lambda name: None  # who has a public queue, by the directory
         self.outgoing_ready: Callable[[Queue, float], None] = lambda queue, now: None
 
     # In
@@ -234,6 +236,12 @@ class Delivery:
         reason = MessageClass.NACK_REACH_QUEUE_TIMEOUT if queue.is_outgoing else MessageClass.NACK_RECEIVE_TIMEOUT
         self.take(queue, record, reason, now)
 
+    def manager_of(self, name: FormatName) -> UUID:
+        """QueueManagerAddress of a packet to this public queue; null where nobody knows, or the name says it itself."""
+        if not isinstance(name, PublicName):
+            return NULL_GUID
+        return self.identifier if self.queues.is_local(name) else self.locate(name) or NULL_GUID
+
     # Copies
 
     def copy(self, queue: Queue, packet: bytes, now: float, reason: int = 0) -> None:
@@ -308,7 +316,8 @@ class Delivery:
         queue = self.sending_queue(destination, now)
         if queue.properties.transactional:
             raise TransactionUsage(f"the queue {queue.properties.path} is transactional")
-        packet = Composer(self.identifier, destination).compose(message, self.counters.next_message_id(), int(now))
+        composer = Composer(self.identifier, destination, manager=self.manager_of(destination))
+        packet = composer.compose(message, self.counters.next_message_id(), int(now))
         view = MessageView(packet)
         self.check_quota(queue, len(packet))
         return self.add(queue, packet, view.priority, self.expiry(queue, view, now), now)

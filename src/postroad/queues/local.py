@@ -357,7 +357,9 @@ class LocalQueueManager:
         for element in elements:
             queue = self.delivery.sending_queue(element, now)
             written = element if isinstance(element, FormatName) else self._written_name(queue)
-            compose = Composer(self.identifier, written, self._answer_name, header).compose
+            compose = Composer(
+                self.identifier, written, self._answer_name, header, self.delivery.manager_of(written)
+            ).compose
             packets = [
                 compose(each, next(ids) & MAX_MESSAGE_ID, sent_time, transactional=transaction is not None)
                 for each in messages

@@ -35,7 +35,7 @@ class Transacting:
         self.open: dict[UUID, Transaction] = {}
         self._numbers = count(1)
         self._last_sequence = TxSequenceId(0, 0)
-        # By destination, which may outlive its outgoing queue. An OrderAck names no queue, so that no two share a sequence.
+        # By destination, which may outlive its outgoing queue. An OrderAck names no queue: no two share a sequence.
         self._sequences: dict[str, TxSequenceId] = {}
         self._sequence_numbers: dict[str, int] = {}
 

@@ -7,9 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from postroad.directory.file import Enterprise, derived_site_id, load_enterprise, read_directory
+from postroad.directory.file import SITE_NAMESPACE, Enterprise, derived_site_id, load_enterprise, read_directory
+from postroad.directory.review import review
 from postroad.directory.snapshot import Directory
 from postroad.errors import ConfigurationError
+from postroad.routing import Routes
 
 GATE, ALPHA, ORDERS = (UUID(f"0000000{number}-0000-4000-8000-000000000000") for number in range(3))
 FILE = Path("enterprise.toml")
@@ -87,6 +89,16 @@ def test_an_empty_file_is_an_empty_directory() -> None:
 def test_a_site_without_an_id_has_the_same_one_on_every_machine(name: str, identifier: str) -> None:
     (site,) = read(f'[[site]]\nname = "{name}"\n').sites
     assert str(site.identifier) == identifier
+
+
+def test_the_example_of_the_reference_is_sound() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "enterprise.md").read_text(encoding="utf-8")
+    example = page.partition("```toml\n")[2].partition("```")[0]
+    found = read(example)
+    assert review(found) == ()
+    assert Routes(found).route("alpha", "par-gate").path == ("alpha", "lon-gate", "par-gate")
+    assert str(SITE_NAMESPACE) in page
+    assert str(derived_site_id("london")) in page
 
 
 @pytest.mark.spec("DM-3.1.1.7-01")

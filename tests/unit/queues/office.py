@@ -65,7 +65,7 @@ class Office:
     def __init__(self, *, hardened_security: bool = False, insecure_nacks: bool = False) -> None:
         self.store = MemoryStore()
         self.now = STARTED
-        self._hardened_security = hardened_security
+        self.hardened_security = hardened_security
         self._insecure_nacks = insecure_nacks
         self._start()
 
@@ -75,7 +75,7 @@ class Office:
             IDENTIFIER,
             self.store,
             insecure_nacks=self._insecure_nacks,
-            hardened_security=self._hardened_security,
+            hardened_security=self.hardened_security,
         )
         self.manager.start(self.now)
         self.tick()

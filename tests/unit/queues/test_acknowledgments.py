@@ -128,6 +128,7 @@ def word_for(message_class: int) -> str:
     "MQ-2.2.19.3-10",
     "DM-3.1.7.2.1-02",
     "DM-3.1.7.1.7-01",
+    "MQ-2.3.1.13-01",
 )
 @pytest.mark.parametrize("message_class", EVENTS)
 def test_each_event_is_acknowledged_once_by_its_class_to_those_who_asked(office: Office, message_class: int) -> None:
