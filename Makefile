@@ -8,7 +8,7 @@ SECONDS ?= 60
 EXAMPLES ?= 1000
 KILLS ?= 50
 
-.PHONY: install run test check format conformance docs bench bench-backlog torture fuzz demo clean
+.PHONY: install run test check format conformance docs bench bench-backlog bench-wire torture fuzz demo clean
 
 install: $(STAMP)
 
@@ -44,6 +44,10 @@ bench: install
 
 bench-backlog: install
 	$(BIN)/python -m benchmarks.backlog
+
+# PEERS=DIR, a directory with scripts that measure other brokers, prints their figures beside ours.
+bench-wire: install
+	$(BIN)/python -m benchmarks.network $(if $(PEERS),--peers $(PEERS))
 
 # The long forms of what `make test` proves in short.
 torture: install

@@ -76,6 +76,10 @@ class ServerProcess:
         self.ready: dict[str, Any] = json.loads(line)
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def api(self) -> str:
         return f"http://{self.ready['listen']['api']}"
 

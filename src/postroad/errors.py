@@ -298,3 +298,9 @@ _CLASSES: dict[int, type[PostroadError]] = {
     for kind in reversed([each for each in globals().values() if isinstance(each, type)])
     if issubclass(kind, PostroadError) and "status" in vars(kind)
 }
+
+
+class ManagerFull(PostroadError):
+    """The manager's own quota is reached by a peer: its session ends, nobody is told, and it keeps its message."""
+
+    status = Status.INSUFFICIENT_RESOURCES

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID, uuid4
 
+from postroad.binary.report import Outlook
+from postroad.binary.search import Search
 from postroad.binary.service import BinaryService
 from postroad.directory.snapshot import Directory
 from postroad.directory.watch import DirectoryWatch
@@ -32,7 +34,8 @@ from postroad.message import Message
 from postroad.names import FormatName, PathName
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, QueueAccess, ShareMode
-from postroad.queues.info import ManagerInfo, QueueInfo, describe_queue
+from postroad.queues.findings import Trace
+from postroad.queues.info import ManagerInfo, QueueInfo, describe_manager
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
 from postroad.queues.queue import Queue
 from postroad.queues.reading import SeekAction
@@ -43,7 +46,6 @@ from postroad.received import ReceivedMessage
 from postroad.routing import Router
 from postroad.store.interface import Record, Store
 from postroad.store.writer import Writer
-from postroad.version import __version__
 from postroad.wire.view import MessageView
 
 T = TypeVar("T")
@@ -230,33 +232,35 @@ class Manager:
     # Queues
 
     def info(self) -> ManagerInfo:
-        queues = list(self.core.queues)
-        return ManagerInfo(
-            name=self.name,
-            id=str(self.identifier),
-            version=__version__,
+        return describe_manager(
+            self.core,
             started_at_s=self.started_at,
-            queues=sum(1 for queue in queues if not queue.properties.owner and not queue.is_outgoing),
-            messages=sum(queue.count for queue in queues),
-            bytes=sum(queue.total_bytes for queue in queues),
-            quota_kb=self.core.delivery.quota_kb,
-            transactions=len(self.core.transactions),
-            damaged=len(self.store.damaged),
-            journal_overflows=self.core.delivery.journal_overflows,
             storage_error=self._last_error,
             directory_failures=0 if self.watch is None else self.watch.failures,
             directory_error=None if self.watch is None else self.watch.last_error,
         )
 
+    def outlook(self) -> Outlook:
+        """What can be told of queues, sessions and messages on their way, as it is now."""
+        return Outlook(self.core, self.binary, self.clock())
+
     def queues(self) -> list[QueueInfo]:
         """Every queue; journals and subqueues stand with their owner."""
-        return [self._describe(queue) for queue in self.core.queues]
+        outlook = self.outlook()
+        return [outlook.describe(queue) for queue in self.core.queues]
 
     def queue(self, name: Name) -> QueueInfo:
         return self._describe(self.core.queues.get(name))
 
     def _describe(self, queue: Queue) -> QueueInfo:
-        return describe_queue(self.core.queues, queue, self.store.damaged)
+        return self.outlook().describe(queue)
+
+    async def trace(self, message_id: str) -> Trace:
+        """Where a message went, as far as is known here; others are served between two pages of messages."""
+        search = Search(self.outlook(), message_id)
+        for _ in search.pages():
+            await asyncio.sleep(0)
+        return search.trace()
 
     async def create_queue(self, path: str, **attributes: object) -> QueueInfo:
         queue = await self._durably(lambda: self.core.create_queue(path, self.clock(), **attributes))
@@ -284,8 +288,7 @@ class Manager:
 
     def pause_queue(self, name: Name) -> QueueInfo:
         """[MS-MQDMPR] 3.1.4.14: an outgoing queue sends nothing until it is resumed."""
-        queue = self.core.queues.get(name)
-        self._outgoing(queue)
+        queue = self._outgoing(name)
         if self.binary is not None:
             self.binary.pause(queue)
         else:
@@ -294,8 +297,7 @@ class Manager:
 
     def resume_queue(self, name: Name) -> QueueInfo:
         """[MS-MQDMPR] 3.1.4.15"""
-        queue = self.core.queues.get(name)
-        self._outgoing(queue)
+        queue = self._outgoing(name)
         if self.binary is not None:
             self.binary.resume(queue, self.clock())
             self.commit_soon()
@@ -303,10 +305,11 @@ class Manager:
             self.core.queues.outgoing_info[queue].resume()
         return self._describe(queue)
 
-    @staticmethod
-    def _outgoing(queue: Queue) -> None:
+    def _outgoing(self, name: Name) -> Queue:
+        queue = self.core.queues.get(name)
         if not queue.is_outgoing:
             raise UnsupportedFormatNameOperation(f"{queue.properties.path} is not an outgoing queue: only those pause")
+        return queue
 
     # Sending
 
@@ -357,8 +360,9 @@ class Manager:
         descriptor = self._open(name, QueueAccess.PEEK)
         try:
             if after is not None:
-                queue = self.core.queues.get(name)
-                return _received(self.core.reading.fresh(queue, _positive(count), self.clock(), after))
+                if count < 1:
+                    raise InvalidArgument(f"count: {count} is not at least 1")
+                return _received(self.core.reading.fresh(self.core.queues.get(name), count, self.clock(), after))
             request = WaitingRead(descriptor, ReadCall.PEEK, count, self._deadline(timeout))
             return _received(await self._read(request))
         finally:
@@ -574,12 +578,6 @@ def _stored_identifier(store: Store) -> UUID | None:
 
 def _received(records: Sequence[Record]) -> list[ReceivedMessage]:
     return [ReceivedMessage(each.packet, each.lookup_id, each.arrived_ms, each.aborts, each.reason) for each in records]
-
-
-def _positive(count: int) -> int:
-    if count < 1:
-        raise InvalidArgument(f"count: {count} is not at least 1")
-    return count
 
 
 def _resolve(promises: list[asyncio.Future[None]], error: BaseException | None) -> None:

@@ -77,6 +77,7 @@ PURE = (
     "routing",
     "queues.outgoing",
     "binary.settings",
+    "binary.counts",
     "binary.states",
     "binary.session",
     "soap.envelope",

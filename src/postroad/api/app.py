@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from postroad.api import handles, messages, queues, routes, transactions
+from postroad.api import handles, messages, queues, routes, transactions, ways
 from postroad.api.access import Gate
 from postroad.api.calls import Call, Operation, json_answer
 from postroad.api.health import live, ready
@@ -32,6 +32,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *handles.OPERATIONS,
     *queues.OPERATIONS,
     *routes.OPERATIONS,
+    *ways.OPERATIONS,
 )
 Endpoint = Callable[[Request], Awaitable[Response]]
 

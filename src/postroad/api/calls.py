@@ -1,6 +1,6 @@
 """What a call of the API is: one row of a table that the router, the checks of parameters and OpenAPI all read.
 
-The rows themselves stand in queues.py, messages.py, transactions.py, handles.py and routes.py, by noun.
+The rows themselves stand in queues.py, messages.py, transactions.py, handles.py, routes.py and ways.py, by noun.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from postroad.api.kinds import LOOKUP_ID
 from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
 from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL, Table
-from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.queues.findings import Finding
+from postroad.queues.info import ManagerInfo, QueueInfo, SessionInfo
 from postroad.version import __version__
 
 Json = dict[str, Any]
@@ -28,6 +29,7 @@ PATH_PARAMETERS: Mapping[str, tuple[str, Json]] = {
     "id": ("the transaction", {"type": "string", "format": "uuid"}),
     "handle": ("an open queue", {"type": "integer"}),
     "cursor": ("a cursor of this handle", {"type": "integer"}),
+    "message_id": (r"{guid}\ordinal, percent-encoded; the braces may be left out", {"type": "string"}),
 }
 # What any call can answer with, whatever it is about.
 COMMON_ERRORS = (
@@ -214,7 +216,24 @@ def schemas() -> dict[str, Json]:
         "Queues": _open({"queues": _list(_reference("Queue"))}),
         "Manager": _of_dataclass(ManagerInfo),
         "ManagerStatus": _open(
-            {"manager": _reference("Manager"), "queues": _list(_reference("Queue")), "attention": _list(_TEXT)}
+            {
+                "manager": _reference("Manager"),
+                "queues": _list(_reference("Queue")),
+                "sessions": _list(_reference("Session")),
+                "attention": _list(_TEXT),
+            }
+        ),
+        "Session": _of_dataclass(SessionInfo),
+        "Sessions": _open({"sessions": _list(_reference("Session"))}),
+        "Finding": _of_dataclass(Finding),
+        "Trace": _open(
+            {
+                "id": _TEXT,
+                "findings": _list(_reference("Finding")),
+                "looked_at": _NUMBER,
+                "limit_per_queue": _NUMBER,
+                "cut_off": _NAMES,
+            }
         ),
         "Route": _open(ROUTE),
         "RouteTable": _open({"manager": _TEXT, "is_site_gate": _SWITCH, "rows": _list(_open(ROUTE_ROW))}),
@@ -242,7 +261,7 @@ def _closed(table: Table, required: list[str] | None = None) -> Json:
     return _open(properties, required or []) | {"additionalProperties": False}
 
 
-def _of_dataclass(kind: type[QueueInfo] | type[ManagerInfo]) -> Json:
+def _of_dataclass(kind: type[QueueInfo | ManagerInfo | SessionInfo | Finding]) -> Json:
     hints = get_type_hints(kind)
     return _open({each.name: _of_type(hints[each.name]) for each in fields(kind)})
 

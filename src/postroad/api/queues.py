@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Body, Call, Operation, json_answer, no_content
 from postroad.api.formats import JSON
-from postroad.api.schema import NEW_QUEUE, QUEUE_CHANGES, manager_json, queue_json, read_object, require
+from postroad.api.schema import NEW_QUEUE, QUEUE_CHANGES, manager_json, queue_json, read_object, require, session_json
 from postroad.queues.info import ManagerInfo, QueueInfo
 
 
@@ -23,6 +23,7 @@ async def show_status(call: Call) -> Response:
         {
             "manager": manager_json(info),
             "queues": [queue_json(each) for each in queues],
+            "sessions": [session_json(each) for each in call.manager.outlook().sessions()],
             "attention": list(attention(info, queues)),
         }
     )
@@ -36,6 +37,9 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
         yield f"the directory is not what its file says: {info.directory_error}"
     if info.damaged:
         yield f"{info.damaged} stored records fail their checksum"
+    for queue in queues:
+        if queue.stuck:
+            yield f"{queue.messages} messages for {queue.path} wait: {queue.why}"
     for queue in queues:
         if queue.nearly_full:
             yield f"{queue.path} is nearly full: {queue.bytes} of {(queue.quota_kb or 0) * 1024} bytes"
@@ -88,7 +92,7 @@ OPERATIONS = (
         "GET",
         "/status",
         show_status,
-        "The manager, its queues and what needs attention",
+        "The manager, its queues and sessions, and what needs attention",
         (Answer(content={JSON: "ManagerStatus"}),),
     ),
     Operation("GET", "/queues", list_queues, "All queues", (Answer(content={JSON: "Queues"}),)),

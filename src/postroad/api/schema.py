@@ -28,7 +28,7 @@ from postroad.api.kinds import (
 from postroad.errors import InvalidArgument, InvalidMessage, PostroadError
 from postroad.message import ACK_WORDS, MAX_PRIORITY, Message, ack_flags
 from postroad.queues.collection import MAX_LABEL
-from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.queues.info import ManagerInfo, QueueInfo, SessionInfo
 from postroad.queues.properties import QueuePrivacy
 from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
 
@@ -227,6 +227,7 @@ def check_batch(count: int, what: str) -> None:
 
 _QUEUE_FIELDS = tuple(each.name for each in fields(QueueInfo))
 _MANAGER_FIELDS = tuple(each.name for each in fields(ManagerInfo))
+_SESSION_FIELDS = tuple(each.name for each in fields(SessionInfo))
 
 
 def queue_json(info: QueueInfo) -> dict[str, object]:
@@ -235,3 +236,7 @@ def queue_json(info: QueueInfo) -> dict[str, object]:
 
 def manager_json(info: ManagerInfo) -> dict[str, object]:
     return {name: getattr(info, name) for name in _MANAGER_FIELDS}
+
+
+def session_json(info: SessionInfo) -> dict[str, object]:
+    return {name: getattr(info, name) for name in _SESSION_FIELDS}

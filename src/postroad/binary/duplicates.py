@@ -38,6 +38,10 @@ class MessageIdHistory:
     def __contains__(self, identifier: bytes) -> bool:
         return identifier in self._seen
 
+    def seen_at(self, identifier: bytes) -> int | None:
+        """When a message came last, in seconds; None for one that did not, or that is forgotten."""
+        return self._seen.get(identifier)
+
     def refresh(self, identifier: bytes, now: float) -> None:
         """3.1.5.8.1: a duplicate came, so more may."""
         self._seen[identifier] = int(now)
@@ -70,6 +74,12 @@ class MessageIdHistory:
             name, count = self._blocks.popitem(last=False)
             total -= count
             tick.set_state(name, None)
+
+    @property
+    def deadline(self) -> float | None:
+        """MessageIDHistory Cleanup Timer, 3.1.2.8: it runs as long as there is something to forget."""
+        oldest = next(iter(self._seen.values()), None)
+        return None if oldest is None else oldest + self.lifetime_s + 1
 
     def clean(self, now: float) -> None:
         """3.1.6.7: ids that nobody has repeated for long are forgotten."""

@@ -13,10 +13,12 @@ from postroad.binary.duplicates import MessageIdHistory
 from postroad.binary.sequences import IncomingSequence, IncomingSequences
 from postroad.binary.session import Received, Session
 from postroad.binary.settings import BinarySettings
-from postroad.errors import IllegalName, PostroadError, QuotaExceeded
-from postroad.names import DirectName, FormatName, PrivateName, parse_format_name
+from postroad.binary.tracing import send_report
+from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
+from postroad.names import DirectName, FormatName, PathName, PrivateName, parse_format_name
+from postroad.queues.delivery import is_internal
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.properties import QueuePrivacy
+from postroad.queues.properties import QueuePrivacy, QueueType
 from postroad.queues.queue import Queue
 from postroad.store.interface import NEVER, Record
 from postroad.wire.constants import INFINITE, MAX_HOP_COUNT, MessageClass, TransactionFlags
@@ -28,12 +30,15 @@ from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
 ADDRESS_STATE = "address/"
+_DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
+_REMOVALS = _DESTINATIONS | {QueueType.SUBQUEUE}  # where a message is that has arrived and was not read
 
 
 @dataclass(slots=True)
 class _OrderAckDue:
     """An OrderAck that waits for more messages to cover, 3.1.1.6.2."""
 
+    session: Session  # that the last of the messages came by
     sequence: IncomingSequence
     source: bytes
     address: str | None  # of the sender, where the message came by a direct name
@@ -72,7 +77,7 @@ class Receiver:
             if isinstance(packet, MessageView):
                 self._take_message(session, event.data, packet, address, now)
             elif packet.queue_manager_address not in (NULL_GUID, self.core.identifier):
-                self._forward(event.data, MessageView(event.data), address, now)
+                self._forward(event.data, MessageView(event.data), now)
             elif isinstance(packet, OrderAck):
                 self._order_ack(packet, now)
             else:
@@ -82,21 +87,22 @@ class Receiver:
 
     def _take_message(self, session: Session, data: bytes, view: MessageView, address: str, now: float) -> None:
         identifier = view.identifier
-        if not view.transactional:
-            if identifier in self.history:  # 3.1.5.8.1
-                self.history.refresh(identifier, now)
-                return
-            self.history.add(identifier, now, self.core.tick if view.recoverable else None)
-        if view.queue_manager_address_bytes not in (self._own, NULL_GUID.bytes_le):
-            self._forward(data, view, address, now)
+        if not view.transactional and identifier in self.history:  # 3.1.5.8.1
+            self.history.refresh(identifier, now)
             return
-        direct = address if view.queue_manager_address_bytes != self._own else None
-        if view.transactional:
-            if direct is not None:
-                self._remember_address(view.source_queue_manager_bytes, address)
-            self._take_transactional(data, view, direct, now)
+        if view.queue_manager_address_bytes not in (self._own, NULL_GUID.bytes_le):
+            self._forward(data, view, now)
         else:
-            self._deliver(data, view, direct, now)
+            direct = address if view.queue_manager_address_bytes != self._own else None
+            if view.transactional:
+                if direct is not None:
+                    self._remember_address(view.source_queue_manager_bytes, address)
+                self._take_transactional(session, data, view, direct, now)
+            else:
+                self._deliver(data, view, direct, now)
+        # Last, so that a message that found no room here is no duplicate when it comes again.
+        if not view.transactional:
+            self.history.add(identifier, now, self.core.tick if view.recoverable else None)
 
     def _remember_address(self, source: bytes, address: str) -> None:
         """Where a sender by direct name is found again, for the FinalAck that may be due much later."""
@@ -106,26 +112,23 @@ class Receiver:
 
     # Local
 
-    def _take_transactional(self, data: bytes, view: MessageView, address: str | None, now: float) -> None:
+    def _take_transactional(
+        self, session: Session, data: bytes, view: MessageView, address: str | None, now: float
+    ) -> None:
         """3.1.5.8.6: in order or not at all; either way the sender hears how far we are."""
         name, sequence = self.incoming.of(view)
-        self._schedule_order_ack(name, sequence, view, address, now)
+        self._schedule_order_ack(name, session, sequence, view, address, now)
         fields = view.transaction_fields
         assert fields is not None
-        if not sequence.accepts(TxSequenceId(fields[1], fields[2]), fields[3], fields[4]):
-            sequence.rejects += 1
-            sequence.last_access_s = int(now)
-            return
-        self.incoming.advance(self.core.tick, name, sequence, view, now)
-        self._deliver(data, view, address, now)
+        if sequence.accepts(TxSequenceId(fields[1], fields[2]), fields[3], fields[4]):
+            accepted = self._deliver(data, view, address, now)
+            self.incoming.advance(self.core.tick, name, sequence, view, accepted, now)
+        else:
+            self.incoming.reject(self.core.tick, name, sequence, now)
 
-    def _deliver(self, data: bytes, view: MessageView, address: str | None, now: float) -> None:
-        """3.1.5.8.2 and 3.1.5.8.8: the checks of a local queue, then the queue."""
-        try:
-            name = destination_name(view)
-            queue = self.core.queues.find(name) if name is not None else None
-        except IllegalName:
-            queue = None
+    def _deliver(self, data: bytes, view: MessageView, address: str | None, now: float) -> tuple[Queue, Record] | None:
+        """3.1.5.8.2 and 3.1.5.8.8: the checks of a local queue, then the queue. None where it was refused."""
+        queue = self._destination(view)
         refusal = self._refusal(queue, view, now)
         if refusal is None:
             assert queue is not None
@@ -141,15 +144,32 @@ class Receiver:
             self.core.delivery.acknowledge(view, refusal, now)
             if view.transactional:
                 self._send_final_ack(view, refusal, address, now)
-            return
+            return None
         assert queue is not None
-        self.core.delivery.arrive(queue, without_session_header(data), view, now)
+        record = self.core.delivery.arrive(queue, without_session_header(data), view, now)
+        if view.tracing:
+            send_report(self.core, view, now)
+        return queue, record
+
+    def _destination(self, view: MessageView) -> Queue | None:
+        """The queue here that a message is for. A direct name has led here, whatever it calls this computer."""
+        try:
+            name = destination_name(view)
+        except IllegalName:
+            return None
+        return None if name is None else self.local_queue(name)
+
+    def local_queue(self, name: FormatName) -> Queue | None:
+        """The queue that others may send to by this name."""
+        queue = self.core.queues.find(PathName(".", name.tail) if isinstance(name, DirectName) else name)
+        if queue is None or queue.properties.queue_type not in _DESTINATIONS or is_internal(queue):
+            return None
+        return queue
 
     def _refusal(self, queue: Queue | None, view: MessageView, now: float) -> MessageClass | None:
+        """3.1.5.8: the first check that fails names the reason."""
         if queue is None:
             return MessageClass.NACK_BAD_DST_Q
-        if has_expired(view, now):
-            return MessageClass.NACK_REACH_QUEUE_TIMEOUT
         properties = queue.properties
         if view.transactional and not properties.transactional:
             return MessageClass.NACK_NOT_TRANSACTIONAL_Q
@@ -159,16 +179,21 @@ class Receiver:
             return MessageClass.NACK_BAD_SIGNATURE  # nobody checks signatures yet, so that nobody is authenticated
         if view.encrypted or properties.privacy is QueuePrivacy.BODY:
             return MessageClass.NACK_BAD_ENCRYPTION  # nobody decrypts yet
+        if has_expired(view, now):
+            return MessageClass.NACK_REACH_QUEUE_TIMEOUT
         return None
 
     # On the way
 
-    def _forward(self, data: bytes, view: MessageView, address: str, now: float) -> None:
+    def _forward(self, data: bytes, view: MessageView, now: float) -> None:
         """3.1.5.8.2 and 3.1.5.8.5: one hop more, into the outgoing queue of its destination."""
         hops = view.hop_count + 1
+        name = self._onward_name(view)
         refusal = None
         if hops > MAX_HOP_COUNT:
             refusal = MessageClass.NACK_HOP_COUNT_EXCEEDED
+        elif name is None:
+            refusal = MessageClass.NACK_BAD_DST_Q
         elif has_expired(view, now):
             refusal = MessageClass.NACK_REACH_QUEUE_TIMEOUT
         if refusal is not None:
@@ -176,45 +201,62 @@ class Receiver:
             if view.transactional:
                 self._send_final_ack(view, refusal, None, now)
             return
+        assert name is not None
         packet = with_hop_count(without_session_header(data), hops)
-        name = self._onward_name(view)
-        if name is None:
-            return
         queue = self.core.queues.outgoing_queue(self.core.tick, name, int(now))
         try:
             self.core.delivery.check_quota(queue, len(packet))
         except QuotaExceeded as fault:
             raise ManagerFull(str(fault)) from fault
         self.core.delivery.arrive(queue, packet, view, now)
+        if view.tracing:
+            send_report(self.core, MessageView(packet), now)
 
     def _onward_name(self, view: MessageView) -> FormatName | None:
-        name = destination_name(view)
-        if isinstance(name, DirectName) or name is None:
+        """None for a name that leads nowhere from here: a direct one that came with another manager's GUID, too."""
+        try:
+            name = destination_name(view)
+        except IllegalName:
             return None
-        return name
+        return None if isinstance(name, DirectName) else name
 
     # Ordering acknowledgments
 
     def _schedule_order_ack(
-        self, name: str, sequence: IncomingSequence, view: MessageView, address: str | None, now: float
+        self,
+        name: str,
+        session: Session,
+        sequence: IncomingSequence,
+        view: MessageView,
+        address: str | None,
+        now: float,
     ) -> None:
         """3.1.1.6.2: each message puts it off a little, but not for ever."""
         delay = self.settings.order_ack_ms / 1000
+        source = view.source_queue_manager_bytes
         due = self._due.get(name)
         if due is None:
-            self._due[name] = _OrderAckDue(sequence, view.source_queue_manager_bytes, address, now + delay, now)
-        elif now - due.last_sent < self.settings.max_order_ack_delay_s:
+            self._due[name] = _OrderAckDue(session, sequence, source, address, now + delay, now)
+            return
+        due.session = session
+        if now - due.last_sent < self.settings.max_order_ack_delay_s:
             due.due = now + delay
 
     @property
     def deadline(self) -> float | None:
-        return min((each.due for each in self._due.values()), default=None)
+        times = [each.due for each in self._due.values()]
+        if self.history.deadline is not None:
+            times.append(self.history.deadline)
+        return min(times, default=None)
 
     def on_timer(self, now: float) -> None:
         """Order Ack Send Timer, 3.1.6.9. What is not durable yet is not acknowledged, and has its turn later."""
         self.history.clean(now)
         for name, due in list(self._due.items()):
             if due.due > now:
+                continue
+            if due.session.closed:  # the sender will ask again, and may have another address by then
+                del self._due[name]
                 continue
             if due.sequence.durable != due.sequence.number:
                 due.due = now + self.settings.order_ack_ms / 1000
@@ -275,7 +317,7 @@ class Receiver:
 
     def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """3.1.7.2.2: a transactional message has left its queue, and its sender wants to know how."""
-        if queue.is_outgoing or queue.properties.owner is not None:
+        if queue.properties.queue_type not in _REMOVALS:
             return
         view = MessageView(record.packet)
         fields = view.transaction_fields
@@ -285,10 +327,6 @@ class Receiver:
             direct = view.queue_manager_address_bytes != self._own
             address = self._addresses.get(view.source_queue_manager_bytes) if direct else None
             self._send_final_ack(view, reason, address, now)
-
-
-class ManagerFull(PostroadError):
-    """The manager's own quota: the session ends, nobody is told, and the sender keeps its message."""
 
 
 def has_expired(view: MessageView, now: float) -> bool:

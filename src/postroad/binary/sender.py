@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
+from postroad.binary.tracing import is_traced, send_report
 from postroad.queues.collection import AWAITING_FINAL_ACK, JOURNAL
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
@@ -19,6 +20,9 @@ from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.patch import with_previous_number
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
+
+HEAD = 1000  # messages of a queue that are looked at for one that was sent before the manager started
+_FLAGS_AT, _TRANSACTIONAL = 62, 0x10  # UserHeader.Flags.TH, in a packet
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +35,7 @@ class Flight:
     number: int = 0
     session_acked: bool = False
     order_acked: bool = False
+    sent_at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -39,8 +44,10 @@ class OutgoingSequence:
 
     last_acked: dict[TxSequenceId, int] = field(default_factory=dict)
     unacked: list[Flight] = field(default_factory=list)
+    ordered: set[Flight] = field(default_factory=set)  # put in order, and the next hop has not said that it has them
     resend_index: int = 0
     resend_at: float | None = None
+    last_ack: tuple[TxSequenceId, int] = (TxSequenceId(0, 0), 0)
     last_ack_time: float = 0.0
     last_ack_count: int = 0
 
@@ -62,23 +69,31 @@ class Sender:
         self._own = core.identifier.bytes_le
         self._awaiting = core.queues.system(AWAITING_FINAL_ACK)
         self._awaiting_by_id = {MessageView(each.packet).message_id: each for each in self._awaiting.everything()}
+        self._sent_by_id: dict[int, Flight] = {}  # of our sequences, as long as they are in their outgoing queues
+        core.delivery.deleted.append(self._message_deleted)
 
-    def pump(self, session: Session, queues: Iterable[Queue], now: float) -> int:
-        """Sends what the window takes, queue by queue; how many went."""
+    def pump(self, session: Session, queues: Iterable[Queue], now: float, address: str) -> int:
+        """Sends what the window takes to the manager at `address`, queue by queue; how many went."""
         sent = 0
+        traced: list[Record] = []
         for queue in queues:
             while (free := session.free) > 0:
                 records = self.core.reading.fresh(queue, free, now)
-                for record in records:
+                # One that has expired may have been answered on this very session, and narrowed its window.
+                for record in records[: session.free]:
                     self._send(session, queue, record, now)
-                sent += len(records)
+                    if is_traced(record.packet):
+                        traced.append(record)
+                    sent += 1
                 if len(records) < free:
                     break
+        for record in traced:  # last, because a report may go out by this session too
+            send_report(self.core, MessageView(record.packet), now, address)
         return sent
 
     def _send(self, session: Session, queue: Queue, record: Record, now: float) -> None:
         view = MessageView(record.packet)
-        flight = Flight(queue, record)
+        flight = Flight(queue, record, sent_at=now)
         packet = record.packet
         queue.positions[record.lookup_id] = PositionState.LOCKED
         fields = view.transaction_fields
@@ -89,6 +104,7 @@ class Sender:
             if previous != fields[4]:
                 packet = with_previous_number(packet, previous)
             sequence.unacked.append(flight)
+            self._sent_by_id[view.message_id] = flight
             if sequence.resend_at is None:
                 sequence.resend_at = now + self.settings.resend_s[sequence.resend_index]
         ordering = not view.base_flags and view.message_class != MessageClass.NORMAL
@@ -102,51 +118,78 @@ class Sender:
             if not flight.number:
                 self._delivered(flight, now)
             elif flight.order_acked:
+                self.sequences[flight.queue].ordered.discard(flight)
                 self._ordered(flight)
+                self._end_sequence(flight.queue, flight.sequence_id, flight.number)
 
     def _delivered(self, flight: Flight, now: float) -> None:
         """A message that is not of one of our sequences is done with; its source keeps a copy if it asked to."""
-        if flight.queue.positions.get(flight.record.lookup_id) is not PositionState.LOCKED:
-            return  # purged meanwhile
+        if not _is_held(flight):
+            return
         view = MessageView(flight.record.packet)
-        if view.positive_journaling and view.source_queue_manager_bytes == self._own:
+        if view.positive_journaling and self.core.delivery.journals_at_source(view):
             self.core.delivery.copy(self.core.queues.system(JOURNAL), flight.record.packet, now)
         self.core.delivery.discard(flight.queue, flight.record)
 
     def _ordered(self, flight: Flight) -> None:
         """Both acknowledgments are there: it leaves the queue, to wait for the final one if anybody wants to know."""
-        if flight.queue.positions.get(flight.record.lookup_id) is not PositionState.LOCKED:
+        if not _is_held(flight):
             return
         packet = flight.record.packet
         view = MessageView(packet)
-        if view.positive_journaling or view.negative_journaling:
+        self._sent_by_id.pop(view.message_id, None)
+        if (view.positive_journaling or view.negative_journaling) and self.core.delivery.journals_at_source(view):
             record = self.core.delivery.add(self._awaiting, packet, 0, NEVER, flight.record.arrived_ms / 1000)
             self._awaiting_by_id[view.message_id] = record
         self.core.delivery.discard(flight.queue, flight.record)
 
     def take_order_ack(self, ack: OrderAck, now: float) -> None:
         """3.1.5.6"""
-        for sequence in self.sequences.values():
-            covered = [
-                each
-                for each in sequence.unacked
-                if each.sequence_id == ack.sequence_id and each.number <= ack.sequence_number
-            ]
+        for queue, sequence in self.sequences.items():
+            covered: list[Flight] = []
+            rest: list[Flight] = []
+            for flight in sequence.unacked:
+                in_order = flight.sequence_id == ack.sequence_id and flight.number <= ack.sequence_number
+                (covered if in_order else rest).append(flight)
             if not covered and ack.sequence_id not in sequence.last_acked:
                 continue
+            sequence.unacked = rest
             sequence.last_ack_time = now
             sequence.last_ack_count += 1
             last = sequence.last_acked.get(ack.sequence_id, 0)
             sequence.last_acked[ack.sequence_id] = max(last, ack.sequence_number)
+            sequence.last_ack = max(sequence.last_ack, (ack.sequence_id, ack.sequence_number))
             for flight in covered:
-                sequence.unacked.remove(flight)
                 flight.order_acked = True
                 if flight.session_acked:
                     self._ordered(flight)
+                else:
+                    sequence.ordered.add(flight)
+            self._end_sequence(queue, ack.sequence_id, ack.sequence_number)
             if covered:
                 sequence.resend_index = 0
             sequence.resend_at = now + self.settings.resend_s[sequence.resend_index] if sequence.unacked else None
             return
+
+    def awaiting_final_ack(self) -> Iterable[Record]:
+        """AwaitingFinalACKTable"""
+        return self._awaiting_by_id.values()
+
+    def _end_sequence(self, queue: Queue, sequence_id: TxSequenceId | None, number: int) -> None:
+        """3.1.5.6: when everything has been put in order and has left, the next message begins a new sequence."""
+        transacting, path = self.core.transacting, queue.properties.path
+        if sequence_id is None or not transacting.is_last(path, sequence_id, number):
+            return
+
+        def end() -> None:  # once it is durable that they have left
+            if not queue.count and transacting.is_last(path, sequence_id, number):
+                transacting.end_sequence(path)
+                self.sequences[queue].last_acked.pop(sequence_id, None)
+
+        if self.core.tick:
+            self.core.tick.on_commit.append(end)
+        else:
+            end()
 
     def take_final_ack(self, ack: FinalAck, now: float) -> None:
         """3.1.5.7: matched by source and message id, wherever the message waits."""
@@ -156,12 +199,40 @@ class Sender:
         if record is not None:
             self._final(self._awaiting, record, ack, now)
             return
-        for queue, sequence in self.sequences.items():
-            for flight in sequence.unacked:
-                if MessageView(flight.record.packet).message_id == ack.acknowledged_message_id:
-                    sequence.unacked.remove(flight)
-                    self._final(queue, flight.record, ack, now)
-                    return
+        flight = self._sent_by_id.pop(ack.acknowledged_message_id, None) or self._sent_before(ack)
+        if flight is not None:
+            self._land(flight)
+            self._final(flight.queue, flight.record, ack, now)
+
+    def _sent_before(self, ack: FinalAck) -> Flight | None:
+        """A message that was sent before the manager started stands at the head of its queue."""
+        place = (ack.sequence_id, ack.sequence_number)
+        for queue in self.core.queues.outgoing.values():
+            for record in queue.available(HEAD):
+                view = MessageView(record.packet)
+                fields = view.transaction_fields
+                if fields is None or view.source_queue_manager_bytes != self._own:
+                    continue
+                if view.message_id == ack.acknowledged_message_id:
+                    return Flight(queue, record)
+                if (TxSequenceId(fields[1], fields[2]), fields[3]) > place:
+                    break
+        return None
+
+    def _land(self, flight: Flight) -> None:
+        """The message is on no way any more."""
+        sequence = self.sequences.get(flight.queue)
+        if sequence is not None:
+            sequence.ordered.discard(flight)
+            if flight in sequence.unacked:
+                sequence.unacked.remove(flight)
+
+    def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+        """A message has expired in its outgoing queue, or somebody has taken it out."""
+        if queue.is_outgoing and record.packet[_FLAGS_AT] & _TRANSACTIONAL:
+            flight = self._sent_by_id.pop(MessageView(record.packet).message_id, None)
+            if flight is not None:
+                self._land(flight)
 
     def _final(self, queue: Queue, record: Record, ack: FinalAck, now: float) -> None:
         delivery = self.core.delivery
@@ -174,14 +245,26 @@ class Sender:
 
     def session_closed(self, session: Session, now: float) -> None:
         """What the peer has not acknowledged is available again; a transactional message keeps its number."""
+        lost: set[Flight] = set()
         for flight in session.in_flight:
             assert isinstance(flight, Flight)
-            if flight.number:
-                sequence = self.sequences[flight.queue]
-                if flight in sequence.unacked:
-                    sequence.unacked.remove(flight)
-            if flight.queue.positions.get(flight.record.lookup_id) is PositionState.LOCKED:
-                self.core.reading.put_back(flight.queue, flight.record, now)
+            lost.add(flight)
+            if flight.order_acked:  # it has arrived, whatever the next hop had still to say
+                self.sequences[flight.queue].ordered.discard(flight)
+                self._ordered(flight)
+            else:
+                self._release(flight, now)
+        for queue in {flight.queue for flight in lost if flight.number}:
+            sequence = self.sequences[queue]
+            sequence.unacked = [flight for flight in sequence.unacked if flight not in lost]
+
+    def _release(self, flight: Flight, now: float) -> None:
+        """The message is available again, unless somebody has purged the queue meanwhile."""
+        state = flight.queue.positions.get(flight.record.lookup_id)
+        if state is PositionState.LOCKED:
+            self.core.reading.put_back(flight.queue, flight.record, now)
+        elif state is PositionState.PURGE_PENDING:
+            self.core.delivery.take(flight.queue, flight.record, MessageClass.NACK_DELETED, now)
 
     @property
     def deadline(self) -> float | None:
@@ -194,11 +277,19 @@ class Sender:
         for queue, sequence in self.sequences.items():
             if sequence.resend_at is None or sequence.resend_at > now:
                 continue
+            if not sequence.unacked:  # what was sent has been taken out, or its FinalAck came first
+                sequence.resend_at = None
+                continue
             sequence.resend_index = min(sequence.resend_index + 1, len(self.settings.resend_s) - 1)
             again, sequence.unacked = sequence.unacked, []
             for flight in again:
-                if flight.queue.positions.get(flight.record.lookup_id) is PositionState.LOCKED:
-                    self.core.reading.put_back(flight.queue, flight.record, now)
+                self._release(flight, now)
             sequence.resend_at = None
             due.append(queue)
         return due
+
+
+def _is_held(flight: Flight) -> bool:
+    """Whether the message is still where it was when it was sent."""
+    state = flight.queue.positions.get(flight.record.lookup_id)
+    return state in (PositionState.LOCKED, PositionState.PURGE_PENDING)

@@ -5,37 +5,62 @@ Both ends keep theirs in the store, changed in the same tick as the messages the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from struct import Struct
+from uuid import UUID
 
+from postroad.errors import IllegalName
+from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
-from postroad.store.interface import Store
+from postroad.store.interface import Key, Record, Store
+from postroad.wire.queue_names import destination_name
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
 INCOMING_STATE = "incoming/"
 _INCOMING = Struct("<IIIII")
+NO_SEQUENCE = TxSequenceId(0, 0)
+
+
+@dataclass(slots=True, eq=False)
+class _Step:
+    """What one tick does to a sequence."""
+
+    tick: Tick
+    before: tuple[TxSequenceId, int, int]
+    number: int = 0
+    accepted: list[tuple[Queue, Key]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class IncomingSequence:
-    """IncomingTxSequenceID and IncomingTxSequenceNumber of one sender to one of our queues.
+    """IncomingTxSequenceID and IncomingTxSequenceNumber of one sender to one of our queues, as one name calls it.
 
     `durable` is the number that an OrderAck may name: messages above it are accepted but not yet committed.
     """
 
-    sequence_id: TxSequenceId = field(default_factory=lambda: TxSequenceId(0, 0))
+    sender: UUID
+    format_name: str
+    sequence_id: TxSequenceId = NO_SEQUENCE
     number: int = 0
     rejects: int = 0
     last_access_s: int = 0
     durable: int = 0
+    step: _Step | None = None  # of the newest tick that has moved it
 
     def accepts(self, sequence_id: TxSequenceId, number: int, previous: int) -> bool:
         """3.1.5.8.6: the next of this sequence, whatever expired in between, or the first of a newer one."""
         if sequence_id == self.sequence_id:
             return number > self.number and previous <= self.number
         return sequence_id > self.sequence_id and previous == 0
+
+    def encode(self) -> bytes:
+        place = self.sequence_id
+        fixed = _INCOMING.pack(place.ordinal, place.time_stamp, self.number, self.rejects, self.last_access_s)
+        return fixed + self.format_name.encode("utf-8", "surrogatepass")
 
 
 class IncomingSequences:
@@ -44,38 +69,84 @@ class IncomingSequences:
     def __init__(self, store: Store) -> None:
         self._sequences: dict[str, IncomingSequence] = {}
         for name, value in store.state(INCOMING_STATE).items():
-            ordinal, time_stamp, number, rejects, last_access = _INCOMING.unpack(value)
-            self._sequences[name] = IncomingSequence(
-                TxSequenceId(ordinal, time_stamp), number, rejects, last_access, number
-            )
+            ordinal, time_stamp, number, rejects, last_access = _INCOMING.unpack_from(value)
+            sender = UUID(bytes_le=bytes.fromhex(name.removeprefix(INCOMING_STATE).partition("/")[0]))
+            place = TxSequenceId(ordinal, time_stamp)
+            format_name = value[_INCOMING.size :].decode("utf-8", "surrogatepass")
+            self._sequences[name] = IncomingSequence(sender, format_name, place, number, rejects, last_access, number)
+
+    def __iter__(self) -> Iterator[IncomingSequence]:
+        return iter(self._sequences.values())
 
     def of(self, view: MessageView) -> tuple[str, IncomingSequence]:
         """The state's name and the sequence that this message belongs to."""
-        destination = blake2b(view.destination_bytes.lower(), digest_size=8).hexdigest()
-        name = f"{INCOMING_STATE}{view.source_queue_manager_bytes.hex()}/{destination}"
+        digest = blake2b(view.destination_bytes.lower(), digest_size=8).hexdigest()
+        name = f"{INCOMING_STATE}{view.source_queue_manager_bytes.hex()}/{digest}"
         sequence = self._sequences.get(name)
         if sequence is None:
-            sequence = self._sequences[name] = IncomingSequence()
+            sequence = self._sequences[name] = IncomingSequence(view.source_queue_manager, _format_name(view))
         return name, sequence
 
-    def advance(self, tick: Tick, name: str, sequence: IncomingSequence, view: MessageView, now: float) -> None:
-        """The message is accepted, or finally rejected: either way the sequence moves past it."""
+    def reject(self, tick: Tick, name: str, sequence: IncomingSequence, now: float) -> None:
+        """The message came out of order, or again."""
+        sequence.rejects += 1
+        sequence.last_access_s = int(now)
+        if sequence.durable == sequence.number:  # a place that may still be lost is not written
+            tick.set_state(name, sequence.encode())
+
+    def advance(
+        self,
+        tick: Tick,
+        name: str,
+        sequence: IncomingSequence,
+        view: MessageView,
+        accepted: tuple[Queue, Record] | None,
+        now: float,
+    ) -> None:
+        """The message is `accepted` into a queue, or finally refused: either way the sequence moves past it."""
         fields = view.transaction_fields
         assert fields is not None
-        before = (sequence.sequence_id, sequence.number)
-        sequence.sequence_id = TxSequenceId(fields[1], fields[2])
-        sequence.number = number = fields[3]
+        step = sequence.step
+        if step is None or step.tick is not tick:
+            before = (sequence.sequence_id, sequence.number, sequence.durable)
+            step = sequence.step = _Step(tick, before)
+            tick.on_commit.append(partial(_committed, sequence, step))
+            tick.undo.append(partial(_lost, name, sequence, step))
+        place = TxSequenceId(fields[1], fields[2])
+        if place != sequence.sequence_id:
+            sequence.sequence_id, sequence.durable = place, 0
+        step.number = sequence.number = fields[3]
         sequence.rejects = 0
         sequence.last_access_s = int(now)
-        tick.set_state(name, _INCOMING.pack(fields[1], fields[2], number, 0, int(now)))
+        tick.set_state(name, sequence.encode())
+        if accepted is not None:
+            queue, record = accepted
+            step.accepted.append((queue, Key(record.queue, record.lookup_id)))
 
-        def committed() -> None:
-            sequence.durable = number
 
-        def failed(_: object) -> None:
-            # A later message of the same tick has moved it further: the first failure sets it back furthest.
-            if sequence.number >= number:
-                sequence.sequence_id, sequence.number = before
+def _format_name(view: MessageView) -> str:
+    try:
+        return str(destination_name(view))
+    except IllegalName as fault:
+        return fault.name
 
-        tick.on_commit.append(committed)
-        tick.on_failure.insert(0, failed)
+
+def _committed(sequence: IncomingSequence, step: _Step) -> None:
+    if step.number:
+        sequence.durable = step.number
+    if sequence.step is step:
+        sequence.step = None
+
+
+def _lost(name: str, sequence: IncomingSequence, step: _Step, gathering: Tick) -> None:
+    """Back to where it was. What came on top of the lost messages goes too: it would stand before them."""
+    if not step.number:
+        return
+    sequence.sequence_id, sequence.number, sequence.durable = step.before
+    later = sequence.step
+    if later is not None and later is not step:
+        for queue, key in later.accepted:
+            gathering.take_back(queue, key)
+        gathering.batch.state.pop(name, None)
+        later.number = 0  # nothing follows from it any more
+    sequence.step = None

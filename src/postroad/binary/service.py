@@ -14,7 +14,9 @@ from postroad.binary.receiver import Receiver
 from postroad.binary.sender import Sender
 from postroad.binary.session import Acknowledged, Closed, Opened, Received, Session
 from postroad.binary.settings import BinarySettings
-from postroad.names import DirectName, FormatName, parse_format_name
+from postroad.binary.states import SessionState
+from postroad.errors import NoRoute, Status
+from postroad.names import DirectName, FormatName, PrivateName, parse_format_name
 from postroad.names.direct import Protocol as Transport
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState
@@ -22,6 +24,13 @@ from postroad.queues.queue import Queue
 from postroad.wire.layout import NULL_GUID
 
 NAME_SERVICES = frozenset({Transport.TCP, Transport.OS})
+# ConnectionHistory.Error of a failure; of any other one, that the machine cannot be reached.
+_ERRORS = {
+    ConnectionStatus.UNKNOWN_FAILURE: Status.ERROR,
+    ConnectionStatus.ROUTING_DATA_UNAVAILABLE: Status.NO_DS,
+    ConnectionStatus.CONNECTION_LIMIT_REACHED: Status.INSUFFICIENT_RESOURCES,
+    ConnectionStatus.LOW_RESOURCE: Status.INSUFFICIENT_RESOURCES,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +41,8 @@ class Hop:
     manager: UUID = NULL_GUID
 
 
-Resolve = Callable[[FormatName], list[Hop]]  # the next hops of a destination, in the order to try; none where unknown
+# The next hops of a destination, in the order to try; none, or NoRoute with the reason, where there is no way.
+Resolve = Callable[[FormatName], list[Hop]]
 
 
 @dataclass(slots=True, eq=False)
@@ -72,9 +82,10 @@ class BinaryService:
         self.peers: dict[Hop, Peer] = {}
         self.sessions: dict[Session, Peer | None] = {}
         self.addresses: dict[Session, str] = {}
+        self.past_sent = self.past_received = 0  # messages of sessions that are over
         self._resolve = resolve
         self._hops: dict[Queue, tuple[list[Hop], int]] = {}
-        self._unresolved: dict[Queue, float] = {}
+        self.unresolved: dict[Queue, float] = {}  # queues without a way, and when it is asked for again
         core.delivery.outgoing_ready = self.queue_ready
 
     # Outgoing queues
@@ -87,16 +98,16 @@ class BinaryService:
 
     def queue_ready(self, queue: Queue, now: float) -> None:
         """There is something to send ([MS-MQQB] 3.1.7.12)."""
-        info = self.core.queues.outgoing_info.get(queue)
-        if info is None or info.state in (OutgoingState.ON_HOLD, OutgoingState.LOCKED):
+        if not self._may_send(queue):
             return
         peer = self._peer_of(queue, now)
         if peer is None:
             return
-        if peer.session is not None and peer.session.opened_at:
-            self._pump(peer, now)
-        elif peer.session is None and not peer.connecting and peer.retry_at is None:
+        if peer.session is None and not peer.connecting and peer.retry_at is None:
             self._connect(peer)
+        if peer.session is not None and peer.session.opened_at:
+            self._set_state(peer, OutgoingState.CONNECTED)  # a queue that is new on a session that is not
+            self._pump(peer, now)
 
     def _peer_of(self, queue: Queue, now: float) -> Peer | None:
         name = parse_format_name(queue.properties.path)
@@ -104,18 +115,21 @@ class BinaryService:
             return None  # another protocol's
         hops, index = self._hops.get(queue, ([], 0))
         if not hops:
-            hops = self._resolve(name)
+            fault = f"no way to {name} is known"
+            try:
+                hops = self._resolve(name)
+            except NoRoute as error:
+                fault = f"no route to {name}: {error}"
+            hops = hops or self._caller(name)
             self._hops[queue] = (hops, 0)
             index = 0
         info = self.core.queues.outgoing_info[queue]
         if not hops:
             info.state = OutgoingState.NEED_VALIDATION
-            info.note(
-                ConnectionAttempt(ConnectionStatus.ROUTING_DATA_UNAVAILABLE, int(now)), f"no way to {name} is known"
-            )
-            self._unresolved[queue] = now + self.settings.retry_connect_s
+            info.note(_attempt(ConnectionStatus.ROUTING_DATA_UNAVAILABLE, now), fault)
+            self.unresolved[queue] = now + self.settings.retry_connect_s
             return None
-        self._unresolved.pop(queue, None)
+        self.unresolved.pop(queue, None)
         hop = hops[index]
         peer = self.peers.get(hop)
         if peer is None:
@@ -123,6 +137,13 @@ class BinaryService:
         peer.queues[queue] = None
         info.next_hops = tuple(each.host for each in hops)
         return peer
+
+    def _caller(self, name: FormatName) -> list[Hop]:
+        """No directory knows the way to a manager, but it has a session with us: what is for it goes that way."""
+        for session, peer in self.sessions.items():
+            if session.opened_at and isinstance(name, PrivateName) and session.peer == name.guid:
+                return [peer.hop if peer is not None else Hop(self.addresses[session], name.guid)]
+        return []
 
     def _connect(self, peer: Peer) -> None:
         peer.retry_at = None
@@ -148,13 +169,14 @@ class BinaryService:
         session = peer.session
         if session is None or session.closed:
             return
-        active = [
-            queue
-            for queue in peer.queues
-            if queue.count and self.core.queues.outgoing_info[queue].state is not OutgoingState.ON_HOLD
-        ]
-        if active and self.sender.pump(session, active, now):
+        active = [queue for queue in peer.queues if queue.count and self._may_send(queue)]
+        if active and self.sender.pump(session, active, now, self.addresses[session]):
             self.driver.flush(session)
+
+    def _may_send(self, queue: Queue) -> bool:
+        """False for a queue that is paused or locked, and for one that was deleted meanwhile."""
+        info = self.core.queues.outgoing_info.get(queue)
+        return info is not None and info.state not in (OutgoingState.ON_HOLD, OutgoingState.LOCKED)
 
     def _set_state(self, peer: Peer, state: OutgoingState) -> None:
         for queue in peer.queues:
@@ -164,7 +186,7 @@ class BinaryService:
 
     def _note(self, peer: Peer, status: ConnectionStatus, now: float, error: str | None = None) -> None:
         peer.last_error = error
-        attempt = ConnectionAttempt(status, int(now), 0, (peer.hop.host,))
+        attempt = _attempt(status, now, peer.hop.host)
         for queue in peer.queues:
             info = self.core.queues.outgoing_info.get(queue)
             if info is not None:
@@ -198,7 +220,11 @@ class BinaryService:
         return session
 
     def received(self, session: Session, data: bytes, now: float) -> None:
+        answer_due = session.state is SessionState.WAITING_ECR_MSG
         session.receive_data(data, now)
+        peer = self.sessions.get(session)
+        if answer_due and peer is not None and session.state in (SessionState.WAITING_CPR_MSG, SessionState.OPEN):
+            self._note(peer, ConnectionStatus.ESTABLISH_PACKET_RECEIVED, now)
         self._after(session, now)
 
     def disconnected(self, session: Session, now: float) -> None:
@@ -239,6 +265,8 @@ class BinaryService:
         if peer is not None:
             self._note(peer, ConnectionStatus.ESTABLISHED, now)
             self._set_state(peer, OutgoingState.CONNECTED)
+            for queue in filter(self._may_send, peer.queues):  # 3.1.5.4.2: of the ways there were, this one it is
+                self.core.queues.outgoing_info[queue].next_hops = (self.addresses[session],)
             return
         for waiting in self.peers.values():  # somebody we wanted to reach has called
             if waiting.session is None and not waiting.connecting and self._session_to(waiting.hop) is session:
@@ -247,24 +275,26 @@ class BinaryService:
     def _closed(self, session: Session, event: Closed, now: float) -> None:
         peer = self.sessions.pop(session, None)
         self.addresses.pop(session, None)
+        self.past_sent += session.sent.count
+        self.past_received += session.received.count
         self.sender.session_closed(session, now)
         if peer is None:
             return
         peer.session = None
         self._note(peer, event.status, now, event.reason)
+        self._set_state(peer, OutgoingState.DISCONNECTING)
+        self.driver.flush(session)
         self._set_state(peer, OutgoingState.DISCONNECTED)
         self._retry(peer, now)
 
     def _retry(self, peer: Peer, now: float) -> None:
-        """3.1.5.9 and 3.1.6.1: the next hop in turn, or the first again after a while."""
+        """3.1.5.9 and 3.1.6.1: after a while the next hop in turn; behind the last one the way is asked for again."""
         waiting = [queue for queue in peer.queues if queue.count]
         for queue in list(peer.queues):
-            hops, index = self._hops.get(queue, ([], 0))
-            if len(hops) > 1:
-                self._hops[queue] = (hops, (index + 1) % len(hops))
-                del peer.queues[queue]
-            elif hops and hops[0].manager != NULL_GUID:
-                self._hops.pop(queue)  # ask again: the directory may have changed
+            hops, index = self._hops.pop(queue, ([], 0))
+            if queue.count and index + 1 < len(hops):
+                self._hops[queue] = (hops, index + 1)
+            del peer.queues[queue]
         if waiting:
             peer.retry_at = now + self.settings.retry_connect_s
 
@@ -274,7 +304,7 @@ class BinaryService:
     def deadline(self) -> float | None:
         times = [session.deadline for session in self.sessions]
         times += [peer.retry_at for peer in self.peers.values()]
-        times += [self.sender.deadline, self.receiver.deadline, *self._unresolved.values()]
+        times += [self.sender.deadline, self.receiver.deadline, *self.unresolved.values()]
         return min((time for time in times if time is not None), default=None)
 
     def on_timer(self, now: float) -> None:
@@ -285,9 +315,9 @@ class BinaryService:
         for queue in self.sender.on_timer(now):
             self.queue_ready(queue, now)
         self.receiver.on_timer(now)
-        for queue, due in list(self._unresolved.items()):
+        for queue, due in list(self.unresolved.items()):
             if due <= now:
-                del self._unresolved[queue]
+                del self.unresolved[queue]
                 self.queue_ready(queue, now)
         for peer in list(self.peers.values()):
             if peer.retry_at is not None and peer.retry_at <= now:
@@ -319,3 +349,9 @@ class BinaryService:
         for session in list(self.sessions):
             session.close("the queue manager stops")
             self.driver.flush(session)
+
+
+def _attempt(status: ConnectionStatus, now: float, *addresses: str) -> ConnectionAttempt:
+    failed = status >= ConnectionStatus.UNKNOWN_FAILURE
+    error = _ERRORS.get(status, Status.REMOTE_MACHINE_NOT_AVAILABLE) if failed else Status.OK
+    return ConnectionAttempt(status, int(now), error.value, addresses)

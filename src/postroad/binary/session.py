@@ -6,17 +6,23 @@ message means is not its business: see sender.py and receiver.py.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from uuid import UUID
 
+from postroad.binary.counts import MAX_RECOVERABLE_ACKS, ReceivedMessages, SentMessages
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import TRANSITIONS, Action, PacketKind, SessionState
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.wire.constants import OperatingSystemFlags
 from postroad.wire.framer import Framer
-from postroad.wire.internal import ConnectionParameters, EstablishConnection, SessionAck
+from postroad.wire.internal import (
+    ACK_TIMEOUT_RANGE_MS,
+    RECOVERABLE_ACK_TIMEOUT_RANGE_MS,
+    ConnectionParameters,
+    EstablishConnection,
+    SessionAck,
+)
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.packets import Packet, decode_packet
@@ -24,11 +30,11 @@ from postroad.wire.patch import with_session_header
 from postroad.wire.session_header import SessionHeader
 from postroad.wire.view import MessageView
 
-MAX_RECOVERABLE_ACKS = 32  # bits of RecoverableMsgAckFlags
 PIGGY_BACK_AFTER = 0.75  # of the ack timer, 3.1.7.11
 RECOVERABLE_TIMEOUT_FACTOR = 8  # round trips, 3.1.5.3.2
-MIN_RECOVERABLE_TIMEOUT_MS, MAX_RECOVERABLE_TIMEOUT_MS = 500, 120_000
-_WRAP = 0xFFFF
+NOT_NEGOTIATED_MS = 0xFFFFFFFF  # RecoverableAckSendTimeout of a session that is not open, 3.1.3.2
+PAUSED_WINDOW = 1  # 3.1.7.13
+_DELIVERY_AT, _DELIVERY = 60, 0x60  # UserHeader.Flags.DM
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,44 +71,32 @@ class Acknowledged:
 Event = Opened | Closed | Received | Acknowledged
 
 
-@dataclass(slots=True)
-class _Sent:
-    """An OutgoingMessagePosition in flight, 3.1.1.3.1.2."""
-
-    number: int
-    recoverable_number: int
-    token: object
-
-
 class Session:
     """`initiate` or `accept` makes one. After every call take `events()` and `data_to_send()`, and mind `deadline`."""
 
     def __init__(self, identifier: UUID, settings: BinarySettings, state: SessionState, now: float) -> None:
+        """3.1.3.2"""
         self.identifier = identifier
         self.settings = settings
         self.state = state
         self.peer = NULL_GUID
         self.initiator = state is SessionState.WAITING_ECR_MSG
         self.direct = False
+        self.made_at = now
         self.opened_at = 0.0
-        self.received_count = 0
-        self.sent_count = 0
-        self.unacknowledged = 0
+        self.last_received_at = 0.0
+        self.sent = SentMessages()
+        self.received = ReceivedMessages()
+        self.session_active = False
+        self.received_ack = False
+        self.ack_wait_timeout_ms = _nearest(settings.ack_timeout_ms, ACK_TIMEOUT_RANGE_MS)
+        self.recoverable_ack_timeout_ms = NOT_NEGOTIATED_MS
+        self._refuse = False
         self._framer = Framer()
         self._out: list[bytes] = []
         self._events: list[Event] = []
-        self._in_flight: deque[_Sent] = deque()
-        self._recoverable_in_flight: deque[_Sent] = deque()
-        self._recoverable_sent = 0
-        self._recoverable_received = 0
-        self._recoverable_stored = 0
-        self._recoverable_acked = 0
-        self._unacked_received = 0
-        self._peer_window = settings.window_size
-        self._ack_wait_s = settings.ack_timeout_ms / 1000
-        self._recoverable_ack_s = MAX_RECOVERABLE_TIMEOUT_MS / 1000
-        self._received_ack = False
-        self._active = False
+        self._negotiated_window = 0
+        self._last_window = 0
         self._ack_started = 0.0
         self._initialization_at: float | None = now + settings.initialization_ms / 1000
         self._cleanup_at: float | None = now + settings.cleanup_ms / 1000
@@ -110,21 +104,25 @@ class Session:
         self._ack_send_at: float | None = None
 
     @classmethod
-    def initiate(cls, identifier: UUID, peer: UUID, settings: BinarySettings, now: float) -> Session:
-        """3.1.5.2.3. `peer` is the null GUID where a direct name leads there."""
+    def initiate(
+        cls, identifier: UUID, peer: UUID, settings: BinarySettings, now: float, *, pinged: bool = False
+    ) -> Session:
+        """3.1.5.2.3. `peer` is the null GUID where a direct name leads there; `pinged` if it was asked before."""
         session = cls(identifier, settings, SessionState.WAITING_ECR_MSG, now)
         session.peer = peer
         session.direct = peer == NULL_GUID
         flags = OperatingSystemFlags.CONSTANT | OperatingSystemFlags.SERVER
-        if not settings.ping:
+        if not pinged:
             flags |= OperatingSystemFlags.NO_PING
         session._out.append(EstablishConnection(identifier, peer, _milliseconds(now), flags.value).encode())
         return session
 
     @classmethod
-    def accept(cls, identifier: UUID, settings: BinarySettings, now: float) -> Session:
-        """3.1.5.10"""
-        return cls(identifier, settings, SessionState.WAITING_EC_MSG, now)
+    def accept(cls, identifier: UUID, settings: BinarySettings, now: float, *, refuse: bool = False) -> Session:
+        """3.1.5.10. With `refuse` there is no room for it: the caller is told so, and the session closes (2.2.1)."""
+        session = cls(identifier, settings, SessionState.WAITING_EC_MSG, now)
+        session._refuse = refuse
+        return session
 
     @property
     def closed(self) -> bool:
@@ -149,15 +147,23 @@ class Session:
 
     @property
     def window(self) -> int:
-        """How many messages may be unacknowledged: the narrower of the two ends' windows."""
-        return min(self.settings.window_size, self._peer_window)
+        """How many messages may be unacknowledged: the narrowest of our window, the one that the peer opened with,
+        and the one in its last SessionHeader. A peer's window of 0 says nothing, or nothing could ever be sent.
+        """
+        own = self.settings.window_size
+        return min(own, self._negotiated_window or own, self._last_window or own)
 
     @property
     def free(self) -> int:
         """How many messages `send` takes now."""
         if self.state is not SessionState.OPEN:
             return 0
-        return max(0, self.window - self.unacknowledged)
+        return max(0, self.window - self.sent.unacknowledged)
+
+    @property
+    def in_flight(self) -> list[object]:
+        """The tokens of messages that the peer has not acknowledged, in the order they were sent."""
+        return self.sent.in_flight
 
     # What goes in
 
@@ -165,8 +171,9 @@ class Session:
         """3.1.5.1. A packet that breaks a rule closes the session; those before it have been taken."""
         if self.closed:
             return
-        self._received_ack = True
+        self.last_received_at = now
         for packet in self._framer.feed(data):
+            self.received_ack = True
             try:
                 self._take(packet, decode_packet(packet), now)
             except RemoteProtocolError as fault:
@@ -175,7 +182,7 @@ class Session:
                 return
         if self._framer.error is not None:
             self.close(f"the peer broke the protocol: {self._framer.error}")
-        elif self._unacked_received:
+        else:
             self._acknowledge_if_due(now)
 
     def _take(self, data: bytes, packet: Packet, now: float) -> None:
@@ -215,228 +222,183 @@ class Session:
     # Opening
 
     def _answer_establish(self, request: EstablishConnection) -> None:
+        """3.1.5.3.1. A zero ServerGuid comes from a direct name and is welcome, whatever 2.2.1 says."""
         self.peer = request.client_guid
-        refused = request.server_guid not in (NULL_GUID, self.identifier)
-        self._out.append(request.response(self.identifier, refused=refused).encode())
-        if refused:
+        self.direct = request.server_guid == NULL_GUID
+        foreign = request.server_guid not in (NULL_GUID, self.identifier)
+        self._out.append(request.response(self.identifier, refused=foreign or self._refuse).encode())
+        if foreign:
             self.close(f"the peer asked for the queue manager {request.server_guid}, which is not here")
+        elif self._refuse:
+            self.close("there are too many sessions", ConnectionStatus.CONNECTION_LIMIT_REACHED)
 
     def _send_parameters(self, response: EstablishConnection, now: float) -> None:
-        if response.refused:
-            self.close("the peer refused the session", ConnectionStatus.CONNECTION_REFUSED)
+        """3.1.5.3.2. After a direct name, who answered is whom we meant."""
+        self._check_accepted(response)
+        if self.closed:
             return
         if response.client_guid != self.identifier:
             raise RemoteProtocolError(f"the answer is for the queue manager {response.client_guid}")
         if self.peer not in (NULL_GUID, response.server_guid):
             raise RemoteProtocolError(f"the answer is from {response.server_guid}, not from {self.peer}")
         self.peer = response.server_guid
-        round_trip_ms = _milliseconds(now) - response.time_stamp & 0xFFFFFFFF
-        timeout = RECOVERABLE_TIMEOUT_FACTOR * round_trip_ms
-        timeout = min(max(timeout, MIN_RECOVERABLE_TIMEOUT_MS), MAX_RECOVERABLE_TIMEOUT_MS)
-        self._recoverable_ack_s = timeout / 1000
-        self._out.append(
-            ConnectionParameters(timeout, self.settings.ack_timeout_ms, self.settings.window_size).encode()
+        round_trip_ms = (_milliseconds(now) - response.time_stamp) & 0xFFFFFFFF
+        self.recoverable_ack_timeout_ms = _nearest(
+            RECOVERABLE_TIMEOUT_FACTOR * round_trip_ms, RECOVERABLE_ACK_TIMEOUT_RANGE_MS
         )
+        self._out.append(self._parameters())
 
     def _answer_parameters(self, request: ConnectionParameters, now: float) -> None:
-        self._ack_wait_s = request.ack_timeout_ms / 1000
-        self._recoverable_ack_s = request.recoverable_ack_timeout_ms / 1000
-        answer = ConnectionParameters(
-            request.recoverable_ack_timeout_ms, request.ack_timeout_ms, self.settings.window_size
-        )
-        self._out.append(answer.encode())
+        """3.1.5.4.1: the times are the initiator's, the window is our own."""
         self._enter_open(request, now)
+        if not self.closed:
+            self.ack_wait_timeout_ms = request.ack_timeout_ms
+            self.recoverable_ack_timeout_ms = request.recoverable_ack_timeout_ms
+            self._out.append(self._parameters())
 
     def _enter_open(self, parameters: ConnectionParameters, now: float) -> None:
-        if parameters.refused:
-            self.close("the peer refused the session", ConnectionStatus.CONNECTION_REFUSED)
+        """3.1.5.4.2"""
+        self._check_accepted(parameters)
+        if self.closed:
             return
-        self._take_window(parameters.window_size)
+        self._negotiated_window = parameters.window_size
         self._initialization_at = None
         self.opened_at = now
         self._events.append(Opened(self.peer))
 
-    def _take_window(self, window: int) -> None:
-        if window:  # 0 is what a packet without a word on it holds
-            self._peer_window = window
+    def _check_accepted(self, packet: EstablishConnection | ConnectionParameters) -> None:
+        if packet.refused:
+            self.close("the peer refused the session", ConnectionStatus.CONNECTION_REFUSED)
+
+    def _parameters(self) -> bytes:
+        return ConnectionParameters(
+            self.recoverable_ack_timeout_ms, self.ack_wait_timeout_ms, self.settings.window_size
+        ).encode()
 
     # Receiving
 
     def _take_message(self, data: bytes, packet: MessageView | OrderAck | FinalAck, now: float) -> None:
-        """3.1.5.8.2 and 3.1.5.8.7: counted whatever becomes of it, duplicates too."""
-        self.received_count += 1
-        self._unacked_received += 1
-        self._active = True
-        if self._ack_send_at is None:
-            self._start_ack_timer(self._ack_wait_s / 2, now)
-        number = 0
-        if isinstance(packet, FinalAck) or (isinstance(packet, MessageView) and packet.recoverable):
-            if self._recoverable_received == self._recoverable_acked:
-                self._start_ack_timer(min(self._recoverable_ack_s, self._ack_wait_s / 2), now)
-            self._recoverable_received += 1
-            number = self._recoverable_received
+        """3.1.5.8.2 and 3.1.5.8.7: counted whatever becomes of it, duplicates too, and before its SessionHeader."""
+        self.session_active = True
+        recoverable = data[_DELIVERY_AT] & _DELIVERY != 0
+        if recoverable and not self.received.recoverable_unacked:
+            self._start_ack_timer(self._recoverable_ack_s, now)
+        elif self._ack_send_at is None:
+            self._start_ack_timer(self._express_ack_s, now)
+        number = self.received.add(recoverable=recoverable)
         self._events.append(Received(data, packet, number))
         if isinstance(packet, MessageView) and (header := packet.session_header) is not None:
             self._take_session_header(header, now)
 
     def stored(self, number: int, now: float) -> None:
         """Recoverable messages up to `number` are durable, or finally disregarded: they may be acknowledged."""
-        if number > self._recoverable_stored and self.state is SessionState.OPEN:
-            self._recoverable_stored = number
+        if self.state is SessionState.OPEN:
+            self.received.store(number)
             self._acknowledge_if_due(now)
 
     def _acknowledge_if_due(self, now: float) -> None:
-        """At once when 32 recoverable messages or half of our window wait for it (3.1.5.8.7, and our own rule)."""
-        while self._recoverable_stored - self._recoverable_acked >= MAX_RECOVERABLE_ACKS:
+        """At once when 32 recoverable messages wait for it (3.1.5.8.7), or half a window, so that nobody stalls."""
+        while self.received.stored_unacked >= MAX_RECOVERABLE_ACKS:
             self._send_ack(now)
-        waiting_for_store = self._recoverable_received - self._recoverable_stored
-        if self._unacked_received - waiting_for_store >= max(1, self.settings.window_size // 2):
+        if self.received.ready >= max(1, self.window // 2):
             self._send_ack(now)
 
     def _send_ack(self, now: float) -> None:
-        self._out.append(SessionAck(self._session_header()).encode())
-        self._ack_send_at = None
-        if self._recoverable_received > self._recoverable_acked:
-            self._start_ack_timer(min(self._recoverable_ack_s, self._ack_wait_s / 2), now)
+        self._out.append(SessionAck(self.received.header(self.sent, self.settings.window_size)).encode())
+        self._restart_ack_timer(now)
 
-    def _session_header(self) -> SessionHeader:
-        """Filled in once, as it is written; what it acknowledges is acknowledged from then on."""
-        covered = min(self._recoverable_stored - self._recoverable_acked, MAX_RECOVERABLE_ACKS)
-        base = (self._recoverable_acked + 1) & _WRAP if covered else 0
-        self._recoverable_acked += covered
-        self._unacked_received = self._recoverable_received - self._recoverable_acked
-        return SessionHeader(
-            ack_sequence_number=self.received_count & _WRAP,
-            recoverable_msg_ack_seq_number=base,
-            recoverable_msg_ack_flags=(1 << covered) - 1,
-            user_msg_sequence_number=self.sent_count & _WRAP,
-            recoverable_msg_seq_number=self._recoverable_sent & _WRAP,
-            window_size=self.settings.window_size,
-        )
-
-    def _start_ack_timer(self, seconds: float, now: float) -> None:
-        if self._ack_send_at is None or now + seconds < self._ack_send_at:
-            self._ack_started = now
-            self._ack_send_at = now + seconds
+    def announce_pause(self) -> None:
+        """3.1.7.13: acknowledges what can be, and asks the peer for one message at a time."""
+        if self.state is SessionState.OPEN:
+            self._out.append(SessionAck(self.received.header(self.sent, PAUSED_WINDOW)).encode())
+            self.session_active = False
+            if not self.received.unacked:  # what is still to be stored needs the timer
+                self._ack_send_at = None
 
     # Acknowledgments from the peer
 
     def _take_session_header(self, header: SessionHeader, now: float) -> None:
         """3.1.5.5: mark, delete, and check that both ends have counted alike."""
-        self._take_window(header.window_size)
-        done: list[object] = []
-        acked = _unwrapped(header.ack_sequence_number, self.sent_count)
-        while self._in_flight and self._in_flight[0].number <= acked:
-            sent = self._in_flight.popleft()
-            self.unacknowledged -= 1
-            if not sent.recoverable_number:
-                done.append(sent.token)
-        if header.recoverable_msg_ack_seq_number or header.recoverable_msg_ack_flags:
-            base = _unwrapped(header.recoverable_msg_ack_seq_number, self._recoverable_sent)
-            last = base + max(0, header.recoverable_msg_ack_flags.bit_length() - 1)
-            flags = header.recoverable_msg_ack_flags
-            kept: deque[_Sent] = deque()
-            while self._recoverable_in_flight and self._recoverable_in_flight[0].recoverable_number <= last:
-                sent = self._recoverable_in_flight.popleft()
-                place = sent.recoverable_number - base
-                # Everything up to the base is stored; above it, what the bits say.
-                if place <= 0 or flags >> place & 1:
-                    done.append(sent.token)
-                else:
-                    kept.append(sent)
-            self._recoverable_in_flight.extendleft(reversed(kept))
-        if done:
-            self._events.append(Acknowledged(tuple(done)))
-        if header.user_msg_sequence_number != self.received_count & _WRAP:
-            self.close(
-                f"the peer has sent {header.user_msg_sequence_number} messages and "
-                f"{self.received_count & _WRAP} have come"
-            )
-        elif header.recoverable_msg_seq_number != self._recoverable_received & _WRAP:
-            self.close(
-                f"the peer has sent {header.recoverable_msg_seq_number} recoverable messages and "
-                f"{self._recoverable_received & _WRAP} have come"
-            )
-        else:
-            waiting = self._in_flight or self._recoverable_in_flight
-            self._ack_wait_at = now + self._ack_wait_factor * self._ack_wait_s if waiting else None
-
-    @property
-    def _ack_wait_factor(self) -> int:
-        return self.settings.ack_wait_factor if self.direct else 1
+        self._last_window = header.window_size
+        tokens = self.sent.acknowledge(header)
+        if tokens:
+            self._events.append(Acknowledged(tuple(tokens)))
+        disagreement = self.received.disagreement(header)
+        if disagreement is not None:
+            self.close(disagreement)
+        elif self.sent.awaiting_ack:
+            self._ack_wait_at = now + self._ack_wait_s
 
     # Sending
 
     def send(self, packet: bytes, token: object, now: float, *, recoverable: bool, plain: bool = False) -> None:
-        """Sends one message; `token` comes back when the peer has it. A `plain` one never carries a SessionHeader."""
+        """3.1.7.1.3. `token` comes back when the peer has the message. A `plain` one never carries a SessionHeader."""
         if not self.free:
-            raise LocalProtocolError("the window is full")
-        self.sent_count += 1
-        self.unacknowledged += 1
-        number = 0
-        if recoverable:
-            self._recoverable_sent += 1
-            number = self._recoverable_sent
-        sent = _Sent(self.sent_count, number, token)
-        self._in_flight.append(sent)
-        if recoverable:
-            self._recoverable_in_flight.append(sent)
+            fault = "the window is full" if self.state is SessionState.OPEN else "the session is not open"
+            raise LocalProtocolError(fault)
+        self.sent.add(token, recoverable=recoverable)
         if not plain and self._should_piggy_back(now):
-            packet = with_session_header(packet, self._session_header())
-            self._ack_send_at = None
-            if self._recoverable_received > self._recoverable_acked:
-                self._start_ack_timer(min(self._recoverable_ack_s, self._ack_wait_s / 2), now)
+            packet = with_session_header(packet, self.received.header(self.sent, self.settings.window_size))
+            self._restart_ack_timer(now)
         self._out.append(packet)
-        self._active = True
+        self.session_active = True
         if self._ack_wait_at is None:
-            self._ack_wait_at = now + self._ack_wait_factor * self._ack_wait_s
+            self._ack_wait_at = now + self._ack_wait_s
 
     def _should_piggy_back(self, now: float) -> bool:
-        if self._ack_send_at is None or not self._unacked_received:
+        """3.1.7.11"""
+        if self._ack_send_at is None or not self.received.unacked:
             return False
         return now - self._ack_started > PIGGY_BACK_AFTER * (self._ack_send_at - self._ack_started)
-
-    def announce_pause(self) -> None:
-        """3.1.7.13: acknowledges everything and asks the peer for one message at a time."""
-        if self.state is SessionState.OPEN:
-            header = self._session_header()
-            fields = {name: getattr(header, name) for name in header.__slots__} | {"window_size": 1}
-            self._out.append(SessionAck(SessionHeader(**fields)).encode())
-            self._ack_send_at = None
-            self._active = False
 
     # Time
 
     def on_timer(self, now: float) -> None:
         """Everything that is due. Calling it early does nothing."""
-        if _due(self._initialization_at, now):
+        if _due(self._initialization_at, now):  # 3.1.6.6
             self.close("the session was not opened in time", ConnectionStatus.NOT_READY)
-            return
         if _due(self._cleanup_at, now):  # 3.1.6.2
-            if not self._active:
+            if not self.session_active:
                 self.close("the session was idle")
-                return
-            self._active = False
-            self._cleanup_at = now + self.settings.cleanup_ms / 1000
-        if _due(self._ack_wait_at, now):  # 3.1.6.3
-            if not (self._in_flight or self._recoverable_in_flight):
-                self._ack_wait_at = None
-            elif not self._received_ack:
-                self.close("the peer did not acknowledge in time", ConnectionStatus.SEND_FAILURE)
-                return
             else:
-                self._ack_wait_at = now + self._ack_wait_factor * self._ack_wait_s
-            self._received_ack = False
+                self.session_active = False
+                self._cleanup_at = now + self.settings.cleanup_ms / 1000
+        if _due(self._ack_wait_at, now):  # 3.1.6.3
+            if not self.sent.awaiting_ack:
+                self._ack_wait_at = None
+            elif not self.received_ack:
+                self.close("the peer did not acknowledge in time", ConnectionStatus.SEND_FAILURE)
+            else:
+                self._ack_wait_at = now + self._ack_wait_s
+            self.received_ack = False
         if _due(self._ack_send_at, now):  # 3.1.6.4
             self._ack_send_at = None
-            if self._unacked_received:
+            if self.received.unacked:
                 self._send_ack(now)
 
+    def _restart_ack_timer(self, now: float) -> None:
+        """After a SessionHeader. 3.1.2.5: only for what is still to be stored, so that an idle session is quiet."""
+        self._ack_send_at = None
+        if self.received.unacked:
+            self._start_ack_timer(self._recoverable_ack_s, now)
+
+    def _start_ack_timer(self, seconds: float, now: float) -> None:
+        self._ack_started = now
+        self._ack_send_at = now + seconds
+
     @property
-    def in_flight(self) -> list[object]:
-        """The tokens of messages that the peer has not acknowledged, in the order they were sent."""
-        sent = {each.number: each for each in (*self._in_flight, *self._recoverable_in_flight)}
-        return [sent[number].token for number in sorted(sent)]
+    def _express_ack_s(self) -> float:
+        return self.ack_wait_timeout_ms / 2 / 1000
+
+    @property
+    def _recoverable_ack_s(self) -> float:
+        """Never longer than for an express message: a slow link must not make the peer give up waiting."""
+        return min(self.recoverable_ack_timeout_ms / 1000, self._express_ack_s)
+
+    @property
+    def _ack_wait_s(self) -> float:
+        """3.1.2.4: longer where a direct name led."""
+        return (self.settings.ack_wait_factor if self.direct else 1) * self.ack_wait_timeout_ms / 1000
 
 
 _KINDS = {
@@ -450,10 +412,9 @@ def _due(deadline: float | None, now: float) -> bool:
     return deadline is not None and deadline <= now
 
 
+def _nearest(value: int, allowed: range) -> int:
+    return min(max(value, allowed.start), allowed.stop - 1)
+
+
 def _milliseconds(now: float) -> int:
     return int(now * 1000) & 0xFFFFFFFF
-
-
-def _unwrapped(value: int, newest: int) -> int:
-    """The count that a 16-bit field stands for: the latest one that is not above `newest`."""
-    return newest - (newest - value & _WRAP)

@@ -84,6 +84,7 @@ class QueueCollection:
         self._by_identifier: dict[UUID, Queue] = {}
         self._durable = durable
         self._express = express
+        self._never_stored: set[Queue] = set()  # made in a tick that was lost, and deleted before that was known
         self._next_number = 1
         self._last_private_number = FIRST_PRIVATE_NUMBER - 1
 
@@ -257,11 +258,15 @@ class QueueCollection:
         """The tick that was to create the queue is lost. Whoever relies on it already keeps it, with the next tick."""
         owner = queue.properties.owner if queue.properties.queue_type is QueueType.JOURNAL else None
         root = self.by_number.get(owner, queue) if owner is not None else queue
-        if not queue.deleted and any(each.used_bytes or each.descriptors for each in self.family(root)):
+        if queue.deleted:
+            self._never_stored.add(queue)
+        elif any(each.used_bytes or each.descriptors for each in self.family(root)):
             self._define(gathering, queue)
         else:
             self._unlink(queue)
             gathering.batch.state.pop(f"{QUEUE_STATE}{queue.number}", None)
+            for each in self._namesakes(queue):
+                self._index(each)  # it was to be deleted, and is back
 
     def change(self, tick: Tick, queue: Queue, now_s: int, **attributes: object) -> None:
         """Sets properties that may change while the queue is in use: all of those given, or none."""
@@ -289,17 +294,21 @@ class QueueCollection:
             tick.set_state(f"{COUNT_STATE}{each.number}", None)
             each.deleted = True
             self._unlink(each)
-        tick.undo.append(lambda gathering: self._undo_removal(queue, gathering))
+        tick.undo.append(lambda gathering: self._undo_removal(queue))
 
-    def _undo_removal(self, queue: Queue, gathering: Tick) -> None:
+    def _undo_removal(self, queue: Queue) -> None:
         """The tick that was to delete the queue is lost. A new one of its path keeps the path."""
-        successor = self._by_path.get(queue.properties.path.lower())
-        for each in self.family(queue):
-            each.deleted = False
+        successors = self._namesakes(queue)
+        if queue not in self._never_stored:
+            for each in self.family(queue):
+                each.deleted = False
+                self._index(each)
+        for each in successors:
             self._index(each)
-            gathering.set_state(f"{QUEUE_STATE}{each.number}", each.properties.encode())
-        if successor is not None:
-            self._index(successor)
+
+    def _namesakes(self, queue: Queue) -> list[Queue]:
+        path = queue.properties.path.lower()
+        return [each for each in self if each.properties.path.lower() == path]
 
     def family(self, queue: Queue) -> list[Queue]:
         return [queue, *([queue.journal] if queue.journal else []), *queue.subqueues.values()]
@@ -351,7 +360,8 @@ class QueueCollection:
             case QueueType.OUTGOING:
                 destination = parse_format_name(properties.path)
                 self.outgoing[destination] = queue
-                self.outgoing_info[queue] = OutgoingInfo.initial(destination, self.hardened_security)
+                if queue not in self.outgoing_info:
+                    self.outgoing_info[queue] = OutgoingInfo.initial(destination, self.hardened_security)
             case _:
                 self._by_path[properties.path.lower()] = queue
                 self._by_identifier[properties.identifier] = queue
@@ -376,6 +386,16 @@ class QueueCollection:
                 _forget(self._by_path, properties.path.lower(), queue)
                 _forget(self._by_identifier, properties.identifier, queue)
                 _forget(self._by_private_number, properties.private_queue_number, queue)
+
+
+def leads_to_internal(name: FormatName | PathName | None) -> bool:
+    """Whether a name means a queue that the manager at its destination keeps to itself."""
+    match name:
+        case PrivateName():
+            return name.number in INTERNAL_QUEUES.values()
+        case DirectName() | PathName():
+            return _path(name.tail) in INTERNAL_QUEUES
+    return False
 
 
 def _path(tail: QueueTail) -> str:

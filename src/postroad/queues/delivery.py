@@ -22,7 +22,14 @@ from postroad.errors import (
 )
 from postroad.message import Composer, Message
 from postroad.names import DirectName, FormatName, MachineName, PathName, PublicName
-from postroad.queues.collection import DEADLETTER, DEADXACT, INTERNAL_QUEUES, JOURNAL, QueueCollection
+from postroad.queues.collection import (
+    DEADLETTER,
+    DEADXACT,
+    INTERNAL_QUEUES,
+    JOURNAL,
+    QueueCollection,
+    leads_to_internal,
+)
 from postroad.queues.counters import Counters
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import QUOTA_UNIT, PositionState, Queue
@@ -208,7 +215,7 @@ class Delivery:
                 self.copy(queue.journal, packet, now)
             if view.positive_journaling and view.transactional and self._is_own(view):
                 self.copy(self.queues.system(JOURNAL), packet, now)
-        elif view.negative_journaling and self._is_own(view):
+        elif view.negative_journaling and self.journals_at_source(view):
             self.dead_letter(packet, view, reason, now)
         if view.ack_flags:
             self.acknowledge(view, reason, now)
@@ -259,6 +266,15 @@ class Delivery:
     def _is_own(self, view: MessageView) -> bool:
         return view.source_queue_manager_bytes == self.identifier.bytes_le
 
+    def journals_at_source(self, view: MessageView) -> bool:
+        """Whether a copy is kept here if the message asks for it; not of one to a manager's own queues, note 2."""
+        if not self._is_own(view):
+            return False
+        try:
+            return not leads_to_internal(destination_name(view))
+        except IllegalName:
+            return True
+
     # Administration acknowledgments
 
     def acknowledge(self, view: MessageView, message_class: int, now: float) -> None:
@@ -272,7 +288,7 @@ class Delivery:
             original = destination_name(view)
         except IllegalName:
             return  # a name that nobody can send to
-        if admin is None:
+        if admin is None or leads_to_internal(original):  # [MS-MQQB] note 62
             return
         body = b"" if message_class in _POSITIVE or view.encrypted else view.body
         ack = Message(

@@ -1,4 +1,4 @@
-"""What people and programs are told of a queue and of the manager: plain values, ready for JSON."""
+"""What people and programs are told of queues, of sessions and of the manager: plain values, ready for JSON."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from postroad.queues.collection import QueueCollection
+from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
 from postroad.store.interface import Key
+from postroad.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """`messages` counts what is in the queue, `locked` those of them that a reader holds."""
+    """`messages` counts what is in the queue, `locked` those of them that a reader holds.
+
+    From `state` on it is about outgoing queues. Their messages are unsent; in flight, that is sent and not acknowledged
+    by the next hop; or unacknowledged, that is at the next hop and not put in order by the destination, as
+    transactional ones are. `why` says in one sentence what they wait for, and is None where there are none; `stuck` tells whether
+    somebody ought to look. Those that wait for a final acknowledgment have left the queue.
+    """
 
     path: str
     format_name: str
@@ -35,9 +43,39 @@ class QueueInfo:
     damaged: int
     created_at_s: int
     oldest_arrived_ms: int | None
-    state: str | None = None  # of an outgoing queue
+    state: str | None = None
     next_hops: tuple[str, ...] = ()
     history: tuple[dict[str, object], ...] = ()
+    why: str | None = None
+    stuck: bool = False
+    paused: bool = False
+    unsent: int = 0
+    in_flight: int = 0
+    unacknowledged: int = 0
+    awaiting_final_ack: int = 0
+    last_error: str | None = None
+    failures: int = 0
+    next_retry_s: float | None = None
+    resend_s: float | None = None
+    resend_interval_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """One session of the binary protocol. `peer` is a GUID, None until the other end has said who it is; `direction` is
+    out where we called and in where it did; `queues` are the outgoing queues that use it."""
+
+    peer: str | None
+    address: str
+    direction: str
+    state: str
+    opened_at_s: float | None
+    last_received_at_s: float | None
+    messages_in: int
+    messages_out: int
+    unacknowledged: int
+    window: int
+    queues: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +99,33 @@ class ManagerInfo:
     storage_error: str | None
     directory_failures: int = 0
     directory_error: str | None = None
+
+
+def describe_manager(
+    core: LocalQueueManager,
+    *,
+    started_at_s: float,
+    storage_error: str | None,
+    directory_failures: int,
+    directory_error: str | None,
+) -> ManagerInfo:
+    queues = list(core.queues)
+    return ManagerInfo(
+        name=core.name,
+        id=str(core.identifier),
+        version=__version__,
+        started_at_s=started_at_s,
+        queues=sum(1 for queue in queues if not queue.properties.owner and not queue.is_outgoing),
+        messages=sum(queue.count for queue in queues),
+        bytes=sum(queue.total_bytes for queue in queues),
+        quota_kb=core.delivery.quota_kb,
+        transactions=len(core.transactions),
+        damaged=len(core.store.damaged),
+        journal_overflows=core.delivery.journal_overflows,
+        storage_error=storage_error,
+        directory_failures=directory_failures,
+        directory_error=directory_error,
+    )
 
 
 def describe_queue(queues: QueueCollection, queue: Queue, damaged: Mapping[Key | str, str]) -> QueueInfo:

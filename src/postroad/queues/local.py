@@ -112,7 +112,7 @@ class LocalQueueManager:
         if COUNTERS_STATE in self.store.damaged:
             self.counters.recover(now)
         self.queues.load()
-        self.transacting.start(self.store.state(SEQUENCE_STATE).get(SEQUENCE_STATE), now)
+        self.transacting.start(self.store.state(SEQUENCE_STATE), now)
         for path in (JOURNAL, DEADLETTER, DEADXACT, *INTERNAL_QUEUES):
             if self.queues.find(path) is None:
                 self.queues.create(self.tick, path, int(now), transactional=path == DEADXACT)

@@ -55,6 +55,10 @@ class ConnectionAttempt:
     error: int = 0
     addresses: tuple[str, ...] = ()
 
+    @property
+    def failed(self) -> bool:
+        return self.status >= ConnectionStatus.UNKNOWN_FAILURE
+
 
 @dataclass(slots=True)
 class OutgoingInfo:
@@ -64,6 +68,7 @@ class OutgoingInfo:
     state: OutgoingState = OutgoingState.INACTIVE
     next_hops: tuple[str, ...] = ()
     last_error: str | None = None
+    failures: int = 0  # attempts that did not work out, since the start
     history: deque[ConnectionAttempt] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
 
     @classmethod
@@ -80,6 +85,7 @@ class OutgoingInfo:
         """Remembers how an attempt to connect went; the error in words, for whoever asks why a message is stuck."""
         self.history.append(attempt)
         self.last_error = error
+        self.failures += attempt.failed
 
     def pause(self) -> None:
         """3.1.7.2.3: nothing is sent until somebody resumes."""

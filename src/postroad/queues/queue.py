@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from postroad.queues.properties import QueueProperties, QueueType
-from postroad.store.interface import Record, Store
+from postroad.store.interface import PRIORITY_SHIFT, Record, Store
 
 if TYPE_CHECKING:
     from postroad.queues.descriptor import OpenQueueDescriptor
@@ -24,6 +24,7 @@ START = -1  # the position before Head
 END = 1 << 63  # the position past Tail
 SCAN_LIMIT = 1000  # records that one look at the store brings at the most
 QUOTA_UNIT = 1024
+PRIORITIES = 8
 ALARM_RATIO = 0.9  # of a quota: from there on the queue is reported as nearly full
 
 
@@ -173,10 +174,25 @@ class Queue:
         """The position of the last message, whatever its state; START where there is none."""
         return next((record.lookup_id for record in self._scan_back(END, 1)), START)
 
+    @property
+    def oldest(self) -> Record | None:
+        """The message that came first, whatever its state and its priority; None where there is none."""
+        if self.count == 0:
+            return None
+        firsts = (self._scan((rank << PRIORITY_SHIFT) - 1, 1) for rank in range(PRIORITIES))
+        return min((records[0] for records in firsts if records), key=lambda each: each.arrived_ms, default=None)
+
     def everything(self) -> Iterator[Record]:
         """Every message from the head on, whatever its state; the queue may change meanwhile."""
         position = START
         while records := self._scan(position, SCAN_LIMIT):
+            yield from records
+            position = records[-1].lookup_id
+
+    def everything_back(self) -> Iterator[Record]:
+        """The same from the tail on."""
+        position = END
+        while records := self._scan_back(position, SCAN_LIMIT):
             yield from records
             position = records[-1].lookup_id
 

@@ -88,13 +88,18 @@ class Tick:
         """Takes back what this tick adds to a queue all of whose stored records are taken."""
         records = [record for key, record in self.batch.puts.items() if key.queue == queue.number]
         for record in records:
-            del self.batch.puts[Key(record.queue, record.lookup_id)]
+            self.take_back(queue, Key(record.queue, record.lookup_id))
+        self.sequenced.pop(queue, None)
+        return records
+
+    def take_back(self, queue: Queue, key: Key) -> None:
+        """Undoes one `put` of this tick, if it is still there."""
+        record = self.batch.puts.pop(key, None)
+        if record is not None:
             change = self.changes[queue]
             change.added -= 1
             change.added_bytes -= len(record.packet)
             queue.reserved_bytes -= len(record.packet)
-        self.sequenced.pop(queue, None)
-        return records
 
     def added_to(self, queue: Queue) -> list[int]:
         """The lookup ids that this tick adds to a queue, foremost first."""

@@ -5,7 +5,9 @@ Numbers of transactional messages ([MS-MQMQ] 2.2.20.5) are given here, at the co
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
+from struct import Struct
 from uuid import UUID, uuid4
 
 from postroad.errors import InvalidArgument, TransactionSequence, TransactionUsage
@@ -23,6 +25,8 @@ from postroad.wire.transaction_header import SEQUENCE_ID, TxSequenceId
 from postroad.wire.view import MessageView
 
 STATE = "sequence"
+_OPEN = "sequence/"  # and a destination: the sequence to it that is open, and the last number given in it
+_PLACE = Struct("<III")
 _TRANSACTION_NUMBERS = 1 << 20
 
 
@@ -43,20 +47,53 @@ class Transacting:
     def _tick(self) -> Tick:
         return self.delivery.tick
 
-    def start(self, stored: bytes | None, now: float) -> None:
-        """New sequences for every start, above the last one whatever the clock says: their numbers begin at 1."""
+    def start(self, stored: Mapping[str, bytes], now: float) -> None:
+        """A sequence goes on where messages of it still wait to leave: the next must not overtake them.
+
+        Any other is a new one, above the last whatever the clock says: a store that somebody has brought back from
+        a backup must not give numbers that were used since.
+        """
         self._last_sequence = TxSequenceId(0, int(now) & 0xFFFFFFFF)
-        if stored is not None:
-            self._last_sequence = max(self._last_sequence, TxSequenceId(*SEQUENCE_ID.unpack(stored)))
+        if STATE in stored:
+            self._last_sequence = max(self._last_sequence, TxSequenceId(*SEQUENCE_ID.unpack(stored[STATE])))
+        waiting = {queue.properties.path for queue in self.delivery.queues.outgoing.values() if queue.count}
+        for name, value in stored.items():
+            path = name.removeprefix(_OPEN)
+            if path != name and path in waiting:
+                ordinal, time_stamp, self._sequence_numbers[path] = _PLACE.unpack(value)
+                self._sequences[path] = sequence = TxSequenceId(ordinal, time_stamp)
+                self._last_sequence = max(self._last_sequence, sequence)
+            elif path != name:
+                self._tick.set_state(name, None)
 
     def _sequence_to(self, destination: str) -> TxSequenceId:
         sequence = self._sequences.get(destination)
         if sequence is None:
-            last = self._last_sequence
-            self._last_sequence = sequence = TxSequenceId(last.ordinal + 1, last.time_stamp)
+            self._last_sequence = sequence = self._next_sequence()
             self._sequences[destination] = sequence
             self._tick.set_state(STATE, SEQUENCE_ID.pack(sequence.ordinal, sequence.time_stamp))
         return sequence
+
+    def next_place(self, destination: str) -> tuple[TxSequenceId, int]:
+        """OutgoingTxSequenceID and OutgoingTxSequenceNumber, [MS-MQQB] 3.1.1.3.1: what the next message would get."""
+        sequence = self._sequences.get(destination) or self._next_sequence()
+        return sequence, self._sequence_numbers.get(destination, 0) + 1
+
+    def _next_sequence(self) -> TxSequenceId:
+        return TxSequenceId(self._last_sequence.ordinal + 1, self._last_sequence.time_stamp)
+
+    def is_last(self, destination: str, sequence: TxSequenceId, number: int) -> bool:
+        """Whether this is the newest message to a destination."""
+        return self._sequences.get(destination) == sequence and self._sequence_numbers.get(destination) == number
+
+    def end_sequence(self, destination: str) -> None:
+        """[MS-MQQB] 3.1.5.6: all of it has arrived in order. The next message begins a new one, at 1."""
+        self._sequences.pop(destination, None)
+        self._sequence_numbers.pop(destination, None)
+
+    def _note_place(self, tick: Tick, destination: str) -> None:
+        sequence, number = self._sequences[destination], self._sequence_numbers[destination]
+        tick.set_state(f"{_OPEN}{destination}", _PLACE.pack(sequence.ordinal, sequence.time_stamp, number))
 
     def begin(self, identifier: UUID | None = None) -> Transaction:
         """Create Transaction, 3.1.7.1.8"""
@@ -138,12 +175,16 @@ class Transacting:
             self.delivery.undelivered(queue, packet, MessageClass.NACK_Q_DELETED, now)
             return
         self._sequence_numbers[queue.properties.path] = number
+        if queue.is_outgoing:
+            self._note_place(self._tick, queue.properties.path)
         record = self.delivery.arrive(queue, packet, MessageView(packet), now)
         self._tick.sequenced.setdefault(queue, []).append(Key(queue.number, record.lookup_id))
 
     def close_gap(self, queue: Queue, lost: int) -> None:
         """Messages were lost before they were promised: those behind them, which gather now, get their numbers."""
         self._sequence_numbers[queue.properties.path] -= lost
+        if f"{_OPEN}{queue.properties.path}" in self._tick.batch.state:
+            self._note_place(self._tick, queue.properties.path)
         puts = self._tick.batch.puts
         for key in self._tick.sequenced.get(queue, ()):
             record = puts[key]

@@ -206,6 +206,21 @@ def test_a_queue_that_comes_back_leaves_its_path_to_the_one_that_has_it(office: 
     assert office.queue(ORDERS).number == new.number
 
 
+def test_a_queue_that_comes_back_has_its_path_again_when_its_successor_is_lost_too(office: Office) -> None:
+    for name in (ORDERS, ELSEWHERE):
+        office.send(name, "old")
+        old = office.queue(name)
+        office.manager.delete_queue(old, office.now)
+        first = office.seal()
+        if name == ORDERS:
+            office.manager.create_queue(ORDERS, office.now)
+        office.promise(name, "new")
+        office.lose(first)
+        office.fail()
+        office.tick()
+        assert (office.queue(name), office.labels(name)) == (old, ["old"])
+
+
 def test_the_journal_of_another_queue_is_not_touched(office: Office) -> None:
     office.manager.queues.change(office.manager.tick, office.queue(OTHER), 0, journaling=True)
     office.send(OTHER, "a")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from postroad.errors import NoMessage, QuotaExceeded
 from postroad.message import Message
 from postroad.queues.reading import SeekAction
+from postroad.queues.tick import Tick
 from postroad.queues.transaction import Transaction
 from tests.unit.queues.office import DEADLETTER, ELSEWHERE, LEDGER, ORDERS, OTHER, Office
 
@@ -142,20 +143,28 @@ def test_sizes_are_right_after_a_restart(office: Office) -> None:
 ACTIONS = ("send", "express", "receive", "lock", "purge", "move", "transact", "wait", "delete", "deadletter")
 
 
+ENDINGS = ("land", "lose", "send off", "wait for more")
+
+
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.sampled_from(("tick", "fail", "wait for more"))), max_size=12))
+@given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.sampled_from(ENDINGS)), max_size=15))
 def test_every_path_leaves_the_sizes_right(steps: list[tuple[str, str]]) -> None:
+    """Whatever happens while a tick is on its way, and however that ends."""
     office = Office()
     for name in (ORDERS, OTHER):
         office.create(name, journaling=True, quota_kb=2, journal_quota_kb=1)
     office.create(LEDGER, transactional=True, abort_limit=2)
     open_transactions: list[Transaction] = []
-    for action, then in steps:
+    on_its_way: Tick | None = None
+    for action, ending in steps:
         _act(office, action, open_transactions)
-        if then == "tick":
-            office.tick()
-        elif then == "fail" and office.manager.tick:
-            office.fail()
+        if ending in ("land", "lose") and on_its_way is not None:
+            (office.land if ending == "land" else office.lose)(on_its_way)
+            on_its_way = None
+        if ending != "wait for more" and on_its_way is None:
+            on_its_way = office.manager.seal()
+    if on_its_way is not None:
+        office.land(on_its_way)
     for transaction in open_transactions:
         office.manager.abort(transaction, office.now)
     office.tick()
@@ -163,8 +172,11 @@ def test_every_path_leaves_the_sizes_right(steps: list[tuple[str, str]]) -> None
         packets = [len(record.packet) for record in queue.everything()]
         assert queue.reserved_bytes == 0, queue
         assert (queue.count, queue.total_bytes, queue.used_bytes) == (len(packets), sum(packets), sum(packets)), queue
+    stored = {queue.number: (queue.stored_count, queue.stored_bytes) for queue in office.manager.queues}
+    office.restart()
+    assert {queue.number: (queue.count, queue.total_bytes) for queue in office.manager.queues} == stored
     known = {queue.number for queue in office.manager.queues}
-    assert all(office.store.scan(number) == [] for number in range(1, 60) if number not in known)
+    assert all(office.store.scan(number) == [] for number in range(1, 200) if number not in known)
 
 
 def _act(office: Office, action: str, open_transactions: list[Transaction]) -> None:
@@ -200,12 +212,23 @@ def _act(office: Office, action: str, open_transactions: list[Transaction]) -> N
                 manager.send(LEDGER, [Message(bytes(300))], now, transaction)
                 if len(open_transactions) > 2:
                     manager.commit(open_transactions.pop(0), now)
+                for record in manager.reading.fresh(office.queue(LEDGER), 1, now):
+                    manager.reading.read_by_lookup_id(
+                        office.open(LEDGER),
+                        record.lookup_id,
+                        SeekAction.CURRENT,
+                        now,
+                        peek=False,
+                        transaction=transaction,
+                    )
             case "wait":
                 office.now += 3
                 manager.run_timers(office.now)
             case "delete":
                 manager.delete_queue(queue, now)
                 manager.create_queue(ORDERS, now, journaling=True, quota_kb=2)
+                manager.delete_queue(office.queue(LEDGER), now)
+                manager.create_queue(LEDGER, now, transactional=True, abort_limit=2)
     except (QuotaExceeded, NoMessage):
         pass
 

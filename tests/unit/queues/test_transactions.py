@@ -330,16 +330,46 @@ def test_messages_to_one_destination_are_numbered_from_1_on(office: Office) -> N
     assert numbers == [(1, 0), (2, 1), (3, 2)]
 
 
-@pytest.mark.spec("MQ-2.2.20.5-12", "DM-3.1.1.12-33")
+@pytest.mark.spec("MQ-2.2.20.5-12", "DM-3.1.1.12-33", "MQ-2.2.18.1.2-03", "QB-3.1.1.3.1-08", "QB-3.1.1.3.1-10")
 @pytest.mark.parametrize("seconds", [0, 5, -5])
 def test_a_start_begins_a_later_sequence_whatever_the_clock_says(office: Office, seconds: float) -> None:
+    office.send_transactional(ELSEWHERE, "a", "b")
+    before, _ = headers(office, ELSEWHERE)
+    office.purge(ELSEWHERE)
+    office.now += seconds
+    office.restart()
+    office.send_transactional(ELSEWHERE, "c")
+    (after,) = headers(office, ELSEWHERE)
+    assert after.sequence_id > before.sequence_id
+    assert (after.sequence_number, after.previous_sequence_number) == (1, 0)
+
+
+@pytest.mark.spec("QB-3.1.1.3.1-11", "QB-3.1.1.3.1-14")
+@pytest.mark.parametrize("seconds", [0, 5, -5])
+def test_a_sequence_goes_on_after_a_start_while_messages_of_it_wait(office: Office, seconds: float) -> None:
     office.send_transactional(ELSEWHERE, "a", "b")
     office.now += seconds
     office.restart()
     office.send_transactional(ELSEWHERE, "c")
-    before, _, after = headers(office, ELSEWHERE)
-    assert after.sequence_id > before.sequence_id
-    assert (after.sequence_number, after.previous_sequence_number) == (1, 0)
+    places = headers(office, ELSEWHERE)
+    assert [(each.sequence_number, each.previous_sequence_number) for each in places] == [(1, 0), (2, 1), (3, 2)]
+    assert len({each.sequence_id for each in places}) == 1
+
+
+def test_numbers_go_on_after_a_start_where_a_tick_was_lost(office: Office) -> None:
+    office.send_transactional(ELSEWHERE, "a")
+    transaction = office.manager.begin()
+    office.promise(ELSEWHERE, "lost", transaction=transaction)
+    office.manager.commit(transaction, office.now)
+    tick = office.seal()
+    transaction = office.manager.begin()
+    office.promise(ELSEWHERE, "b", transaction=transaction)
+    office.manager.commit(transaction, office.now)
+    office.lose(tick)
+    office.tick()
+    office.restart()
+    office.send_transactional(ELSEWHERE, "c")
+    assert [each.sequence_number for each in headers(office, ELSEWHERE)] == [1, 2, 3]
 
 
 def test_numbers_go_on_where_an_outgoing_queue_is_deleted_and_made_again(office: Office) -> None:

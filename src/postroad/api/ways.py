@@ -1,0 +1,38 @@
+"""Calls about messages on their way: the sessions that carry them, and where one of them went."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from starlette.responses import Response
+
+from postroad.api.calls import Answer, Call, Operation, json_answer
+from postroad.api.formats import JSON
+from postroad.api.schema import session_json
+
+
+async def list_sessions(call: Call) -> Response:
+    return json_answer({"sessions": [session_json(each) for each in call.manager.outlook().sessions()]})
+
+
+async def trace_message(call: Call) -> Response:
+    trace = await call.manager.trace(unquote(call.request.path_params["message_id"]))
+    return json_answer(trace.json())
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/sessions",
+        list_sessions,
+        "The sessions with other queue managers",
+        (Answer(description="the sessions, in the order they were made", content={JSON: "Sessions"}),),
+    ),
+    Operation(
+        "GET",
+        "/trace/{message_id}",
+        trace_message,
+        "Where a message went, as far as is known here",
+        (Answer(description="what was found, in the order of time; it may be nothing", content={JSON: "Trace"}),),
+    ),
+)

@@ -1,0 +1,111 @@
+"""How far transactional messages have got, [MS-MQDMPR] 3.1.1.4 and 3.1.1.5: figures for whoever asks, never a rule.
+
+Sender and receiver keep them; here they are only read, under the names that management tools know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from postroad.binary.receiver import Receiver
+from postroad.binary.sender import Flight, OutgoingSequence, Sender
+from postroad.errors import IllegalName
+from postroad.names import FormatName, parse_format_name
+from postroad.queues.queue import Queue
+from postroad.wire.queue_names import destination_name
+from postroad.wire.records import SequenceInfo
+from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.view import MessageView
+
+NOTHING = SequenceInfo()
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingTransferInfo:
+    """3.1.1.4. `eod_resend_time_s` is 0 while nothing waits to be sent again."""
+
+    eod_first_non_ack: SequenceInfo
+    eod_last_non_ack: SequenceInfo
+    eod_last_ack: SequenceInfo
+    eod_next_seq: SequenceInfo
+    eod_last_ack_time_s: int
+    eod_last_ack_count: int
+    eod_no_ack_count: int
+    eod_no_read_count: int
+    eod_resend_count: int
+    eod_resend_interval_s: float
+    eod_resend_time_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingTransferInfo:
+    """3.1.1.5: one sender to one local queue. `sequence_number` is that of the last message that was accepted."""
+
+    format_name: str
+    sender_identifier: UUID
+    sequence_identifier: int
+    sequence_number: int
+    last_access_time_s: int
+    reject_count: int
+
+
+def outgoing_transfer(sender: Sender, queue: Queue) -> OutgoingTransferInfo:
+    """The figures of one outgoing queue; those of a queue that has sent nothing in a transaction are 0."""
+    sequence = sender.sequences.get(queue) or OutgoingSequence()
+    sequence_id, number = sender.core.transacting.next_place(queue.properties.path)
+    unacked = sequence.unacked
+    return OutgoingTransferInfo(
+        eod_first_non_ack=_flight(unacked[0]) if unacked else NOTHING,
+        eod_last_non_ack=_flight(unacked[-1]) if unacked else NOTHING,
+        eod_last_ack=_place(*sequence.last_ack) if sequence.last_ack_count else NOTHING,
+        eod_next_seq=_place(sequence_id, number),
+        eod_last_ack_time_s=int(sequence.last_ack_time),
+        eod_last_ack_count=sequence.last_ack_count,
+        eod_no_ack_count=len(unacked),
+        eod_no_read_count=_awaiting_final_ack(sender, queue),
+        eod_resend_count=sequence.resend_index,
+        eod_resend_interval_s=sender.settings.resend_s[sequence.resend_index],
+        eod_resend_time_s=int(sequence.resend_at or 0),
+    )
+
+
+def incoming_transfers(receiver: Receiver, queue: Queue) -> list[IncomingTransferInfo]:
+    """IncomingTransactionalTransferInfoCollection of a local queue, under every name that senders have for it."""
+    found = []
+    for sequence in receiver.incoming:
+        name = _parsed(sequence.format_name)
+        if name is not None and receiver.local_queue(name) is queue:
+            found.append(
+                IncomingTransferInfo(
+                    sequence.format_name,
+                    sequence.sender,
+                    sequence.sequence_id.value,
+                    sequence.number,
+                    sequence.last_access_s,
+                    sequence.rejects,
+                )
+            )
+    return found
+
+
+def _parsed(name: str) -> FormatName | None:
+    try:
+        return parse_format_name(name)
+    except IllegalName:
+        return None
+
+
+def _place(sequence_id: TxSequenceId, number: int) -> SequenceInfo:
+    return SequenceInfo(sequence_id.value, number, number - 1)
+
+
+def _flight(flight: Flight) -> SequenceInfo:
+    fields = MessageView(flight.record.packet).transaction_fields
+    assert fields is not None
+    return SequenceInfo(TxSequenceId(fields[1], fields[2]).value, fields[3], fields[4])
+
+
+def _awaiting_final_ack(sender: Sender, queue: Queue) -> int:
+    destination = sender.core.queues.outgoing_info[queue].destination
+    return sum(destination_name(MessageView(each.packet)) == destination for each in sender.awaiting_final_ack())

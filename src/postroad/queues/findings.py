@@ -1,0 +1,115 @@
+"""Where a message went: each place that knows of it, in words, and the whole of them as plain values, ready for JSON.
+
+Who looks, and where, is in binary/search.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import Enum
+from typing import Any, Self
+
+from postroad.names import MessageId
+from postroad.wire.constants import MessageClass, class_name
+
+# What a class says to people, after "it". Those that are not here have their own names.
+_CLASS_WORDS: Mapping[int, str] = {
+    MessageClass.ACK_REACH_QUEUE: "reached its queue",
+    MessageClass.ACK_RECEIVE: "was received",
+    MessageClass.NACK_BAD_DST_Q: "found no such queue",
+    MessageClass.NACK_DELETED: "was deleted on its way",
+    MessageClass.NACK_REACH_QUEUE_TIMEOUT: "did not reach its queue in time",
+    MessageClass.NACK_Q_EXCEED_QUOTA: "found its queue full",
+    MessageClass.NACK_ACCESS_DENIED: "was not allowed into its queue",
+    MessageClass.NACK_HOP_COUNT_EXCEEDED: "took too many hops",
+    MessageClass.NACK_BAD_SIGNATURE: "was not signed as its queue asks",
+    MessageClass.NACK_BAD_ENCRYPTION: "could not be decrypted, or was not encrypted as its queue asks",
+    MessageClass.NACK_NOT_TRANSACTIONAL_Q: "is transactional and its queue is not",
+    MessageClass.NACK_NOT_TRANSACTIONAL_MSG: "is not transactional and its queue is",
+    MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER: "has a cryptography that the destination lacks",
+    MessageClass.NACK_Q_DELETED: "went with its queue, which was deleted",
+    MessageClass.NACK_Q_PURGED: "was purged from its queue",
+    MessageClass.NACK_RECEIVE_TIMEOUT: "was not received in time",
+    MessageClass.NACK_RECEIVE_REJECTED: "was rejected by its receiver",
+}
+
+
+class FindingKind(Enum):
+    """In the order of a message's life, for what happened within one moment."""
+
+    SENT = "sent"
+    PASSED = "passed"
+    OUTGOING = "outgoing"
+    QUEUED = "queued"
+    REPORT = "report"
+    AWAITING_FINAL_ACK = "awaiting-final-ack"
+    ACKNOWLEDGMENT = "acknowledgment"
+    JOURNAL = "journal"
+    DEAD_LETTER = "dead-letter"
+    ANSWER = "answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is known of a message: what, where, and since when. Times are RFC 3339 and of this manager's
+    clock, but for that of `sent`, which is the sender's.
+
+    `queue` and `lookup_id` lead to what says so: the message itself, a copy, an acknowledgment or a report. `manager`
+    is who said it, a GUID; `why` is what the outgoing queue that it is in waits for.
+    """
+
+    at: str | None
+    kind: str
+    sentence: str
+    queue: str | None = None
+    lookup_id: int | None = None
+    class_name: str | None = None
+    manager: str | None = None
+    why: str | None = None
+
+    def json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """All findings, in the order of time. Of the queues in `cut_off`, which have more messages than `limit_per_queue`,
+    only the first and the last were looked at."""
+
+    id: str
+    findings: tuple[Finding, ...]
+    looked_at: int
+    limit_per_queue: int
+    cut_off: tuple[str, ...]
+
+    def json(self) -> dict[str, object]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """What `json` gave; LookupError or TypeError where it is something else."""
+        known = {field.name for field in fields(Finding)}
+        return cls(
+            id=values["id"],
+            findings=tuple(
+                Finding(**{name: value for name, value in each.items() if name in known}) for each in values["findings"]
+            ),
+            looked_at=values["looked_at"],
+            limit_per_queue=values["limit_per_queue"],
+            cut_off=tuple(values["cut_off"]),
+        )
+
+
+def class_words(message_class: int) -> str:
+    """`it was received`; the name alone of a class that has no words."""
+    words = _CLASS_WORDS.get(message_class)
+    return f"class {class_name(message_class)}" if words is None else f"it {words}"
+
+
+def read_message_id(text: str) -> MessageId:
+    r"""`{guid}\ordinal`, or without the braces as Windows programs print it; raises IllegalIdentifier."""
+    guid, backslash, ordinal = text.partition("\\")
+    if backslash and not guid.startswith("{"):
+        text = f"{{{guid}}}\\{ordinal}"
+    return MessageId.parse(text)

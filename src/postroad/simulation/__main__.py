@@ -1,0 +1,29 @@
+"""`python -m postroad.simulation --seed N`: one random network, judged; `--log` prints what happened in it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from postroad.simulation.seeds import random_scenario
+from postroad.simulation.verdict import judge
+from postroad.simulation.world import World
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m postroad.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--log", action="store_true", help="print every event")
+    arguments = parser.parse_args()
+    world = World(random_scenario(arguments.seed), log=arguments.log)
+    world.run()
+    verdict = judge(world)
+    for line in world.stage.log.lines:
+        print(line)
+    for sentence in verdict.sentences:
+        print(f"seed {arguments.seed}: {sentence}")
+    return 0 if verdict.good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""The applications: those that send, and those that read. They live outside the managers and outlive their crashes."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from postroad.errors import PostroadError
+from postroad.message import Message
+from postroad.names import FormatName
+from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
+from postroad.queues.transaction import Transaction
+from postroad.queues.waiting import ReadCall, WaitingRead
+from postroad.simulation.ledger import Letter, Promise
+from postroad.simulation.node import Node
+from postroad.simulation.scenario import ACKS, Consumer, Flow, Kind, Naming
+from postroad.simulation.stage import Stage
+from postroad.store.interface import Record
+
+RETRY_S = 0.5  # how long an application waits for a manager that is down, or refuses
+
+
+class SendingApp:
+    """Sends the messages of one flow; what its manager refuses is given up."""
+
+    def __init__(self, flow: Flow, node: Node, destination: FormatName, stage: Stage) -> None:
+        self.flow = flow
+        self.node = node
+        self.done = False
+        self._destination = destination
+        self._admin: FormatName | str | None = None
+        if flow.ack:
+            self._admin = ACKS if flow.naming is Naming.PRIVATE else f"DIRECT=TCP:{node.address}\\{ACKS}"
+        self._stage = stage
+        self._left = flow.count
+        stage.loop.after(flow.start_s, self._step)
+
+    def _step(self) -> None:
+        if not self.node.up:
+            self._stage.loop.after(RETRY_S, self._step)
+            return
+        count = min(self._left, self.flow.batch)
+        self._left -= count
+        self._send(count)
+        self.node.changed()
+        if self._left:
+            self._stage.loop.after(self.flow.every_s * (0.5 + self._stage.chance.random()), self._step)
+        else:
+            self.done = True
+
+    def _send(self, count: int) -> None:
+        flow, core = self.flow, self.node.core
+        message = Message(
+            b"x" * flow.size,
+            recoverable=flow.kind is not Kind.EXPRESS,
+            time_to_reach_queue=flow.time_to_reach_queue_s,
+            dead_letter=flow.dead_letter,
+            journal=flow.journal,
+            ack="full" if flow.ack else 0,
+            admin_queue=self._admin,
+        )
+        transaction = self._begin() if flow.kind is Kind.TRANSACTIONAL else None
+        try:
+            ids = core.send(self._destination, [message] * count, self.node.now, transaction)
+        except PostroadError as error:
+            self._stage.log.note(self.node.name, f"send refused: {error}")
+            if transaction is not None:
+                core.abort(transaction, self.node.now)
+            return
+        source = self.node.identifier.bytes_le
+        letters = [self._stage.ledger.write(flow, source + each.to_bytes(4, "little"), self._stage.loop.now) for each in ids]
+        self._stage.log.note(self.node.name, f"sends letters {letters[0].number} to {letters[-1].number} as message {ids[0]}")
+        if transaction is not None:
+            if self._stage.chance.random() < flow.aborts:
+                core.abort(transaction, self.node.now)
+                self._settle(letters, Promise.WITHDRAWN)
+                return
+            core.commit(transaction, self.node.now)
+        if flow.kind is Kind.EXPRESS:
+            self._settle(letters, Promise.KEPT)
+        else:
+            self.node.when_durable(
+                lambda error: self._settle(letters, Promise.KEPT if error is None else Promise.BROKEN), survives=True
+            )
+
+    def _begin(self) -> Transaction:
+        return self.node.core.begin(UUID(int=self._stage.chance.getrandbits(128)))
+
+    def _settle(self, letters: list[Letter], promise: Promise) -> None:
+        for letter in letters:
+            letter.promise = promise
+        self._stage.log.note(self.node.name, f"letters {letters[0].number} to {letters[-1].number}: {promise.name.lower()}")
+
+
+class ReadingApp:
+    """Reads one queue for ever; starts anew whenever its manager does."""
+
+    def __init__(self, consumer: Consumer, node: Node, stage: Stage) -> None:
+        self.consumer = consumer
+        self.node = node
+        self._stage = stage
+        self._starts_at = stage.loop.now + consumer.start_s
+        self._descriptor: OpenQueueDescriptor
+        node.started.append(self._start)
+
+    def _start(self) -> None:
+        core = self.node.core
+        self._descriptor = core.open(self.consumer.path, QueueAccess.RECEIVE, ShareMode.DENY_NONE, self.node.now)
+        self.node.after(max(0.0, self._starts_at - self._stage.loop.now), self._ask)
+
+    @property
+    def _transactional(self) -> bool:
+        queue = self._descriptor.queue
+        return queue is not None and queue.properties.transactional
+
+    def _ask(self) -> None:
+        transaction = None
+        if self._transactional:
+            transaction = self.node.core.begin(UUID(int=self._stage.chance.getrandbits(128)))
+        request = WaitingRead(
+            self._descriptor,
+            ReadCall.RECEIVE,
+            self._stage.chance.randint(1, self.consumer.batch),
+            transaction=transaction,
+            two_phase=transaction is None,
+            satisfied=lambda records: self._have(records, transaction),
+        )
+        records = self.node.core.reading.read(request, self.node.now)
+        if records is not None:
+            self._have(records, transaction)
+        self.node.changed()
+
+    def _have(self, records: list[Record], transaction: Transaction | None) -> None:
+        think_s = self.consumer.think_s * 2 * self._stage.chance.random()
+        self.node.after(think_s, lambda: self._decide(records, transaction))
+
+    def _decide(self, records: list[Record], transaction: Transaction | None) -> None:
+        core, now = self.node.core, self.node.now
+        keep = self._stage.chance.random() >= self.consumer.aborts
+        if transaction is None:
+            queue = self._descriptor.queue
+            assert queue is not None
+            for record in records:
+                core.reading.end(queue, record, now, delete=keep)
+        elif keep:
+            core.commit(transaction, now)
+        else:
+            core.abort(transaction, now)
+        error_s = self.node.clock_error_s
+
+        def settled(error: BaseException | None) -> None:
+            if keep and error is None:
+                for record in records:
+                    letter = self._stage.ledger.arrived(record, error_s, consumed=True)
+                    self._stage.log.note(self.node.name, f"consumed {letter or 'an acknowledgment'}")
+            if self.node.up:
+                self.node.after(0.0, self._ask)
+
+        self.node.when_durable(settled, survives=True)
+        self.node.changed()

@@ -1,0 +1,66 @@
+"""A disk under a store in memory: commits take their time, fail while it is full, and are in doubt when power fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from postroad.errors import StorageError
+from postroad.simulation.loop import Loop, Timer
+from postroad.store.interface import Batch
+from postroad.store.memory import MemoryStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskSpeed:
+    """A commit takes a random time in between, and now and then `slow_s`."""
+
+    least_s: float = 0.0005
+    most_s: float = 0.005
+    slow_s: float = 0.5
+    slow_share: float = 0.01
+
+
+class Disk:
+    """What survives a crash is `store`. One commit is under way at a time."""
+
+    def __init__(self, loop: Loop, chance: Random, speed: DiskSpeed) -> None:
+        self.store = MemoryStore()
+        self.full = False
+        self._loop = loop
+        self._chance = chance
+        self._speed = speed
+        self._writing: Batch | None = None
+        self._written = True  # how the last write went
+        self._timer: Timer | None = None
+
+    def commit(self, batch: Batch, done: Callable[[StorageError | None], None]) -> None:
+        """`done` comes a little after the bytes are safe, as from another thread."""
+        self._writing = batch
+        chance, speed = self._chance, self._speed
+        seconds = chance.uniform(speed.least_s, speed.most_s)
+        if chance.random() < speed.slow_share:
+            seconds += speed.slow_s
+
+        def write() -> None:
+            error = StorageError("the disk is full") if self.full else None
+            if error is None:
+                self.store.commit([batch])
+            self._writing, self._written = None, error is None
+            self._timer = self._loop.after(seconds * chance.random() / 2, lambda: done(error))
+
+        self._timer = self._loop.after(seconds, write)
+
+    def crash(self) -> bool:
+        """The power fails. Whether a commit that was under way is there afterwards: nobody knows before."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        batch, self._writing = self._writing, None
+        if batch is None:
+            return self._written
+        if self.full or self._chance.random() < 0.5:
+            return False
+        self.store.commit([batch])
+        return True

@@ -1,0 +1,98 @@
+"""Who was promised what, and what came of it: every message by its identifier, from its sender to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from postroad.simulation.scenario import Flow, Kind
+from postroad.store.interface import Record
+from postroad.wire.constants import MessageClass
+from postroad.wire.view import MessageView
+
+
+class Promise(Enum):
+    """What the sending application was told."""
+
+    OPEN = auto()
+    KEPT = auto()  # it is stored, or in memory if it is express
+    BROKEN = auto()  # it never was
+    WITHDRAWN = auto()  # the application aborted
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One copy in the destination queue. `consumed` if a reader has it for good; order is by `place`."""
+
+    place: int
+    at: float
+    consumed: bool
+
+
+@dataclass(slots=True, eq=False)
+class Letter:
+    """One message, and all that was seen of it."""
+
+    number: int
+    flow: Flow
+    identifier: bytes
+    sent_at: float
+    promise: Promise = Promise.OPEN
+    arrivals: list[Arrival] = field(default_factory=list)
+    acknowledged: list[int] = field(default_factory=list)  # classes of administration acknowledgments
+    ends: list[int] = field(default_factory=list)  # why it left a queue unread, or was not let in
+    dead: list[int] = field(default_factory=list)  # reasons of its copies in dead-letter queues
+    journaled: int = 0
+    waiting: list[str] = field(default_factory=list)  # outgoing queues where it still is
+
+    @property
+    def reliable(self) -> bool:
+        return self.flow.kind is not Kind.EXPRESS
+
+    @property
+    def perishable(self) -> bool:
+        return self.flow.time_to_reach_queue_s is not None
+
+    def __str__(self) -> str:
+        flow = self.flow
+        return f"letter {self.number} ({flow.kind.value}, {flow.source} to {flow.manager}\\{flow.path})"
+
+
+class Ledger:
+    """Times are the simulation's own, not those of any manager's clock."""
+
+    def __init__(self) -> None:
+        self.letters: list[Letter] = []
+        self._by_identifier: dict[bytes, Letter] = {}
+
+    def __iter__(self) -> Iterator[Letter]:
+        return iter(self.letters)
+
+    def write(self, flow: Flow, identifier: bytes, now: float) -> Letter:
+        letter = Letter(len(self.letters) + 1, flow, identifier, now)
+        self.letters.append(letter)
+        self._by_identifier[identifier] = letter
+        return letter
+
+    def find(self, view: MessageView) -> Letter | None:
+        return self._by_identifier.get(view.identifier)
+
+    def arrived(self, record: Record, clock_error_s: float, *, consumed: bool) -> Letter | None:
+        """A copy that a reader has taken, or that lies in its queue at the end."""
+        view = MessageView(record.packet)
+        letter = self.find(view)
+        if letter is not None:
+            arrival = Arrival(record.lookup_id, record.arrived_ms / 1000 - clock_error_s, consumed)
+            letter.arrivals.append(arrival)
+        elif view.message_class != MessageClass.NORMAL:
+            original = self._by_identifier.get(view.correlation_id)
+            if original is not None:
+                original.acknowledged.append(view.message_class)
+        return letter
+
+    def ended(self, packet: bytes, reason: int) -> None:
+        """A manager let go of the message, or did not take it, for this reason."""
+        letter = self.find(MessageView(packet))
+        if letter is not None and reason != MessageClass.ACK_RECEIVE:
+            letter.ends.append(reason)

@@ -1,0 +1,270 @@
+"""One queue manager of the simulation: the real core and the real binary service, with a disk and a life of its own.
+
+What asyncio, threads and sockets do for a real one is done here in virtual time. A crash leaves nothing but the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from postroad.binary.service import BinaryService, Peer
+from postroad.binary.session import Session
+from postroad.binary.settings import BinarySettings
+from postroad.binary.ways import resolver
+from postroad.directory.snapshot import Directory
+from postroad.errors import StorageError
+from postroad.queues.local import LocalQueueManager, QueueManagerState
+from postroad.queues.outgoing import ConnectionStatus
+from postroad.queues.tick import Tick
+from postroad.routing import Router
+from postroad.simulation.disk import Disk
+from postroad.simulation.log import packet_lines
+from postroad.simulation.loop import Timer
+from postroad.simulation.network import End, Network
+from postroad.simulation.stage import Stage
+
+TIMER_INTERVAL_S = 0.5
+START_RETRY_S = 1.0  # after a start that the disk refused
+
+Done = Callable[[BaseException | None], None]
+POWER_FAILED = StorageError("the queue manager crashed before this was stored")
+
+
+class Node:
+    """`provide` makes the queues of a core that starts; `started` are called after each start."""
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        identifier: UUID,
+        settings: BinarySettings,
+        disk: Disk,
+        directory: Directory,
+        network: Network,
+        stage: Stage,
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.identifier = identifier
+        self.settings = settings
+        self.disk = disk
+        self.up = False
+        self.clock_error_s = 0.0
+        self.quota_kb: int | None = None
+        self.crashes = 0
+        self.provide: Callable[[LocalQueueManager, float], None] = lambda core, now: None
+        self.started: list[Callable[[], None]] = []
+        self.core: LocalQueueManager
+        self.service: BinaryService
+        self._loop = stage.loop
+        self._log = stage.log
+        self._network = network
+        self._directory = directory
+        self._life = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._ends: dict[Session, End] = {}
+        self._sessions: dict[End, Session] = {}
+        self._promises: list[tuple[Done, bool]] = []
+        self._in_flight: Tick | None = None
+        self._promised_in_flight: list[tuple[Done, bool]] = []
+        self._scheduled = False
+        self._timer: Timer | None = None
+        self._armed_at = 0.0
+
+    @property
+    def now(self) -> float:
+        """What the clock on the wall here says."""
+        return self._loop.now + self.clock_error_s
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is on its way to the disk, or waits for a peer's word."""
+        if self._in_flight is not None or self._promises or self.core.tick:
+            return True
+        return any(session.sent.awaiting_ack for session in self.service.sessions)
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """A callback of this life: a crash forgets it."""
+        life = self._life
+        return self._loop.after(seconds, lambda: callback() if self._life == life else None)
+
+    # Life and death
+
+    def start(self) -> None:
+        """As Manager.start does: queues, one commit, then the network. A full disk puts it off."""
+        self._clear()
+        self.core = core = LocalQueueManager(self.name, self.identifier, self.disk.store)
+        core.queues.local_hosts.add(self.address)
+        core.delivery.quota_kb = self.quota_kb
+        core.start(self.now)
+        self.provide(core, self.now)
+        if self.disk.full:
+            self._log.note(self.name, "cannot start: the disk is full")
+            self.after(START_RETRY_S, self.start)
+            return
+        while (tick := core.seal()) is not None:
+            self.disk.store.commit([tick.batch])
+            core.committed(tick, self.now)
+        core.state = QueueManagerState.READY
+        self.up = True
+        self._log.note(self.name, "started")
+        router = Router(self.identifier, self._directory, self.now)
+        self.service = BinaryService(core, self.settings, resolver(lambda: router), self)
+        self._network.join(self)
+        self.service.start(self.now)
+        for callback in self.started:
+            callback()
+        self.after(TIMER_INTERVAL_S, self._run_timers)
+        self.changed()
+
+    def crash(self, *, silently: bool) -> None:
+        """Memory is gone. A commit that was under way may have got through; the ledgers are told which."""
+        self.crashes += 1
+        self.up = False
+        self._life += 1
+        stored = self.disk.crash()
+        kept = "" if self._in_flight is None else ", its last commit " + ("kept" if stored else "lost")
+        self._log.note(self.name, f"crashed{' with its machine' if silently else ''}{kept}")
+        outcome = None if stored else POWER_FAILED
+        promises = [(done, outcome) for done, survives in self._promised_in_flight if survives]
+        promises += [(done, POWER_FAILED) for done, survives in self._promises if survives]
+        self._network.leave(self, silently=silently)
+        self._clear()
+        for done, error in promises:
+            done(error)
+
+    # The tick, as Manager has it
+
+    def when_durable(self, done: Done, *, survives: bool = False) -> None:
+        """A promise that survives a crash is told what the disk says; one of the service dies with it."""
+        self._promises.append((done, survives))
+        self._schedule()
+
+    def commit_soon(self) -> None:
+        if self.core.tick:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled and self._in_flight is None:
+            self._scheduled = True
+            self.after(0.0, self._commit)
+
+    def _commit(self) -> None:
+        self._scheduled = False
+        promises, self._promises = self._promises, []
+        tick = self.core.seal()
+        if tick is None:
+            for done, _ in promises:
+                done(None)
+            return
+        self._in_flight = tick
+        self._promised_in_flight = promises
+        self.disk.commit(tick.batch, self._landed)
+
+    def _landed(self, error: StorageError | None) -> None:
+        tick, self._in_flight = self._in_flight, None
+        promises, self._promised_in_flight = self._promised_in_flight, []
+        assert tick is not None
+        if error is None:
+            self.core.committed(tick, self.now)
+        else:
+            self._log.note(self.name, f"commit failed: {error}")
+            self.core.failed(tick, error, self.now)
+        for done, _ in promises:
+            done(error)
+        if self.core.tick or self._promises:
+            self._schedule()
+        self.changed()
+
+    def _run_timers(self) -> None:
+        self.core.run_timers(self.now)
+        self.changed()
+        self.after(TIMER_INTERVAL_S, self._run_timers)
+
+    # Driver of the binary service
+
+    def connect(self, peer: Peer) -> None:
+        life = self._life
+        self._log.note(self.name, f"connects to {peer.hop.host}")
+
+        def done(end: End | None, fault: str) -> None:
+            if self._life != life:
+                if end is not None:
+                    end.close()
+                return
+            if end is None:
+                self._log.note(self.name, fault)
+                self.service.connect_failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, fault, self.now)
+            else:
+                session = self.service.connected(peer, end.other.host.address, self.now)
+                self._join(end, session)
+            self.changed()
+
+        self._network.connect(self, peer.hop.host, done)
+
+    def _join(self, end: End, session: Session) -> None:
+        self._ends[session] = end
+        self._sessions[end] = session
+        self.flush(session)
+
+    def flush(self, session: Session) -> None:
+        end = self._ends.get(session)
+        if end is None:
+            return
+        data = session.data_to_send()
+        if data:
+            if self._log.wanted:
+                for line in packet_lines(data):
+                    self._log.note(self.name, f"to {end.other.host.name}: {line}")
+            end.write(data)
+        if session.closed:
+            end.close()
+
+    # Host
+
+    def accept(self, end: End) -> bool:
+        session = self.service.accepted(end.other.host.address, self.now)
+        if session is None:
+            return False
+        self._join(end, session)
+        self.changed()
+        return True
+
+    def data_arrived(self, end: End, data: bytes) -> None:
+        session = self._sessions.get(end)
+        if session is not None:
+            self.service.received(session, data, self.now)
+            self.changed()
+
+    def connection_lost(self, end: End) -> None:
+        session = self._sessions.pop(end, None)
+        if session is None:
+            return
+        peer = self.service.sessions.get(session)
+        self.service.disconnected(session, self.now)
+        self._ends.pop(session, None)
+        why = f": {peer.last_error}" if peer is not None else ""
+        self._log.note(self.name, f"connection with {end.other.host.name} closed{why}")
+        self.changed()
+
+    def changed(self) -> None:
+        """Something happened: there may be something to commit, and the next deadline may be another one."""
+        if not self.up:
+            return
+        self.commit_soon()
+        deadline = self.service.deadline
+        if deadline is None or (self._timer is not None and self._armed_at <= deadline):
+            return  # a timer that fires early does nothing
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_at = deadline
+        self._timer = self.after(max(0.0, deadline - self.now), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.service.on_timer(self.now)
+        self.changed()

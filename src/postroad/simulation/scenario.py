@@ -1,0 +1,128 @@
+"""What is simulated: queue managers and lines, who sends what to whom, who reads, and what goes wrong when.
+
+Only values. A seed makes one (seeds.py), and so does a file (topology.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from uuid import UUID, uuid5
+
+from postroad.binary.settings import BinarySettings
+from postroad.directory.file import Enterprise
+from postroad.simulation.disk import DiskSpeed
+from postroad.simulation.network import Line
+
+MANAGER_NAMESPACE = UUID("b7d1f3e2-6f0a-4f57-9a3c-5b0f5f2f1c11")  # managers without an id get one from their name
+ACKS = r"private$\acks"  # where the acknowledgments of each queue manager's own messages come
+
+
+def derived_manager_id(name: str) -> UUID:
+    return uuid5(MANAGER_NAMESPACE, name.lower())
+
+
+class Kind(Enum):
+    """How much is promised of a message."""
+
+    EXPRESS = "express"
+    RECOVERABLE = "recoverable"
+    TRANSACTIONAL = "transactional"
+
+
+class Naming(Enum):
+    """How a sender names a queue: by its address, or by its manager's GUID, over the routes of the directory."""
+
+    DIRECT = "direct"
+    PRIVATE = "private"
+
+
+class FaultKind(Enum):
+    """A crash is of the process, a power failure of the machine: nobody is told, and nobody answers."""
+
+    CRASH = "crash"
+    POWER_FAILURE = "power-failure"
+    DISK_FULL = "disk-full"
+    PARTITION = "partition"
+    CUT = "cut"
+    HALF_OPEN = "half-open"  # the first hears that its connections are gone, the second does not
+    STALL = "stall"
+    REFUSE = "refuse"
+
+
+ONE_MANAGER = frozenset({FaultKind.CRASH, FaultKind.POWER_FAILURE, FaultKind.DISK_FULL, FaultKind.REFUSE})
+LASTING = frozenset(FaultKind) - {FaultKind.CUT, FaultKind.HALF_OPEN}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePlan:
+    r"""A queue of a manager; `path` as in `private$\orders`."""
+
+    manager: str
+    path: str
+    transactional: bool = False
+    quota_kb: int | None = None
+    abort_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """Messages from one manager to one queue. `aborts` is the share of transactions that are given up."""
+
+    source: str
+    manager: str
+    path: str
+    kind: Kind = Kind.RECOVERABLE
+    naming: Naming = Naming.DIRECT
+    count: int = 100
+    batch: int = 1
+    start_s: float = 0.0
+    every_s: float = 0.1
+    size: int = 100
+    time_to_reach_queue_s: int | None = None
+    dead_letter: bool = False
+    journal: bool = False
+    ack: bool = False
+    aborts: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer:
+    """Somebody who reads a queue: in transactions if the queue is transactional. Some are given up."""
+
+    manager: str
+    path: str
+    start_s: float = 0.0
+    think_s: float = 0.01  # between having messages and being done with them
+    batch: int = 1
+    aborts: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """`managers` are one or two, as the kind says; a restart may find the clock wrong by `clock_error_s`."""
+
+    kind: FaultKind
+    managers: tuple[str, ...]
+    at_s: float
+    for_s: float = 0.0
+    clock_error_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """After `workload_s` everything is whole again; `settle_s` is the most that may then pass until all is still."""
+
+    seed: int
+    enterprise: Enterprise
+    lines: Mapping[frozenset[str], Line] = field(default_factory=dict)  # by names of managers
+    queues: tuple[QueuePlan, ...] = ()
+    flows: tuple[Flow, ...] = ()
+    consumers: tuple[Consumer, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    settings: BinarySettings = field(default_factory=BinarySettings)
+    quotas_kb: Mapping[str, int] = field(default_factory=dict)  # of whole managers, by name
+    disk: DiskSpeed = field(default_factory=DiskSpeed)
+    workload_s: float = 60.0
+    settle_s: float = 600.0

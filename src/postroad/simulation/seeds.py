@@ -1,0 +1,154 @@
+"""A scenario from a seed: three managers, a few hundred messages, and faults of every kind."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from random import Random
+
+from postroad.binary.settings import BinarySettings
+from postroad.directory.file import Enterprise, Link, ManagerEntry, Site, derived_site_id
+from postroad.simulation.disk import DiskSpeed
+from postroad.simulation.network import Line
+from postroad.simulation.scenario import (
+    LASTING,
+    ONE_MANAGER,
+    Consumer,
+    Fault,
+    FaultKind,
+    Flow,
+    Kind,
+    Naming,
+    QueuePlan,
+    Scenario,
+    derived_manager_id,
+)
+
+NAMES = ("alpha", "relay", "beta")
+PLAIN, TRANSACTIONAL = r"private$\plain", r"private$\ledger"
+WORKLOAD_S = 60.0
+LAST_FAULT_S = 50.0
+LONGEST_FAULT_S = 15.0
+# The id history is far larger than a run and lives longer than one: so no recoverable message may come twice.
+HISTORY, HISTORY_S = 10_000, 7200
+
+
+def random_scenario(seed: int) -> Scenario:
+    """The same for the same seed, for ever."""
+    chance = Random(f"scenario {seed}")
+    return Scenario(
+        seed=seed,
+        enterprise=_enterprise(chance),
+        lines={frozenset(pair): _line(chance) for pair in combinations(NAMES, 2)},
+        queues=tuple(_queues()),
+        flows=tuple(_flow(chance) for _ in range(chance.randint(4, 7))),
+        consumers=tuple(_consumers(chance)),
+        faults=tuple(_fault(chance) for _ in range(chance.randint(2, 8))),
+        settings=_settings(chance),
+        disk=DiskSpeed(slow_share=chance.choice((0.0, 0.01, 0.1)), slow_s=chance.choice((0.1, 1.0, 3.0))),
+        workload_s=WORKLOAD_S,
+    )
+
+
+def _enterprise(chance: Random) -> Enterprise:
+    """One site, where everybody is one hop away; or two with a gate in between, so that some are two."""
+    two_sites = chance.random() < 0.5
+    homes = {"alpha": ("west",), "relay": ("west", "east"), "beta": ("east",)}
+    return Enterprise(
+        sites=tuple(
+            Site(name=name, id=derived_site_id(name), gates=("relay",) if two_sites else ())
+            for name in ("west", "east")
+        ),
+        links=(Link(sites=("west", "east"), cost=1, gates=("relay",)),) if two_sites else (),
+        managers=tuple(
+            ManagerEntry(
+                name=name,
+                id=derived_manager_id(name),
+                address=f"10.0.0.{number}",
+                sites=homes[name] if two_sites else ("west",),
+                routing_server=two_sites and name == "relay",
+            )
+            for number, name in enumerate(NAMES, 1)
+        ),
+    )
+
+
+def _line(chance: Random) -> Line:
+    return Line(
+        delay_s=chance.choice((0.0005, 0.01, 0.1)),
+        jitter_s=chance.choice((0.0, 0.01, 0.3)),
+        loss=chance.choice((0.0, 0.0, 0.02, 0.2)),
+        segment=chance.choice((40, 536, 1460)),
+    )
+
+
+def _settings(chance: Random) -> BinarySettings:
+    return BinarySettings(
+        window_size=chance.choice((1, 2, 8, 64)),
+        ack_timeout_ms=chance.choice((2_000, 10_000, 30_000)),
+        initialization_ms=chance.choice((5_000, 20_000)),
+        cleanup_ms=chance.choice((3_000, 30_000, 300_000)),
+        retry_connect_s=chance.choice((0.2, 1.0)),
+        order_ack_ms=chance.choice((50, 500)),
+        max_order_ack_delay_s=chance.choice((1.0, 10.0)),
+        resend_s=chance.choice(((1.0, 2.0, 5.0), (5.0, 10.0), (30.0,))),
+        duplicates=HISTORY,
+        duplicates_s=HISTORY_S,
+    )
+
+
+def _queues() -> list[QueuePlan]:
+    return [
+        QueuePlan(manager=name, path=path, transactional=path == TRANSACTIONAL)
+        for name in NAMES
+        for path in (PLAIN, TRANSACTIONAL)
+    ]
+
+
+def _flow(chance: Random) -> Flow:
+    source, target = chance.sample(NAMES, 2)
+    kind = chance.choice((Kind.EXPRESS, Kind.RECOVERABLE, Kind.TRANSACTIONAL, Kind.TRANSACTIONAL))
+    short = chance.random() < 0.2
+    return Flow(
+        source=source,
+        manager=target,
+        path=TRANSACTIONAL if kind is Kind.TRANSACTIONAL else PLAIN,
+        kind=kind,
+        naming=chance.choice(tuple(Naming)),
+        count=chance.randint(10, 60),
+        batch=chance.choice((1, 1, 3, 10)),
+        start_s=chance.uniform(0.0, 20.0),
+        every_s=chance.choice((0.02, 0.3, 1.5)),
+        size=chance.choice((0, 50, 3000)),
+        time_to_reach_queue_s=chance.randint(0, 12) if short else None,
+        dead_letter=chance.random() < 0.4,
+        journal=chance.random() < 0.3,
+        ack=chance.random() < 0.3,
+        aborts=chance.choice((0.0, 0.0, 0.2)),
+    )
+
+
+def _consumers(chance: Random) -> list[Consumer]:
+    return [
+        Consumer(
+            manager=plan.manager,
+            path=plan.path,
+            start_s=chance.choice((0.0, 0.0, 30.0)),
+            think_s=chance.choice((0.0, 0.01, 0.2)),
+            batch=chance.choice((1, 4)),
+            aborts=chance.choice((0.0, 0.1, 0.3)),
+        )
+        for plan in _queues()
+    ]
+
+
+def _fault(chance: Random) -> Fault:
+    kind = chance.choice(tuple(FaultKind))
+    at_s = chance.uniform(0.5, LAST_FAULT_S)
+    longest = min(LONGEST_FAULT_S, WORKLOAD_S - at_s)
+    return Fault(
+        kind=kind,
+        managers=tuple(chance.sample(NAMES, 1 if kind in ONE_MANAGER else 2)),
+        at_s=at_s,
+        for_s=chance.uniform(0.0, longest) if kind in LASTING else 0.0,
+        clock_error_s=chance.choice((0.0, 0.0, 0.0, 1.5, -1.5)),
+    )

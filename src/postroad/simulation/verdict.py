@@ -1,0 +1,189 @@
+"""What must be true in the end, whatever went wrong in between; and every sentence that says where it is not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from postroad.queues.collection import AWAITING_FINAL_ACK, DEADLETTER, DEADXACT, JOURNAL
+from postroad.queues.properties import QueueType
+from postroad.queues.queue import Queue
+from postroad.simulation.ledger import Ledger, Letter, Promise
+from postroad.simulation.node import Node
+from postroad.simulation.scenario import Kind
+from postroad.simulation.world import World
+from postroad.wire.constants import MessageClass
+from postroad.wire.view import MessageView
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Sentences, each about one message or one queue; none where all is well."""
+
+    lost: tuple[str, ...]
+    duplicated: tuple[str, ...]
+    reordered: tuple[str, ...]
+    stuck: tuple[str, ...]
+    broken: tuple[str, ...]  # what contradicts itself: counts, copies, acknowledgments
+
+    @property
+    def good(self) -> bool:
+        return not self.sentences
+
+    @property
+    def sentences(self) -> list[str]:
+        return [*self.lost, *self.duplicated, *self.reordered, *self.stuck, *self.broken]
+
+
+def judge(world: World) -> Verdict:
+    """After `World.run`."""
+    ledger = world.stage.ledger
+    for node in world.nodes.values():
+        _take_stock(ledger, node)
+    return Verdict(
+        lost=tuple(_lost(ledger)),
+        duplicated=tuple(_duplicated(ledger, world)),
+        reordered=tuple(_reordered(ledger)),
+        stuck=tuple(each for node in world.nodes.values() for each in _stuck(node)),
+        broken=(*_contradictions(ledger), *(each for node in world.nodes.values() for each in _miscounted(node))),
+    )
+
+
+def _take_stock(ledger: Ledger, node: Node) -> None:
+    """Every message that lies anywhere at the end goes into the ledger."""
+    for queue in node.core.queues:
+        path = queue.properties.path.lower()
+        for record in queue.everything():
+            letter = ledger.find(MessageView(record.packet))
+            match queue.properties.queue_type:
+                case QueueType.PRIVATE if path == AWAITING_FINAL_ACK:
+                    pass
+                case QueueType.PRIVATE | QueueType.SUBQUEUE:
+                    ledger.arrived(record, node.clock_error_s, consumed=False)
+                case QueueType.OUTGOING if letter is not None:
+                    letter.waiting.append(f"{node.name}: {queue.properties.path}")
+                case QueueType.SYSTEM if letter is not None:
+                    if path in (DEADLETTER, DEADXACT):
+                        letter.dead.append(record.reason)
+                    elif path == JOURNAL:
+                        letter.journaled += 1
+
+
+def _lost(ledger: Ledger) -> Iterator[str]:
+    """A reliable message that was promised is in its queue, on its way, dead, or has ended for a reason."""
+    for letter in ledger:
+        if letter.reliable and letter.promise is Promise.KEPT:
+            if not (letter.arrivals or letter.waiting or letter.dead or letter.ends):
+                yield f"{letter} is lost"
+            elif letter.flow.dead_letter and not (letter.arrivals or letter.waiting or letter.dead):
+                yield f"{letter} asked for a dead letter and has left none: {_reasons(letter.ends)}"
+
+
+def _duplicated(ledger: Ledger, world: World) -> Iterator[str]:
+    """Transactional and recoverable messages never; an express one only where its destination has crashed, and with
+    that forgotten which messages it had seen."""
+    for letter in ledger:
+        if len(letter.arrivals) > 1 and (letter.reliable or not world.nodes[letter.flow.manager].crashes):
+            yield f"{letter} has arrived {len(letter.arrivals)} times"
+
+
+def _reordered(ledger: Ledger) -> Iterator[str]:
+    """Of one sender to one name, transactional messages stand in the queue as they were sent."""
+    last: dict[tuple[str, str, str, str], Letter] = {}
+    for letter in ledger:
+        flow = letter.flow
+        if flow.kind is not Kind.TRANSACTIONAL or not letter.arrivals:
+            continue
+        key = (flow.source, flow.manager, flow.path, flow.naming.value)
+        before = last.get(key)
+        if before is not None and letter.arrivals[0].place < before.arrivals[0].place:
+            yield f"{letter} has come before {before}"
+        last[key] = letter
+
+
+def _stuck(node: Node) -> Iterator[str]:
+    """Nothing is locked for ever, no outgoing queue keeps what could go, no acknowledgment stays out."""
+    if not node.up:
+        yield f"{node.name} is not running"
+        return
+    for queue in node.core.queues:
+        path = queue.properties.path
+        if queue.positions:
+            states = Counter(state.value for state in queue.positions.values())
+            yield f"{node.name}: {path} has messages that are {_counted(states)}"
+        if queue.reserved_bytes:
+            yield f"{node.name}: {path} has {queue.reserved_bytes} bytes promised to nobody"
+        if queue.is_outgoing and queue.count:
+            yield f"{node.name}: {queue.count} messages are still in {path}: {_why(node, queue)}"
+        if path.lower() == AWAITING_FINAL_ACK and queue.count:
+            yield f"{node.name}: {queue.count} messages still wait for a final acknowledgment"
+    for session in node.service.sessions:
+        if owed := session.sent.in_flight:
+            yield f"{node.name}: {len(owed)} messages of a session are not acknowledged"
+
+
+def _why(node: Node, queue: Queue) -> str:
+    info = node.core.queues.outgoing_info[queue]
+    return f"{info.state.value.lower()}, {info.last_error or 'no error is known'}"
+
+
+def _miscounted(node: Node) -> Iterator[str]:
+    if not node.up:
+        return
+    for queue in node.core.queues:
+        records = list(queue.everything())
+        found = len(records), sum(len(record.packet) for record in records)
+        if found != (queue.count, queue.total_bytes):
+            counted = f"{queue.count} messages of {queue.total_bytes} bytes"
+            yield f"{node.name}: {queue.properties.path} counts {counted} and has {found[0]} of {found[1]}"
+
+
+def _contradictions(ledger: Ledger) -> Iterator[str]:
+    for letter in ledger:
+        yield from _copies(letter)
+        if letter.reliable and letter.flow.ack and letter.promise is Promise.KEPT and letter.arrivals:
+            yield from _acknowledgments(letter)
+
+
+def _copies(letter: Letter) -> Iterator[str]:
+    if letter.promise is not Promise.KEPT:
+        if letter.arrivals or letter.dead or letter.journaled or letter.waiting:
+            yield f"{letter} was never sent, and is there"
+        return
+    if len(letter.dead) > 1:
+        yield f"{letter} has {len(letter.dead)} dead letters: {_reasons(letter.dead)}"
+    if letter.dead and letter.arrivals and not letter.perishable:
+        yield f"{letter} has arrived, and is a dead letter: {_reasons(letter.dead)}"
+    if not letter.reliable or not letter.flow.journal or letter.perishable:
+        return
+    consumed = any(arrival.consumed for arrival in letter.arrivals)
+    wanted = consumed if letter.flow.kind is Kind.TRANSACTIONAL else bool(letter.arrivals)
+    if letter.journaled != wanted:
+        yield f"{letter} has {letter.journaled} copies in the journal"
+
+
+def _acknowledgments(letter: Letter) -> Iterator[str]:
+    found = Counter(letter.acknowledged)
+    consumed = any(arrival.consumed for arrival in letter.arrivals)
+    wanted = {MessageClass.ACK_REACH_QUEUE: 1, MessageClass.ACK_RECEIVE: int(consumed)}
+    for message_class, times in wanted.items():
+        if found[message_class] != times and not letter.perishable:
+            yield f"{letter} has {found[message_class]} acknowledgments {message_class.name.lower()}, not {times}"
+
+
+def _counted(counter: Counter[str]) -> str:
+    return ", ".join(f"{word} ({number})" for word, number in sorted(counter.items()))
+
+
+def reason_text(reason: int) -> str:
+    try:
+        return MessageClass(reason).name.lower().replace("_", "-")
+    except ValueError:
+        return f"{reason:#06x}"
+
+
+def _reasons(reasons: list[int]) -> str:
+    return ", ".join(map(reason_text, reasons)) or "no reason"
+
+

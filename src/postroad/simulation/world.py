@@ -1,0 +1,153 @@
+"""The simulation as a whole: builds what a scenario describes, lets it run, breaks it, and waits until it is still."""
+
+from __future__ import annotations
+
+from postroad.directory.file import read_directory
+from postroad.names import FormatName, PrivateName, parse_format_name
+from postroad.queues.collection import FIRST_PRIVATE_NUMBER
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.properties import QueueType
+from postroad.queues.queue import Queue
+from postroad.simulation.apps import ReadingApp, SendingApp
+from postroad.simulation.disk import Disk
+from postroad.simulation.loop import STARTED
+from postroad.simulation.network import Network
+from postroad.simulation.node import Node
+from postroad.simulation.scenario import ACKS, Consumer, Fault, FaultKind, Flow, Naming, QueuePlan, Scenario
+from postroad.simulation.stage import Stage
+from postroad.store.interface import Record
+
+CHECK_S = 1.0  # how often a network that settles is asked whether it is still
+
+
+class World:
+    """`run` once; then `stage` has the ledger and the log, and `nodes` are as they were at the end."""
+
+    def __init__(self, scenario: Scenario, *, log: bool = False) -> None:
+        self.scenario = scenario
+        self.stage = Stage.of(scenario.seed, log=log)
+        self.network = Network(self.stage.loop, self.stage.chance, self.stage.log.note)
+        self.nodes: dict[str, Node] = {}
+        self.settled_at: float | None = None  # seconds after the start; None where it never came to rest
+        self._build_nodes()
+        self._senders = [
+            SendingApp(flow, self.nodes[flow.source], self._name(flow), self.stage) for flow in scenario.flows
+        ]
+        for consumer in (*scenario.consumers, *(Consumer(manager=name, path=ACKS) for name in self.nodes)):
+            ReadingApp(consumer, self.nodes[consumer.manager], self.stage)
+
+    # Building
+
+    def _build_nodes(self) -> None:
+        scenario = self.scenario
+        directory = read_directory(scenario.enterprise)
+        for entry in scenario.enterprise.managers:
+            assert entry.address is not None
+            disk = Disk(self.stage.loop, self.stage.chance, scenario.disk)
+            node = Node(
+                entry.name, entry.address, entry.id, scenario.settings, disk, directory, self.network, self.stage
+            )
+            node.quota_kb = scenario.quotas_kb.get(entry.name)
+            node.provide = self._provide
+            node.started.append(lambda node=node: self._watch(node))  # type: ignore[misc]
+            self.nodes[entry.name] = node
+        for pair, line in scenario.lines.items():
+            self.network.lines[frozenset(self.nodes[name].address for name in pair)] = line
+
+    def _queues_of(self, name: str) -> list[QueuePlan]:
+        own = [each for each in self.scenario.queues if each.manager == name]
+        return [QueuePlan(manager=name, path=ACKS), *own]
+
+    def _provide(self, core: LocalQueueManager, now: float) -> None:
+        for plan in self._queues_of(core.name):
+            if core.queues.find(plan.path) is None:
+                core.create_queue(
+                    plan.path,
+                    now,
+                    transactional=plan.transactional,
+                    quota_kb=plan.quota_kb,
+                    abort_limit=plan.abort_limit,
+                )
+
+    def _name(self, flow: Flow) -> FormatName:
+        target = self.nodes[flow.manager]
+        if flow.naming is Naming.DIRECT:
+            return parse_format_name(f"DIRECT=TCP:{target.address}\\{flow.path}")
+        paths = [each.path for each in self._queues_of(flow.manager)]  # numbered in the order they are made
+        return PrivateName(target.identifier, FIRST_PRIVATE_NUMBER + paths.index(flow.path))
+
+    def _watch(self, node: Node) -> None:
+        """Whatever leaves a queue of this manager unread, or is not let in, is in the ledger."""
+        ledger = self.stage.ledger
+
+        def deleted(queue: Queue, record: Record, reason: int, now: float) -> None:
+            if queue.properties.queue_type in (QueueType.OUTGOING, QueueType.PRIVATE, QueueType.SUBQUEUE):
+                ledger.ended(record.packet, reason)
+
+        node.core.delivery.deleted.append(deleted)
+        if hasattr(node.service.receiver, "refused"): node.service.receiver.refused = lambda view, reason: ledger.ended(view.data, reason)
+
+    # Running
+
+    def run(self) -> None:
+        """The workload with its faults, then peace until everything is still, or time is up."""
+        scenario, loop = self.scenario, self.stage.loop
+        for fault in scenario.faults:
+            loop.after(fault.at_s, lambda fault=fault: self._break(fault))  # type: ignore[misc]
+        for node in self.nodes.values():
+            node.start()
+        loop.run(STARTED + scenario.workload_s)
+        end = loop.now + scenario.settle_s
+        while loop.now < end:
+            loop.run(min(end, loop.now + CHECK_S))
+            if self._is_still():
+                self.settled_at = loop.now - STARTED
+                return
+
+    def _is_still(self) -> bool:
+        return all(sender.done for sender in self._senders) and all(
+            node.up and not node.busy and all(_is_empty(queue) for queue in node.core.queues)
+            for node in self.nodes.values()
+        )
+
+    # Breaking
+
+    def _break(self, fault: Fault) -> None:
+        loop, nodes = self.stage.loop, [self.nodes[name] for name in fault.managers]
+        addresses = [node.address for node in nodes]
+        self.stage.log.note(", ".join(fault.managers), f"fault: {fault.kind.value} for {fault.for_s:.3f} s")
+        match fault.kind:
+            case FaultKind.CRASH | FaultKind.POWER_FAILURE:
+                self._crash(nodes[0], fault)
+            case FaultKind.DISK_FULL:
+                nodes[0].disk.full = True
+                loop.after(fault.for_s, lambda: self._empty_disk(nodes[0]))
+            case FaultKind.PARTITION:
+                self.network.part(*addresses)
+                loop.after(fault.for_s, lambda: self.network.rejoin(*addresses))
+            case FaultKind.CUT:
+                self.network.cut_all(*addresses)
+            case FaultKind.HALF_OPEN:
+                self.network.cut_all(*addresses, tell_other=False)
+            case FaultKind.STALL:
+                self.network.stall(*addresses, fault.for_s)
+            case FaultKind.REFUSE:
+                self.network.refuse(addresses[0], refusing=True)
+                loop.after(fault.for_s, lambda: self.network.refuse(addresses[0], refusing=False))
+
+    def _crash(self, node: Node, fault: Fault) -> None:
+        if not node.up:
+            return
+        node.crash(silently=fault.kind is FaultKind.POWER_FAILURE)
+        node.clock_error_s = fault.clock_error_s
+        self.stage.loop.after(fault.for_s, node.start)
+
+    def _empty_disk(self, node: Node) -> None:
+        node.disk.full = False
+        self.stage.log.note(node.name, "the disk has room again")
+
+
+def _is_empty(queue: Queue) -> bool:
+    """Whether nothing is under way here: journals and dead letters keep what they have."""
+    keeps = queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL)
+    return not queue.positions and not queue.reserved_bytes and (keeps or not queue.count)

@@ -1,0 +1,521 @@
+"""Queue managers joined by a network in memory: one clock, moved by hand, and bytes that travel when a test says so.
+
+Every station is a real LocalQueueManager with a real BinaryService. Nothing happens but in `run` and `wait`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+from uuid import UUID
+
+from postroad.binary.service import BinaryService, Hop, Peer
+from postroad.binary.session import Acknowledged, Received, Session
+from postroad.binary.settings import BinarySettings
+from postroad.errors import StorageError
+from postroad.message import Composer, Message
+from postroad.names import DirectName, FormatName, PrivateName, PublicName, parse_format_name
+from postroad.queues.descriptor import QueueAccess, ShareMode
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing import ConnectionStatus, OutgoingInfo
+from postroad.queues.queue import Queue
+from postroad.queues.tick import Tick
+from postroad.queues.waiting import ReadCall, WaitingRead
+from postroad.store.interface import Record
+from postroad.store.memory import MemoryStore
+from postroad.wire.framer import Framer
+from postroad.wire.internal import SessionAck
+from postroad.wire.ordering import FinalAck, OrderAck
+from postroad.wire.packets import Packet, decode_packet
+from postroad.wire.patch import stamp_transaction, with_hop_count
+from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.view import MessageView
+
+STARTED = 1_700_000_000.0
+DISK_FULL = StorageError("the disk is full")
+MOST_STEPS = 20_000  # of one `run`: two managers that never fall silent are a bug
+
+ORDERS = r"private$\orders"
+LEDGER = r"private$\ledger"  # transactional
+ACKS = r"private$\acks"
+JOURNAL, DEADLETTER, DEADXACT = ";journal", ";deadletter", ";deadxact"
+
+Done = Callable[[BaseException | None], None]
+P = TypeVar("P", bound=Packet)
+
+
+@dataclass(eq=False)
+class Link:
+    """One connection. `transit` holds what each end has written and the other has not read; `written` all of it."""
+
+    ends: dict[Session, Party]
+    transit: dict[Session, list[bytes]] = field(default_factory=dict)
+    written: dict[Session, bytearray] = field(default_factory=dict)
+    closing: Session | None = None
+
+    def other(self, session: Session) -> Session:
+        (other,) = (each for each in self.ends if each is not session)
+        return other
+
+
+class Party:
+    """Whoever has an address on the network."""
+
+    def __init__(self, network: Network, name: str, number: int) -> None:
+        self.network = network
+        self.name = name
+        self.address = f"10.0.0.{number}"
+        self.identifier = UUID(int=number << 96 | 0xAA)
+        network.parties[self.address] = self
+
+    def accepted(self, address: str) -> Session | None:
+        raise NotImplementedError
+
+    def received(self, session: Session, data: bytes) -> None:
+        raise NotImplementedError
+
+    def disconnected(self, session: Session) -> None:
+        raise NotImplementedError
+
+    def flush(self, session: Session) -> None:
+        self.network.write(session)
+
+
+class Station(Party):
+    """A queue manager, and the Driver of its binary service. Verbs run the network until it falls silent."""
+
+    def __init__(
+        self, network: Network, name: str, number: int, settings: BinarySettings, insecure_nacks: bool = False
+    ) -> None:
+        super().__init__(network, name, number)
+        self.settings = settings
+        self.insecure_nacks = insecure_nacks
+        self.store = MemoryStore()
+        self.commits = True  # a test that holds ticks back says False, then `land` or `lose`
+        self.resolved: list[FormatName] = []
+        self._start()
+        for path in (ORDERS, ACKS):
+            self.create(path)
+        self.create(LEDGER, transactional=True)
+
+    def _start(self) -> None:
+        self._promises: list[Done] = []
+        self._out: tuple[Tick, list[Done]] | None = None
+        self.core = LocalQueueManager(self.name, self.identifier, self.store, insecure_nacks=self.insecure_nacks)
+        self.core.queues.local_hosts.add(self.address)
+        self.core.delivery.locate = self.network.owner
+        self.core.start(self.network.now)
+        self.commit()
+        self.service = BinaryService(self.core, self.settings, self._resolve, self)
+        self.service.start(self.network.now)
+
+    def stop(self) -> None:
+        """The process dies: its connections are gone, and what no tick has committed with them."""
+        self.network.parties.pop(self.address, None)
+        self.network.pending = [each for each in self.network.pending if each[0] is not self]
+        for link in self.network.links_of(self):
+            self.network.break_link(link, tell=lambda party: party is not self)
+
+    def restart(self) -> None:
+        self.stop()
+        self.network.parties[self.address] = self
+        self._start()
+        self.network.run()
+
+    # Driver
+
+    def connect(self, peer: Peer) -> None:
+        self.network.pending.append((self, peer))
+
+    def when_durable(self, done: Done) -> None:
+        self._promises.append(done)
+
+    def _resolve(self, name: FormatName) -> list[Hop]:
+        self.resolved.append(name)
+        return self.network.resolve(self, name)
+
+    # Party
+
+    def accepted(self, address: str) -> Session | None:
+        return self.service.accepted(address, self.network.now)
+
+    def received(self, session: Session, data: bytes) -> None:
+        self.service.received(session, data, self.network.now)
+
+    def disconnected(self, session: Session) -> None:
+        self.service.disconnected(session, self.network.now)
+
+    # Ticks
+
+    def commit(self) -> bool:
+        """Commits what has gathered; whether there was anything."""
+        if self._out is not None:
+            return False
+        if not self.core.tick and not self._promises:
+            return False
+        self.seal()
+        self.land()
+        return True
+
+    def seal(self) -> None:
+        """What has gathered is on its way to the disk; the rest gathers in the next tick."""
+        assert self._out is None
+        promises, self._promises = self._promises, []
+        self._out = (self.core.seal() or Tick(), promises)
+
+    def land(self) -> None:
+        assert self._out is not None
+        (tick, promises), self._out = self._out, None
+        if tick:
+            self.store.commit([tick.batch])
+            self.core.committed(tick, self.network.now)
+        for done in promises:
+            done(None)
+
+    def lose(self) -> None:
+        """The commit of the sealed tick fails."""
+        assert self._out is not None
+        (tick, promises), self._out = self._out, None
+        self.core.failed(tick, DISK_FULL, self.network.now)
+        for done in promises:
+            done(DISK_FULL)
+
+    # Queues and messages
+
+    def create(self, path: str, **attributes: object) -> Queue:
+        queue = self.core.create_queue(path, self.network.now, **attributes)
+        self.network.run()
+        return queue
+
+    def queue(self, name: str) -> Queue:
+        return self.core.queues.get(name)
+
+    def direct(self, path: str) -> str:
+        """How others name a queue of this station by its address."""
+        return f"DIRECT=TCP:{self.address}\\{path}"
+
+    def private(self, path: str) -> str:
+        """How others name a queue of this station by its GUID."""
+        return str(self.core.queues.format_name(self.queue(path)))
+
+    def send(self, name: str, *messages: Message | str) -> list[int]:
+        """Whole messages, or the labels of plain recoverable ones."""
+        ids = self.core.send(name, [_whole(each) for each in messages], self.network.now)
+        self.network.run()
+        return ids
+
+    def send_transactional(self, name: str, *messages: Message | str) -> list[int]:
+        transaction = self.core.begin()
+        ids = self.core.send(name, [_whole(each) for each in messages], self.network.now, transaction)
+        self.core.commit(transaction, self.network.now)
+        self.network.run()
+        return ids
+
+    def records(self, name: str) -> list[Record]:
+        return self.queue(name).available(10_000)
+
+    def messages(self, name: str) -> list[MessageView]:
+        """What a reader could have, in queue order."""
+        return [MessageView(record.packet) for record in self.records(name)]
+
+    def labels(self, name: str) -> list[str]:
+        return [view.label for view in self.messages(name)]
+
+    def classes(self, name: str) -> list[int]:
+        """The classes of acknowledgments in a queue; of dead letters, why they died."""
+        return [each.reason or MessageView(each.packet).message_class for each in self.records(name)]
+
+    def receive(self, name: str, count: int = 1) -> list[str]:
+        descriptor = self.core.open(name, QueueAccess.RECEIVE, ShareMode.DENY_NONE, self.network.now)
+        request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self.network.now)
+        records = self.core.reading.read(request, self.network.now)
+        self.core.close(descriptor)
+        self.network.run()
+        assert records is not None
+        return [MessageView(record.packet).label for record in records]
+
+    def outgoing(self, name: str) -> OutgoingInfo:
+        return self.core.queues.outgoing_info[self.queue(name)]
+
+    def waiting(self, name: str) -> list[str]:
+        """The labels of what is in an outgoing queue, sent or not."""
+        return [MessageView(record.packet).label for record in self.queue(name).everything()]
+
+
+class Stranger(Party):
+    """A peer without a queue manager behind it: a test writes its packets and reads what it gets."""
+
+    def __init__(self, network: Network, name: str, number: int) -> None:
+        super().__init__(network, name, number)
+        self.settings = BinarySettings()
+        self.sessions: list[Session] = []
+        self.taken: list[MessageView | OrderAck | FinalAck] = []
+        self.stores = True  # whether recoverable messages are acknowledged
+        self.acknowledged: list[object] = []
+        self.next_id = 0
+
+    def call(self, station: Station, manager: UUID | None = None) -> Session:
+        """Opens a session to a station."""
+        session = Session.initiate(self.identifier, manager or UUID(int=0), self.settings, self.network.now)
+        self.sessions.append(session)
+        self.network.join(self, session, station)
+        self.network.run()
+        return session
+
+    def send(self, session: Session, *packets: bytes) -> None:
+        for packet in packets:
+            view = MessageView(packet)
+            session.send(packet, packet, self.network.now, recoverable=view.recoverable)
+        self.flush(session)
+        self.network.run()
+
+    def compose(
+        self,
+        destination: str,
+        message: Message | str,
+        place: tuple[TxSequenceId, int, int] | None = None,
+        *,
+        message_id: int | None = None,
+        hops: int = 0,
+        source: UUID | None = None,
+    ) -> bytes:
+        """A packet of the stranger's own making; with a place, a transactional one: its sequence, number, previous."""
+        if message_id is None:
+            message_id = self.next_id = self.next_id + 1
+        composer = Composer(source or self.identifier, parse_format_name(destination))
+        sent = int(self.network.now)
+        packet = composer.compose(_whole(message), message_id, sent, transactional=place is not None)
+        if place is not None:
+            packet = stamp_transaction(packet, *place, 1, first=True, last=True)
+        return with_hop_count(packet, hops)
+
+    def take(self, kind: type[P]) -> list[P]:
+        """What has come of one kind, oldest first."""
+        return [each for each in self.taken if isinstance(each, kind)]
+
+    def accepted(self, address: str) -> Session:
+        session = Session.accept(self.identifier, self.settings, self.network.now)
+        self.sessions.append(session)
+        return session
+
+    def received(self, session: Session, data: bytes) -> None:
+        session.receive_data(data, self.network.now)
+        self._take_events(session)
+        self.flush(session)
+
+    def disconnected(self, session: Session) -> None:
+        session.disconnected()
+
+    def on_timer(self) -> None:
+        for session in self.sessions:
+            if session.deadline is not None and session.deadline <= self.network.now:
+                session.on_timer(self.network.now)
+                self._take_events(session)
+                self.flush(session)
+
+    def _take_events(self, session: Session) -> None:
+        for event in session.events():
+            if isinstance(event, Received):
+                self.taken.append(event.packet)
+                if self.stores:
+                    session.stored(event.number, self.network.now)
+            elif isinstance(event, Acknowledged):
+                self.acknowledged += event.tokens
+
+
+class Network:
+    """Everything that stations share: the clock, the connections, the directory and the routes."""
+
+    def __init__(self) -> None:
+        self.now = STARTED
+        self.parties: dict[str, Party] = {}
+        self.links: list[Link] = []
+        self.history: list[Link] = []  # those that are gone too
+        self.pending: list[tuple[Station, Peer]] = []
+        self.refused: set[str] = set()  # addresses that take no connection
+        self.held: set[tuple[Party, Party]] = set()  # bytes of the one do not reach the other
+        self.routes: dict[tuple[Party, UUID], list[Party]] = {}  # next hops; those not listed lead straight there
+        self.public: dict[UUID, Party] = {}  # who has a public queue
+        self.connections: list[tuple[str, str]] = []  # every attempt: who, and which address
+
+    def station(
+        self, name: str, number: int, settings: BinarySettings | None = None, *, insecure_nacks: bool = False
+    ) -> Station:
+        return Station(self, name, number, settings or BinarySettings(), insecure_nacks)
+
+    def resolve(self, station: Station, name: FormatName) -> list[Hop]:
+        if isinstance(name, DirectName):
+            return [Hop(name.host)]
+        if isinstance(name, PublicName):
+            manager = self.owner(name)
+        else:
+            manager = name.guid if isinstance(name, PrivateName) else None
+        if manager is None:
+            return []
+        known = [party for party in self.parties.values() if party.identifier == manager]
+        hops = self.routes.get((station, manager), known)
+        return [Hop(each.address, each.identifier) for each in hops]
+
+    def owner(self, name: PublicName) -> UUID | None:
+        """Who has a public queue, by the directory."""
+        owner = self.public.get(name.guid)
+        return None if owner is None else owner.identifier
+
+    # What travels
+
+    def join(self, party: Party, session: Session, target: Party) -> None:
+        """A connection from a session to whatever the target makes of it."""
+        answering = target.accepted(party.address)
+        if answering is None:
+            party.disconnected(session)
+            return
+        link = Link({session: party, answering: target})
+        for each in link.ends:
+            link.transit[each], link.written[each] = [], bytearray()
+        self.links.append(link)
+        self.history.append(link)
+        party.flush(session)
+        target.flush(answering)
+
+    def write(self, session: Session) -> None:
+        for link in self.links:
+            if session in link.ends:
+                if data := session.data_to_send():
+                    link.transit[session].append(data)
+                    link.written[session] += data
+                if session.closed:
+                    link.closing = session
+                return
+
+    def links_of(self, *parties: Party) -> list[Link]:
+        return [link for link in self.links if all(party in link.ends.values() for party in parties)]
+
+    def break_link(self, link: Link, tell: Callable[[Party], bool] = lambda party: True) -> None:
+        """What is on the way is lost."""
+        self.links.remove(link)
+        for session, party in link.ends.items():
+            if tell(party):
+                party.disconnected(session)
+
+    def cut(self, one: Party, other: Party) -> None:
+        """Breaks every connection between the two."""
+        for link in self.links_of(one, other):
+            self.break_link(link)
+        self.run()
+
+    def hold(self, sender: Party, receiver: Party) -> None:
+        """From now on nothing of the one's reaches the other, though both think that they are connected."""
+        self.held.add((sender, receiver))
+
+    def release(self) -> None:
+        self.held.clear()
+        self.run()
+
+    def run(self) -> None:
+        """Everything that happens without time going by."""
+        for _ in range(MOST_STEPS):
+            if not (self._commit() or self._connect() or self._carry()):
+                return
+        raise AssertionError("the network does not fall silent")
+
+    def _commit(self) -> bool:
+        return any([each.commit() for each in self._stations() if each.commits])
+
+    def _connect(self) -> bool:
+        pending, self.pending = self.pending, []
+        for station, peer in pending:
+            host = peer.hop.host
+            self.connections.append((station.name, host))
+            target = self.parties.get(host)
+            if target is None or host in self.refused:
+                station.service.connect_failed(
+                    peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {host}", self.now
+                )
+            else:
+                self.join(station, station.service.connected(peer, host, self.now), target)
+        return bool(pending)
+
+    def _carry(self) -> bool:
+        carried = False
+        for link in list(self.links):
+            for session, party in list(link.ends.items()):
+                other = link.other(session)
+                if link.transit[session] and (party, link.ends[other]) not in self.held and link in self.links:
+                    link.ends[other].received(other, link.transit[session].pop(0))
+                    carried = True
+            if link in self.links and link.closing is not None and not link.transit[link.closing]:
+                self.break_link(link)
+                carried = True
+        return carried
+
+    def _stations(self) -> list[Station]:
+        return [each for each in self.parties.values() if isinstance(each, Station)]
+
+    # Time
+
+    def wait(self, seconds: float) -> None:
+        """Time goes by, from one deadline to the next; everything due happens at its time."""
+        end = self.now + seconds
+        self.run()
+        for _ in range(MOST_STEPS):
+            due = [deadline for each in self.parties.values() if (deadline := _deadline(each)) is not None]
+            if not due or min(due) > end:
+                break
+            self.now = max(self.now, min(due))
+            self._ring()
+        else:
+            raise AssertionError("timers never rest")
+        self.now = end
+        self._ring()
+
+    def _ring(self) -> None:
+        for party in list(self.parties.values()):
+            if isinstance(party, Station):
+                party.core.run_timers(self.now)
+                party.service.on_timer(self.now)
+            elif isinstance(party, Stranger):
+                party.on_timer()
+        self.run()
+
+    # What was seen
+
+    def packets(self, sender: Party, receiver: Party) -> list[Packet]:
+        """Everything the one has written to the other, on all their connections, oldest first."""
+        found: list[Packet] = []
+        for link in self.history:
+            for session, party in link.ends.items():
+                if party is sender and link.ends[link.other(session)] is receiver:
+                    found += [decode_packet(each) for each in Framer().feed(bytes(link.written[session]))]
+        return found
+
+    def sent(self, sender: Party, receiver: Party) -> list[str]:
+        """The labels of the messages the one has written to the other."""
+        return [each.label for each in self.packets(sender, receiver) if isinstance(each, MessageView)]
+
+    def order_acks(self, sender: Party, receiver: Party) -> list[OrderAck]:
+        return _of(OrderAck, self.packets(sender, receiver))
+
+    def final_acks(self, sender: Party, receiver: Party) -> list[FinalAck]:
+        return _of(FinalAck, self.packets(sender, receiver))
+
+    def session_acks(self, sender: Party, receiver: Party) -> list[SessionAck]:
+        return _of(SessionAck, self.packets(sender, receiver))
+
+    def user_messages(self, sender: Party, receiver: Party) -> list[MessageView]:
+        return _of(MessageView, self.packets(sender, receiver))
+
+
+def _of(kind: type[P], packets: Iterable[Packet]) -> list[P]:
+    return [each for each in packets if isinstance(each, kind)]
+
+
+def _deadline(party: Party) -> float | None:
+    if isinstance(party, Station):
+        return party.service.deadline
+    assert isinstance(party, Stranger)
+    return min((each.deadline for each in party.sessions if each.deadline is not None), default=None)
+
+
+def _whole(message: Message | str) -> Message:
+    return Message(b"body", label=message, recoverable=True) if isinstance(message, str) else message
