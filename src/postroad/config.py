@@ -135,6 +135,7 @@ class BinarySettings:
     insecure_nacks: bool = setting(switch, False)
     retry_connect_s: float = setting(number(0.001, YEAR_S), 1.0)
     resend_s: tuple[float, ...] = setting(resend_table, DEFAULT_RESEND_S)
+    ping: bool = setting(switch, False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +163,7 @@ class Peer:
 
     host: str
     binary: int = setting(whole(1, PORT_MAX), 1801)
+    ping: int = setting(whole(1, PORT_MAX), 3527)
     http: int = setting(whole(1, PORT_MAX), 80)
     rpc: int = setting(whole(1, PORT_MAX), 2103)
 

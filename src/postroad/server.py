@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from postroad.api.server import ApiServer, TlsFiles
+from postroad.binary.ping import PING_PORT
+from postroad.binary.ping_transport import Asker, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.settings import BinarySettings
-from postroad.binary.transport import BinaryTransport, PingResponder
+from postroad.binary.transport import BinaryTransport
 from postroad.binary.ways import resolver
 from postroad.client.embedded import NAME_STATE
 from postroad.config import Configuration, ConfiguredQueue, DirectorySettings
@@ -220,10 +222,16 @@ class Server:
             retry_connect_s=config.binary.retry_connect_s,
             resend_s=config.binary.resend_s,
         )
-        ports = {peer.host.lower(): peer.binary for peer in config.peers}
-        transport = BinaryTransport(
-            manager, config.listen.host, port, lambda host: ports.get(host.lower(), BINARY_PORT)
-        )
+        peers = {peer.host.lower(): peer for peer in config.peers}
+
+        def binary_port(host: str) -> int:
+            return peers[host.lower()].binary if host.lower() in peers else BINARY_PORT
+
+        def ping_port(host: str) -> int:
+            return peers[host.lower()].ping if host.lower() in peers else PING_PORT
+
+        asker = Asker(manager.identifier, ping_port) if config.binary.ping else None
+        transport = BinaryTransport(manager, config.listen.host, port, binary_port, asker)
         service = BinaryService(manager.core, settings, resolver(lambda: manager.router), transport)
         manager.core.delivery.locate = lambda name: _manager_of(manager, name)
         manager.binary = service

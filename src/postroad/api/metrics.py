@@ -6,6 +6,7 @@ Every queue that exists is in every scrape, empty ones too, so that no series br
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ class QueueMetric:
     name: str
     help: str
     value: Callable[[QueueInfo, float], float]  # of a queue at a time
+    kind: str = GAUGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ QUEUE_METRICS = (
     QueueMetric("postroad_queue_bytes", "Bytes of messages in the queue.", lambda queue, now: queue.bytes),
     QueueMetric(
         "postroad_queue_oldest_message_age_seconds",
-        "Seconds since the first message that can be received arrived; 0 where there is none.",
+        "Seconds since the first message that can be received arrived, or the oldest that has to leave; 0 without any.",
         _age,
     ),
     QueueMetric(
@@ -72,6 +74,33 @@ QUEUE_METRICS = (
         "postroad_queue_damaged_records",
         "Records that were met and fail their checksum.",
         lambda queue, now: queue.damaged,
+    ),
+)
+# Beside the former, of outgoing queues alone.
+OUTGOING_METRICS = (
+    QueueMetric(
+        "postroad_outgoing_unsent_messages", "Messages that were not sent yet.", lambda queue, now: queue.unsent
+    ),
+    QueueMetric(
+        "postroad_outgoing_in_flight_messages",
+        "Messages that were sent and that the next hop has not acknowledged.",
+        lambda queue, now: queue.in_flight,
+    ),
+    QueueMetric(
+        "postroad_outgoing_unacknowledged_messages",
+        "Messages that the next hop has and that the destination has not put in order.",
+        lambda queue, now: queue.unacknowledged,
+    ),
+    QueueMetric(
+        "postroad_outgoing_stuck",
+        "1 while messages wait and somebody ought to look, 0 otherwise.",
+        lambda queue, now: queue.stuck,
+    ),
+    QueueMetric(
+        "postroad_outgoing_failures_total",
+        "Attempts to reach the next hop that failed.",
+        lambda queue, now: queue.failures,
+        COUNTER,
     ),
 )
 MANAGER_METRICS = (
@@ -154,10 +183,24 @@ def metrics_text(manager: Manager) -> str:
         _write(lines, each.name, each.help, each.kind, [({}, each.value(info))])
     for counter in TALLY_METRICS:
         _write(lines, counter.name, counter.help, COUNTER, [({}, counter.value(tally))])
+    _write_sessions(lines, manager)
     named = [({"queue": queue.path, "type": queue.type}, queue) for queue in queues]
-    for metric in QUEUE_METRICS:
-        _write(lines, metric.name, metric.help, GAUGE, [(label, metric.value(queue, now)) for label, queue in named])
+    outgoing = [({"queue": queue.path}, queue) for queue in queues if queue.state is not None]
+    for metrics, labelled in ((QUEUE_METRICS, named), (OUTGOING_METRICS, outgoing)):
+        for metric in metrics:
+            samples = [(label, metric.value(queue, now)) for label, queue in labelled]
+            _write(lines, metric.name, metric.help, metric.kind, samples)
     return "\n".join(lines) + "\n"
+
+
+def _write_sessions(lines: list[str], manager: Manager) -> None:
+    outlook = manager.outlook()
+    directions = Counter(session.direction for session in outlook.sessions())
+    samples = [({"direction": direction}, directions[direction]) for direction in ("in", "out")]
+    _write(lines, "postroad_sessions", "Sessions with other queue managers, by who opened them.", GAUGE, samples)
+    sent, received = outlook.traffic
+    _write(lines, "postroad_session_messages_sent_total", "Messages that sessions sent.", COUNTER, [({}, sent)])
+    _write(lines, "postroad_session_messages_received_total", "Messages that sessions took.", COUNTER, [({}, received)])
 
 
 def _write(

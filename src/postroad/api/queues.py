@@ -39,7 +39,8 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
         yield f"{info.damaged} stored records fail their checksum"
     for queue in queues:
         if queue.stuck:
-            yield f"{queue.messages} messages for {queue.path} wait: {queue.why}"
+            count = "1 message waits" if queue.messages == 1 else f"{queue.messages} messages wait"
+            yield f"{count} for {queue.path}: {queue.why}"
     for queue in queues:
         if queue.nearly_full:
             yield f"{queue.path} is nearly full: {queue.bytes} of {(queue.quota_kb or 0) * 1024} bytes"

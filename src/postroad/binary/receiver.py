@@ -32,6 +32,8 @@ from postroad.wire.view import MessageView
 ADDRESS_STATE = "address/"
 _DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
 _REMOVALS = _DESTINATIONS | {QueueType.SUBQUEUE}  # where a message is that has arrived and was not read
+# [MS-MQQB] 3.1.7.1.2 and 3.1.5.8.8: of a message that is not transactional, nobody else would leave a dead letter.
+_DEAD_HERE = frozenset({MessageClass.NACK_REACH_QUEUE_TIMEOUT, MessageClass.NACK_Q_EXCEED_QUOTA})
 
 
 @dataclass(slots=True)
@@ -60,10 +62,12 @@ class Receiver:
         self.settings = settings
         self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s)
         self.incoming = IncomingSequences(core.store)
+        self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever counts them
         self._order_ack = order_ack
         self._final_ack = final_ack
         self._own = core.identifier.bytes_le
         self._due: dict[str, _OrderAckDue] = {}
+        self._order_acks: dict[str, tuple[Queue, Record]] = {}  # the last of each sequence, and where it was put
         stored = core.store.state(ADDRESS_STATE)
         self._addresses = {
             bytes.fromhex(name.removeprefix(ADDRESS_STATE)): value.decode() for name, value in stored.items()
@@ -138,12 +142,8 @@ class Receiver:
                 if queue.quota_bytes is None or queue.used_bytes + len(data) <= queue.quota_bytes:
                     raise ManagerFull(str(fault)) from fault
                 refusal = MessageClass.NACK_Q_EXCEED_QUOTA
-                if view.negative_journaling and not view.transactional:
-                    self.core.delivery.dead_letter(without_session_header(data), view, refusal, now)
         if refusal is not None:
-            self.core.delivery.acknowledge(view, refusal, now)
-            if view.transactional:
-                self._send_final_ack(view, refusal, address, now)
+            self._refuse(data, view, refusal, address, now)
             return None
         assert queue is not None
         record = self.core.delivery.arrive(queue, without_session_header(data), view, now)
@@ -183,6 +183,15 @@ class Receiver:
             return MessageClass.NACK_REACH_QUEUE_TIMEOUT
         return None
 
+    def _refuse(self, data: bytes, view: MessageView, reason: MessageClass, address: str | None, now: float) -> None:
+        """Whoever has to know is told. What was on time for its sender, or had room, leaves its dead letter here."""
+        self.refused(view, reason)
+        if reason in _DEAD_HERE and view.negative_journaling and not view.transactional:
+            self.core.delivery.dead_letter(without_session_header(data), view, reason, now)
+        self.core.delivery.acknowledge(view, reason, now)
+        if view.transactional:
+            self._send_final_ack(view, reason, address, now)
+
     # On the way
 
     def _forward(self, data: bytes, view: MessageView, now: float) -> None:
@@ -197,9 +206,7 @@ class Receiver:
         elif has_expired(view, now):
             refusal = MessageClass.NACK_REACH_QUEUE_TIMEOUT
         if refusal is not None:
-            self.core.delivery.acknowledge(view, refusal, now)
-            if view.transactional:
-                self._send_final_ack(view, refusal, None, now)
+            self._refuse(data, view, refusal, None, now)
             return
         assert name is not None
         packet = with_hop_count(without_session_header(data), hops)
@@ -263,9 +270,15 @@ class Receiver:
                 continue
             del self._due[name]
             if due.sequence.durable:
-                self._send_order_ack(due, now)
+                self._send_order_ack(name, due, now)
 
-    def _send_order_ack(self, due: _OrderAckDue, now: float) -> None:
+    def _send_order_ack(self, name: str, due: _OrderAckDue, now: float) -> None:
+        """It says all that the one before it said: where that has not left yet, this one takes its place."""
+        before = self._order_acks.pop(name, None)
+        if before is not None:
+            queue, record = before
+            if record.lookup_id not in queue.positions and queue.get(record.lookup_id) is not None:
+                self.core.delivery.discard(queue, record)
         destination, address = self._ordering_target(due.source, due.address)
         ack = OrderAck(
             source_queue_manager=self.core.identifier,
@@ -277,7 +290,9 @@ class Receiver:
             sequence_number=due.sequence.durable,
             previous_sequence_number=due.sequence.durable - 1,
         )
-        self._send(destination, ack.encode(), now)
+        sent = self._send(destination, ack.encode(), now)
+        if sent is not None:
+            self._order_acks[name] = sent
 
     def _send_final_ack(self, view: MessageView, final_class: int, address: str | None, now: float) -> None:
         """3.1.7.17: to the manager that sent the message first, not to the last hop."""
@@ -306,14 +321,16 @@ class Receiver:
         manager = UUID(bytes_le=source)
         return PrivateName(manager, ORDER_QUEUE_NUMBER), manager
 
-    def _send(self, destination: FormatName, packet: bytes, now: float) -> None:
-        """An acknowledgment that cannot be sent is dropped, 3.1.7.17: the sender will ask again."""
+    def _send(self, destination: FormatName, packet: bytes, now: float) -> tuple[Queue, Record] | None:
+        """An acknowledgment to a name that nobody can send to is dropped, 3.1.7.17.
+
+        Quotas do not count: nobody would ask for a FinalAck again, and there is one at the most for a message.
+        """
         try:
             queue = self.core.queues.outgoing_queue(self.core.tick, destination, int(now))
-            self.core.delivery.check_quota(queue, len(packet))
-            self.core.delivery.add(queue, packet, 0, NEVER, now)
         except PostroadError:
-            return
+            return None
+        return queue, self.core.delivery.add(queue, packet, 0, NEVER, now)
 
     def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """3.1.7.2.2: a transactional message has left its queue, and its sender wants to know how."""

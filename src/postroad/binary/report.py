@@ -54,7 +54,7 @@ class OutgoingReport:
     last_error: str | None = None
     failures: int = 0
     next_retry_s: float | None = None
-    resend_s: float | None = None
+    next_resend_s: float | None = None
     resend_interval_s: float | None = None
 
     @property
@@ -116,7 +116,7 @@ class OutgoingReport:
         return "not tried yet" if self.last_error is None else f"{self.last_error}; no further try is planned"
 
     def _to_be_ordered(self) -> str:
-        again = "" if self.resend_s is None else f"; sent again in {span(self.resend_s)}"
+        again = "" if self.next_resend_s is None else f"; sent again in {span(self.next_resend_s)}"
         place = "the next hop" if self.host is None else self.host
         since = span(self.ordered_s or 0.0)
         return f"arrived at {place}, waiting for the destination's order acknowledgment for {since}{again}"
@@ -152,7 +152,7 @@ class Outlook:
             last_error=report.last_error,
             failures=report.failures,
             next_retry_s=report.next_retry_s,
-            resend_s=report.resend_s,
+            next_resend_s=report.next_resend_s,
             resend_interval_s=report.resend_interval_s,
         )
 
@@ -193,7 +193,7 @@ class Outlook:
         if sequence is None or sequence.resend_at is None:
             return report
         interval = self.service.settings.resend_s[sequence.resend_index]
-        return replace(report, resend_s=self._until(sequence.resend_at), resend_interval_s=interval)
+        return replace(report, next_resend_s=self._until(sequence.resend_at), resend_interval_s=interval)
 
     def _with_way(self, queue: Queue, report: OutgoingReport) -> OutgoingReport:
         assert self.service is not None
@@ -308,7 +308,7 @@ class Outlook:
         return max(0.0, self.now - time)
 
     def _until(self, time: float) -> float:
-        return max(0.0, time - self.now)
+        return round(max(0.0, time - self.now), 3)
 
 
 def _grouped(pairs: Iterable[tuple[K, Peer]]) -> dict[K, list[Peer]]:

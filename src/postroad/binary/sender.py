@@ -36,6 +36,8 @@ class Flight:
     session_acked: bool = False
     order_acked: bool = False
     sent_at: float = 0.0
+    final: FinalAck | None = None  # that came while the message was on its way to those that await one
+    final_at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -69,6 +71,7 @@ class Sender:
         self._own = core.identifier.bytes_le
         self._awaiting = core.queues.system(AWAITING_FINAL_ACK)
         self._awaiting_by_id = {MessageView(each.packet).message_id: each for each in self._awaiting.everything()}
+        self._moving: dict[int, Flight] = {}  # to those that await their FinalAck, and not durably there
         self._sent_by_id: dict[int, Flight] = {}  # of our sequences, as long as they are in their outgoing queues
         core.delivery.deleted.append(self._message_deleted)
 
@@ -100,7 +103,7 @@ class Sender:
         if fields is not None and view.source_queue_manager_bytes == self._own:
             flight.sequence_id, flight.number = TxSequenceId(fields[1], fields[2]), fields[3]
             sequence = self.sequences.setdefault(queue, OutgoingSequence())
-            previous = sequence.previous(flight.sequence_id)
+            previous = min(sequence.previous(flight.sequence_id), flight.number - 1)
             if previous != fields[4]:
                 packet = with_previous_number(packet, previous)
             sequence.unacked.append(flight)
@@ -137,11 +140,26 @@ class Sender:
             return
         packet = flight.record.packet
         view = MessageView(packet)
-        self._sent_by_id.pop(view.message_id, None)
         if (view.positive_journaling or view.negative_journaling) and self.core.delivery.journals_at_source(view):
             record = self.core.delivery.add(self._awaiting, packet, 0, NEVER, flight.record.arrived_ms / 1000)
-            self._awaiting_by_id[view.message_id] = record
+            self._moving[view.message_id] = flight
+            self.core.tick.on_commit.append(lambda: self._moved(view.message_id, record))
+            self.core.tick.on_failure.append(lambda error: self._not_moved(view.message_id))
+        self._sent_by_id.pop(view.message_id, None)
         self.core.delivery.discard(flight.queue, flight.record)
+
+    def _moved(self, message_id: int, record: Record) -> None:
+        """It is durable that the message awaits its FinalAck, which may have come already."""
+        flight = self._moving.pop(message_id)
+        self._awaiting_by_id[message_id] = record
+        if flight.final is not None:
+            self.take_final_ack(flight.final, flight.final_at)
+
+    def _not_moved(self, message_id: int) -> None:
+        """The message is in its outgoing queue as before."""
+        flight = self._moving.pop(message_id)
+        if flight.final is not None:
+            self._final(flight.queue, flight.record, flight.final, flight.final_at)
 
     def take_order_ack(self, ack: OrderAck, now: float) -> None:
         """3.1.5.6"""
@@ -195,14 +213,23 @@ class Sender:
         """3.1.5.7: matched by source and message id, wherever the message waits."""
         if ack.source_guid != self.core.identifier:
             return
-        record = self._awaiting_by_id.pop(ack.acknowledged_message_id, None)
-        if record is not None:
-            self._final(self._awaiting, record, ack, now)
+        if ack.acknowledged_message_id in self._moving:
+            flight = self._moving[ack.acknowledged_message_id]
+            flight.final, flight.final_at = ack, now
             return
-        flight = self._sent_by_id.pop(ack.acknowledged_message_id, None) or self._sent_before(ack)
-        if flight is not None:
-            self._land(flight)
-            self._final(flight.queue, flight.record, ack, now)
+        record = self._awaiting_by_id.get(ack.acknowledged_message_id)
+        if record is not None:
+            if record.lookup_id not in self._awaiting.positions:  # or it is on its way out
+                self._final(self._awaiting, record, ack, now)
+                self.core.tick.on_commit.append(lambda: self._forget(ack.acknowledged_message_id))
+            return
+        sent = self._sent_by_id.pop(ack.acknowledged_message_id, None) or self._sent_before(ack)
+        if sent is not None:
+            self._land(sent)
+            self._final(sent.queue, sent.record, ack, now)
+
+    def _forget(self, message_id: int) -> None:
+        self._awaiting_by_id.pop(message_id, None)
 
     def _sent_before(self, ack: FinalAck) -> Flight | None:
         """A message that was sent before the manager started stands at the head of its queue."""

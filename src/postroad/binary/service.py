@@ -15,12 +15,13 @@ from postroad.binary.sender import Sender
 from postroad.binary.session import Acknowledged, Closed, Opened, Received, Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import SessionState
-from postroad.errors import NoRoute, Status
-from postroad.names import DirectName, FormatName, PrivateName, parse_format_name
+from postroad.errors import NoRoute, Status, StorageError
+from postroad.names import DirectName, FormatName, PrivateName
 from postroad.names.direct import Protocol as Transport
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState
 from postroad.queues.queue import Queue
+from postroad.queues.tick import Tick
 from postroad.wire.layout import NULL_GUID
 
 NAME_SERVICES = frozenset({Transport.TCP, Transport.OS})
@@ -86,6 +87,11 @@ class BinaryService:
         self._resolve = resolve
         self._hops: dict[Queue, tuple[list[Hop], int]] = {}
         self.unresolved: dict[Queue, float] = {}  # queues without a way, and when it is asked for again
+        # A message can become free again where nobody sees it: its lock was another's, or a tick was lost. So queues
+        # with messages are looked at again and again.
+        self._sweep_at: float | None = None
+        self._watched: Tick | None = None
+        self._lost_ticks = 0
         core.delivery.outgoing_ready = self.queue_ready
 
     # Outgoing queues
@@ -100,6 +106,8 @@ class BinaryService:
         """There is something to send ([MS-MQQB] 3.1.7.12)."""
         if not self._may_send(queue):
             return
+        if self._sweep_at is None:
+            self._sweep_at = now + self.settings.retry_connect_s
         peer = self._peer_of(queue, now)
         if peer is None:
             return
@@ -110,7 +118,7 @@ class BinaryService:
             self._pump(peer, now)
 
     def _peer_of(self, queue: Queue, now: float) -> Peer | None:
-        name = parse_format_name(queue.properties.path)
+        name = self.core.queues.outgoing_info[queue].destination
         if isinstance(name, DirectName) and name.protocol not in NAME_SERVICES:
             return None  # another protocol's
         hops, index = self._hops.get(queue, ([], 0))
@@ -194,9 +202,9 @@ class BinaryService:
 
     # Connections
 
-    def connected(self, peer: Peer, address: str, now: float) -> Session:
+    def connected(self, peer: Peer, address: str, now: float, *, pinged: bool = False) -> Session:
         """Our connection stands: the handshake begins."""
-        session = Session.initiate(self.core.identifier, peer.hop.manager, self.settings, now)
+        session = Session.initiate(self.core.identifier, peer.hop.manager, self.settings, now, pinged=pinged)
         peer.connecting = False
         peer.session = session
         self.sessions[session] = peer
@@ -246,15 +254,26 @@ class BinaryService:
                 case Closed():
                     self._closed(session, event, now)
         if stored:
-            self.driver.when_durable(lambda error: self._stored(session, stored, error, now))
+            self._watch_tick()
+            lost = self._lost_ticks
+            self.driver.when_durable(lambda error: self._stored(session, stored, lost, error, now))
         peer = self.sessions.get(session)
         if peer is not None:
             self._pump(peer, now)
         self.driver.flush(session)
 
-    def _stored(self, session: Session, number: int, error: BaseException | None, now: float) -> None:
-        if error is not None:
-            session.close(f"messages could not be stored: {error}")
+    def _watch_tick(self) -> None:
+        """What was taken for a duplicate may be one of a message that is then lost with a tick on its way."""
+        if self.core.tick is not self._watched:
+            self._watched = self.core.tick
+            self._watched.on_failure.append(self._tick_lost)
+
+    def _tick_lost(self, error: StorageError) -> None:
+        self._lost_ticks += 1
+
+    def _stored(self, session: Session, number: int, lost: int, error: BaseException | None, now: float) -> None:
+        if error is not None or lost != self._lost_ticks:
+            session.close(f"messages could not be stored: {error or 'the commit before failed'}")
             self._after(session, now)
             return
         session.stored(number, now)
@@ -271,6 +290,8 @@ class BinaryService:
         for waiting in self.peers.values():  # somebody we wanted to reach has called
             if waiting.session is None and not waiting.connecting and self._session_to(waiting.hop) is session:
                 self._connect(waiting)
+        for queue in self._waiting():
+            self.queue_ready(queue, now)
 
     def _closed(self, session: Session, event: Closed, now: float) -> None:
         peer = self.sessions.pop(session, None)
@@ -304,7 +325,7 @@ class BinaryService:
     def deadline(self) -> float | None:
         times = [session.deadline for session in self.sessions]
         times += [peer.retry_at for peer in self.peers.values()]
-        times += [self.sender.deadline, self.receiver.deadline, *self.unresolved.values()]
+        times += [self.sender.deadline, self.receiver.deadline, self._sweep_at, *self.unresolved.values()]
         return min((time for time in times if time is not None), default=None)
 
     def on_timer(self, now: float) -> None:
@@ -322,11 +343,14 @@ class BinaryService:
         for peer in list(self.peers.values()):
             if peer.retry_at is not None and peer.retry_at <= now:
                 peer.retry_at = None
-                for queue in self._waiting_for(peer):
-                    self.queue_ready(queue, now)
+                self._sweep_at = now
+        if self._sweep_at is not None and self._sweep_at <= now:
+            self._sweep_at = None
+            for queue in self._waiting():
+                self.queue_ready(queue, now)
 
-    def _waiting_for(self, peer: Peer) -> list[Queue]:
-        """Queues with messages and no session: those of this peer, and those that moved on to their next hop."""
+    def _waiting(self) -> list[Queue]:
+        """Queues with messages."""
         return [queue for queue in self.core.queues.outgoing.values() if queue.count]
 
     # People

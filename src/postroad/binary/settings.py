@@ -23,4 +23,3 @@ class BinarySettings:
     duplicates_s: int = 1800
     ack_wait_factor: int = 2  # of a session to a direct name; 1 otherwise
     max_sessions: int = 10_000
-    ping: bool = False  # whether to ask before connecting

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
+from postroad.binary.ping_transport import Asker
 from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
-from postroad.errors import RemoteProtocolError
 from postroad.queues.outgoing import ConnectionStatus
-from postroad.wire.ping import Ping
 
 
 class Host(Protocol):
@@ -34,9 +33,10 @@ CONNECT_TIMEOUT_S = 20.0
 class _Link(asyncio.Protocol):
     """One connection; `peer` is whom we called, None for one that called us."""
 
-    def __init__(self, owner: BinaryTransport, peer: Peer | None) -> None:
+    def __init__(self, owner: BinaryTransport, peer: Peer | None, *, pinged: bool = False) -> None:
         self.owner = owner
         self.peer = peer
+        self.pinged = pinged
         self.session: Session | None = None
         self.transport: asyncio.Transport | None = None
 
@@ -50,7 +50,7 @@ class _Link(asyncio.Protocol):
         if self.peer is not None:
             # The service writes as soon as it has a session: it must find the link.
             owner.links_by_peer[self.peer] = self
-            self.session = owner.service.connected(self.peer, address, owner.clock())
+            self.session = owner.service.connected(self.peer, address, owner.clock(), pinged=self.pinged)
         else:
             self.session = owner.service.accepted(address, owner.clock())
             if self.session is None:
@@ -74,7 +74,10 @@ class _Link(asyncio.Protocol):
 class BinaryTransport:
     """The Driver of a BinaryService on an event loop."""
 
-    def __init__(self, manager: Host, host: str, port: int, ports: Callable[[str], int]) -> None:
+    def __init__(
+        self, manager: Host, host: str, port: int, ports: Callable[[str], int], asker: Asker | None = None
+    ) -> None:
+        """With an `asker`, a peer is asked before the first try to connect to it, 3.1.5.2.2."""
         self.manager = manager
         self.clock = manager.clock
         self.host = host
@@ -83,6 +86,7 @@ class BinaryTransport:
         self.links: dict[Session, _Link] = {}
         self.links_by_peer: dict[Peer, _Link] = {}
         self._ports = ports
+        self._asker = asker
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._connecting: set[asyncio.Task[None]] = set()
@@ -123,9 +127,17 @@ class BinaryTransport:
         host = peer.hop.host
         # From our own address, so that the peer knows the caller by the address it would call.
         local = None if self.host in ("", "0.0.0.0", "::") else (self.host, 0)
+        pinged = self._asker is not None and peer.last_error is None
+        if self._asker is not None and pinged:
+            fault = await self._asker.ask(host, local)
+            if fault is not None:
+                self._failed(peer, ConnectionStatus.PING_FAILURE, fault)
+                return
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await loop.create_connection(lambda: _Link(self, peer), host, self._ports(host), local_addr=local)
+                await loop.create_connection(
+                    lambda: _Link(self, peer, pinged=pinged), host, self._ports(host), local_addr=local
+                )
         except TimeoutError:
             self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"{host} did not answer in time")
         except socket.gaierror as error:
@@ -171,37 +183,3 @@ class BinaryTransport:
         self._timer = None
         self.service.on_timer(self.clock())
         self.changed()
-
-
-class PingResponder(asyncio.DatagramProtocol):
-    """Answers pings, [MS-MQQB] 3.1.7.7; anything else on this port is ignored."""
-
-    def __init__(self, manager: Host, host: str, port: int) -> None:
-        self.manager = manager
-        self.host = host
-        self.port = port
-        self._transport: asyncio.DatagramTransport | None = None
-
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(self.host, self.port))
-        self._transport = transport
-        self.port = transport.get_extra_info("sockname")[1]
-
-    def stop(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-    def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
-        try:
-            ping = Ping.decode(data)
-        except RemoteProtocolError:
-            return
-        service = self.manager.binary
-        refused = service is None or len(service.sessions) >= service.settings.max_sessions
-        if self._transport is not None:
-            self._transport.sendto(ping.response(self.manager.identifier, refused=refused).encode(), address)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from postroad.cli import decode, queue, read, rescue, route, send, serve, status
+from postroad.cli import decode, ping, queue, read, rescue, route, send, serve, status, trace
 from postroad.cli.outcome import ExitCode, report
 from postroad.errors import PostroadError
 from postroad.version import __version__
@@ -35,6 +35,8 @@ app.command("move")(rescue.move)
 app.command("export")(rescue.export)
 app.command("import")(rescue.import_packets)
 app.command("route")(route.route)
+app.command("trace")(trace.trace)
+app.command("ping")(ping.ping)
 app.command("decode")(decode.decode)
 
 

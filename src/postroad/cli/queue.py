@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Make, list, show, change, empty, pause and delete queues.")
 
 
+# What is told of outgoing queues alone.
+_OUTGOING = (
+    *("state", "next_hops", "why", "stuck", "paused", "unsent", "in_flight", "unacknowledged", "awaiting_final_ack"),
+    *("last_error", "failures", "next_retry_s", "next_resend_s", "resend_interval_s"),
+)
+
+
 class PrivacyWord(Enum):
     """Which bodies a queue takes."""
 
@@ -226,9 +233,19 @@ def _print_one(info: QueueInfo, as_json: bool) -> None:
         return
     history = fields.pop("history")
     fields["next_hops"] = ", ".join(info.next_hops) or None
+    if info.state is None:
+        fields = {name: value for name, value in fields.items() if name not in _OUTGOING}
+    else:
+        fields = {"path": info.path, "why": info.why} | fields
     fields["created_at_s"] = _time(info.created_at_s)
     fields["oldest_arrived_ms"] = None if info.oldest_arrived_ms is None else _time(info.oldest_arrived_ms // 1000)
-    names = {"created_at_s": "created", "oldest_arrived_ms": "oldest message"}
+    names = {
+        "created_at_s": "created",
+        "oldest_arrived_ms": "oldest message",
+        "next_retry_s": "next try in s",
+        "next_resend_s": "sent again in s",
+        "resend_interval_s": "resend interval in s",
+    }
     print_table(
         ("property", "value"),
         [(names.get(name, name.replace("_", " ")), value) for name, value in fields.items()],

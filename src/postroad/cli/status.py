@@ -8,23 +8,31 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from postroad.cli.options import DEFAULT_API, Api, AsJson, Token, connect
-from postroad.cli.output import count_text, print_json, print_line, size_text
+from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
 from postroad.cli.queue import is_of_interest, print_queues
 
 if TYPE_CHECKING:
-    from postroad.client.values import ManagerInfo, QueueInfo
+    from postroad.client.values import ManagerInfo, QueueInfo, SessionInfo
 
 _DEAD_LETTERS = ("system$;deadletter", "system$;deadxact")
 
 
 def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
-    """Show the queue manager, its queues, how full they are, and what needs attention."""
+    """Show the queue manager, its queues and sessions, and what needs attention: messages that are stuck, and why."""
     with connect(api, token) as manager:
         info = manager.info()
-        queues = sorted(manager.queues(), key=lambda queue: queue.path.lower())
+        queues = sorted(manager.queues(), key=lambda queue: (not queue.stuck, queue.path.lower()))
+        sessions = manager.sessions()
     attention = list(_attention(info, queues))
     if as_json:
-        print_json({"manager": asdict(info), "queues": [asdict(queue) for queue in queues], "attention": attention})
+        print_json(
+            {
+                "manager": asdict(info),
+                "queues": [asdict(queue) for queue in queues],
+                "sessions": [asdict(session) for session in sessions],
+                "attention": attention,
+            }
+        )
         return
     quota = "" if info.quota_kb is None else f" of {size_text(info.quota_kb * 1024)}"
     print_line(f"{info.name}  {info.id}  postroad {info.version}")
@@ -37,6 +45,30 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
         print_line(f"! {sentence}")
     print_line("")
     print_queues(queue for queue in queues if is_of_interest(queue))
+    if sessions:
+        print_line("")
+        _print_sessions(sessions)
+
+
+def _print_sessions(sessions: list[SessionInfo]) -> None:
+    print_table(
+        ("session", "peer", "state", "open for", "in", "out", "unacknowledged", "window", "last heard"),
+        [
+            (
+                f"{session.direction} {session.address}",
+                session.peer,
+                session.state,
+                None if session.opened_at_s is None else _duration(session.opened_at_s),
+                session.messages_in,
+                session.messages_out,
+                session.unacknowledged,
+                session.window,
+                None if session.last_received_at_s is None else f"{_duration(session.last_received_at_s)} ago",
+            )
+            for session in sessions
+        ],
+        numbers=("in", "out", "unacknowledged", "window"),
+    )
 
 
 def _attention(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[str]:
@@ -48,6 +80,9 @@ def _attention(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[str]:
         yield f"{count_text(info.damaged, 'stored record')} cannot be read"
     if info.journal_overflows:
         yield f"{count_text(info.journal_overflows, 'copy').replace('copys', 'copies')} did not fit in a full journal"
+    for queue in queues:
+        if queue.stuck:
+            yield f"{count_text(queue.messages, 'message')} for {queue.path}: {queue.why}"
     for queue in queues:
         if queue.nearly_full:
             yield f"{queue.path} is nearly full: {size_text(queue.bytes)} of {size_text((queue.quota_kb or 0) * 1024)}"

@@ -14,7 +14,8 @@ from postroad.manager import Manager
 from postroad.message import Message
 from postroad.names import FormatName, PathName
 from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.queues.findings import Trace
+from postroad.queues.info import ManagerInfo, QueueInfo, SessionInfo
 from postroad.queues.properties import QueuePrivacy
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
@@ -80,6 +81,12 @@ class EmbeddedBackend:
 
     async def route_table(self, source: str | None) -> Table:
         return self.manager.router.routes.table(source or self.manager.name)
+
+    async def sessions(self) -> list[SessionInfo]:
+        return self.manager.outlook().sessions()
+
+    async def trace(self, message_id: str) -> Trace:
+        return await self.manager.trace(message_id)
 
     # Queues
 

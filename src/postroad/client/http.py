@@ -15,7 +15,8 @@ from postroad.errors import InvalidArgument, NoMessage, RemoteProtocolError
 from postroad.message import Message
 from postroad.names import MessageId
 from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.queues.findings import Trace, read_message_id
+from postroad.queues.info import ManagerInfo, QueueInfo, SessionInfo
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
@@ -28,7 +29,7 @@ NO_TIME = "there was no message within the time to wait"
 LACKING = "the answer lacks members: it is of no queue manager, or of another version"
 
 T = TypeVar("T")
-InfoT = TypeVar("InfoT", bound=ManagerInfo | QueueInfo)
+InfoT = TypeVar("InfoT", bound=ManagerInfo | QueueInfo | SessionInfo)
 
 
 class HttpBackend:
@@ -44,12 +45,19 @@ class HttpBackend:
         return _info(ManagerInfo, await self._exchange.json("GET", "/manager"))
 
     async def route(self, destination: str, source: str | None) -> Route:
-        return await self._routing(Route.from_json, "/route", {"to": destination, "from": source})
+        return await self._read(Route.from_json, "/route", {"to": destination, "from": source})
 
     async def route_table(self, source: str | None) -> Table:
-        return await self._routing(Table.from_json, "/route/table", {"from": source})
+        return await self._read(Table.from_json, "/route/table", {"from": source})
 
-    async def _routing(self, read: Callable[[Any], T], path: str, query: Mapping[str, object]) -> T:
+    async def sessions(self) -> list[SessionInfo]:
+        return [_info(SessionInfo, each) for each in await self._exchange.json("GET", "/sessions", member="sessions")]
+
+    async def trace(self, message_id: str) -> Trace:
+        read_message_id(message_id)  # what is none might be taken for another path of the API
+        return await self._read(Trace.from_json, f"/trace/{quote(message_id, safe='')}", {})
+
+    async def _read(self, read: Callable[[Any], T], path: str, query: Mapping[str, object]) -> T:
         answer = self._exchange.parsed(await self._exchange.request("GET", path, query))
         try:
             return read(answer)
@@ -212,7 +220,7 @@ def _one(answer: bytes) -> ReceivedMessage:
 
 
 def _info(kind: type[InfoT], values: Mapping[str, Any]) -> InfoT:
-    """What a manager says of itself or of a queue; what another version says besides is left out."""
+    """What a manager says of itself, of a queue or of a session; what another version says besides is left out."""
     found: dict[str, Any] = {}
     for field in fields(kind):
         if field.name in values:

@@ -12,8 +12,11 @@ from typing import Literal, TypeAlias, TypedDict
 from postroad.errors import InvalidArgument
 from postroad.message import Message
 from postroad.names import FormatName, PathName, parse_name
-from postroad.queues.info import ManagerInfo as ManagerInfo  # what verbs give back, for those who annotate
+from postroad.queues.findings import Finding as Finding  # what verbs give back, for those who annotate
+from postroad.queues.findings import Trace as Trace
+from postroad.queues.info import ManagerInfo as ManagerInfo
 from postroad.queues.info import QueueInfo as QueueInfo
+from postroad.queues.info import SessionInfo as SessionInfo
 from postroad.queues.reading import SeekAction
 from postroad.received import ReceivedMessage
 from postroad.routing import Route as Route

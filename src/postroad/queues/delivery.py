@@ -215,7 +215,7 @@ class Delivery:
                 self.copy(queue.journal, packet, now)
             if view.positive_journaling and view.transactional and self._is_own(view):
                 self.copy(self.queues.system(JOURNAL), packet, now)
-        elif view.negative_journaling and self.journals_at_source(view):
+        elif view.negative_journaling and (self.journals_at_source(view) or _is_relayed(queue, view, self.identifier)):
             self.dead_letter(packet, view, reason, now)
         if view.ack_flags:
             self.acknowledge(view, reason, now)
@@ -341,6 +341,15 @@ class Delivery:
 
 def _is_system(queue: Queue) -> bool:
     return queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL)
+
+
+def _is_relayed(queue: Queue, view: MessageView, identifier: UUID) -> bool:
+    """[MS-MQQB] 3.1.7.1.2: whoever has to give up a message on its way keeps the dead letter.
+
+    A transactional one is still at its source, which gives it up by itself.
+    """
+    foreign = view.source_queue_manager_bytes != identifier.bytes_le
+    return foreign and queue.is_outgoing and not view.transactional
 
 
 def is_internal(queue: Queue) -> bool:

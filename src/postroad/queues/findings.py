@@ -93,7 +93,7 @@ class Trace:
         return cls(
             id=values["id"],
             findings=tuple(
-                Finding(**{name: value for name, value in each.items() if name in known}) for each in values["findings"]
+                Finding(**{name: each[name] for name in known if name in each}) for each in values["findings"]
             ),
             looked_at=values["looked_at"],
             limit_per_queue=values["limit_per_queue"],

@@ -18,8 +18,8 @@ class QueueInfo:
 
     From `state` on it is about outgoing queues. Their messages are unsent; in flight, that is sent and not acknowledged
     by the next hop; or unacknowledged, that is at the next hop and not put in order by the destination, as
-    transactional ones are. `why` says in one sentence what they wait for, and is None where there are none; `stuck` tells whether
-    somebody ought to look. Those that wait for a final acknowledgment have left the queue.
+    transactional ones are. `why` says in one sentence what they wait for, and is None where there are none; `stuck`
+    tells whether somebody ought to look. Those that wait for a final acknowledgment have left the queue.
     """
 
     path: str
@@ -56,7 +56,7 @@ class QueueInfo:
     last_error: str | None = None
     failures: int = 0
     next_retry_s: float | None = None
-    resend_s: float | None = None
+    next_resend_s: float | None = None
     resend_interval_s: float | None = None
 
 

@@ -82,11 +82,12 @@ def _line(chance: Random) -> Line:
 
 
 def _settings(chance: Random) -> BinarySettings:
+    ack_timeout_ms = chance.choice((20_000, 30_000, 120_000))
     return BinarySettings(
         window_size=chance.choice((1, 2, 8, 64)),
-        ack_timeout_ms=chance.choice((2_000, 10_000, 30_000)),
+        ack_timeout_ms=ack_timeout_ms,
         initialization_ms=chance.choice((5_000, 20_000)),
-        cleanup_ms=chance.choice((3_000, 30_000, 300_000)),
+        cleanup_ms=ack_timeout_ms * chance.choice((2, 20)),  # a session that is idle must have acknowledged before
         retry_connect_s=chance.choice((0.2, 1.0)),
         order_ack_ms=chance.choice((50, 500)),
         max_order_ack_delay_s=chance.choice((1.0, 10.0)),

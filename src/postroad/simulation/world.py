@@ -85,7 +85,7 @@ class World:
                 ledger.ended(record.packet, reason)
 
         node.core.delivery.deleted.append(deleted)
-        if hasattr(node.service.receiver, "refused"): node.service.receiver.refused = lambda view, reason: ledger.ended(view.data, reason)
+        node.service.receiver.refused = lambda view, reason: ledger.ended(view.data, reason)
 
     # Running
 

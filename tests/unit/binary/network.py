@@ -26,10 +26,10 @@ from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
 from postroad.wire.framer import Framer
 from postroad.wire.internal import SessionAck
-from postroad.wire.ordering import FinalAck, OrderAck
+from postroad.wire.ordering import FinalAck, OrderAck, order_queue
 from postroad.wire.packets import Packet, decode_packet
 from postroad.wire.patch import stamp_transaction, with_hop_count
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.transaction_header import TransactionHeader, TxSequenceId
 from postroad.wire.view import MessageView
 
 STARTED = 1_700_000_000.0
@@ -68,6 +68,10 @@ class Party:
         self.address = f"10.0.0.{number}"
         self.identifier = UUID(int=number << 96 | 0xAA)
         network.parties[self.address] = self
+
+    def direct(self, path: str) -> str:
+        """How others name a queue here by its address."""
+        return f"DIRECT=TCP:{self.address}\\{path}"
 
     def accepted(self, address: str) -> Session | None:
         raise NotImplementedError
@@ -191,10 +195,6 @@ class Station(Party):
     def queue(self, name: str) -> Queue:
         return self.core.queues.get(name)
 
-    def direct(self, path: str) -> str:
-        """How others name a queue of this station by its address."""
-        return f"DIRECT=TCP:{self.address}\\{path}"
-
     def private(self, path: str) -> str:
         """How others name a queue of this station by its GUID."""
         return str(self.core.queues.format_name(self.queue(path)))
@@ -266,7 +266,7 @@ class Stranger(Party):
     def send(self, session: Session, *packets: bytes) -> None:
         for packet in packets:
             view = MessageView(packet)
-            session.send(packet, packet, self.network.now, recoverable=view.recoverable)
+            session.send(packet, packet, self.network.now, recoverable=view.recoverable, plain=not view.base_flags)
         self.flush(session)
         self.network.run()
 
@@ -290,9 +290,54 @@ class Stranger(Party):
             packet = stamp_transaction(packet, *place, 1, first=True, last=True)
         return with_hop_count(packet, hops)
 
-    def take(self, kind: type[P]) -> list[P]:
-        """What has come of one kind, oldest first."""
-        return [each for each in self.taken if isinstance(each, kind)]
+    def order_ack(self, station: Station, number: int, sequence_id: TxSequenceId | None = None) -> bytes:
+        """Of a sequence, or of that of the last message that came."""
+        self.next_id += 1
+        return OrderAck(
+            source_queue_manager=self.identifier,
+            message_id=self.next_id,
+            sent_time=int(self.network.now),
+            destination_queue=order_queue(station.address),
+            sequence_id=sequence_id or self.place.sequence_id,
+            sequence_number=number,
+            previous_sequence_number=number - 1,
+        ).encode()
+
+    def final_ack(self, station: Station, view: MessageView, final_class: int, source: UUID | None = None) -> bytes:
+        self.next_id += 1
+        header = view.transaction_header
+        assert header is not None
+        return FinalAck(
+            source_queue_manager=self.identifier,
+            message_id=self.next_id,
+            sent_time=int(self.network.now),
+            destination_queue=order_queue(station.address),
+            sequence_id=header.sequence_id,
+            sequence_number=header.sequence_number,
+            previous_sequence_number=header.previous_sequence_number,
+            final_class=final_class,
+            source_guid=source or view.source_queue_manager,
+            acknowledged_message_id=view.message_id,
+        ).encode()
+
+    @property
+    def messages(self) -> list[MessageView]:
+        return _of(MessageView, self.taken)
+
+    @property
+    def order_acks(self) -> list[OrderAck]:
+        return _of(OrderAck, self.taken)
+
+    @property
+    def final_acks(self) -> list[FinalAck]:
+        return _of(FinalAck, self.taken)
+
+    @property
+    def place(self) -> TransactionHeader:
+        """Of the last transactional message that came."""
+        header = self.messages[-1].transaction_header
+        assert header is not None
+        return header
 
     def accepted(self, address: str) -> Session:
         session = Session.accept(self.identifier, self.settings, self.network.now)
@@ -420,7 +465,8 @@ class Network:
         raise AssertionError("the network does not fall silent")
 
     def _commit(self) -> bool:
-        return any([each.commit() for each in self._stations() if each.commits])
+        committed = [each.commit() for each in self._stations() if each.commits]
+        return any(committed)
 
     def _connect(self) -> bool:
         pending, self.pending = self.pending, []

@@ -352,7 +352,8 @@ class TestChecking:
 
     @pytest.mark.spec("QB-3.1.5.5.5-01", "QB-3.1.5.5.5-02")
     @pytest.mark.parametrize(
-        ("said", "named"), [((1, 1), "1 messages"), ((3, 1), "3 messages"), ((2, 0), "0 recoverable"), ((2, 2), "2 rec")]
+        ("said", "named"),
+        [((1, 1), "1 messages"), ((3, 1), "3 messages"), ((2, 0), "0 recoverable"), ((2, 2), "2 rec")],
     )
     def test_counts_that_differ_close_the_session(self, said: tuple[int, int], named: str) -> None:
         session = accepted()

@@ -216,7 +216,9 @@ class TestAnswered:
         assert answered().state is SessionState.WAITING_CPR_MSG
 
     @pytest.mark.spec("QB-3.1.5.3.2-04")
-    @pytest.mark.parametrize(("round_trip_s", "timeout_ms"), [(0.187, 1496), (0.001, 500), (15.0, 120_000), (20.0, 120_000)])
+    @pytest.mark.parametrize(
+        ("round_trip_s", "timeout_ms"), [(0.187, 1496), (0.001, 500), (15.0, 120_000), (20.0, 120_000)]
+    )
     def test_eight_round_trips_within_limits(self, round_trip_s: float, timeout_ms: int) -> None:
         assert parameters(answered(round_trip_s)).recoverable_ack_timeout_ms == timeout_ms
 
@@ -386,4 +388,3 @@ class TestFresh:
         assert accepted(server=NULL_GUID).direct
         assert not initiated().direct
         assert not accepted().direct
-

@@ -71,12 +71,8 @@ def _place(token: object) -> int:
 
 def _steps() -> st.SearchStrategy[Step]:
     side = st.sampled_from([0, 1])
-    sends = st.builds(
-        lambda at, recoverable: lambda run: run.send(run.link.ends[at], recoverable), side, st.booleans()
-    )
-    stores = st.builds(
-        lambda at, number: lambda run: run.store(run.link.ends[at], number), side, st.integers(0, 80)
-    )
+    sends = st.builds(lambda at, recoverable: lambda run: run.send(run.link.ends[at], recoverable), side, st.booleans())
+    stores = st.builds(lambda at, number: lambda run: run.store(run.link.ends[at], number), side, st.integers(0, 80))
     reads = st.builds(
         lambda at, size: lambda run: run.link.deliver(run.link.ends[at], size), side, st.integers(1, 2000)
     )

@@ -12,7 +12,8 @@ from uuid import UUID
 from postroad.client.values import QueueAttributes
 from postroad.message import Message
 from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.queues.findings import Trace
+from postroad.queues.info import ManagerInfo, QueueInfo, SessionInfo
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
@@ -32,6 +33,10 @@ class Backend(Protocol):
         """Between queue managers by name; a source of None is the manager itself."""
 
     async def route_table(self, source: str | None) -> Table: ...
+
+    async def sessions(self) -> list[SessionInfo]: ...
+
+    async def trace(self, message_id: str) -> Trace: ...
 
     # Queues
 

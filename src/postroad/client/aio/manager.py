@@ -11,7 +11,9 @@ from postroad.client.aio.queue import Queue
 from postroad.client.aio.transaction import Transaction
 from postroad.client.values import MOVE_MESSAGES, Name, Privacy, QueueAttributes, Sendable, as_lookup_ids
 from postroad.errors import InvalidHandle, PostroadError, QueueExists
-from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.names import MessageId
+from postroad.queues.findings import Trace
+from postroad.queues.info import ManagerInfo, QueueInfo, SessionInfo
 from postroad.received import ReceivedMessage
 from postroad.routing import Route, Table
 
@@ -62,6 +64,17 @@ class QueueManager:
     async def route_table(self, source: str | None = None) -> Table:
         """The routing table of a queue manager of the directory; without rows unless it is a site gate."""
         return await self.backend.route_table(source)
+
+    async def sessions(self) -> list[SessionInfo]:
+        """The sessions with other queue managers, in the order they were made."""
+        return await self.backend.sessions()
+
+    async def trace(self, message_id: MessageId | str) -> Trace:
+        r"""Where a message went, as far as this queue manager knows: `{guid}\ordinal`, as `send` gives it.
+
+        A message that nothing is known of has no findings.
+        """
+        return await self.backend.trace(str(message_id))
 
     # Queues
 

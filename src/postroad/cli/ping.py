@@ -1,0 +1,42 @@
+"""`postroad ping`: whether a queue manager is at a host, and would take a session."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from postroad.cli.options import AsJson
+from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.output import print_json, print_line
+
+MAX_TIMEOUT_S = 3600
+
+
+def ping(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="A host's name or address.")],
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="S", help="Seconds to wait for an answer; one ping a second.")
+    ] = 3.0,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The UDP port of its pings.")] = 3527,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a queue manager by UDP whether it would take a session, as MSMQ does before it connects.
+
+    Exit code 0 only if it would; 1 if it would not, or if what came is no ping; 3 if nothing came in time. Many MSMQ
+    servers take sessions and answer no pings, which are off there unless configured.
+    """
+    from postroad.client.ping import ACCEPTS, NOTHING
+    from postroad.client.ping import ping as ask
+
+    if not 0 < timeout <= MAX_TIMEOUT_S:
+        fail(f"--timeout: {timeout:g} is not above 0 and at most {MAX_TIMEOUT_S} seconds", ExitCode.USAGE)
+    answer = ask(host, port=port, timeout=timeout)
+    if as_json:
+        print_json(answer.json())
+    if answer.answer == NOTHING:
+        fail(answer.sentence, ExitCode.TIMEOUT)
+    if answer.answer != ACCEPTS:
+        fail(answer.sentence, ExitCode.FAILED)
+    if not as_json:
+        print_line(answer.sentence)

@@ -1,0 +1,89 @@
+"""`ping`: asks a computer by UDP whether a queue manager there would take a session. Needs no manager here."""
+
+from __future__ import annotations
+
+import math
+import socket
+import time
+from dataclasses import asdict, dataclass
+from uuid import uuid4
+
+from postroad.binary.ping import PING_PORT, Pinger, PingResult
+from postroad.errors import InvalidArgument, PostroadError
+
+DEFAULT_TIMEOUT_S = 3.0  # three requests: a datagram may be lost
+_DATAGRAM = 2048  # more than a ping, so that a longer one is seen to be too long
+
+ACCEPTS, REFUSES, GARBAGE, NOTHING = "accepts", "refuses", "garbage", "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class PingAnswer:
+    """`answer` is accepts, refuses, garbage (something came, and no ping) or nothing; `manager` is the GUID of who
+    answered, after `seconds`; `sentence` says it all in words."""
+
+    host: str
+    address: str
+    port: int
+    answer: str
+    manager: str | None
+    seconds: float | None
+    sentence: str
+
+    def json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def ping(host: str, *, port: int = PING_PORT, timeout: float = DEFAULT_TIMEOUT_S) -> PingAnswer:
+    """Asks once a second until there is an answer or `timeout` seconds are over. PostroadError for an unknown host."""
+    if not 0 < timeout < math.inf:
+        raise InvalidArgument(f"timeout: {timeout:g} seconds is not a time to wait for an answer")
+    try:
+        family, _, _, _, found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    except OSError as fault:
+        raise PostroadError(f"{host} cannot be found: {fault.strerror}") from None
+    address = str(found[0])
+    place = f"{address}:{port}"
+    pinger = Pinger(uuid4())
+    silence = f"no answer from {place} within {timeout:g} s"
+    with socket.socket(family, socket.SOCK_DGRAM) as connection:
+        try:
+            connection.connect(found)  # so that only its datagrams come, and the news that nobody listens there
+            result = _ask(connection, pinger, time.monotonic() + timeout)
+        except ConnectionRefusedError:
+            result, silence = None, f"nobody listens for pings at {place}"
+        except OSError as fault:
+            result, silence = None, f"{place} cannot be reached: {fault.strerror}"
+    if result is None:
+        if pinger.ignored is None:
+            return PingAnswer(host, address, port, NOTHING, None, None, silence)
+        sentence = f"what {place} answers is no answer to a ping: {pinger.ignored}"
+        return PingAnswer(host, address, port, GARBAGE, None, None, sentence)
+    word, would = (ACCEPTS, "would accept") if result.accepts else (REFUSES, "would refuse")
+    sentence = f"{result.manager} at {place} {would} a session; it answered in {result.seconds * 1000:.1f} ms"
+    return PingAnswer(host, address, port, word, str(result.manager), result.seconds, sentence)
+
+
+def _ask(connection: socket.socket, pinger: Pinger, end: float) -> PingResult | None:
+    """One request after the other, a second each."""
+    while (now := time.monotonic()) < end:
+        connection.send(pinger.request(now))
+        result = _wait(connection, pinger, end)
+        if result is not None:
+            return result
+    return None
+
+
+def _wait(connection: socket.socket, pinger: Pinger, end: float) -> PingResult | None:
+    """The answer to the request that waits; None once its time is over."""
+    while (now := time.monotonic()) < end and pinger.on_timer(now) is None:
+        assert pinger.deadline is not None
+        connection.settimeout(max(0.001, min(pinger.deadline, end) - now))
+        try:
+            data = connection.recv(_DATAGRAM)
+        except TimeoutError:
+            continue
+        result = pinger.receive(data, time.monotonic())
+        if result is not None:
+            return result
+    return None
