@@ -13,6 +13,7 @@ from postroad import aio
 from postroad.api.server import ApiServer
 from postroad.client.blocking import LoopThread
 from postroad.manager import Manager
+from postroad.queues.findings import Trace
 from postroad.queues.info import ManagerInfo, QueueInfo
 from postroad.received import ReceivedMessage
 from postroad.store import open_store
@@ -24,7 +25,7 @@ NAME = "alpha"
 class Driven:
     """An object of `postroad.aio` used as if it were one of `postroad`: whatever it gives to await is waited for."""
 
-    PLAIN = (str, bytes, int, float, list, tuple, ReceivedMessage, QueueInfo, ManagerInfo, type(None))
+    PLAIN = (str, bytes, int, float, list, tuple, ReceivedMessage, QueueInfo, ManagerInfo, Trace, type(None))
 
     def __init__(self, thing: Any, thread: LoopThread) -> None:
         self._thing = thing

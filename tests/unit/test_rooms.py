@@ -80,6 +80,7 @@ PURE = (
     "binary.counts",
     "binary.states",
     "binary.session",
+    "binary.ping",
     "soap.envelope",
     "soap.streams",
     "rpc.pdu",

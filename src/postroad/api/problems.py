@@ -26,6 +26,7 @@ from postroad.errors import (
     InvalidHandle,
     InvalidMessage,
     LocalProtocolError,
+    ManagerFull,
     ManagerNotFound,
     MessageAlreadyReceived,
     MessageNotFound,
@@ -83,6 +84,7 @@ STATUSES: Mapping[type[PostroadError], HTTPStatus] = {
     CorruptRecord: HTTPStatus.INTERNAL_SERVER_ERROR,  # trying again will not help
     ConfigurationError: HTTPStatus.INTERNAL_SERVER_ERROR,
     QuotaExceeded: HTTPStatus.INSUFFICIENT_STORAGE,  # not 429: the caller is not too fast, the queue is full
+    ManagerFull: HTTPStatus.INSUFFICIENT_STORAGE,
 }
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 

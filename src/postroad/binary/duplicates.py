@@ -6,6 +6,8 @@ Transactional messages are not in it: their sequence numbers say as much.
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
+from itertools import starmap
 from struct import Struct
 
 from postroad.queues.tick import Tick
@@ -23,13 +25,15 @@ class MessageIdHistory:
         self.lifetime_s = lifetime_s
         self._seen: OrderedDict[bytes, int] = OrderedDict()
         self._blocks: OrderedDict[str, int] = OrderedDict()  # by name: how many ids they hold
-        self._gathering: list[bytes] = []
+        self._kept = 0  # ids in all of them
+        self._gathering: list[tuple[bytes, int]] = []
         self._tick: Tick | None = None
         self._next_block = 0
         for name, block in sorted(store.state(HISTORY_STATE).items()):
             entries = list(_ENTRY.iter_unpack(block))
             self._seen.update(entries)
             self._blocks[name] = len(entries)
+            self._kept += len(entries)
             self._next_block = int(name.removeprefix(HISTORY_STATE)) + 1
 
     def __len__(self) -> int:
@@ -58,22 +62,31 @@ class MessageIdHistory:
             self._tick = tick
             self._gathering = []
             self._next_block += 1
-        self._gathering.append(_ENTRY.pack(identifier, int(now)))
-        name = f"{HISTORY_STATE}{self._next_block:012d}"
-        self._blocks[name] = len(self._gathering)
-        tick.set_state(name, b"".join(self._gathering))
-        tick.on_failure.append(lambda _: self._forget(identifier))
-        self._drop_old_blocks(tick)
+            tick.on_seal.append(partial(self._write, tick, self._next_block, self._gathering))
+        self._gathering.append((identifier, int(now)))
 
-    def _forget(self, identifier: bytes) -> None:
-        self._seen.pop(identifier, None)
+    def _write(self, tick: Tick, number: int, entries: list[tuple[bytes, int]]) -> None:
+        """The block of a tick that is sealed; the oldest go when those behind them hold as many as are kept."""
+        name = f"{HISTORY_STATE}{number:012d}"
+        tick.set_state(name, b"".join(starmap(_ENTRY.pack, entries)))
+        self._blocks[name] = len(entries)
+        self._kept += len(entries)
+        dropped: list[tuple[str, int]] = []
+        while len(self._blocks) > 1 and self._kept - next(iter(self._blocks.values())) >= self.size:
+            dropped.append(self._blocks.popitem(last=False))
+            self._kept -= dropped[-1][1]
+            tick.set_state(dropped[-1][0], None)
+        tick.on_failure.append(lambda error: self._lost(name, entries, dropped))
 
-    def _drop_old_blocks(self, tick: Tick) -> None:
-        total = sum(self._blocks.values())
-        while len(self._blocks) > 1 and total - next(iter(self._blocks.values())) >= self.size:
-            name, count = self._blocks.popitem(last=False)
-            total -= count
-            tick.set_state(name, None)
+    def _lost(self, name: str, entries: list[tuple[bytes, int]], dropped: list[tuple[str, int]]) -> None:
+        """The tick never was: its messages have not come, and the blocks that it dropped are still there."""
+        for identifier, _ in entries:
+            self._seen.pop(identifier, None)
+        self._kept -= self._blocks.pop(name, 0)
+        for old, count in reversed(dropped):
+            self._blocks[old] = count
+            self._blocks.move_to_end(old, last=False)
+            self._kept += count
 
     @property
     def deadline(self) -> float | None:

@@ -26,7 +26,7 @@ from postroad.wire.view import MessageView
 
 K = TypeVar("K")
 
-STUCK_S = 10.0  # a step that takes longer is worth a look
+STUCK_S = 15.0  # a step that takes longer is worth a look: no order acknowledgment is held back for so long
 FINAL_ACK_LOOK = 1000  # messages that wait for a final acknowledgment and are sorted by where they went, at the most
 
 
@@ -48,6 +48,7 @@ class OutgoingReport:
     opening_s: float | None = None
     connecting: bool = False
     sent_s: float | None = None  # since the first of those in flight was sent
+    ack_due_s: float = 0.0  # after which the peer acknowledges even a single express message
     ordered_s: float | None = None  # the same of those that the next hop has
     oldest_arrived_ms: int | None = None
     oldest_s: float | None = None
@@ -76,8 +77,9 @@ class OutgoingReport:
         if self._closed_for_sending() is not None:
             return True
         if self.session_open:
-            step_s = max(self.sent_s or 0.0, self.ordered_s or 0.0) or self.oldest_s or 0.0
-            return step_s > STUCK_S
+            if self.in_flight or self.unacknowledged:
+                return (self.sent_s or 0.0) > self.ack_due_s + STUCK_S or (self.ordered_s or 0.0) > STUCK_S
+            return (self.oldest_s or 0.0) > STUCK_S
         return self.last_error is not None or (self.oldest_s or 0.0) > STUCK_S
 
     def _closed_for_sending(self) -> str | None:
@@ -212,7 +214,8 @@ class Outlook:
         if not session.opened_at:
             return replace(report, opening_s=self._since(session.made_at))
         full = 0 if session.free else session.sent.unacknowledged
-        return replace(report, session_open=True, window_full=full, next_retry_s=None)
+        ack_due_s = session.ack_wait_timeout_ms / 2000  # 3.1.5.8.2
+        return replace(report, session_open=True, window_full=full, ack_due_s=ack_due_s, next_retry_s=None)
 
     def flights(self, queue: Queue) -> dict[int, Flight]:
         """The messages of an outgoing queue that were sent and are still in it, by their lookup ids."""

@@ -80,13 +80,11 @@ class Search:
         if packet[_MESSAGE_ID] == self._ordinal and packet[_GUID] == self._guid:
             view = MessageView(packet)
             self._sent = self._sent or self._origin(view)
-            self._note(record, self._copy(queue, record, view))
-        elif self._identifier in packet:
-            self._note(record, self._reference(queue, record))
-        elif _REPORT_TAG in packet:
-            self._note(record, self._report(queue, record))
-
-    def _note(self, record: Record, finding: Finding | None) -> None:
+            finding: Finding | None = self._copy(queue, record, view)
+        else:
+            finding = self._reference(queue, record) if self._identifier in packet else None
+            if finding is None and _REPORT_TAG in packet:
+                finding = self._report(queue, record)
         if finding is not None:
             self._found[record.queue, record.lookup_id] = (record.arrived_ms, finding)
 

@@ -5,13 +5,14 @@ A message in flight is a locked position of its queue: a restart or a lost sessi
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.tracing import is_traced, send_report
-from postroad.queues.collection import AWAITING_FINAL_ACK, JOURNAL
+from postroad.queues.collection import AWAITING_FINAL_ACK, JOURNAL, leads_to_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
 from postroad.store.interface import NEVER, Record
@@ -76,23 +77,32 @@ class Sender:
         core.delivery.deleted.append(self._message_deleted)
 
     def pump(self, session: Session, queues: Iterable[Queue], now: float, address: str) -> int:
-        """Sends what the window takes to the manager at `address`, queue by queue; how many went."""
+        """Sends what the window takes to the manager at `address`; how many went.
+
+        Queues share the window, so that none waits for another's backlog. Ordering acknowledgments go first: until
+        they are there, everything else is sent again and again.
+        """
         sent = 0
         traced: list[Record] = []
-        for queue in queues:
-            while (free := session.free) > 0:
-                records = self.core.reading.fresh(queue, free, now)
-                # One that has expired may have been answered on this very session, and narrowed its window.
-                for record in records[: session.free]:
-                    self._send(session, queue, record, now)
-                    if is_traced(record.packet):
-                        traced.append(record)
-                    sent += 1
-                if len(records) < free:
-                    break
+        waiting = deque(sorted(queues, key=lambda queue: not self._is_ordering(queue)))
+        while waiting and (free := session.free) > 0:
+            queue = waiting.popleft()
+            share = free if self._is_ordering(queue) else max(1, free // (len(waiting) + 1))
+            records = self.core.reading.fresh(queue, share, now)
+            # One that has expired may have been answered on this very session, and narrowed its window.
+            for record in records[: session.free]:
+                self._send(session, queue, record, now)
+                if is_traced(record.packet):
+                    traced.append(record)
+                sent += 1
+            if len(records) == share:
+                waiting.append(queue)
         for record in traced:  # last, because a report may go out by this session too
             send_report(self.core, MessageView(record.packet), now, address)
         return sent
+
+    def _is_ordering(self, queue: Queue) -> bool:
+        return leads_to_internal(self.core.queues.outgoing_info[queue].destination)
 
     def _send(self, session: Session, queue: Queue, record: Record, now: float) -> None:
         view = MessageView(record.packet)

@@ -16,7 +16,7 @@ from postroad.binary.session import Acknowledged, Closed, Opened, Received, Sess
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import SessionState
 from postroad.errors import NoRoute, Status, StorageError
-from postroad.names import DirectName, FormatName, PrivateName
+from postroad.names import DirectName, FormatName, MulticastName, PrivateName
 from postroad.names.direct import Protocol as Transport
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState
@@ -119,7 +119,7 @@ class BinaryService:
 
     def _peer_of(self, queue: Queue, now: float) -> Peer | None:
         name = self.core.queues.outgoing_info[queue].destination
-        if isinstance(name, DirectName) and name.protocol not in NAME_SERVICES:
+        if isinstance(name, MulticastName) or (isinstance(name, DirectName) and name.protocol not in NAME_SERVICES):
             return None  # another protocol's
         hops, index = self._hops.get(queue, ([], 0))
         if not hops:
@@ -179,6 +179,9 @@ class BinaryService:
             return
         active = [queue for queue in peer.queues if queue.count and self._may_send(queue)]
         if active and self.sender.pump(session, active, now, self.addresses[session]):
+            if active[0] in peer.queues:  # others come first next time
+                del peer.queues[active[0]]
+                peer.queues[active[0]] = None
             self.driver.flush(session)
 
     def _may_send(self, queue: Queue) -> bool:
@@ -366,7 +369,8 @@ class BinaryService:
     def resume(self, queue: Queue, now: float) -> None:
         """3.1.7.14"""
         self.core.queues.outgoing_info[queue].resume()
-        self.queue_ready(queue, now)
+        if queue.count:
+            self.queue_ready(queue, now)
 
     def stop(self) -> None:
         """3.1.4.2"""

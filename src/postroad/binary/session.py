@@ -101,7 +101,7 @@ class Session:
         self._initialization_at: float | None = now + settings.initialization_ms / 1000
         self._cleanup_at: float | None = now + settings.cleanup_ms / 1000
         self._ack_wait_at: float | None = None
-        self._ack_send_at: float | None = None
+        self._ack_send_at: float | None = None  # runs while something received is not acknowledged
 
     @classmethod
     def initiate(
@@ -347,7 +347,7 @@ class Session:
 
     def _should_piggy_back(self, now: float) -> bool:
         """3.1.7.11"""
-        if self._ack_send_at is None or not self.received.unacked:
+        if self._ack_send_at is None:
             return False
         return now - self._ack_started > PIGGY_BACK_AFTER * (self._ack_send_at - self._ack_started)
 
@@ -372,9 +372,7 @@ class Session:
                 self._ack_wait_at = now + self._ack_wait_s
             self.received_ack = False
         if _due(self._ack_send_at, now):  # 3.1.6.4
-            self._ack_send_at = None
-            if self.received.unacked:
-                self._send_ack(now)
+            self._send_ack(now)
 
     def _restart_ack_timer(self, now: float) -> None:
         """After a SessionHeader. 3.1.2.5: only for what is still to be stored, so that an idle session is quiet."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
 from typing import Protocol
@@ -143,7 +144,7 @@ class BinaryTransport:
         except socket.gaierror as error:
             self._failed(peer, ConnectionStatus.NAME_RESOLUTION_FAILURE, f"{host} cannot be found: {error.strerror}")
         except OSError as error:
-            self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {host}: {error.strerror}")
+            self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {host}: {_words(error)}")
 
     def _failed(self, peer: Peer, status: ConnectionStatus, error: str) -> None:
         self.service.connect_failed(peer, status, error, self.clock())
@@ -183,3 +184,8 @@ class BinaryTransport:
         self._timer = None
         self.service.on_timer(self.clock())
         self.changed()
+
+
+def _words(error: OSError) -> str:
+    """The system's own words, where asyncio has others that say less; of several failures, all."""
+    return os.strerror(error.errno) if error.errno else str(error)

@@ -135,6 +135,8 @@ class LocalQueueManager:
     def seal(self) -> Tick | None:
         """Hands over what has gathered, to be committed; None where there is nothing. One tick is out at a time."""
         tick = self.delivery.tick
+        for callback in tick.on_seal:
+            callback()
         if not tick:
             return None
         self.delivery.tick = Tick()

@@ -37,6 +37,7 @@ class Tick:
     replaced: set[Key] = field(default_factory=set)
     sequenced: dict[Queue, list[Key]] = field(default_factory=dict)  # what got numbers of our own sequence, in order
     writes: int = 0  # grows with every change, so that a caller can tell whether it made one
+    on_seal: list[Callable[[], None]] = field(default_factory=list)  # what is written once a tick, not once a message
     on_commit: list[Callable[[], None]] = field(default_factory=list)
     on_failure: list[Callable[[StorageError], None]] = field(default_factory=list)
     undo: list[Callable[[Tick], None]] = field(default_factory=list)  # the way back, last step first

@@ -77,7 +77,7 @@ def _line(chance: Random) -> Line:
         delay_s=chance.choice((0.0005, 0.01, 0.1)),
         jitter_s=chance.choice((0.0, 0.01, 0.3)),
         loss=chance.choice((0.0, 0.0, 0.02, 0.2)),
-        segment=chance.choice((40, 536, 1460)),
+        segment=chance.choice((150, 536, 1460)),
     )
 
 
@@ -119,7 +119,7 @@ def _flow(chance: Random) -> Flow:
         batch=chance.choice((1, 1, 3, 10)),
         start_s=chance.uniform(0.0, 20.0),
         every_s=chance.choice((0.02, 0.3, 1.5)),
-        size=chance.choice((0, 50, 3000)),
+        size=chance.choice((0, 50, 2000)),
         time_to_reach_queue_s=chance.randint(0, 12) if short else None,
         dead_letter=chance.random() < 0.4,
         journal=chance.random() < 0.3,

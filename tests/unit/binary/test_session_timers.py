@@ -108,6 +108,7 @@ class TestCleanup:
         session.receive_data(ack(1), START + 299)
         assert alive(session, 300)
         assert not session.session_active
+        assert alive(session, 599)
         assert not alive(session, 600)
 
     @pytest.mark.spec("QB-3.1.6.2-01")
@@ -221,6 +222,7 @@ class TestAckWait:
         session.send(RECOVERABLE, 1, START, recoverable=True)
         session.receive_data(ack(1), START + 1)
         assert tokens(session) == []
+        assert session.deadline == START + 21
         assert alive(session, 21)
         assert not alive(session, 41)
         assert session.in_flight == [1]

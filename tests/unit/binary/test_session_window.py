@@ -181,6 +181,7 @@ class TestPause:
         assert header.recoverable_msg_seq_number == 0
         assert session.received.unacked == 0
         assert not session.session_active
+        assert session.deadline == START + 20  # when our own message is due to be acknowledged
         session.on_timer(START + 19)
         assert session.data_to_send() == b""
 

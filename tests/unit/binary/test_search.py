@@ -1,0 +1,223 @@
+"""Where a message went: everything a manager holds of it is found, put in order, and said in words."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from postroad.binary import search
+from postroad.binary.report import Outlook
+from postroad.binary.search import Search
+from postroad.errors import IllegalIdentifier
+from postroad.message import Message
+from postroad.names import MessageId
+from postroad.queues.findings import Finding, Trace
+from postroad.queues.queue import PositionState
+from postroad.wire.constants import MessageClass
+from tests.unit.binary.network import ACKS, DEADLETTER, LEDGER, ORDERS, Network, Station
+
+REPORTS = UUID("0f0f0f0f-0000-0000-0000-000000000001")
+NOWHERE = r"DIRECT=TCP:10.0.0.99\private$\q"
+
+
+def trace(station: Station, message_id: str) -> Trace:
+    found = Search(Outlook(station.core, station.service, station.network.now), message_id)
+    for _ in found.pages():
+        pass
+    return found.trace()
+
+
+def name(sender: Station, ordinal: int) -> str:
+    return str(MessageId(sender.identifier, ordinal))
+
+
+def story(station: Station, message_id: str) -> list[tuple[str, str]]:
+    return [(each.kind, each.sentence) for each in trace(station, message_id).findings]
+
+
+def kinds(station: Station, message_id: str) -> list[str]:
+    return [each.kind for each in trace(station, message_id).findings]
+
+
+def only(station: Station, message_id: str, kind: str) -> Finding:
+    (found,) = [each for each in trace(station, message_id).findings if each.kind == kind]
+    return found
+
+
+def test_a_message_in_a_local_queue(alpha: Station) -> None:
+    (ordinal,) = alpha.send(ORDERS, Message(b"", label="hello"))
+    alpha.send(ORDERS, "another")
+    assert story(alpha, name(alpha, ordinal)) == [
+        ("sent", r"sent by alpha, this queue manager: 'hello', express, to DIRECT=OS:alpha\private$\orders"),
+        ("queued", r"in private$\orders, not received yet"),
+    ]
+    queued = only(alpha, name(alpha, ordinal), "queued")
+    record = alpha.records(ORDERS)[0]
+    assert (queued.queue, queued.lookup_id, queued.at) == (ORDERS, record.lookup_id, "2023-11-14T22:13:20.000000Z")
+    alpha.queue(ORDERS).positions[record.lookup_id] = PositionState.LOCKED
+    assert only(alpha, name(alpha, ordinal), "queued").sentence.endswith("held by a reader or a transaction")
+
+
+def test_a_message_that_left_and_was_not_kept_is_not_found(alpha: Station) -> None:
+    (ordinal,) = alpha.send(ORDERS, Message(b""))
+    alpha.receive(ORDERS)
+    found = trace(alpha, name(alpha, ordinal))
+    assert (found.findings, found.cut_off) == ((), ())
+    (ordinal,) = alpha.send(ORDERS, "recoverable")
+    alpha.commits = False
+    alpha.receive(ORDERS)  # it is gone, though no tick has said so to the store
+    assert kinds(alpha, name(alpha, ordinal)) == []
+
+
+def test_journal_and_dead_letter(network: Network, alpha: Station) -> None:
+    alpha.create(r"private$\kept", journaling=True)
+    (ordinal,) = alpha.send(r"private$\kept", "a")
+    network.wait(1)
+    alpha.receive(r"private$\kept")
+    assert story(alpha, name(alpha, ordinal))[1:] == [
+        ("journal", r"received from private$\kept: a copy is in its journal")
+    ]
+    (ordinal,) = alpha.send(ORDERS, Message(b"", dead_letter=True, time_to_be_received=2))
+    network.wait(5)
+    dead = only(alpha, name(alpha, ordinal), "dead-letter")
+    assert dead.sentence == "died: it was not received in time; a copy is in ;deadletter"
+    assert (dead.queue, dead.class_name) == (DEADLETTER, "nack-receive-timeout")
+
+
+def test_a_message_that_waits_to_leave_says_why(network: Network, alpha: Station) -> None:
+    (ordinal,) = alpha.send(NOWHERE, "a")
+    outgoing = only(alpha, name(alpha, ordinal), "outgoing")
+    assert outgoing.sentence == rf"in the outgoing queue to {NOWHERE}, not sent"
+    assert outgoing.why == "cannot connect to 10.0.0.99; next try in 1.0 s"
+
+
+def test_a_message_in_flight(network: Network, alpha: Station, beta: Station) -> None:
+    there = beta.direct(ORDERS)
+    alpha.send(there, "first")
+    network.wait(1)
+    network.hold(beta, alpha)
+    (ordinal,) = alpha.send(there, "a")
+    network.wait(2)
+    assert only(alpha, name(alpha, ordinal), "outgoing").sentence == (
+        f"in the outgoing queue to {there}, sent 2.0 s ago; the next hop has not acknowledged it"
+    )
+
+
+def test_both_ends_of_a_transactional_message(network: Network, alpha: Station, beta: Station) -> None:
+    there = beta.direct(LEDGER)
+    (ordinal,) = alpha.send_transactional(there, Message(b"", journal=True))
+    assert only(alpha, name(alpha, ordinal), "outgoing").why is not None
+    network.wait(0.4)
+    assert only(alpha, name(alpha, ordinal), "outgoing").sentence.startswith(f"in the outgoing queue to {there}, sent")
+    network.wait(2)
+    assert kinds(alpha, name(alpha, ordinal)) == ["sent", "awaiting-final-ack"]
+    assert story(beta, name(alpha, ordinal)) == [
+        ("sent", f"sent by {alpha.identifier}: transactional, to {there}"),
+        ("queued", r"in private$\ledger, not received yet"),
+    ]
+    network.hold(beta, alpha)
+    beta.receive(LEDGER)
+    assert story(beta, name(alpha, ordinal)) == [
+        ("acknowledgment", "it was received; the final acknowledgment is on its way to its source")
+    ]
+    network.release()
+    network.wait(1)
+    assert kinds(alpha, name(alpha, ordinal)) == ["sent", "journal"]
+
+
+def test_acknowledgments_tell_what_became_of_a_message(network: Network, alpha: Station, beta: Station) -> None:
+    message = Message(b"", recoverable=True, ack="reach-queue,receive", admin_queue=alpha.direct(ACKS))
+    (ordinal,) = alpha.send(beta.direct(ORDERS), message)
+    network.wait(1)
+    beta.receive(ORDERS)
+    network.wait(1)
+    assert story(alpha, name(alpha, ordinal)) == [
+        ("acknowledgment", f"acknowledged by {beta.identifier}: it reached its queue"),
+        ("acknowledgment", f"acknowledged by {beta.identifier}: it was received"),
+    ]
+    first, second = trace(alpha, name(alpha, ordinal)).findings
+    assert (first.class_name, second.class_name, first.queue) == ("ack-reach-queue", "ack-receive", ACKS)
+    assert first.manager == str(beta.identifier)
+
+
+def test_an_acknowledgment_that_cannot_leave_is_found_where_it_waits(
+    network: Network, alpha: Station, beta: Station
+) -> None:
+    message = Message(b"", recoverable=True, ack="reach-queue", admin_queue=r"DIRECT=TCP:10.0.0.98\private$\acks")
+    (ordinal,) = alpha.send(beta.direct(ORDERS), message)
+    network.wait(1)
+    assert only(beta, name(alpha, ordinal), "acknowledgment").sentence == (
+        "acknowledged by beta, this queue manager: it reached its queue; "
+        r"on its way in the outgoing queue to DIRECT=TCP:10.0.0.98\private$\acks"
+    )
+
+
+def test_an_answer_is_no_acknowledgment(alpha: Station) -> None:
+    (ordinal,) = alpha.send(ORDERS, "question")
+    (answer,) = alpha.send(ACKS, Message(b"", correlation_id=name(alpha, ordinal)))
+    assert only(alpha, name(alpha, ordinal), "answer").sentence == (
+        f"answered by alpha, this queue manager with message {answer}"
+    )
+    assert kinds(alpha, name(alpha, answer)) == ["sent", "queued"]
+
+
+def test_a_message_that_only_passed_is_remembered(network: Network, alpha: Station, beta: Station) -> None:
+    (ordinal,) = alpha.send(beta.direct(ORDERS), "a")
+    network.wait(1)
+    beta.receive(ORDERS)
+    assert story(beta, name(alpha, ordinal)) == [("passed", "came in by a session from another queue manager")]
+
+
+def test_reports_of_every_manager_on_the_way(network: Network, alpha: Station, beta: Station, gamma: Station) -> None:
+    network.routes[alpha, gamma.identifier] = [beta]
+    network.public[REPORTS] = alpha
+    alpha.create(r"alpha\reports", identifier=REPORTS)
+    for station in (alpha, beta, gamma):
+        station.core.delivery.locate = network.owner
+    target = gamma.private(ORDERS)
+    (ordinal,) = alpha.send(target, Message(b"", recoverable=True, trace=REPORTS))
+    alpha.send(target, Message(b"", recoverable=True, trace=REPORTS))
+    network.wait(70)
+    reports = [finding for finding in trace(alpha, name(alpha, ordinal)).findings if finding.kind == "report"]
+    assert {(each.manager, each.sentence.partition(" by ")[0]) for each in reports} == {
+        (str(alpha.identifier), f"reported as sent on to {beta.address}"),
+        (str(beta.identifier), "reported as come in"),
+        (str(beta.identifier), f"reported as sent on to {gamma.address}"),
+        (str(gamma.identifier), "reported as come in"),
+    }
+    assert all(each.sentence.endswith(f"bound for {target}") for each in reports)
+    assert reports[-1].sentence.startswith(f"reported as come in by {gamma.identifier}, after 1 hop, ")
+
+
+def test_what_only_looks_like_a_final_acknowledgment_is_passed_over(alpha: Station) -> None:
+    (ordinal,) = alpha.send(ORDERS, Message(b""))
+    identifier = MessageId(alpha.identifier, ordinal).to_bytes()
+    disguised = Message(identifier, label="QM Ordering Ack", message_class=MessageClass.ACK_RECEIVE)
+    alpha.send(r"DIRECT=TCP:10.0.0.99\PRIVATE$\order_queue$", disguised)
+    alpha.send(ACKS, Message(identifier))
+    assert kinds(alpha, name(alpha, ordinal)) == ["sent", "queued"]
+
+
+def test_of_a_long_queue_both_ends_are_looked_at(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "LOOK_LIMIT", 6)
+    ordinals = alpha.send(ORDERS, *(Message(b"") for _ in range(10)))
+    found = trace(alpha, name(alpha, ordinals[0]))
+    assert (found.limit_per_queue, found.looked_at, found.cut_off) == (6, 6, (ORDERS,))
+    seen = [bool(trace(alpha, name(alpha, ordinal)).findings) for ordinal in ordinals]
+    assert seen == [True] * 3 + [False] * 4 + [True] * 3
+
+
+def test_others_have_their_turn_between_two_pages(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "PAGE", 4)
+    alpha.send(ORDERS, *(Message(b"") for _ in range(10)))
+    found = Search(Outlook(alpha.core, alpha.service, alpha.network.now), name(alpha, 1))
+    assert list(found.pages()) == [4, 8]
+    assert found.looked_at == 10
+
+
+def test_an_id_may_be_written_without_braces(alpha: Station) -> None:
+    (ordinal,) = alpha.send(ORDERS, Message(b""))
+    assert kinds(alpha, f"{alpha.identifier}\\{ordinal}") == ["sent", "queued"]
+    with pytest.raises(IllegalIdentifier):
+        trace(alpha, "hello")
