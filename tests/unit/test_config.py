@@ -38,13 +38,14 @@ ack_timeout_ms = 5000
 insecure_nacks = true
 retry_connect_s = 0.5
 resend_s = [1, 2.5]
+ping = true
 [srmp]
 retransmission_ms = 300
 resend_s = [7]
 [directory]
 file = "enterprise.toml"
 [peers]
-"10.0.0.5" = {{ binary = 11801, http = 8080, rpc = 12103 }}
+"10.0.0.5" = {{ binary = 11801, ping = 13527, http = 8080, rpc = 12103 }}
 beta = {{ http = 81 }}
 [[user]]
 name = "reader"
@@ -79,6 +80,7 @@ def refusal(tmp_path: Path, text: str) -> ConfigurationError:
     return caught.value
 
 
+@pytest.mark.spec("QB-3.1.1.3-15", "QB-3.1.1.3-17")
 def test_every_setting_is_read(tmp_path: Path) -> None:
     config = load(tmp_path, EVERYTHING)
     assert (config.manager.name, config.manager.id, config.manager.quota_kb) == ("alpha", UUID(GUID), 1000)
@@ -89,12 +91,12 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
     assert config.api.token == "s3cret"
     binary = config.binary
     assert (binary.window_size, binary.ack_timeout_ms, binary.insecure_nacks) == (32, 5000, True)
-    assert (binary.retry_connect_s, binary.resend_s) == (0.5, (1, 2.5))
+    assert (binary.retry_connect_s, binary.resend_s, binary.ping) == (0.5, (1, 2.5), True)
     assert (config.srmp.retransmission_ms, config.srmp.resend_s) == (300, (7,))
     assert config.directory.file == tmp_path / "enterprise.toml"
-    assert [(peer.host, peer.binary, peer.http, peer.rpc) for peer in config.peers] == [
-        ("10.0.0.5", 11801, 8080, 12103),
-        ("beta", 1801, 81, 2103),
+    assert [(peer.host, peer.binary, peer.ping, peer.http, peer.rpc) for peer in config.peers] == [
+        ("10.0.0.5", 11801, 13527, 8080, 12103),
+        ("beta", 1801, 3527, 81, 2103),
     ]
     assert [(user.name, user.password) for user in config.users] == [("reader", "hunter2")]
     orders, public = config.queues
@@ -114,7 +116,7 @@ def test_a_name_is_enough_and_the_rest_has_defaults(tmp_path: Path) -> None:
     assert (listen.rpc, listen.api, listen.epm) == (2103, 8180, None)
     assert (config.binary.window_size, config.binary.ack_timeout_ms, config.binary.retry_connect_s) == (64, 120000, 1.0)
     assert config.binary.resend_s == (30, 30, 30, 300, 300, 300, 1800, 1800, 1800, 21600) == config.srmp.resend_s
-    assert (config.binary.insecure_nacks, config.srmp.retransmission_ms) == (False, 20000)
+    assert (config.binary.insecure_nacks, config.binary.ping, config.srmp.retransmission_ms) == (False, False, 20000)
     assert (config.peers, config.users, config.queues) == ((), (), ())
 
 

@@ -67,6 +67,7 @@ class Asker:
             )
         except OSError as fault:
             return f"cannot send a ping to {host}: {fault.strerror}"
+        transport.sendto(pinger.request(loop.time()))
         try:
             result = await asyncio.wait_for(waiting.result, PING_RESPONSE_S)
         except TimeoutError:
@@ -77,16 +78,12 @@ class Asker:
 
 
 class _Waiting(asyncio.DatagramProtocol):
-    """One request, and what comes of it."""
+    """What comes of one request."""
 
     def __init__(self, pinger: Pinger) -> None:
         self._pinger = pinger
         self._loop = asyncio.get_running_loop()
         self.result: asyncio.Future[PingResult] = self._loop.create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.DatagramTransport)
-        transport.sendto(self._pinger.request(self._loop.time()))
 
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
         result = self._pinger.receive(data, self._loop.time())

@@ -45,7 +45,6 @@ class _OrderAckDue:
     source: bytes
     address: str | None  # of the sender, where the message came by a direct name
     due: float
-    last_sent: float
 
 
 class Receiver:
@@ -77,6 +76,7 @@ class Receiver:
     def take(self, session: Session, event: Received, address: str, now: float) -> None:
         """One message of a session from `address`. A manager's full quota closes the session, with nothing said."""
         packet = event.packet
+        address = address.partition("%")[0]  # the zone of a link-local address is no part of a queue's name
         try:
             if isinstance(packet, MessageView):
                 self._take_message(session, event.data, packet, address, now)
@@ -113,6 +113,10 @@ class Receiver:
         if self._addresses.get(source) != address:
             self._addresses[source] = address
             self.core.tick.set_state(f"{ADDRESS_STATE}{source.hex()}", address.encode())
+            self.core.tick.on_failure.append(lambda error: self._forget_address(source))
+
+    def _forget_address(self, source: bytes) -> None:
+        self._addresses.pop(source, None)
 
     # Local
 
@@ -125,13 +129,15 @@ class Receiver:
         fields = view.transaction_fields
         assert fields is not None
         if sequence.accepts(TxSequenceId(fields[1], fields[2]), fields[3], fields[4]):
-            accepted = self._deliver(data, view, address, now)
-            self.incoming.advance(self.core.tick, name, sequence, view, accepted, now)
+            tick = self.core.tick
+            before = len(tick.batch.puts)
+            self._deliver(data, view, address, now)
+            self.incoming.advance(tick, name, sequence, view, tick.last_puts(len(tick.batch.puts) - before), now)
         else:
             self.incoming.reject(self.core.tick, name, sequence, now)
 
-    def _deliver(self, data: bytes, view: MessageView, address: str | None, now: float) -> tuple[Queue, Record] | None:
-        """3.1.5.8.2 and 3.1.5.8.8: the checks of a local queue, then the queue. None where it was refused."""
+    def _deliver(self, data: bytes, view: MessageView, address: str | None, now: float) -> None:
+        """3.1.5.8.2 and 3.1.5.8.8: the checks of a local queue, then the queue."""
         queue = self._destination(view)
         refusal = self._refusal(queue, view, now)
         if refusal is None:
@@ -144,12 +150,11 @@ class Receiver:
                 refusal = MessageClass.NACK_Q_EXCEED_QUOTA
         if refusal is not None:
             self._refuse(data, view, refusal, address, now)
-            return None
+            return
         assert queue is not None
-        record = self.core.delivery.arrive(queue, without_session_header(data), view, now)
+        self.core.delivery.arrive(queue, without_session_header(data), view, now)
         if view.tracing:
             send_report(self.core, view, now)
-        return queue, record
 
     def _destination(self, view: MessageView) -> Queue | None:
         """The queue here that a message is for. A direct name has led here, whatever it calls this computer."""
@@ -240,13 +245,14 @@ class Receiver:
     ) -> None:
         """3.1.1.6.2: each message puts it off a little, but not for ever."""
         delay = self.settings.order_ack_ms / 1000
-        source = view.source_queue_manager_bytes
+        if sequence.last_order_ack is None:
+            sequence.last_order_ack = now
         due = self._due.get(name)
         if due is None:
-            self._due[name] = _OrderAckDue(session, sequence, source, address, now + delay, now)
+            self._due[name] = _OrderAckDue(session, sequence, view.source_queue_manager_bytes, address, now + delay)
             return
         due.session = session
-        if now - due.last_sent < self.settings.max_order_ack_delay_s:
+        if now - sequence.last_order_ack < self.settings.max_order_ack_delay_s:
             due.due = now + delay
 
     @property
@@ -257,7 +263,7 @@ class Receiver:
         return min(times, default=None)
 
     def on_timer(self, now: float) -> None:
-        """Order Ack Send Timer, 3.1.6.9. What is not durable yet is not acknowledged, and has its turn later."""
+        """Order Ack Send Timer, 3.1.6.9. What is not durable yet is not acknowledged, and has a turn of its own."""
         self.history.clean(now)
         for name, due in list(self._due.items()):
             if due.due > now:
@@ -265,12 +271,16 @@ class Receiver:
             if due.session.closed:  # the sender will ask again, and may have another address by then
                 del self._due[name]
                 continue
-            if due.sequence.durable != due.sequence.number:
+            sequence = due.sequence
+            if sequence.durable == sequence.number:
+                del self._due[name]
+            else:
                 due.due = now + self.settings.order_ack_ms / 1000
-                continue
-            del self._due[name]
-            if due.sequence.durable:
+                if sequence.durable <= sequence.order_acked:
+                    continue  # it would say nothing new
+            if sequence.durable:
                 self._send_order_ack(name, due, now)
+                sequence.last_order_ack, sequence.order_acked = now, sequence.durable
 
     def _send_order_ack(self, name: str, due: _OrderAckDue, now: float) -> None:
         """It says all that the one before it said: where that has not left yet, this one takes its place."""
@@ -279,7 +289,10 @@ class Receiver:
             queue, record = before
             if record.lookup_id not in queue.positions and queue.get(record.lookup_id) is not None:
                 self.core.delivery.discard(queue, record)
-        destination, address = self._ordering_target(due.source, due.address)
+        target = self._ordering_target(due.source, due.address)
+        if target is None:
+            return
+        destination, address = target
         ack = OrderAck(
             source_queue_manager=self.core.identifier,
             message_id=self.core.counters.next_message_id(),
@@ -299,7 +312,10 @@ class Receiver:
         header = view.transaction_header
         assert header is not None
         source = view.source_queue_manager_bytes
-        destination, manager = self._ordering_target(source, address)
+        target = self._ordering_target(source, address)
+        if target is None:
+            return
+        destination, manager = target
         ack = FinalAck(
             source_queue_manager=self.core.identifier,
             message_id=self.core.counters.next_message_id(),
@@ -315,9 +331,13 @@ class Receiver:
         )
         self._send(destination, ack.encode(), now)
 
-    def _ordering_target(self, source: bytes, address: str | None) -> tuple[FormatName, UUID]:
+    def _ordering_target(self, source: bytes, address: str | None) -> tuple[FormatName, UUID] | None:
+        """None where nobody can send to the address that a message came from: its acknowledgments are dropped."""
         if address is not None:
-            return parse_format_name(f"DIRECT=TCP:{address}\\PRIVATE$\\order_queue$"), NULL_GUID
+            try:
+                return parse_format_name(f"DIRECT=TCP:{address}\\PRIVATE$\\order_queue$"), NULL_GUID
+            except IllegalName:
+                return None
         manager = UUID(bytes_le=source)
         return PrivateName(manager, ORDER_QUEUE_NUMBER), manager
 

@@ -28,6 +28,12 @@ LOOK_LIMIT = 10_000  # messages of one queue: what a store reads in well under a
 PAGE = 500
 _GUID, _MESSAGE_ID = slice(16, 32), slice(56, 60)  # of UserHeader, in a packet
 _REPORT_TAG = MESSAGE_ID_TAG.encode("utf-16-le")
+_STATES = {
+    None: "not received yet",
+    PositionState.LOCKED: "held by a reader or a transaction",
+    PositionState.PURGE_PENDING: "purged while a reader holds it",
+    PositionState.DELETED: "about to leave it",  # with the commit that is under way
+}
 _RANKS = {kind.value: rank for rank, kind in enumerate(FindingKind)}
 
 
@@ -46,14 +52,15 @@ class Search:
         self._sent: Finding | None = None
 
     def pages(self) -> Iterator[int]:
-        """Looks at everything, a page of messages a step: how many were looked at so far."""
-        for queue in list(self.core.queues):
-            for record in self._messages(queue):
-                self.looked_at += 1
-                if queue.positions.get(record.lookup_id) is not PositionState.DELETED:
-                    self._look_at(queue, record)
-                if self.looked_at % PAGE == 0:
-                    yield self.looked_at
+        """Looks at everything, a page of messages a step: how many were looked at so far.
+
+        What is found nowhere is looked for once more: it may have moved to a queue that was done with.
+        """
+        yield from self._look_everywhere()
+        if not self._found:
+            self.looked_at = 0
+            self._cut_off.clear()
+            yield from self._look_everywhere()
 
     def trace(self) -> Trace:
         found = sorted(self._found.values(), key=lambda each: (each[0], _RANKS[each[1].kind]))
@@ -65,6 +72,14 @@ class Search:
         return Trace(str(self.id), tuple(findings), self.looked_at, LOOK_LIMIT, tuple(self._cut_off))
 
     # Where to look
+
+    def _look_everywhere(self) -> Iterator[int]:
+        for queue in list(self.core.queues):
+            for record in self._messages(queue):
+                self.looked_at += 1
+                self._look_at(queue, record)
+                if self.looked_at % PAGE == 0:
+                    yield self.looked_at
 
     def _messages(self, queue: Queue) -> Iterator[Record]:
         if queue.count <= LOOK_LIMIT:
@@ -125,11 +140,14 @@ class Search:
         if path == AWAITING_FINAL_ACK:
             sentence = "put in order at its destination; whether it was received is not known yet"
             return _finding(FindingKind.AWAITING_FINAL_ACK, sentence, queue, record)
-        held = ", held by a reader or a transaction" if record.lookup_id in queue.positions else ", not received yet"
-        return _finding(FindingKind.QUEUED, f"in {path}{held}", queue, record)
+        return _finding(
+            FindingKind.QUEUED, f"in {path}, {_STATES[queue.positions.get(record.lookup_id)]}", queue, record
+        )
 
     def _outgoing(self, queue: Queue, record: Record) -> str:
         place = f"in the outgoing queue to {queue.properties.path}"
+        if queue.positions.get(record.lookup_id) is PositionState.DELETED:
+            return f"{place}, {_STATES[PositionState.DELETED]}"
         flight = self.outlook.flights(queue).get(record.lookup_id)
         if flight is None:
             return f"{place}, not sent"

@@ -5,7 +5,7 @@ Both ends keep theirs in the store, changed in the same tick as the messages the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -13,9 +13,8 @@ from struct import Struct
 from uuid import UUID
 
 from postroad.errors import IllegalName
-from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
-from postroad.store.interface import Key, Record, Store
+from postroad.store.interface import Key, Store
 from postroad.wire.queue_names import destination_name
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
@@ -32,7 +31,7 @@ class _Step:
     tick: Tick
     before: tuple[TxSequenceId, int, int]
     number: int = 0
-    accepted: list[tuple[Queue, Key]] = field(default_factory=list)
+    added: list[Key] = field(default_factory=list)  # messages, and what follows from their arrival
 
 
 @dataclass(slots=True)
@@ -49,6 +48,8 @@ class IncomingSequence:
     rejects: int = 0
     last_access_s: int = 0
     durable: int = 0
+    last_order_ack: float | None = None  # LastOrderAckSendTime
+    order_acked: int = 0  # the number that it named
     step: _Step | None = None  # of the newest tick that has moved it
 
     def accepts(self, sequence_id: TxSequenceId, number: int, previous: int) -> bool:
@@ -100,28 +101,27 @@ class IncomingSequences:
         name: str,
         sequence: IncomingSequence,
         view: MessageView,
-        accepted: tuple[Queue, Record] | None,
+        added: Iterable[Key],
         now: float,
     ) -> None:
-        """The message is `accepted` into a queue, or finally refused: either way the sequence moves past it."""
+        """The message is accepted, or finally refused: either way the sequence moves past it. `added` is what the tick
+        has got by it."""
         fields = view.transaction_fields
         assert fields is not None
         step = sequence.step
         if step is None or step.tick is not tick:
             before = (sequence.sequence_id, sequence.number, sequence.durable)
             step = sequence.step = _Step(tick, before)
+            tick.on_seal.append(partial(_write, tick, name, sequence, step))
             tick.on_commit.append(partial(_committed, sequence, step))
             tick.undo.append(partial(_lost, name, sequence, step))
         place = TxSequenceId(fields[1], fields[2])
         if place != sequence.sequence_id:
-            sequence.sequence_id, sequence.durable = place, 0
+            sequence.sequence_id, sequence.durable, sequence.order_acked = place, 0, 0
         step.number = sequence.number = fields[3]
         sequence.rejects = 0
         sequence.last_access_s = int(now)
-        tick.set_state(name, sequence.encode())
-        if accepted is not None:
-            queue, record = accepted
-            step.accepted.append((queue, Key(record.queue, record.lookup_id)))
+        step.added += added
 
 
 def _format_name(view: MessageView) -> str:
@@ -129,6 +129,11 @@ def _format_name(view: MessageView) -> str:
         return str(destination_name(view))
     except IllegalName as fault:
         return fault.name
+
+
+def _write(tick: Tick, name: str, sequence: IncomingSequence, step: _Step) -> None:
+    if step.number:
+        tick.set_state(name, sequence.encode())
 
 
 def _committed(sequence: IncomingSequence, step: _Step) -> None:
@@ -145,8 +150,8 @@ def _lost(name: str, sequence: IncomingSequence, step: _Step, gathering: Tick) -
     sequence.sequence_id, sequence.number, sequence.durable = step.before
     later = sequence.step
     if later is not None and later is not step:
-        for queue, key in later.accepted:
-            gathering.take_back(queue, key)
+        for key in later.added:
+            gathering.take_back(key)
         gathering.batch.state.pop(name, None)
         later.number = 0  # nothing follows from it any more
     sequence.step = None

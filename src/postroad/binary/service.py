@@ -168,8 +168,9 @@ class BinaryService:
     def _session_to(self, hop: Hop) -> Session | None:
         for session, peer in self.sessions.items():
             if peer is None and session.opened_at and not session.closed:
-                same = session.peer == hop.manager if hop.manager != NULL_GUID else self.addresses[session] == hop.host
-                if same:
+                address = self.addresses[session]
+                direct = hop.host in (address, address.partition("%")[0])  # with its zone, where it has one
+                if session.peer == hop.manager if hop.manager != NULL_GUID else direct:
                     return session
         return None
 

@@ -40,7 +40,8 @@ class OutgoingTransferInfo:
 
 @dataclass(frozen=True, slots=True)
 class IncomingTransferInfo:
-    """3.1.1.5: one sender to one local queue. `sequence_number` is that of the last message that was accepted."""
+    """3.1.1.5: one sender to one local queue. `sender_identifier` is where the messages come from first, whoever passed
+    them on, and `sequence_number` is that of the last one that was accepted."""
 
     format_name: str
     sender_identifier: UUID

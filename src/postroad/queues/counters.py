@@ -22,7 +22,7 @@ class Counters:
 
     def __init__(self, stored: bytes | None) -> None:
         self._arrival: int = 1
-        self._message_id: int = 1
+        self._message_id: int = 1  # 0 would say that a message has none yet, [MS-MQQB] 3.1.7.1.1
         if stored:
             self._arrival, self._message_id = _LAYOUT.unpack(stored)
         self._arrival_ceiling = self._arrival

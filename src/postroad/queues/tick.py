@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from postroad.errors import StorageError
@@ -89,15 +90,19 @@ class Tick:
         """Takes back what this tick adds to a queue all of whose stored records are taken."""
         records = [record for key, record in self.batch.puts.items() if key.queue == queue.number]
         for record in records:
-            self.take_back(queue, Key(record.queue, record.lookup_id))
+            self.take_back(Key(record.queue, record.lookup_id))
         self.sequenced.pop(queue, None)
         return records
 
-    def take_back(self, queue: Queue, key: Key) -> None:
+    def last_puts(self, count: int) -> list[Key]:
+        """The keys of the newest records, the last one first."""
+        return list(islice(reversed(self.batch.puts), count))
+
+    def take_back(self, key: Key) -> None:
         """Undoes one `put` of this tick, if it is still there."""
         record = self.batch.puts.pop(key, None)
         if record is not None:
-            change = self.changes[queue]
+            queue, change = next(each for each in self.changes.items() if each[0].number == key.queue)
             change.added -= 1
             change.added_bytes -= len(record.packet)
             queue.reserved_bytes -= len(record.packet)

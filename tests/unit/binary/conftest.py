@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.binary.network import Network, Station, Stranger
+from tests.unit.binary.network import Network, Station
+from tests.unit.binary.stranger import Stranger
 
 
 @pytest.fixture

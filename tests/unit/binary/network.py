@@ -11,11 +11,11 @@ from typing import TypeVar
 from uuid import UUID
 
 from postroad.binary.service import BinaryService, Hop, Peer
-from postroad.binary.session import Acknowledged, Received, Session
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.errors import StorageError
-from postroad.message import Composer, Message
-from postroad.names import DirectName, FormatName, PrivateName, PublicName, parse_format_name
+from postroad.message import Message
+from postroad.names import DirectName, FormatName, PrivateName, PublicName
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus, OutgoingInfo
@@ -26,10 +26,8 @@ from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
 from postroad.wire.framer import Framer
 from postroad.wire.internal import SessionAck
-from postroad.wire.ordering import FinalAck, OrderAck, order_queue
+from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.packets import Packet, decode_packet
-from postroad.wire.patch import stamp_transaction, with_hop_count
-from postroad.wire.transaction_header import TransactionHeader, TxSequenceId
 from postroad.wire.view import MessageView
 
 STARTED = 1_700_000_000.0
@@ -62,10 +60,10 @@ class Link:
 class Party:
     """Whoever has an address on the network."""
 
-    def __init__(self, network: Network, name: str, number: int) -> None:
+    def __init__(self, network: Network, name: str, number: int, address: str | None = None) -> None:
         self.network = network
         self.name = name
-        self.address = f"10.0.0.{number}"
+        self.address = address or f"10.0.0.{number}"
         self.identifier = UUID(int=number << 96 | 0xAA)
         network.parties[self.address] = self
 
@@ -80,6 +78,13 @@ class Party:
         raise NotImplementedError
 
     def disconnected(self, session: Session) -> None:
+        raise NotImplementedError
+
+    @property
+    def deadline(self) -> float | None:
+        raise NotImplementedError
+
+    def on_timer(self) -> None:
         raise NotImplementedError
 
     def flush(self, session: Session) -> None:
@@ -118,7 +123,7 @@ class Station(Party):
         """The process dies: its connections are gone, and what no tick has committed with them."""
         self.network.parties.pop(self.address, None)
         self.network.pending = [each for each in self.network.pending if each[0] is not self]
-        for link in self.network.links_of(self):
+        for link in self.network.linksof(self):
             self.network.break_link(link, tell=lambda party: party is not self)
 
     def restart(self) -> None:
@@ -149,6 +154,14 @@ class Station(Party):
 
     def disconnected(self, session: Session) -> None:
         self.service.disconnected(session, self.network.now)
+
+    @property
+    def deadline(self) -> float | None:
+        return self.service.deadline
+
+    def on_timer(self) -> None:
+        self.core.run_timers(self.network.now)
+        self.service.on_timer(self.network.now)
 
     # Ticks
 
@@ -201,13 +214,13 @@ class Station(Party):
 
     def send(self, name: str, *messages: Message | str) -> list[int]:
         """Whole messages, or the labels of plain recoverable ones."""
-        ids = self.core.send(name, [_whole(each) for each in messages], self.network.now)
+        ids = self.core.send(name, [whole(each) for each in messages], self.network.now)
         self.network.run()
         return ids
 
     def send_transactional(self, name: str, *messages: Message | str) -> list[int]:
         transaction = self.core.begin()
-        ids = self.core.send(name, [_whole(each) for each in messages], self.network.now, transaction)
+        ids = self.core.send(name, [whole(each) for each in messages], self.network.now, transaction)
         self.core.commit(transaction, self.network.now)
         self.network.run()
         return ids
@@ -241,132 +254,6 @@ class Station(Party):
     def waiting(self, name: str) -> list[str]:
         """The labels of what is in an outgoing queue, sent or not."""
         return [MessageView(record.packet).label for record in self.queue(name).everything()]
-
-
-class Stranger(Party):
-    """A peer without a queue manager behind it: a test writes its packets and reads what it gets."""
-
-    def __init__(self, network: Network, name: str, number: int) -> None:
-        super().__init__(network, name, number)
-        self.settings = BinarySettings()
-        self.sessions: list[Session] = []
-        self.taken: list[MessageView | OrderAck | FinalAck] = []
-        self.stores = True  # whether recoverable messages are acknowledged
-        self.acknowledged: list[object] = []
-        self.next_id = 0
-
-    def call(self, station: Station, manager: UUID | None = None) -> Session:
-        """Opens a session to a station."""
-        session = Session.initiate(self.identifier, manager or UUID(int=0), self.settings, self.network.now)
-        self.sessions.append(session)
-        self.network.join(self, session, station)
-        self.network.run()
-        return session
-
-    def send(self, session: Session, *packets: bytes) -> None:
-        for packet in packets:
-            view = MessageView(packet)
-            session.send(packet, packet, self.network.now, recoverable=view.recoverable, plain=not view.base_flags)
-        self.flush(session)
-        self.network.run()
-
-    def compose(
-        self,
-        destination: str,
-        message: Message | str,
-        place: tuple[TxSequenceId, int, int] | None = None,
-        *,
-        message_id: int | None = None,
-        hops: int = 0,
-        source: UUID | None = None,
-    ) -> bytes:
-        """A packet of the stranger's own making; with a place, a transactional one: its sequence, number, previous."""
-        if message_id is None:
-            message_id = self.next_id = self.next_id + 1
-        composer = Composer(source or self.identifier, parse_format_name(destination))
-        sent = int(self.network.now)
-        packet = composer.compose(_whole(message), message_id, sent, transactional=place is not None)
-        if place is not None:
-            packet = stamp_transaction(packet, *place, 1, first=True, last=True)
-        return with_hop_count(packet, hops)
-
-    def order_ack(self, station: Station, number: int, sequence_id: TxSequenceId | None = None) -> bytes:
-        """Of a sequence, or of that of the last message that came."""
-        self.next_id += 1
-        return OrderAck(
-            source_queue_manager=self.identifier,
-            message_id=self.next_id,
-            sent_time=int(self.network.now),
-            destination_queue=order_queue(station.address),
-            sequence_id=sequence_id or self.place.sequence_id,
-            sequence_number=number,
-            previous_sequence_number=number - 1,
-        ).encode()
-
-    def final_ack(self, station: Station, view: MessageView, final_class: int, source: UUID | None = None) -> bytes:
-        self.next_id += 1
-        header = view.transaction_header
-        assert header is not None
-        return FinalAck(
-            source_queue_manager=self.identifier,
-            message_id=self.next_id,
-            sent_time=int(self.network.now),
-            destination_queue=order_queue(station.address),
-            sequence_id=header.sequence_id,
-            sequence_number=header.sequence_number,
-            previous_sequence_number=header.previous_sequence_number,
-            final_class=final_class,
-            source_guid=source or view.source_queue_manager,
-            acknowledged_message_id=view.message_id,
-        ).encode()
-
-    @property
-    def messages(self) -> list[MessageView]:
-        return _of(MessageView, self.taken)
-
-    @property
-    def order_acks(self) -> list[OrderAck]:
-        return _of(OrderAck, self.taken)
-
-    @property
-    def final_acks(self) -> list[FinalAck]:
-        return _of(FinalAck, self.taken)
-
-    @property
-    def place(self) -> TransactionHeader:
-        """Of the last transactional message that came."""
-        header = self.messages[-1].transaction_header
-        assert header is not None
-        return header
-
-    def accepted(self, address: str) -> Session:
-        session = Session.accept(self.identifier, self.settings, self.network.now)
-        self.sessions.append(session)
-        return session
-
-    def received(self, session: Session, data: bytes) -> None:
-        session.receive_data(data, self.network.now)
-        self._take_events(session)
-        self.flush(session)
-
-    def disconnected(self, session: Session) -> None:
-        session.disconnected()
-
-    def on_timer(self) -> None:
-        for session in self.sessions:
-            if session.deadline is not None and session.deadline <= self.network.now:
-                session.on_timer(self.network.now)
-                self._take_events(session)
-                self.flush(session)
-
-    def _take_events(self, session: Session) -> None:
-        for event in session.events():
-            if isinstance(event, Received):
-                self.taken.append(event.packet)
-                if self.stores:
-                    session.stored(event.number, self.network.now)
-            elif isinstance(event, Acknowledged):
-                self.acknowledged += event.tokens
 
 
 class Network:
@@ -433,7 +320,7 @@ class Network:
                     link.closing = session
                 return
 
-    def links_of(self, *parties: Party) -> list[Link]:
+    def linksof(self, *parties: Party) -> list[Link]:
         return [link for link in self.links if all(party in link.ends.values() for party in parties)]
 
     def break_link(self, link: Link, tell: Callable[[Party], bool] = lambda party: True) -> None:
@@ -445,7 +332,7 @@ class Network:
 
     def cut(self, one: Party, other: Party) -> None:
         """Breaks every connection between the two."""
-        for link in self.links_of(one, other):
+        for link in self.linksof(one, other):
             self.break_link(link)
         self.run()
 
@@ -505,7 +392,7 @@ class Network:
         end = self.now + seconds
         self.run()
         for _ in range(MOST_STEPS):
-            due = [deadline for each in self.parties.values() if (deadline := _deadline(each)) is not None]
+            due = [deadline for each in self.parties.values() if (deadline := each.deadline) is not None]
             if not due or min(due) > end:
                 break
             self.now = max(self.now, min(due))
@@ -517,11 +404,7 @@ class Network:
 
     def _ring(self) -> None:
         for party in list(self.parties.values()):
-            if isinstance(party, Station):
-                party.core.run_timers(self.now)
-                party.service.on_timer(self.now)
-            elif isinstance(party, Stranger):
-                party.on_timer()
+            party.on_timer()
         self.run()
 
     # What was seen
@@ -540,28 +423,21 @@ class Network:
         return [each.label for each in self.packets(sender, receiver) if isinstance(each, MessageView)]
 
     def order_acks(self, sender: Party, receiver: Party) -> list[OrderAck]:
-        return _of(OrderAck, self.packets(sender, receiver))
+        return of(OrderAck, self.packets(sender, receiver))
 
     def final_acks(self, sender: Party, receiver: Party) -> list[FinalAck]:
-        return _of(FinalAck, self.packets(sender, receiver))
+        return of(FinalAck, self.packets(sender, receiver))
 
     def session_acks(self, sender: Party, receiver: Party) -> list[SessionAck]:
-        return _of(SessionAck, self.packets(sender, receiver))
+        return of(SessionAck, self.packets(sender, receiver))
 
     def user_messages(self, sender: Party, receiver: Party) -> list[MessageView]:
-        return _of(MessageView, self.packets(sender, receiver))
+        return of(MessageView, self.packets(sender, receiver))
 
 
-def _of(kind: type[P], packets: Iterable[Packet]) -> list[P]:
+def of(kind: type[P], packets: Iterable[Packet]) -> list[P]:
     return [each for each in packets if isinstance(each, kind)]
 
 
-def _deadline(party: Party) -> float | None:
-    if isinstance(party, Station):
-        return party.service.deadline
-    assert isinstance(party, Stranger)
-    return min((each.deadline for each in party.sessions if each.deadline is not None), default=None)
-
-
-def _whole(message: Message | str) -> Message:
+def whole(message: Message | str) -> Message:
     return Message(b"body", label=message, recoverable=True) if isinstance(message, str) else message

@@ -12,7 +12,8 @@ from postroad.message import Message
 from postroad.names import parse_format_name
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState
 from postroad.wire.internal import EstablishConnection
-from tests.unit.binary.network import ACKS, LEDGER, ORDERS, Network, Station, Stranger
+from tests.unit.binary.network import ACKS, LEDGER, ORDERS, Network, Station
+from tests.unit.binary.stranger import Stranger
 
 RETRY_S = 1.0
 IDLE_S = 300.0
@@ -302,8 +303,16 @@ def test_a_manager_that_stops_closes_its_sessions(network: Network, alpha: Stati
 # Who may be called
 
 
-@pytest.mark.spec("QB-3.1.7.12-01")
-@pytest.mark.parametrize("name", [r"DIRECT=HTTP://10.0.0.2/msmq/private$/orders", "MULTICAST=234.1.1.1:8001"])
+@pytest.mark.spec("QB-3.1.7.12-01", "QB-6-04")
+@pytest.mark.parametrize(
+    "name",
+    [
+        r"DIRECT=HTTP://10.0.0.2/msmq/private$/orders",
+        r"DIRECT=HTTPS://10.0.0.2/msmq/private$/orders",
+        r"DIRECT=IPX:00000012:00A0246F4A15\private$\orders",
+        "MULTICAST=234.1.1.1:8001",
+    ],
+)
 def test_other_protocols_have_senders_of_their_own(network: Network, alpha: Station, beta: Station, name: str) -> None:
     queue = alpha.core.queues.outgoing_queue(alpha.core.tick, parse_format_name(name), int(network.now))
     alpha.service.queue_ready(queue, network.now)

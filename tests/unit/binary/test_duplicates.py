@@ -7,7 +7,8 @@ import pytest
 from postroad.binary.settings import BinarySettings
 from postroad.message import Message
 from postroad.wire.constants import MessageClass
-from tests.unit.binary.network import ACKS, LEDGER, ORDERS, Network, Station, Stranger
+from tests.unit.binary.network import ACKS, LEDGER, ORDERS, Network, Station
+from tests.unit.binary.stranger import Stranger
 
 LIFETIME_S = 1800
 MOST_IDS = 1 << 32  # where MessageIdOrdinal starts again

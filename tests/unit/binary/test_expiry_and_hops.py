@@ -7,7 +7,8 @@ import pytest
 from postroad.message import Message
 from postroad.wire.constants import INFINITE, MessageClass
 from postroad.wire.transaction_header import TxSequenceId
-from tests.unit.binary.network import ACKS, DEADLETTER, LEDGER, ORDERS, Network, Station, Stranger
+from tests.unit.binary.network import ACKS, DEADLETTER, LEDGER, ORDERS, Network, Station
+from tests.unit.binary.stranger import Stranger
 
 SEQUENCE = TxSequenceId(3, 7)
 MOST_HOPS = 0x1D

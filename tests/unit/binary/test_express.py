@@ -7,7 +7,8 @@ import pytest
 from postroad.message import Message
 from postroad.queues.outgoing import OutgoingState
 from postroad.wire.constants import UserFlags
-from tests.unit.binary.network import ACKS, DEADLETTER, DEADXACT, JOURNAL, ORDERS, Network, Station, Stranger
+from tests.unit.binary.network import ACKS, DEADLETTER, DEADXACT, JOURNAL, ORDERS, Network, Station
+from tests.unit.binary.stranger import Stranger
 
 EXPRESS_ACK_S = 60.0  # half of AckWaitTimeout
 

@@ -13,7 +13,8 @@ from postroad.wire.constants import MessageClass, QueueCode, TransactionFlags
 from postroad.wire.patch import transaction_header_at
 from postroad.wire.transaction_header import TxSequenceId
 from tests.packets import with_bits
-from tests.unit.binary.network import DEADLETTER, DEADXACT, JOURNAL, LEDGER, ORDERS, Network, Station, Stranger
+from tests.unit.binary.network import DEADLETTER, DEADXACT, JOURNAL, LEDGER, ORDERS, Network, Station
+from tests.unit.binary.stranger import Stranger
 
 SEQUENCE = TxSequenceId(3, 7)
 JOURNALED = Message(b"body", label="a", journal=True)
@@ -198,7 +199,7 @@ def test_a_received_message_is_journaled_at_its_source(network: Network, alpha: 
     assert copy.data == network.user_messages(alpha, beta)[0].data
 
 
-@pytest.mark.spec("QB-1.3.4.2-01")
+@pytest.mark.spec("QB-3.1.5.7-04", "QB-1.3.4.2-01")
 def test_a_message_that_nobody_received_is_dead(network: Network, alpha: Station, beta: Station) -> None:
     alpha.send_transactional(beta.direct(LEDGER), BOTH)
     network.wait(1)
@@ -315,7 +316,7 @@ def test_a_restart_in_between_changes_nothing(network: Network, alpha: Station, 
 # Messages that never got there
 
 
-@pytest.mark.spec("QB-1.3.4.2-01", "QB-3.1.7.1.2-06")
+@pytest.mark.spec("QB-1.3.4.2-01", "QB-3.1.7.1.2-06", "QB-3.1.7.1.2-07")
 def test_an_expired_message_is_dead_at_its_source(network: Network, alpha: Station, beta: Station) -> None:
     network.refused.add(beta.address)
     dying = Message(label="a", dead_letter=True, time_to_reach_queue=5)

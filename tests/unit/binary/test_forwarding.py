@@ -12,7 +12,8 @@ from postroad.wire.message import UserMessage
 from postroad.wire.patch import with_hop_count
 from postroad.wire.security_header import SecurityHeader
 from postroad.wire.transaction_header import TxSequenceId
-from tests.unit.binary.network import ACKS, DEADXACT, JOURNAL, LEDGER, ORDERS, Network, Station, Stranger
+from tests.unit.binary.network import ACKS, DEADXACT, JOURNAL, LEDGER, ORDERS, Network, Station
+from tests.unit.binary.stranger import Stranger
 
 SEQUENCE = TxSequenceId(3, 7)
 

@@ -7,13 +7,15 @@ from itertools import pairwise
 import pytest
 
 from postroad.binary.sender import OutgoingSequence
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.message import Message
 from postroad.wire.constants import MessageClass, QueueCode
 from postroad.wire.ordering import LABEL
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
-from tests.unit.binary.network import LEDGER, ORDERS, Network, Station, Stranger
+from tests.unit.binary.network import LEDGER, ORDERS, Network, Station
+from tests.unit.binary.stranger import Stranger
 
 TIMEOUT_S = 0.5  # OrderAckTimeout
 SEQUENCE = TxSequenceId(3, 7)
@@ -84,11 +86,51 @@ def test_it_never_names_a_message_that_is_not_durable(network: Network, alpha: S
     alpha.send_transactional(beta.direct(LEDGER), "a")
     beta.commits = False
     alpha.send_transactional(beta.direct(LEDGER), "b")
+    beta.seal()
+    alpha.send_transactional(beta.direct(LEDGER), "c")
     network.wait(5)
-    assert network.order_acks(beta, alpha) == []
+    assert [ack.sequence_number for ack in network.order_acks(beta, alpha)] == [1]
+    beta.land()
+    network.wait(5)
+    assert [ack.sequence_number for ack in network.order_acks(beta, alpha)] == [1, 2]
     beta.commits = True
+    network.wait(5)
+    assert [ack.sequence_number for ack in network.order_acks(beta, alpha)] == [1, 2, 3]
+
+
+@pytest.mark.spec("QB-3.1.1.6.2-02", "QB-3.1.1.6.2-06")
+def test_a_disk_that_is_always_behind_does_not_hold_it_up(network: Network, beta: Station, stranger: Stranger) -> None:
+    session = stranger.call(beta)
+    beta.commits = False
+    for number in range(1, 31):
+        stranger.send(session, stranger.compose(beta.direct(LEDGER), "a", (SEQUENCE, number, number - 1)))
+        if number > 1:
+            beta.land()
+        beta.seal()
+        network.wait(0.4)
+    acked = [ack.sequence_number for ack in stranger.order_acks]
+    assert acked
+    assert acked == sorted(set(acked))
+    assert acked[-1] < 30
+
+
+@pytest.mark.spec("QB-3.1.6.9-02", "QB-3.1.1.6.2-05")
+def test_the_longest_wait_counts_from_the_last_one(network: Network, alpha: Station, beta: Station) -> None:
+    there = beta.direct(LEDGER)
+    alpha.send_transactional(there, "a")
     network.wait(TIMEOUT_S)
-    assert [ack.sequence_number for ack in network.order_acks(beta, alpha)] == [2]
+    assert len(network.order_acks(beta, alpha)) == 1
+    network.wait(60)  # more than the longest wait: the next one is put off no further
+    started = network.now
+    while len(network.order_acks(beta, alpha)) == 1:
+        alpha.send_transactional(there, "a")
+        network.wait(0.1)
+    assert network.now - started == pytest.approx(TIMEOUT_S, abs=0.11)
+    started = network.now
+    while len(network.order_acks(beta, alpha)) == 2:
+        alpha.send_transactional(there, "a")
+        network.wait(0.1)
+    assert 9.5 < network.now - started < 10.6
 
 
 @pytest.mark.spec("QB-3.1.6.9-01")
@@ -182,6 +224,27 @@ def test_a_final_ack_opens_a_session_where_there_is_none(network: Network, alpha
     assert len(network.final_acks(beta, alpha)) == 1
 
 
+@pytest.mark.spec("QB-3.1.7.17-09")
+def test_one_to_an_address_that_no_name_can_hold_is_dropped(network: Network, beta: Station) -> None:
+    stranger = Stranger(network, "stranger", 9, address="a pipe")
+    session = stranger.call(beta)
+    stranger.send(session, stranger.compose(beta.direct(LEDGER), "a", (SEQUENCE, 1, 0)))
+    stranger.send(session, stranger.compose(beta.direct(r"private$\missing"), "b", (SEQUENCE, 1, 0)))
+    network.wait(1)
+    assert (stranger.order_acks, stranger.final_acks) == ([], [])
+    assert (beta.labels(LEDGER), session.closed) == (["a"], False)
+
+
+def test_it_goes_back_to_a_link_local_address(network: Network, beta: Station) -> None:
+    stranger = Stranger(network, "stranger", 9, address="fe80::9%eth0")
+    session = stranger.call(beta)
+    stranger.send(session, stranger.compose(beta.direct(LEDGER), "a", (SEQUENCE, 1, 0)))
+    network.wait(TIMEOUT_S)
+    (ack,) = stranger.order_acks
+    assert ack.destination_queue.direct_name == "TCP:fe80::9\\PRIVATE$\\order_queue$"
+    assert network.connections == []
+
+
 # What one does
 
 
@@ -237,6 +300,27 @@ def test_one_of_the_sequence_before_is_ignored(
     assert alpha.waiting(there) == ["e"]
     stranger.send(stranger.sessions[0], stranger.order_ack(alpha, 1))
     assert alpha.waiting(there) == []
+
+
+@pytest.mark.spec("QB-3.1.5.6-01", "QB-3.1.5.7-01")
+@pytest.mark.parametrize("kind", ["order", "final"])
+def test_one_before_the_session_is_open_closes_it(
+    network: Network, alpha: Station, stranger: Stranger, there: str, kind: str
+) -> None:
+    view = stranger.messages[-1]
+    packet = {
+        "order": stranger.order_ack(alpha, 4),
+        "final": stranger.final_ack(alpha, view, MessageClass.ACK_RECEIVE),
+    }[kind]
+    session = Session.initiate(stranger.identifier, alpha.identifier, stranger.settings, network.now)
+    network.join(stranger, session, alpha)
+    link = network.links[-1]
+    opening = next(each for each, party in link.ends.items() if party is alpha)
+    link.transit[session].append(packet)  # right behind the EstablishConnection
+    network.run()
+    assert opening.closed
+    assert link not in network.links
+    assert alpha.waiting(there) == ["a", "b", "c", "d"]
 
 
 # When nobody answers

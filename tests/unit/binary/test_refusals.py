@@ -13,7 +13,8 @@ from postroad.queues.queue import Queue
 from postroad.wire.constants import INFINITE, MessageClass
 from postroad.wire.queue_names import destination_name, response_name
 from postroad.wire.transaction_header import TxSequenceId
-from tests.unit.binary.network import ACKS, DEADLETTER, DEADXACT, JOURNAL, LEDGER, ORDERS, Network, Station, Stranger
+from tests.unit.binary.network import ACKS, DEADLETTER, DEADXACT, JOURNAL, LEDGER, ORDERS, Network, Station
+from tests.unit.binary.stranger import Stranger
 
 SEQUENCE = TxSequenceId(3, 7)
 MISSING = r"private$\missing"

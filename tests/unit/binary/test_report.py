@@ -11,7 +11,8 @@ from postroad.message import Message
 from postroad.names import FormatName
 from postroad.queues.info import QueueInfo, SessionInfo
 from postroad.queues.outgoing import OutgoingState
-from tests.unit.binary.network import LEDGER, ORDERS, Network, Station, Stranger
+from tests.unit.binary.network import LEDGER, ORDERS, Network, Station
+from tests.unit.binary.stranger import Stranger
 
 NOWHERE = r"DIRECT=TCP:10.0.0.99\private$\q"
 ELSEWHERE = r"PRIVATE=00000000-0000-0000-0000-000000000099\8"

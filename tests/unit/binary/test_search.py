@@ -66,7 +66,9 @@ def test_a_message_that_left_and_was_not_kept_is_not_found(alpha: Station) -> No
     assert (found.findings, found.cut_off) == ((), ())
     (ordinal,) = alpha.send(ORDERS, "recoverable")
     alpha.commits = False
-    alpha.receive(ORDERS)  # it is gone, though no tick has said so to the store
+    alpha.receive(ORDERS)
+    assert only(alpha, name(alpha, ordinal), "queued").sentence == r"in private$\orders, about to leave it"
+    alpha.commit()
     assert kinds(alpha, name(alpha, ordinal)) == []
 
 
@@ -214,6 +216,18 @@ def test_others_have_their_turn_between_two_pages(alpha: Station, monkeypatch: p
     found = Search(Outlook(alpha.core, alpha.service, alpha.network.now), name(alpha, 1))
     assert list(found.pages()) == [4, 8]
     assert found.looked_at == 10
+
+
+def test_what_is_found_nowhere_is_looked_for_once_more(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have moved to a queue that was done with."""
+    monkeypatch.setattr(search, "PAGE", 4)
+    alpha.send(ACKS, *(Message(b"") for _ in range(4)))
+    found = Search(Outlook(alpha.core, alpha.service, alpha.network.now), name(alpha, 5))
+    pages = found.pages()
+    assert next(pages) == 4
+    alpha.send(ORDERS, Message(b""))  # the fifth message, in the queue before
+    assert list(pages) == [4]
+    assert ([each.kind for each in found.trace().findings], found.looked_at) == (["sent", "queued"], 5)
 
 
 def test_an_id_may_be_written_without_braces(alpha: Station) -> None:

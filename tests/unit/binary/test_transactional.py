@@ -7,7 +7,8 @@ import pytest
 from postroad.binary.sequences import IncomingSequence
 from postroad.message import Message
 from postroad.wire.transaction_header import TransactionHeader, TxSequenceId
-from tests.unit.binary.network import DEADXACT, LEDGER, ORDERS, Network, Party, Station, Stranger
+from tests.unit.binary.network import DEADXACT, LEDGER, ORDERS, Network, Party, Station
+from tests.unit.binary.stranger import Stranger
 
 ORDER_ACK_S = 0.5
 OLDER, CURRENT, NEWER = TxSequenceId(4, 100), TxSequenceId(5, 100), TxSequenceId(6, 100)
@@ -48,14 +49,14 @@ def test_messages_are_numbered_from_1_in_one_sequence(network: Network, alpha: S
 
 
 @pytest.mark.spec("QB-3.1.1.1.1.7-01", "QB-3.1.5.6-08", "QB-3.1.1.6.2-07", "QB-3.1.1.6.2-08", "QB-6-18")
-@pytest.mark.spec("QB-3.1.1.3.1.2-03")
+@pytest.mark.spec("QB-3.1.1.3.1.2-03", "QB-3.1.7.1.6-02")
 def test_a_message_leaves_with_its_second_acknowledgment_the_order_ack(
     network: Network, alpha: Station, stranger: Stranger
 ) -> None:
     there = stranger.direct(LEDGER)
     alpha.send_transactional(there, "a")
     (flight,) = alpha.service.sender.sequences[alpha.queue(there)].unacked
-    assert (flight.session_acked, flight.order_acked) == (False, False)
+    assert (flight.sent_at, flight.session_acked, flight.order_acked) == (network.now, False, False)
     network.wait(1)  # the stranger acknowledges what it has stored, and no order
     assert (flight.session_acked, flight.order_acked) == (True, False)
     assert alpha.waiting(there) == ["a"]

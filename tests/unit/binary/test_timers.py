@@ -1,0 +1,62 @@
+"""Which timers run when, [MS-MQQB] 3.1.2: each of them is a deadline that somebody names."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroad.binary.ping import Pinger
+from postroad.binary.session import Session
+from postroad.binary.settings import BinarySettings
+from postroad.queues.outgoing import ConnectionStatus
+from tests.unit.binary.network import LEDGER, ORDERS, Network, Station
+from tests.unit.binary.stranger import Stranger
+
+
+@pytest.mark.spec("QB-3.1.2-01")
+def test_every_timer_of_the_protocol_names_its_time(
+    network: Network, alpha: Station, beta: Station, stranger: Stranger
+) -> None:
+    """One after the other is the next to fire, in the order of 3.1.2."""
+    now = network.now
+    silent = Session.initiate(stranger.identifier, beta.identifier, stranger.settings, now)
+    silent.data_to_send()
+    network.join(stranger, silent, beta)
+    assert beta.service.deadline == now + 60  # Session Initialization
+    network.cut(stranger, beta)
+
+    network.refused.add(beta.address)
+    alpha.send(beta.direct(ORDERS), "a")
+    assert alpha.service.deadline == now + 1  # Session Retry Connect
+    network.refused.clear()
+    network.wait(1)
+    now = network.now
+    assert beta.service.deadline == now + 0.5  # Session Ack Send
+    (session,) = alpha.service.sessions
+    assert session.deadline == now + 240  # Session Ack Wait
+    network.wait(300)
+    assert session.deadline == now + 600  # Session Cleanup
+    now = network.now
+
+    alpha.send_transactional(beta.direct(LEDGER), "a")
+    assert alpha.service.sender.deadline == now + 30  # Transactional Ack Wait
+    assert beta.service.receiver.deadline == now + 0.5  # Order Ack Send
+    network.wait(1)
+    assert beta.service.receiver.deadline == beta.service.receiver.history.deadline  # MessageIDHistory Cleanup
+    assert beta.service.receiver.history.deadline is not None
+
+    pinger = Pinger(alpha.identifier)
+    pinger.request(now)
+    assert pinger.deadline == now + 1  # Ping Response
+
+
+def test_there_are_no_more_sessions_than_allowed(network: Network, stranger: Stranger) -> None:
+    beta = network.station("beta", 2, BinarySettings(max_sessions=1))
+    other = network.station("other", 8)
+    session = stranger.call(beta)
+    other.send(beta.direct(ORDERS), "a")
+    assert other.outgoing(beta.direct(ORDERS)).history[-1].status >= ConnectionStatus.UNKNOWN_FAILURE
+    assert len(beta.service.sessions) == 1
+    assert not session.closed
+    network.cut(stranger, beta)
+    network.wait(1)
+    assert beta.labels(ORDERS) == ["a"]
