@@ -138,7 +138,7 @@ def play(sites: dict[str, Site], directory: Path) -> None:
             )
     time.sleep(1)
     waiting = london.queue(orders_name).info()
-    print(f"london holds {waiting.messages} messages for rome: {waiting.state}")
+    print(f"london holds {waiting.messages} messages for rome: {waiting.why}")
 
     say("paris comes back: the orders arrive exactly once and in order")
     sites["paris"].start()
@@ -153,7 +153,7 @@ def play(sites: dict[str, Site], directory: Path) -> None:
     print(f"london's journal has {journal.info().messages} orders that were received")
 
     say("a message that nobody can deliver becomes a dead letter, with its reason")
-    london.send(
+    lost = london.send(
         r"DIRECT=TCP:127.0.0.9\private$\nowhere",
         postroad.Message("lost?", label="to nowhere", recoverable=True, dead_letter=True, time_to_reach_queue=2),
     )
@@ -161,6 +161,10 @@ def play(sites: dict[str, Site], directory: Path) -> None:
     wait_until(lambda: letters.info().messages == 1)
     letter = letters.peek()
     print(f"{letter.label!r} died of {letter.class_name}")
+
+    say("where a message went, london can say, and ping asks whether somebody is there")
+    run("trace", lost, "--api", f"http://{SITES['london']}:{API_PORT}")
+    run("ping", SITES["rome"])
 
     say("and any packet can be read")
     run("decode", "examples/frame8.hex")

@@ -23,7 +23,8 @@ def api() -> Iterator[Served]:
 
 
 def scrape(api: Served) -> Samples:
-    """By name and queue, or direction of sessions. Fails on any line that Prometheus would not read, and on a sample that nothing explains."""
+    """By name and queue, or direction of sessions. Fails on any line that Prometheus would not read, and on a sample
+    that nothing explains."""
     answer = api.call("GET", "/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     text = answer.body.decode()
@@ -44,7 +45,7 @@ def scrape(api: Served) -> Samples:
             assert match, line
             labels = match["labels"] or ""
             assert LABEL.sub("", labels) == ""
-            found = dict(LABEL.findall(labels))
+            found: dict[str, str] = dict(LABEL.findall(labels))
             assert match["name"] in helped
             assert match["name"] in typed
             assert match["name"].startswith("postroad_")

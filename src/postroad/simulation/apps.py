@@ -49,26 +49,24 @@ class SendingApp:
 
     def _send(self, count: int) -> None:
         flow, core = self.flow, self.node.core
-        message = Message(
-            b"x" * flow.size,
-            recoverable=flow.kind is not Kind.EXPRESS,
-            time_to_reach_queue=flow.time_to_reach_queue_s,
-            dead_letter=flow.dead_letter,
-            journal=flow.journal,
-            ack="full" if flow.ack else 0,
-            admin_queue=self._admin,
-        )
+        perishable = [self._stage.chance.random() < flow.perishable for _ in range(count)]
         transaction = self._begin() if flow.kind is Kind.TRANSACTIONAL else None
         try:
-            ids = core.send(self._destination, [message] * count, self.node.now, transaction)
+            messages = [self._compose(each) for each in perishable]
+            ids = core.send(self._destination, messages, self.node.now, transaction)
         except PostroadError as error:
             self._stage.log.note(self.node.name, f"send refused: {error}")
             if transaction is not None:
                 core.abort(transaction, self.node.now)
             return
         source = self.node.identifier.bytes_le
-        letters = [self._stage.ledger.write(flow, source + each.to_bytes(4, "little"), self._stage.loop.now) for each in ids]
-        self._stage.log.note(self.node.name, f"sends letters {letters[0].number} to {letters[-1].number} as message {ids[0]}")
+        letters = [
+            self._stage.ledger.write(flow, source + each.to_bytes(4, "little"), self._stage.loop.now, perishable=short)
+            for each, short in zip(ids, perishable, strict=True)
+        ]
+        self._stage.log.note(
+            self.node.name, f"sends letters {letters[0].number} to {letters[-1].number} as message {ids[0]}"
+        )
         if transaction is not None:
             if self._stage.chance.random() < flow.aborts:
                 core.abort(transaction, self.node.now)
@@ -82,13 +80,27 @@ class SendingApp:
                 lambda error: self._settle(letters, Promise.KEPT if error is None else Promise.BROKEN), survives=True
             )
 
+    def _compose(self, perishable: bool) -> Message:
+        flow = self.flow
+        return Message(
+            b"x" * flow.size,
+            recoverable=flow.kind is not Kind.EXPRESS,
+            time_to_reach_queue=flow.time_to_reach_queue_s if perishable else None,
+            dead_letter=flow.dead_letter,
+            journal=flow.journal,
+            ack="full" if flow.ack else 0,
+            admin_queue=self._admin,
+        )
+
     def _begin(self) -> Transaction:
         return self.node.core.begin(UUID(int=self._stage.chance.getrandbits(128)))
 
     def _settle(self, letters: list[Letter], promise: Promise) -> None:
         for letter in letters:
             letter.promise = promise
-        self._stage.log.note(self.node.name, f"letters {letters[0].number} to {letters[-1].number}: {promise.name.lower()}")
+        self._stage.log.note(
+            self.node.name, f"letters {letters[0].number} to {letters[-1].number}: {promise.name.lower()}"
+        )
 
 
 class ReadingApp:

@@ -38,6 +38,7 @@ class Letter:
     flow: Flow
     identifier: bytes
     sent_at: float
+    perishable: bool
     promise: Promise = Promise.OPEN
     arrivals: list[Arrival] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)  # classes of administration acknowledgments
@@ -49,10 +50,6 @@ class Letter:
     @property
     def reliable(self) -> bool:
         return self.flow.kind is not Kind.EXPRESS
-
-    @property
-    def perishable(self) -> bool:
-        return self.flow.time_to_reach_queue_s is not None
 
     def __str__(self) -> str:
         flow = self.flow
@@ -69,8 +66,8 @@ class Ledger:
     def __iter__(self) -> Iterator[Letter]:
         return iter(self.letters)
 
-    def write(self, flow: Flow, identifier: bytes, now: float) -> Letter:
-        letter = Letter(len(self.letters) + 1, flow, identifier, now)
+    def write(self, flow: Flow, identifier: bytes, now: float, *, perishable: bool) -> Letter:
+        letter = Letter(len(self.letters) + 1, flow, identifier, now, perishable)
         self.letters.append(letter)
         self._by_identifier[identifier] = letter
         return letter

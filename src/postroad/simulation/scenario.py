@@ -68,7 +68,8 @@ class QueuePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Messages from one manager to one queue. `aborts` is the share of transactions that are given up."""
+    """Messages from one manager to one queue. `aborts` is the share of transactions that are given up, `perishable`
+    that of messages that have to reach their queue in time."""
 
     source: str
     manager: str
@@ -80,7 +81,8 @@ class Flow:
     start_s: float = 0.0
     every_s: float = 0.1
     size: int = 100
-    time_to_reach_queue_s: int | None = None
+    time_to_reach_queue_s: int = 0
+    perishable: float = 0.0
     dead_letter: bool = False
     journal: bool = False
     ack: bool = False

@@ -1,4 +1,4 @@
-"""A scenario from a seed: three managers, a few hundred messages, and faults of every kind."""
+"""A scenario from a seed: three or four managers, a few hundred messages, and faults of every kind."""
 
 from __future__ import annotations
 
@@ -23,51 +23,61 @@ from postroad.simulation.scenario import (
     derived_manager_id,
 )
 
-NAMES = ("alpha", "relay", "beta")
 PLAIN, TRANSACTIONAL = r"private$\plain", r"private$\ledger"
-WORKLOAD_S = 60.0
-LAST_FAULT_S = 50.0
+WORKLOAD_S = 45.0
+LAST_FAULT_S = 35.0
 LONGEST_FAULT_S = 15.0
 # The id history is far larger than a run and lives longer than one: so no recoverable message may come twice.
 HISTORY, HISTORY_S = 10_000, 7200
+
+WEST, EAST = ("west",), ("east",)
+BOTH = WEST + EAST
+# Everybody one hop away; a gate in the middle, so that some are two; two gates, so that there are two ways.
+TOPOLOGIES: tuple[dict[str, tuple[str, ...]], ...] = (
+    {"alpha": WEST, "beta": WEST, "gamma": WEST},
+    {"alpha": WEST, "gate": BOTH, "beta": EAST},
+    {"alpha": WEST, "gate": BOTH, "other": BOTH, "beta": EAST},
+)
 
 
 def random_scenario(seed: int) -> Scenario:
     """The same for the same seed, for ever."""
     chance = Random(f"scenario {seed}")
+    homes = chance.choice(TOPOLOGIES)
+    names = tuple(homes)
+    queues = tuple(
+        QueuePlan(manager=name, path=path, transactional=path == TRANSACTIONAL)
+        for name in names
+        for path in (PLAIN, TRANSACTIONAL)
+    )
     return Scenario(
         seed=seed,
-        enterprise=_enterprise(chance),
-        lines={frozenset(pair): _line(chance) for pair in combinations(NAMES, 2)},
-        queues=tuple(_queues()),
-        flows=tuple(_flow(chance) for _ in range(chance.randint(4, 7))),
-        consumers=tuple(_consumers(chance)),
-        faults=tuple(_fault(chance) for _ in range(chance.randint(2, 8))),
+        enterprise=_enterprise(homes),
+        lines={frozenset(pair): _line(chance) for pair in combinations(names, 2)},
+        queues=queues,
+        flows=tuple(_flow(chance, names) for _ in range(chance.randint(4, 7))),
+        consumers=tuple(_consumer(chance, plan) for plan in queues),
+        faults=tuple(_fault(chance, names) for _ in range(chance.randint(3, 10))),
         settings=_settings(chance),
-        disk=DiskSpeed(slow_share=chance.choice((0.0, 0.01, 0.1)), slow_s=chance.choice((0.1, 1.0, 3.0))),
+        disk=DiskSpeed(slow_share=chance.choice((0.0, 0.05, 0.3)), slow_s=chance.choice((0.05, 0.5, 2.0))),
         workload_s=WORKLOAD_S,
     )
 
 
-def _enterprise(chance: Random) -> Enterprise:
-    """One site, where everybody is one hop away; or two with a gate in between, so that some are two."""
-    two_sites = chance.random() < 0.5
-    homes = {"alpha": ("west",), "relay": ("west", "east"), "beta": ("east",)}
+def _enterprise(homes: dict[str, tuple[str, ...]]) -> Enterprise:
+    gates = tuple(name for name, sites in homes.items() if sites == BOTH)
     return Enterprise(
-        sites=tuple(
-            Site(name=name, id=derived_site_id(name), gates=("relay",) if two_sites else ())
-            for name in ("west", "east")
-        ),
-        links=(Link(sites=("west", "east"), cost=1, gates=("relay",)),) if two_sites else (),
+        sites=tuple(Site(name=name, id=derived_site_id(name), gates=gates) for name in BOTH),
+        links=(Link(sites=BOTH, cost=1, gates=gates),) if gates else (),
         managers=tuple(
             ManagerEntry(
                 name=name,
                 id=derived_manager_id(name),
                 address=f"10.0.0.{number}",
-                sites=homes[name] if two_sites else ("west",),
-                routing_server=two_sites and name == "relay",
+                sites=sites,
+                routing_server=name in gates,
             )
-            for number, name in enumerate(NAMES, 1)
+            for number, (name, sites) in enumerate(homes.items(), 1)
         ),
     )
 
@@ -97,18 +107,9 @@ def _settings(chance: Random) -> BinarySettings:
     )
 
 
-def _queues() -> list[QueuePlan]:
-    return [
-        QueuePlan(manager=name, path=path, transactional=path == TRANSACTIONAL)
-        for name in NAMES
-        for path in (PLAIN, TRANSACTIONAL)
-    ]
-
-
-def _flow(chance: Random) -> Flow:
-    source, target = chance.sample(NAMES, 2)
+def _flow(chance: Random, names: tuple[str, ...]) -> Flow:
+    source, target = chance.sample(names, 2)
     kind = chance.choice((Kind.EXPRESS, Kind.RECOVERABLE, Kind.TRANSACTIONAL, Kind.TRANSACTIONAL))
-    short = chance.random() < 0.2
     return Flow(
         source=source,
         manager=target,
@@ -117,10 +118,11 @@ def _flow(chance: Random) -> Flow:
         naming=chance.choice(tuple(Naming)),
         count=chance.randint(10, 60),
         batch=chance.choice((1, 1, 3, 10)),
-        start_s=chance.uniform(0.0, 20.0),
-        every_s=chance.choice((0.02, 0.3, 1.5)),
+        start_s=chance.uniform(0.0, 15.0),
+        every_s=chance.choice((0.02, 0.2, 1.0)),
         size=chance.choice((0, 50, 2000)),
-        time_to_reach_queue_s=chance.randint(0, 12) if short else None,
+        time_to_reach_queue_s=chance.randint(0, 10),
+        perishable=chance.choice((0.0, 0.0, 0.3, 1.0)),
         dead_letter=chance.random() < 0.4,
         journal=chance.random() < 0.3,
         ack=chance.random() < 0.3,
@@ -128,28 +130,25 @@ def _flow(chance: Random) -> Flow:
     )
 
 
-def _consumers(chance: Random) -> list[Consumer]:
-    return [
-        Consumer(
-            manager=plan.manager,
-            path=plan.path,
-            start_s=chance.choice((0.0, 0.0, 30.0)),
-            think_s=chance.choice((0.0, 0.01, 0.2)),
-            batch=chance.choice((1, 4)),
-            aborts=chance.choice((0.0, 0.1, 0.3)),
-        )
-        for plan in _queues()
-    ]
+def _consumer(chance: Random, plan: QueuePlan) -> Consumer:
+    return Consumer(
+        manager=plan.manager,
+        path=plan.path,
+        start_s=chance.choice((0.0, 0.0, 30.0)),
+        think_s=chance.choice((0.0, 0.01, 0.2)),
+        batch=chance.choice((1, 4)),
+        aborts=chance.choice((0.0, 0.1, 0.3)),
+    )
 
 
-def _fault(chance: Random) -> Fault:
-    kind = chance.choice(tuple(FaultKind))
+def _fault(chance: Random, names: tuple[str, ...]) -> Fault:
+    kind = chance.choice((*FaultKind, FaultKind.CRASH, FaultKind.DISK_FULL))
     at_s = chance.uniform(0.5, LAST_FAULT_S)
     longest = min(LONGEST_FAULT_S, WORKLOAD_S - at_s)
     return Fault(
         kind=kind,
-        managers=tuple(chance.sample(NAMES, 1 if kind in ONE_MANAGER else 2)),
+        managers=tuple(chance.sample(names, 1 if kind in ONE_MANAGER else 2)),
         at_s=at_s,
-        for_s=chance.uniform(0.0, longest) if kind in LASTING else 0.0,
+        for_s=chance.uniform(0.0, chance.choice((1.0, longest))) if kind in LASTING else 0.0,
         clock_error_s=chance.choice((0.0, 0.0, 0.0, 1.5, -1.5)),
     )

@@ -185,5 +185,3 @@ def reason_text(reason: int) -> str:
 
 def _reasons(reasons: list[int]) -> str:
     return ", ".join(map(reason_text, reasons)) or "no reason"
-
-

@@ -241,3 +241,13 @@ def test_the_acknowledgment_of_number_zero() -> None:
     assert (header.recoverable_msg_ack_seq_number, header.recoverable_msg_ack_flags) == (0, 1)
     assert sent.acknowledge(header) == [0x10000]
     assert sent.in_flight == []
+
+
+@pytest.mark.spec("QB-3.1.1.3.1-05")
+def test_no_acknowledgment_after_the_wrap() -> None:
+    """Number 0 without a bit says nothing, though a message with that number was sent."""
+    sent = SentMessages()
+    for number in range(1, 0x10004):
+        sent.add(number, recoverable=True)
+    assert sent.acknowledge(SessionHeader(0xFFFF)) == []
+    assert len(sent.in_flight) == 0x10003

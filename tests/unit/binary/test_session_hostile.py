@@ -176,6 +176,15 @@ class TestForm:
         assert session.events() == []
         assert session.received.count == 1
 
+    @pytest.mark.spec("QB-3.1.5.9-01")
+    def test_what_was_taken_is_not_acknowledged_on_the_way_out(self) -> None:
+        session = accepted()
+        session.receive_data(EXPRESS * 40 + REQUEST + EXPRESS, START)
+        assert session.received.count == 40
+        session.receive_data(EXPRESS, START)
+        assert session.closed
+        assert session.data_to_send() == b""
+
     def test_an_acknowledgment_on_its_way_out_still_goes(self) -> None:
         session = accepted()
         session.receive_data(EXPRESS * 32, START)
