@@ -267,7 +267,9 @@ class Sender:
     def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """A message has expired in its outgoing queue, or somebody has taken it out."""
         if queue.is_outgoing and record.packet[_FLAGS_AT] & _TRANSACTIONAL:
-            flight = self._sent_by_id.pop(MessageView(record.packet).message_id, None)
+            view = MessageView(record.packet)
+            own = view.source_queue_manager_bytes == self._own  # others number their messages as we do
+            flight = self._sent_by_id.pop(view.message_id, None) if own else None
             if flight is not None:
                 self._land(flight)
 

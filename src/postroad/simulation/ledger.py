@@ -43,7 +43,7 @@ class Letter:
     arrivals: list[Arrival] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)  # classes of administration acknowledgments
     ends: list[int] = field(default_factory=list)  # why it left a queue unread, or was not let in
-    dead: list[int] = field(default_factory=list)  # reasons of its copies in dead-letter queues
+    dead: list[tuple[str, int]] = field(default_factory=list)  # managers that have it as a dead letter, and the reasons
     journaled: int = 0
     waiting: list[str] = field(default_factory=list)  # outgoing queues where it still is
 

@@ -65,7 +65,7 @@ def _take_stock(ledger: Ledger, node: Node) -> None:
                     letter.waiting.append(f"{node.name}: {queue.properties.path}")
                 case QueueType.SYSTEM if letter is not None:
                     if path in (DEADLETTER, DEADXACT):
-                        letter.dead.append(record.reason)
+                        letter.dead.append((node.name, record.reason))
                     elif path == JOURNAL:
                         letter.journaled += 1
 
@@ -151,10 +151,12 @@ def _copies(letter: Letter) -> Iterator[str]:
         if letter.arrivals or letter.dead or letter.journaled or letter.waiting:
             yield f"{letter} was never sent, and is there"
         return
-    if len(letter.dead) > 1:
-        yield f"{letter} has {len(letter.dead)} dead letters: {_reasons(letter.dead)}"
+    reasons = _reasons([reason for _, reason in letter.dead])
+    # What a receiver refused for its age may grow too old at its sender too, before that has heard of it.
+    if len({name for name, _ in letter.dead}) < len(letter.dead):
+        yield f"{letter} has {len(letter.dead)} dead letters: {reasons}"
     if letter.dead and letter.arrivals and not letter.perishable:
-        yield f"{letter} has arrived, and is a dead letter: {_reasons(letter.dead)}"
+        yield f"{letter} has arrived, and is a dead letter: {reasons}"
     if not letter.reliable or not letter.flow.journal or letter.perishable:
         return
     consumed = any(arrival.consumed for arrival in letter.arrivals)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from postroad.binary.settings import BinarySettings
 from postroad.message import Message
 from postroad.queues.outgoing import OutgoingState
-from postroad.wire.constants import UserFlags
+from postroad.wire.constants import MessageClass, UserFlags
 from tests.unit.binary.network import ACKS, DEADLETTER, DEADXACT, JOURNAL, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 
@@ -260,3 +261,18 @@ def test_a_connection_that_breaks_while_sending_costs_nothing(
     network.release()
     network.wait(alpha.settings.retry_connect_s)
     assert network.sent(alpha, stranger) == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_an_answer_by_the_same_session_does_not_overrun_its_window(network: Network, beta: Station) -> None:
+    """The acknowledgment makes room for one message; the first in line has expired, and says so to the peer."""
+    alpha = network.station("alpha", 1, BinarySettings(window_size=1))
+    there = beta.direct(ORDERS)
+    alpha.send(there, "a")
+    network.hold(beta, alpha)
+    network.wait(1)
+    alpha.send(there, Message(label="b", time_to_reach_queue=5, ack="full", admin_queue=beta.direct(ACKS)), "c")
+    network.now += 10
+    network.release()
+    network.wait(100)
+    assert beta.labels(ORDERS) == ["a", "c"]
+    assert beta.classes(ACKS) == [MessageClass.NACK_REACH_QUEUE_TIMEOUT]
