@@ -66,9 +66,9 @@ def setting(reader: Reader[T], default: D, *, key: str | None = None, secret: bo
     return cast(T | D, field(default=default, metadata={_READER: reader, _KEY: key}, repr=not secret))
 
 
-def required(reader: Reader[T], *, secret: bool = False) -> T:
+def required(reader: Reader[T], *, key: str | None = None, secret: bool = False) -> T:
     """The same for a setting that has no default."""
-    return cast(T, field(metadata={_READER: reader}, repr=not secret))
+    return cast(T, field(metadata={_READER: reader, _KEY: key}, repr=not secret))
 
 
 def load(file: Path, schema: type[T], data: bytes | None = None) -> T:

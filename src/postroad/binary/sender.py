@@ -88,18 +88,39 @@ class Sender:
         while waiting and (free := session.free) > 0:
             queue = waiting.popleft()
             share = free if self._is_ordering(queue) else max(1, free // (len(waiting) + 1))
-            records = self.core.reading.fresh(queue, share, now)
+            found = self.core.reading.fresh(queue, share, now)
+            records = self._of_one_sequence(queue, found)
             # One that has expired may have been answered on this very session, and narrowed its window.
             for record in records[: session.free]:
                 self._send(session, queue, record, now)
                 if is_traced(record.packet):
                     traced.append(record)
                 sent += 1
-            if len(records) == share:
+            if len(records) == share:  # fewer: there are no more, or they wait for the sequence before them
                 waiting.append(queue)
         for record in traced:  # last, because a report may go out by this session too
             send_report(self.core, MessageView(record.packet), now, address)
         return sent
+
+    def _of_one_sequence(self, queue: Queue, records: list[Record]) -> list[Record]:
+        """Those that may go now, 3.1.1.5: a new sequence starts when the far end has put the last one in order.
+
+        The receiver knows one sequence at a time: of one that another has followed it would acknowledge nothing more.
+        """
+        sequence = self.sequences.get(queue)
+        active = sequence.unacked[-1].sequence_id if sequence is not None and sequence.unacked else None
+        for place, record in enumerate(records):
+            if not record.packet[_FLAGS_AT] & _TRANSACTIONAL:
+                continue
+            view = MessageView(record.packet)
+            fields = view.transaction_fields
+            if fields is None or view.source_queue_manager_bytes != self._own:
+                continue
+            sequence_id = TxSequenceId(fields[1], fields[2])
+            if active is not None and sequence_id != active:
+                return records[:place]
+            active = sequence_id
+        return records
 
     def _is_ordering(self, queue: Queue) -> bool:
         return leads_to_internal(self.core.queues.outgoing_info[queue].destination)
@@ -197,6 +218,8 @@ class Sender:
             if covered:
                 sequence.resend_index = 0
             sequence.resend_at = now + self.settings.resend_s[sequence.resend_index] if sequence.unacked else None
+            if not sequence.unacked:
+                self.core.delivery.outgoing_ready(queue, now)  # a newer sequence may have waited for this
             return
 
     def awaiting_final_ack(self) -> Iterable[Record]:

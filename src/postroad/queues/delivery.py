@@ -363,6 +363,10 @@ def as_format_name(name: FormatName | PathName) -> FormatName:
 
 
 def check_movable(target: Queue) -> None:
+    if target.is_outgoing:
+        raise UnsupportedFormatNameOperation(
+            f"messages move within a queue manager, and {target.properties.path} is another one's: send them anew"
+        )
     if target.properties.queue_type is QueueType.JOURNAL or is_internal(target):
         raise AccessDenied(f"messages cannot be moved to {target.properties.path}")
 

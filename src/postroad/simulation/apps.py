@@ -26,6 +26,7 @@ class SendingApp:
         self.flow = flow
         self.node = node
         self.done = False
+        self.refused = 0  # messages that the manager did not take at all
         self._destination = destination
         self._admin: FormatName | str | None = None
         if flow.ack:
@@ -56,6 +57,7 @@ class SendingApp:
             ids = core.send(self._destination, messages, self.node.now, transaction)
         except PostroadError as error:
             self._stage.log.note(self.node.name, f"send refused: {error}")
+            self.refused += count
             if transaction is not None:
                 core.abort(transaction, self.node.now)
             return

@@ -59,12 +59,15 @@ class End:
         self._stalled_until = 0.0
         self._timer: Timer | None = None
         self._giving_up: Timer | None = None
+        self._repeating = False
 
     def write(self, data: bytes) -> None:
         if not self.open or not data:
             return
         if self.silent:
-            self._answer_dead_write()
+            if not self._repeating:
+                self._repeating = True
+                self._repeat(RETRANSMISSION_S)
             return
         for piece in self._network.pieces(data, self._line):
             self._put(piece)
@@ -157,12 +160,15 @@ class End:
         self.drop()
         self.lost()
 
-    def _answer_dead_write(self) -> None:
-        """A host that knows nothing of the connection says so; one that is not there says nothing."""
+    def _repeat(self, wait: float) -> None:
+        """Bytes that nobody acknowledges go out again and again: a host that knows nothing of them says so."""
+        loop = self._network.loop
         if self._network.reachable(self.host.address, self.other.host.address):
-            self._network.loop.after(2 * self._line.delay_s, self.lost)
+            loop.after(2 * self._line.delay_s, self.lost)
+        elif wait > GIVE_UP_S:
+            self.lost()
         else:
-            self._expect_progress()
+            loop.after(wait, lambda: self._repeat(2 * wait))
 
 
 class Network:
@@ -208,7 +214,7 @@ class Network:
         for end in self._between(one, other):
             end.stall(self.loop.now)
 
-    def stall(self, one: str, other: str, seconds: float) -> None:
+    def stall(self, one: str, other: str, *, seconds: float) -> None:
         for end in self._between(one, other):
             end.stall(self.loop.now + seconds)
 

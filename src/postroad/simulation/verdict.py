@@ -13,7 +13,7 @@ from postroad.simulation.ledger import Ledger, Letter, Promise
 from postroad.simulation.node import Node
 from postroad.simulation.scenario import Kind
 from postroad.simulation.world import World
-from postroad.wire.constants import MessageClass
+from postroad.wire.constants import MessageClass, class_name
 from postroad.wire.view import MessageView
 
 
@@ -45,7 +45,7 @@ def judge(world: World) -> Verdict:
         lost=tuple(_lost(ledger)),
         duplicated=tuple(_duplicated(ledger, world)),
         reordered=tuple(_reordered(ledger)),
-        stuck=tuple(each for node in world.nodes.values() for each in _stuck(node)),
+        stuck=tuple(each for node in world.nodes.values() for each in _stuck(node, all_read=world.all_read)),
         broken=(*_contradictions(ledger), *(each for node in world.nodes.values() for each in _miscounted(node))),
     )
 
@@ -102,8 +102,11 @@ def _reordered(ledger: Ledger) -> Iterator[str]:
         last[key] = letter
 
 
-def _stuck(node: Node) -> Iterator[str]:
-    """Nothing is locked for ever, no outgoing queue keeps what could go, no acknowledgment stays out."""
+def _stuck(node: Node, *, all_read: bool) -> Iterator[str]:
+    """Nothing is locked for ever, no outgoing queue keeps what could go, no acknowledgment stays out.
+
+    A message that nobody reads is never finally acknowledged.
+    """
     if not node.up:
         yield f"{node.name} is not running"
         return
@@ -116,7 +119,7 @@ def _stuck(node: Node) -> Iterator[str]:
             yield f"{node.name}: {path} has {queue.reserved_bytes} bytes promised to nobody"
         if queue.is_outgoing and queue.count:
             yield f"{node.name}: {queue.count} messages are still in {path}: {_why(node, queue)}"
-        if path.lower() == AWAITING_FINAL_ACK and queue.count:
+        if path.lower() == AWAITING_FINAL_ACK and queue.count and all_read:
             yield f"{node.name}: {queue.count} messages still wait for a final acknowledgment"
     for session in node.service.sessions:
         if owed := session.sent.in_flight:
@@ -178,12 +181,5 @@ def _counted(counter: Counter[str]) -> str:
     return ", ".join(f"{word} ({number})" for word, number in sorted(counter.items()))
 
 
-def reason_text(reason: int) -> str:
-    try:
-        return MessageClass(reason).name.lower().replace("_", "-")
-    except ValueError:
-        return f"{reason:#06x}"
-
-
 def _reasons(reasons: list[int]) -> str:
-    return ", ".join(map(reason_text, reasons)) or "no reason"
+    return ", ".join(map(class_name, reasons)) or "no reason"

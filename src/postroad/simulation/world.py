@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroad.directory.file import read_directory
 from postroad.names import FormatName, PrivateName, parse_format_name
-from postroad.queues.collection import FIRST_PRIVATE_NUMBER
+from postroad.queues.collection import AWAITING_FINAL_ACK, FIRST_PRIVATE_NUMBER
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
@@ -30,9 +30,10 @@ class World:
         self.nodes: dict[str, Node] = {}
         self.settled_at: float | None = None  # seconds after the start; None where it never came to rest
         self._build_nodes()
-        self._senders = [
+        self.senders = [
             SendingApp(flow, self.nodes[flow.source], self._name(flow), self.stage) for flow in scenario.flows
         ]
+        self.all_read = {(each.manager, each.path) for each in scenario.flows} <= self._read_queues()
         for consumer in (*scenario.consumers, *(Consumer(manager=name, path=ACKS) for name in self.nodes)):
             ReadingApp(consumer, self.nodes[consumer.manager], self.stage)
 
@@ -105,17 +106,29 @@ class World:
                 return
 
     def _is_still(self) -> bool:
-        return all(sender.done for sender in self._senders) and all(
-            node.up and not node.busy and all(_is_empty(queue) for queue in node.core.queues)
+        return all(sender.done for sender in self.senders) and all(
+            node.up and not node.busy and all(self._is_done(node, queue) for queue in node.core.queues)
             for node in self.nodes.values()
         )
+
+    def _is_done(self, node: Node, queue: Queue) -> bool:
+        """Whether nothing more will happen to the queue's messages by itself."""
+        if queue.positions or queue.reserved_bytes:
+            return False
+        path = queue.properties.path
+        if queue.is_outgoing or (node.name, path) in self._read_queues():
+            return not queue.count
+        return not queue.count or path.lower() != AWAITING_FINAL_ACK or not self.all_read
+
+    def _read_queues(self) -> set[tuple[str, str]]:
+        return {(each.manager, each.path) for each in self.scenario.consumers}
 
     # Breaking
 
     def _break(self, fault: Fault) -> None:
         loop, nodes = self.stage.loop, [self.nodes[name] for name in fault.managers]
         addresses = [node.address for node in nodes]
-        self.stage.log.note(", ".join(fault.managers), f"fault: {fault.kind.value} for {fault.for_s:.3f} s")
+        self.stage.log.note(", ".join(fault.managers), f"fault: {fault.kind.value}, {fault.for_s:.3f} s")
         match fault.kind:
             case FaultKind.CRASH | FaultKind.POWER_FAILURE:
                 self._crash(nodes[0], fault)
@@ -130,7 +143,7 @@ class World:
             case FaultKind.HALF_OPEN:
                 self.network.cut_all(*addresses, tell_other=False)
             case FaultKind.STALL:
-                self.network.stall(*addresses, fault.for_s)
+                self.network.stall(*addresses, seconds=fault.for_s)
             case FaultKind.REFUSE:
                 self.network.refuse(addresses[0], refusing=True)
                 loop.after(fault.for_s, lambda: self.network.refuse(addresses[0], refusing=False))
@@ -145,9 +158,3 @@ class World:
     def _empty_disk(self, node: Node) -> None:
         node.disk.full = False
         self.stage.log.note(node.name, "the disk has room again")
-
-
-def _is_empty(queue: Queue) -> bool:
-    """Whether nothing is under way here: journals and dead letters keep what they have."""
-    keeps = queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL)
-    return not queue.positions and not queue.reserved_bytes and (keeps or not queue.count)

@@ -385,3 +385,19 @@ def test_a_full_manager_takes_no_place_of_a_sequence(network: Network, alpha: St
     network.wait(alpha.settings.retry_connect_s)
     assert beta.labels(LEDGER) == ["a", "b"]
     assert alpha.labels(DEADXACT) == []
+
+
+@pytest.mark.spec("QB-3.1.1.5-01")
+def test_a_new_sequence_waits_until_the_last_one_is_in_order(network: Network, alpha: Station, beta: Station) -> None:
+    """A restarted sender begins a new sequence: had the receiver seen it first, the old one would wait for ever."""
+    there = beta.direct(LEDGER)
+    alpha.send_transactional(there, "1", "2", "3")
+    network.hold(beta, alpha)  # they arrive, and nobody hears of it
+    network.wait(5)
+    alpha.restart()
+    alpha.send_transactional(there, "4")
+    network.release()
+    network.wait(120)
+    assert beta.labels(LEDGER) == ["1", "2", "3", "4"]
+    assert alpha.waiting(there) == []
+    assert alpha.queue(there).count == 0

@@ -1,0 +1,141 @@
+"""Networks of managers with faults, in their short form; `make torture` runs thousands of seeds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from postroad.binary.duplicates import MessageIdHistory
+from postroad.binary.sender import Sender
+from postroad.queues.queue import Queue
+from postroad.simulation.node import Done, Node
+from postroad.simulation.seeds import random_scenario
+from postroad.simulation.world import World
+from postroad.store.interface import Store
+from postroad.store.memory import MemoryStore
+from postroad.wire.ordering import OrderAck
+from tests.torture.simulation import run, run_seed
+
+SEEDS = 200
+SEARCHED = 150  # seeds that are tried until one finds a fault that was put in
+WORKERS = 2
+
+
+def test_whatever_goes_wrong_no_promise_is_broken() -> None:
+    outcomes = list(run(range(SEEDS), WORKERS))
+    assert [(each.seed, each.sentences) for each in outcomes if not each.good] == []
+    assert sum(each.messages for each in outcomes) > 100 * SEEDS
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_seed_replays_to_the_same_log(seed: int) -> None:
+    worlds = [World(random_scenario(seed), log=True) for _ in range(2)]
+    for world in worlds:
+        world.run()
+    first, second = (world.stage.log.lines for world in worlds)
+    assert len(first) > 100
+    assert first == second
+
+
+def test_another_process_replays_to_the_same_log() -> None:
+    command = [sys.executable, "-m", "postroad.simulation", "--seed", "3", "--log"]
+    logs = [
+        subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": salt}, capture_output=True, check=True).stdout
+        for salt in ("1", "2")
+    ]
+    assert len(logs[0].splitlines()) > 100
+    assert logs[0] == logs[1]
+
+
+def test_seeds_differ() -> None:
+    assert random_scenario(1) != random_scenario(2)
+    assert random_scenario(1) == random_scenario(1)
+
+
+# Faults put in by hand: each is found, and found soon.
+
+
+def acknowledge_before_durable(patch: pytest.MonkeyPatch) -> None:
+    original = Node.when_durable
+
+    def when_durable(node: Node, done: Done, *, survives: bool = False) -> None:
+        if survives:
+            original(node, done, survives=True)
+        else:
+            done(None)
+
+    patch.setattr(Node, "when_durable", when_durable)
+
+
+def forget_duplicates_at_restart(patch: pytest.MonkeyPatch) -> None:
+    original = MessageIdHistory.__init__
+
+    def start(history: MessageIdHistory, store: Store, size: int, lifetime_s: int) -> None:
+        original(history, MemoryStore(), size, lifetime_s)
+
+    patch.setattr(MessageIdHistory, "__init__", start)
+
+
+def skip_the_bridge_over_expired_messages(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("postroad.binary.sender.with_previous_number", lambda packet, previous: packet)
+
+
+def drop_the_resend_timer(patch: pytest.MonkeyPatch) -> None:
+    def on_timer(sender: Sender, now: float) -> list[Queue]:
+        for sequence in sender.sequences.values():
+            sequence.resend_at = None
+        return []
+
+    patch.setattr(Sender, "on_timer", on_timer)
+
+
+def release_on_an_order_ack_of_another_sequence(patch: pytest.MonkeyPatch) -> None:
+    original = Sender.take_order_ack
+
+    def take_order_ack(sender: Sender, ack: OrderAck, now: float) -> None:
+        for sequence in list(sender.sequences.values()):
+            for each in list(dict.fromkeys(flight.sequence_id for flight in sequence.unacked)):
+                assert each is not None
+                original(sender, replace(ack, sequence_id=each), now)
+
+    patch.setattr(Sender, "take_order_ack", take_order_ack)
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        acknowledge_before_durable,
+        forget_duplicates_at_restart,
+        skip_the_bridge_over_expired_messages,
+        drop_the_resend_timer,
+        release_on_an_order_ack_of_another_sequence,
+    ],
+)
+def test_a_fault_put_in_by_hand_is_found(
+    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    assert next(failing_seeds(), None) is not None
+
+
+def failing_seeds() -> Iterator[int]:
+    return (seed for seed in range(SEARCHED) if not run_seed(seed).good)
+
+
+def test_a_failing_seed_prints_itself() -> None:
+    broken = (
+        "import runpy, sys\n"
+        "from postroad.binary.duplicates import MessageIdHistory\n"
+        "MessageIdHistory.__contains__ = lambda history, identifier: True\n"
+        "sys.argv = ['simulation', '--seed', '1']\n"
+        "runpy.run_module('postroad.simulation', run_name='__main__')\n"
+    )
+    outcome = subprocess.run([sys.executable, "-c", broken], capture_output=True, text=True, check=False)
+    assert outcome.returncode == 1
+    assert all(line.startswith("seed 1: ") for line in outcome.stdout.splitlines())
+    assert outcome.stdout

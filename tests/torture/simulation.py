@@ -1,0 +1,87 @@
+"""Networks of queue managers under seeds, by the thousand: lost, duplicated, reordered, and stuck for ever.
+
+`python -m tests.torture.simulation --seeds 10000` prints the totals and exits 1 unless all of them are 0. A seed that
+fails is printed, and `python -m postroad.simulation --seed N --log` shows what happened in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from postroad.simulation.seeds import random_scenario
+from postroad.simulation.verdict import judge
+from postroad.simulation.world import World
+
+CHUNK = 10
+SHOWN = 3  # sentences of a seed that fails
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One seed. `broken` counts what is stuck too."""
+
+    seed: int
+    messages: int
+    lost: int
+    duplicated: int
+    reordered: int
+    broken: int
+    sentences: tuple[str, ...]
+
+    @property
+    def good(self) -> bool:
+        return not self.sentences
+
+
+def run_seed(seed: int) -> Outcome:
+    world = World(random_scenario(seed))
+    world.run()
+    verdict = judge(world)
+    return Outcome(
+        seed,
+        len(world.stage.ledger.letters),
+        len(verdict.lost),
+        len(verdict.duplicated),
+        len(verdict.reordered),
+        len(verdict.stuck) + len(verdict.broken),
+        tuple(verdict.sentences[:SHOWN]),
+    )
+
+
+def run(seeds: range, workers: int) -> Iterator[Outcome]:
+    """In the order of the seeds."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        yield from pool.map(run_seed, seeds, chunksize=CHUNK)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    arguments = parser.parse_args()
+    messages = lost = duplicated = reordered = broken = 0
+    for outcome in run(range(arguments.first, arguments.first + arguments.seeds), arguments.workers):
+        messages += outcome.messages
+        lost += outcome.lost
+        duplicated += outcome.duplicated
+        reordered += outcome.reordered
+        broken += outcome.broken
+        for sentence in outcome.sentences:
+            print(f"seed {outcome.seed}: {sentence}", flush=True)
+    print(
+        f"{arguments.seeds} seeds, {messages} messages: lost {lost}, duplicated {duplicated}, reordered {reordered}, "
+        f"stuck or contradictory {broken}"
+    )
+    return 1 if lost or duplicated or reordered or broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
