@@ -91,18 +91,16 @@ def test_a_close_comes_behind_what_was_written() -> None:
 def test_a_cut_loses_what_is_on_its_way_and_may_leave_half_of_it() -> None:
     arrived = set()
     for seed in range(30):
-        net = Net(seed, Line(delay_s=0.1, segment=10))
+        net = Net(seed, Line(delay_s=0.1, jitter_s=0.5, segment=10))
         end = net.connect()
         end.write(b"x" * 100)
-        net.wait(0.05)
-        end.write(b"x" * 100)
-        net.wait(0.1)
+        net.wait(0.3)
         net.network.cut(end)
         net.wait()
         arrived.add(len(net.far.got))
         assert (net.near.lost, net.far.lost) == (1, 1)
-    assert arrived == {100}
-    assert 200 not in arrived
+    assert max(arrived) < 100
+    assert len(arrived) > 3
 
 
 def test_whoever_is_not_told_finds_out_by_writing() -> None:
