@@ -7,6 +7,7 @@ EXTRAS := test,check,docs
 SECONDS ?= 60
 EXAMPLES ?= 1000
 KILLS ?= 50
+SEEDS ?= 2000
 
 .PHONY: install run test check format conformance docs bench bench-backlog bench-wire torture fuzz demo clean
 
@@ -54,6 +55,7 @@ torture: install
 	QUEUE_MODEL_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/integration/test_queue_model.py
 	$(BIN)/python -m tests.torture.store
 	$(BIN)/python -m tests.torture.kill --kills $(KILLS)
+	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS)
 
 fuzz: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt ".[fuzz]"

@@ -11,7 +11,7 @@ from tests.commands import postroad
 EXAMPLE = Path(__file__).parents[2] / "examples" / "network.toml"
 TWO = r"""
 workload_s = 10
-settle_s = 60
+settle_s = 300
 [[manager]]
 name = "alpha"
 [[manager]]
@@ -78,7 +78,7 @@ def test_the_example_arrives_whatever_goes_wrong_in_it() -> None:
     assert (found["lost"], found["duplicated"], found["reordered"], found["stuck"]) == (0, 0, 0, [])
     assert [flow["arrived"] for flow in found["flows"][:2]] == [500, 500]
     prices = found["flows"][3]
-    assert prices["dead_letters"]["nack-reach-queue-timeout"] == 300 - prices["arrived"]
+    assert prices["dead_letters"]["nack-reach-queue-timeout"] == prices["sent"] - prices["arrived"]
     assert prices["latency"]["p50_ms"] > 120
 
 
@@ -97,7 +97,8 @@ def test_what_is_stuck_says_why(tmp_path: Path) -> None:
     assert outcome.code == 1
     (found,) = outcome.objects
     (stuck,) = [each for each in found["stuck"] if each["queue"].endswith("orders")]
-    assert (stuck["manager"], stuck["messages"]) == ("alpha", 20 - found["flows"][0]["arrived"])
+    assert stuck["manager"] == "alpha"
+    assert 0 < found["flows"][0]["waiting"] <= stuck["messages"] <= 20
     assert "10.0.0.2" in stuck["why"]
     assert (found["settled_s"], found["lost"]) == (None, 0)
     text = postroad("simulate", write(tmp_path, TWO + READER + FOR_GOOD)).text

@@ -1,4 +1,4 @@
-"""A disk under a store in memory: commits take their time, fail while it is full, and are in doubt when power fails."""
+"""A disk under a store in memory: commits take their time, fail now and then, and are in doubt when power fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Disk:
 
     def __init__(self, loop: Loop, chance: Random, speed: DiskSpeed) -> None:
         self.store = MemoryStore()
-        self.full = False
+        self.failing = 0.0  # the share of commits that fail: 1 while the disk is full
         self._loop = loop
         self._chance = chance
         self._speed = speed
@@ -44,7 +44,7 @@ class Disk:
             seconds += speed.slow_s
 
         def write() -> None:
-            error = StorageError("the disk is full") if self.full else None
+            error = StorageError("the disk is full") if chance.random() < self.failing else None
             if error is None:
                 self.store.commit([batch])
             self._writing, self._written = None, error is None
@@ -60,7 +60,7 @@ class Disk:
         batch, self._writing = self._writing, None
         if batch is None:
             return self._written
-        if self.full or self._chance.random() < 0.5:
+        if self._chance.random() < max(self.failing, 0.5):
             return False
         self.store.commit([batch])
         return True

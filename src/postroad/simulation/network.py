@@ -215,8 +215,10 @@ class Network:
             end.stall(self.loop.now)
 
     def stall(self, one: str, other: str, *, seconds: float) -> None:
+        """What the one sends to the other comes later; the way back is open."""
         for end in self._between(one, other):
-            end.stall(self.loop.now + seconds)
+            if end.host.address == one:
+                end.stall(self.loop.now + seconds)
 
     def refuse(self, address: str, *, refusing: bool) -> None:
         """Whether new connections to the address are refused."""

@@ -95,15 +95,15 @@ class Node:
     # Life and death
 
     def start(self) -> None:
-        """As Manager.start does: queues, one commit, then the network. A full disk puts it off."""
+        """As Manager.start does: queues, one commit, then the network. A disk that fails puts it off."""
         self._clear()
         self.core = core = LocalQueueManager(self.name, self.identifier, self.disk.store)
         core.queues.local_hosts.add(self.address)
         core.delivery.quota_kb = self.quota_kb
         core.start(self.now)
         self.provide(core, self.now)
-        if self.disk.full:
-            self._log.note(self.name, "cannot start: the disk is full")
+        if self.disk.failing:
+            self._log.note(self.name, "cannot start: the disk fails")
             self.after(START_RETRY_S, self.start)
             return
         while (tick := core.seal()) is not None:
@@ -136,6 +136,25 @@ class Node:
         self._clear()
         for done, error in promises:
             done(error)
+
+    # What operators do
+
+    def throttle(self, *, on: bool) -> None:
+        """Flow control: nothing is taken from anybody."""
+        if self.up:
+            self.core.delivery.throttled = on
+
+    def pause(self) -> None:
+        if self.up:
+            for queue in list(self.core.queues.outgoing.values()):
+                self.service.pause(queue)
+            self.changed()
+
+    def resume(self) -> None:
+        if self.up:
+            for queue in list(self.core.queues.outgoing.values()):
+                self.service.resume(queue, self.now)
+            self.changed()
 
     # The tick, as Manager has it
 

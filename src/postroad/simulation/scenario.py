@@ -44,14 +44,17 @@ class FaultKind(Enum):
     CRASH = "crash"
     POWER_FAILURE = "power-failure"
     DISK_FULL = "disk-full"
+    DISK_ERRORS = "disk-errors"  # every other commit fails
     PARTITION = "partition"
     CUT = "cut"
     HALF_OPEN = "half-open"  # the first hears that its connections are gone, the second does not
-    STALL = "stall"
+    STALL = "stall"  # of what the first sends to the second
     REFUSE = "refuse"
+    NO_ROOM = "no-room"  # the manager takes no message, from anybody
+    PAUSE = "pause"  # somebody puts its outgoing queues on hold
 
 
-ONE_MANAGER = frozenset({FaultKind.CRASH, FaultKind.POWER_FAILURE, FaultKind.DISK_FULL, FaultKind.REFUSE})
+TWO_MANAGERS = frozenset({FaultKind.PARTITION, FaultKind.CUT, FaultKind.HALF_OPEN, FaultKind.STALL})
 LASTING = frozenset(FaultKind) - {FaultKind.CUT, FaultKind.HALF_OPEN}
 
 

@@ -11,7 +11,7 @@ from postroad.simulation.disk import DiskSpeed
 from postroad.simulation.network import Line
 from postroad.simulation.scenario import (
     LASTING,
-    ONE_MANAGER,
+    TWO_MANAGERS,
     Consumer,
     Fault,
     FaultKind,
@@ -46,7 +46,12 @@ def random_scenario(seed: int) -> Scenario:
     homes = chance.choice(TOPOLOGIES)
     names = tuple(homes)
     queues = tuple(
-        QueuePlan(manager=name, path=path, transactional=path == TRANSACTIONAL)
+        QueuePlan(
+            manager=name,
+            path=path,
+            transactional=path == TRANSACTIONAL,
+            quota_kb=chance.choice((None, None, None, 5)),
+        )
         for name in names
         for path in (PLAIN, TRANSACTIONAL)
     )
@@ -142,13 +147,13 @@ def _consumer(chance: Random, plan: QueuePlan) -> Consumer:
 
 
 def _fault(chance: Random, names: tuple[str, ...]) -> Fault:
-    kind = chance.choice((*FaultKind, FaultKind.CRASH, FaultKind.DISK_FULL))
+    kind = chance.choice((*FaultKind, FaultKind.CRASH, FaultKind.DISK_ERRORS))
     at_s = chance.uniform(0.5, LAST_FAULT_S)
     longest = min(LONGEST_FAULT_S, WORKLOAD_S - at_s)
     return Fault(
         kind=kind,
-        managers=tuple(chance.sample(names, 1 if kind in ONE_MANAGER else 2)),
+        managers=tuple(chance.sample(names, 2 if kind in TWO_MANAGERS else 1)),
         at_s=at_s,
         for_s=chance.uniform(0.0, chance.choice((1.0, longest))) if kind in LASTING else 0.0,
-        clock_error_s=chance.choice((0.0, 0.0, 0.0, 1.5, -1.5)),
+        clock_error_s=chance.choice((0.0, 0.0, 0.0, 1.5, -1.5, 3600.0, -3600.0)),
     )

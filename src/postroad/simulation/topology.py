@@ -36,7 +36,7 @@ from postroad.settings import (
 from postroad.simulation.network import Line
 from postroad.simulation.scenario import (
     LASTING,
-    ONE_MANAGER,
+    TWO_MANAGERS,
     Consumer,
     Fault,
     FaultKind,
@@ -287,7 +287,7 @@ class _Reading:
     def _fault(self, fault: _Fault, place: Place) -> Fault:
         """Of one manager or of the way between two, as the kind says; a lasting one without an end stays."""
         kind = fault.kind.value
-        if fault.kind in ONE_MANAGER:
+        if fault.kind not in TWO_MANAGERS:
             if fault.manager is None or fault.between is not None:
                 place.inside("manager").fail(f"a {kind} happens to one queue manager: say which, and no `between`")
             managers: tuple[str, ...] = (self._manager(fault.manager, place.inside("manager")),)

@@ -132,9 +132,9 @@ class World:
         match fault.kind:
             case FaultKind.CRASH | FaultKind.POWER_FAILURE:
                 self._crash(nodes[0], fault)
-            case FaultKind.DISK_FULL:
-                nodes[0].disk.full = True
-                loop.after(fault.for_s, lambda: self._empty_disk(nodes[0]))
+            case FaultKind.DISK_FULL | FaultKind.DISK_ERRORS:
+                nodes[0].disk.failing = 1.0 if fault.kind is FaultKind.DISK_FULL else 0.5
+                loop.after(fault.for_s, lambda: self._repair_disk(nodes[0]))
             case FaultKind.PARTITION:
                 self.network.part(*addresses)
                 loop.after(fault.for_s, lambda: self.network.rejoin(*addresses))
@@ -144,6 +144,12 @@ class World:
                 self.network.cut_all(*addresses, tell_other=False)
             case FaultKind.STALL:
                 self.network.stall(*addresses, seconds=fault.for_s)
+            case FaultKind.NO_ROOM:
+                nodes[0].throttle(on=True)
+                loop.after(fault.for_s, lambda: nodes[0].throttle(on=False))
+            case FaultKind.PAUSE:
+                nodes[0].pause()
+                loop.after(fault.for_s, nodes[0].resume)
             case FaultKind.REFUSE:
                 self.network.refuse(addresses[0], refusing=True)
                 loop.after(fault.for_s, lambda: self.network.refuse(addresses[0], refusing=False))
@@ -155,6 +161,6 @@ class World:
         node.clock_error_s = fault.clock_error_s
         self.stage.loop.after(fault.for_s, node.start)
 
-    def _empty_disk(self, node: Node) -> None:
-        node.disk.full = False
-        self.stage.log.note(node.name, "the disk has room again")
+    def _repair_disk(self, node: Node) -> None:
+        node.disk.failing = 0.0
+        self.stage.log.note(node.name, "the disk works again")

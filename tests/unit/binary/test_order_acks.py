@@ -98,6 +98,23 @@ def test_it_never_names_a_message_that_is_not_durable(network: Network, alpha: S
     assert [ack.sequence_number for ack in network.order_acks(beta, alpha)] == [1, 2, 3]
 
 
+@pytest.mark.spec("QB-3.1.1.6.2-02")
+def test_the_first_of_a_new_sequence_is_not_durable_because_the_first_of_the_last_was(
+    network: Network, beta: Station, stranger: Stranger
+) -> None:
+    there, newer = beta.direct(LEDGER), TxSequenceId(SEQUENCE.ordinal + 1, SEQUENCE.time_stamp)
+    session = stranger.call(beta)
+    stranger.send(session, stranger.compose(there, "a", (SEQUENCE, 1, 0)))
+    network.wait(TIMEOUT_S)
+    beta.commits = False
+    stranger.send(session, stranger.compose(there, "b", (newer, 1, 0)))
+    network.wait(5)
+    assert [ack.sequence_id for ack in stranger.order_acks] == [SEQUENCE]
+    beta.commits = True
+    network.wait(TIMEOUT_S)
+    assert [ack.sequence_id for ack in stranger.order_acks] == [SEQUENCE, newer]
+
+
 @pytest.mark.spec("QB-3.1.1.6.2-02", "QB-3.1.1.6.2-06")
 def test_a_disk_that_is_always_behind_does_not_hold_it_up(network: Network, beta: Station, stranger: Stranger) -> None:
     session = stranger.call(beta)

@@ -38,12 +38,12 @@ def test_a_commit_takes_its_time() -> None:
 
 def test_a_full_disk_keeps_nothing_and_says_so() -> None:
     bench = Bench()
-    bench.disk.full = True
+    bench.disk.failing = 1.0
     bench.commit("a")
     bench.wait(10)
     assert bench.stored == []
     assert isinstance(bench.heard[0], StorageError)
-    bench.disk.full = False
+    bench.disk.failing = 0.0
     bench.commit("b")
     bench.wait(10)
     assert (bench.stored, bench.heard[1]) == (["b"], None)
