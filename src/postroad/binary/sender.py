@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from postroad.binary.awaiting import AwaitingFinalAcks
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.tracing import is_traced, send_report
-from postroad.queues.collection import AWAITING_FINAL_ACK, JOURNAL, leads_to_internal
+from postroad.queues.collection import JOURNAL, leads_to_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
-from postroad.store.interface import NEVER, Record
+from postroad.store.interface import Record
 from postroad.wire.constants import MessageClass
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.patch import with_previous_number
@@ -37,8 +38,6 @@ class Flight:
     session_acked: bool = False
     order_acked: bool = False
     sent_at: float = 0.0
-    final: FinalAck | None = None  # that came while the message was on its way to those that await one
-    final_at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -70,9 +69,7 @@ class Sender:
         self.settings = settings
         self.sequences: dict[Queue, OutgoingSequence] = {}
         self._own = core.identifier.bytes_le
-        self._awaiting = core.queues.system(AWAITING_FINAL_ACK)
-        self._awaiting_by_id = {MessageView(each.packet).message_id: each for each in self._awaiting.everything()}
-        self._moving: dict[int, Flight] = {}  # to those that await their FinalAck, and not durably there
+        self._awaiting = AwaitingFinalAcks(core)
         self._sent_by_id: dict[int, Flight] = {}  # of our sequences, as long as they are in their outgoing queues
         core.delivery.deleted.append(self._message_deleted)
 
@@ -172,25 +169,10 @@ class Sender:
         packet = flight.record.packet
         view = MessageView(packet)
         if (view.positive_journaling or view.negative_journaling) and self.core.delivery.journals_at_source(view):
-            record = self.core.delivery.add(self._awaiting, packet, 0, NEVER, flight.record.arrived_ms / 1000)
-            self._moving[view.message_id] = flight
-            self.core.tick.on_commit.append(lambda: self._moved(view.message_id, record))
-            self.core.tick.on_failure.append(lambda error: self._not_moved(view.message_id))
+            self._awaiting.move(flight.queue, flight.record, view.message_id)
+        else:
+            self.core.delivery.discard(flight.queue, flight.record)
         self._sent_by_id.pop(view.message_id, None)
-        self.core.delivery.discard(flight.queue, flight.record)
-
-    def _moved(self, message_id: int, record: Record) -> None:
-        """It is durable that the message awaits its FinalAck, which may have come already."""
-        flight = self._moving.pop(message_id)
-        self._awaiting_by_id[message_id] = record
-        if flight.final is not None:
-            self.take_final_ack(flight.final, flight.final_at)
-
-    def _not_moved(self, message_id: int) -> None:
-        """The message is in its outgoing queue as before."""
-        flight = self._moving.pop(message_id)
-        if flight.final is not None:
-            self._final(flight.queue, flight.record, flight.final, flight.final_at)
 
     def take_order_ack(self, ack: OrderAck, now: float) -> None:
         """3.1.5.6"""
@@ -224,7 +206,7 @@ class Sender:
 
     def awaiting_final_ack(self) -> Iterable[Record]:
         """AwaitingFinalACKTable"""
-        return self._awaiting_by_id.values()
+        return self._awaiting
 
     def _end_sequence(self, queue: Queue, sequence_id: TxSequenceId | None, number: int) -> None:
         """3.1.5.6: when everything has been put in order and has left, the next message begins a new sequence."""
@@ -246,23 +228,12 @@ class Sender:
         """3.1.5.7: matched by source and message id, wherever the message waits."""
         if ack.source_guid != self.core.identifier:
             return
-        if ack.acknowledged_message_id in self._moving:
-            flight = self._moving[ack.acknowledged_message_id]
-            flight.final, flight.final_at = ack, now
-            return
-        record = self._awaiting_by_id.get(ack.acknowledged_message_id)
-        if record is not None:
-            if record.lookup_id not in self._awaiting.positions:  # or it is on its way out
-                self._final(self._awaiting, record, ack, now)
-                self.core.tick.on_commit.append(lambda: self._forget(ack.acknowledged_message_id))
+        if self._awaiting.take(ack, now):
             return
         sent = self._sent_by_id.pop(ack.acknowledged_message_id, None) or self._sent_before(ack)
         if sent is not None:
             self._land(sent)
-            self._final(sent.queue, sent.record, ack, now)
-
-    def _forget(self, message_id: int) -> None:
-        self._awaiting_by_id.pop(message_id, None)
+            self._awaiting.settle(sent.queue, sent.record, ack, now)
 
     def _sent_before(self, ack: FinalAck) -> Flight | None:
         """A message that was sent before the manager started stands at the head of its queue."""
@@ -295,15 +266,6 @@ class Sender:
             flight = self._sent_by_id.pop(view.message_id, None) if own else None
             if flight is not None:
                 self._land(flight)
-
-    def _final(self, queue: Queue, record: Record, ack: FinalAck, now: float) -> None:
-        delivery = self.core.delivery
-        view = MessageView(record.packet)
-        if ack.positive and view.positive_journaling:
-            delivery.copy(self.core.queues.system(JOURNAL), record.packet, now)
-        elif not ack.positive and view.negative_journaling:
-            delivery.dead_letter(record.packet, view, ack.final_class, now)
-        delivery.discard(queue, record)
 
     def session_closed(self, session: Session, now: float) -> None:
         """What the peer has not acknowledged is available again; a transactional message keeps its number."""

@@ -354,8 +354,9 @@ class BinaryService:
                 self.queue_ready(queue, now)
 
     def _waiting(self) -> list[Queue]:
-        """Queues with messages."""
-        return [queue for queue in self.core.queues.outgoing.values() if queue.count]
+        """Queues with messages, and a way to send them; the others have a timer of their own."""
+        outgoing = self.core.queues.outgoing.values()
+        return [queue for queue in outgoing if queue.count and queue not in self.unresolved]
 
     # People
 

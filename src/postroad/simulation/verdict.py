@@ -11,7 +11,7 @@ from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.simulation.ledger import Ledger, Letter, Promise
 from postroad.simulation.node import Node
-from postroad.simulation.scenario import Kind
+from postroad.simulation.scenario import FaultKind, Kind, Scenario
 from postroad.simulation.world import World
 from postroad.wire.constants import MessageClass, class_name
 from postroad.wire.view import MessageView
@@ -46,8 +46,15 @@ def judge(world: World) -> Verdict:
         duplicated=tuple(_duplicated(ledger, world)),
         reordered=tuple(_reordered(ledger)),
         stuck=tuple(each for node in world.nodes.values() for each in _stuck(node, all_read=world.all_read)),
-        broken=(*_contradictions(ledger), *(each for node in world.nodes.values() for each in _miscounted(node))),
+        broken=(
+            *_contradictions(ledger, world),
+            *(each for node in world.nodes.values() for each in _miscounted(node)),
+        ),
     )
+
+
+def _without_room(scenario: Scenario) -> set[str]:
+    return {fault.managers[0] for fault in scenario.faults if fault.kind is FaultKind.NO_ROOM}
 
 
 def _take_stock(ledger: Ledger, node: Node) -> None:
@@ -81,10 +88,9 @@ def _lost(ledger: Ledger) -> Iterator[str]:
 
 
 def _duplicated(ledger: Ledger, world: World) -> Iterator[str]:
-    """Transactional and recoverable messages never; an express one only where its destination has crashed, and with
-    that forgotten which messages it had seen."""
+    """Transactional and recoverable messages never; an express one only where it was forgotten in between."""
     for letter in ledger:
-        if len(letter.arrivals) > 1 and (letter.reliable or not world.nodes[letter.flow.manager].crashes):
+        if len(letter.arrivals) > 1 and not _is_forgotten(letter, world):
             yield f"{letter} has arrived {len(letter.arrivals)} times"
 
 
@@ -142,14 +148,20 @@ def _miscounted(node: Node) -> Iterator[str]:
             yield f"{node.name}: {queue.properties.path} counts {counted} and has {found[0]} of {found[1]}"
 
 
-def _contradictions(ledger: Ledger) -> Iterator[str]:
+def _contradictions(ledger: Ledger, world: World) -> Iterator[str]:
+    full = _without_room(world.scenario)
     for letter in ledger:
-        yield from _copies(letter)
+        yield from _copies(letter, forgotten=_is_forgotten(letter, world))
         if letter.reliable and letter.flow.ack and letter.promise is Promise.KEPT and letter.arrivals:
-            yield from _acknowledgments(letter)
+            yield from _acknowledgments(letter, droppable=letter.flow.manager in full)
 
 
-def _copies(letter: Letter) -> Iterator[str]:
+def _is_forgotten(letter: Letter, world: World) -> bool:
+    """An express message, and a destination that has crashed: that has forgotten which messages it had seen."""
+    return not letter.reliable and world.nodes[letter.flow.manager].crashes > 0
+
+
+def _copies(letter: Letter, *, forgotten: bool) -> Iterator[str]:
     if letter.promise is not Promise.KEPT:
         if letter.arrivals or letter.dead or letter.journaled or letter.waiting:
             yield f"{letter} was never sent, and is there"
@@ -158,7 +170,7 @@ def _copies(letter: Letter) -> Iterator[str]:
     # What a receiver refused for its age may grow too old at its sender too, before that has heard of it.
     if len({name for name, _ in letter.dead}) < len(letter.dead):
         yield f"{letter} has {len(letter.dead)} dead letters: {reasons}"
-    if letter.dead and letter.arrivals and not letter.perishable:
+    if letter.dead and letter.arrivals and not (letter.perishable or forgotten):
         yield f"{letter} has arrived, and is a dead letter: {reasons}"
     if not letter.reliable or not letter.flow.journal or letter.perishable:
         return
@@ -170,13 +182,15 @@ def _copies(letter: Letter) -> Iterator[str]:
         yield f"{letter} has {letter.journaled} copies in the journal"
 
 
-def _acknowledgments(letter: Letter) -> Iterator[str]:
+def _acknowledgments(letter: Letter, *, droppable: bool) -> Iterator[str]:
+    """Each that was asked for, once. A manager without room drops those that it would have to send, 3.1.7.15."""
     found = Counter(letter.acknowledged)
     consumed = any(arrival.consumed for arrival in letter.arrivals)
     wanted = {MessageClass.ACK_REACH_QUEUE: 1, MessageClass.ACK_RECEIVE: int(consumed)}
     for message_class, times in wanted.items():
-        if found[message_class] != times and not letter.perishable:
-            yield f"{letter} has {found[message_class]} acknowledgments {message_class.name.lower()}, not {times}"
+        if found[message_class] == times or letter.perishable or (droppable and found[message_class] < times):
+            continue
+        yield f"{letter} has {found[message_class]} acknowledgments {message_class.name.lower()}, not {times}"
 
 
 def _counted(counter: Counter[str]) -> str:
