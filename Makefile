@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := test,check,docs
+EXTRAS := test,check,docs,spark,delta,iceberg,auth
 SECONDS ?= 60
 EXAMPLES ?= 1000
 KILLS ?= 50
-SEEDS ?= 2000
+SEEDS ?= 10000
 
 .PHONY: install run test check format conformance docs bench bench-backlog bench-wire torture fuzz demo clean
 
