@@ -6,7 +6,7 @@ No timers and no packets: session.py knows when to acknowledge, this knows what.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from postroad.errors import LocalProtocolError
 from postroad.wire.session_header import SessionHeader
@@ -20,8 +20,7 @@ def unwrapped(value: int, newest: int) -> int:
     return newest - ((newest - value) & WRAP)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
+class _Sent(NamedTuple):
     """A message in flight, with its SequenceNumber and RecoverableSequenceNumber (3.1.1.3.1.2)."""
 
     number: int

@@ -30,6 +30,7 @@ from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
 ADDRESS_STATE = "address/"
+DESTINATIONS = 1024  # names that are remembered with their queues
 _DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
 _REMOVALS = _DESTINATIONS | {QueueType.SUBQUEUE}  # where a message is that has arrived and was not read
 # [MS-MQQB] 3.1.7.1.2 and 3.1.5.8.8: of a message that is not transactional, nobody else would leave a dead letter.
@@ -66,6 +67,7 @@ class Receiver:
         self._final_ack = final_ack
         self._own = core.identifier.bytes_le
         self._due: dict[str, _OrderAckDue] = {}
+        self._destinations: dict[bytes, Queue] = {}
         self._order_acks: dict[str, tuple[Queue, Record]] = {}  # the last of each sequence, and where it was put
         stored = core.store.state(ADDRESS_STATE)
         self._addresses = {
@@ -158,11 +160,20 @@ class Receiver:
 
     def _destination(self, view: MessageView) -> Queue | None:
         """The queue here that a message is for. A direct name has led here, whatever it calls this computer."""
+        written = view.queue_manager_address_bytes + view.destination_bytes
+        known = self._destinations.get(written)
+        if known is not None and not known.deleted and self.core.queues.by_number.get(known.number) is known:
+            return known
         try:
             name = destination_name(view)
         except IllegalName:
             return None
-        return None if name is None else self.local_queue(name)
+        queue = None if name is None else self.local_queue(name)
+        if queue is not None:
+            if len(self._destinations) >= DESTINATIONS:
+                self._destinations.clear()
+            self._destinations[written] = queue
+        return queue
 
     def local_queue(self, name: FormatName) -> Queue | None:
         """The queue that others may send to by this name."""

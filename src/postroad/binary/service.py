@@ -98,6 +98,7 @@ class BinaryService:
 
     def start(self, now: float) -> None:
         """3.1.4.1: a session for every queue with messages."""
+        self.receiver.history.start(now)
         for queue in list(self.core.queues.outgoing.values()):
             if queue.count:
                 self.queue_ready(queue, now)
@@ -246,17 +247,18 @@ class BinaryService:
     def _after(self, session: Session, now: float) -> None:
         """What follows from what a session has taken in."""
         stored = 0
-        for event in session.events():
-            match event:
-                case Received():
-                    self.receiver.take(session, event, self.addresses[session], now)
-                    stored = event.number or stored
-                case Acknowledged():
-                    self.sender.acknowledged(event.tokens, now)
-                case Opened():
-                    self._opened(session, now)
-                case Closed():
-                    self._closed(session, event, now)
+        with self.core.delivery.together(now):
+            for event in session.events():
+                match event:
+                    case Received():
+                        self.receiver.take(session, event, self.addresses[session], now)
+                        stored = event.number or stored
+                    case Acknowledged():
+                        self.sender.acknowledged(event.tokens, now)
+                    case Opened():
+                        self._opened(session, now)
+                    case Closed():
+                        self._closed(session, event, now)
         if stored:
             self._watch_tick()
             lost = self._lost_ticks

@@ -7,6 +7,7 @@ message means is not its business: see sender.py and receiver.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from postroad.binary.counts import MAX_RECOVERABLE_ACKS, ReceivedMessages, SentMessages
@@ -52,8 +53,7 @@ class Closed:
     status: ConnectionStatus
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """A message; `number` is its place among the recoverable ones, 0 if it is express: `stored` wants it back."""
 
     data: bytes

@@ -6,7 +6,8 @@ letters and administration acknowledgments ([MS-MQQB] 3.1.7.2.1, 3.1.7.15).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -113,6 +114,7 @@ class Delivery:
         self.deleted: list[Callable[[Queue, Record, int, float], None]] = []
         self.locate: Callable[[PublicName], UUID | None] = lambda name: None  # who has a public queue, by the directory
         self.outgoing_ready: Callable[[Queue, float], None] = lambda queue, now: None
+        self._ready: dict[Queue, None] | None = None  # what `together` has still to say
 
     # In
 
@@ -156,8 +158,26 @@ class Delivery:
             if queue.waiting:
                 self.wake(queue, now, (lookup_id,))
             elif queue.is_outgoing:
-                self.outgoing_ready(queue, now)
+                if self._ready is None:
+                    self.outgoing_ready(queue, now)
+                else:
+                    self._ready[queue] = None
         return record
+
+    @contextmanager
+    def together(self, now: float) -> Iterator[None]:
+        """Of express messages that leave for other managers within, their queues hear once, at the end."""
+        if self._ready is not None:
+            yield
+            return
+        ready: dict[Queue, None] = {}
+        self._ready = ready
+        try:
+            yield
+        finally:
+            self._ready = None
+            for queue in ready:
+                self.outgoing_ready(queue, now)
 
     def expiry(self, queue: Queue, view: MessageView, now: float) -> int:
         """When the message leaves unread: time to be received here, and time to reach the queue on the way out.

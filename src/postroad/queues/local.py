@@ -368,11 +368,12 @@ class LocalQueueManager:
             ]
             self._check_send(queue, packets, transaction, now)
             plans.append((queue, packets))
-        for queue, packets in plans:
-            if transaction is None:
-                self._accept(queue, messages, packets, now)
-            else:
-                self.transacting.send(queue, packets, transaction)
+        with self.delivery.together(now):
+            for queue, packets in plans:
+                if transaction is None:
+                    self._accept(queue, messages, packets, now)
+                else:
+                    self.transacting.send(queue, packets, transaction)
         return [each & MAX_MESSAGE_ID for each in range(first_id, first_id + len(elements) * len(messages))]
 
     def _check_send(self, queue: Queue, packets: list[bytes], transaction: Transaction | None, now: float) -> None:

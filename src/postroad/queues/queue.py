@@ -47,6 +47,7 @@ class Queue:
         "descriptors",
         "express_bytes",
         "express_count",
+        "is_outgoing",
         "journal",
         "number",
         "positions",
@@ -61,6 +62,7 @@ class Queue:
     def __init__(self, number: int, properties: QueueProperties, durable: Store, express: Store) -> None:
         self.number = number
         self.properties = properties
+        self.is_outgoing = properties.queue_type is QueueType.OUTGOING
         self.deleted = False
         self.positions: dict[int, PositionState] = {}
         self.descriptors: list[OpenQueueDescriptor] = []
@@ -104,10 +106,6 @@ class Queue:
     def nearly_full(self) -> bool:
         quota = self.quota_bytes
         return quota is not None and self.used_bytes >= ALARM_RATIO * quota
-
-    @property
-    def is_outgoing(self) -> bool:
-        return self.properties.queue_type is QueueType.OUTGOING
 
     @property
     def active(self) -> bool:

@@ -117,7 +117,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """After `workload_s` everything is whole again; `settle_s` is the most that may then pass until all is still."""
+    """After `workload_s` everything is whole again; `settle_s` is how long nothing may move before it is stuck."""
 
     seed: int
     enterprise: Enterprise

@@ -18,6 +18,7 @@ from postroad.simulation.stage import Stage
 from postroad.store.interface import Record
 
 CHECK_S = 1.0  # how often a network that settles is asked whether it is still
+PATIENCE = 20  # settling times that a network which still moves may take
 
 
 class World:
@@ -91,19 +92,27 @@ class World:
     # Running
 
     def run(self) -> None:
-        """The workload with its faults, then peace until everything is still, or time is up."""
+        """The workload with its faults, then peace until everything is still, or nothing has moved for long."""
         scenario, loop = self.scenario, self.stage.loop
         for fault in scenario.faults:
             loop.after(fault.at_s, lambda fault=fault: self._break(fault))  # type: ignore[misc]
         for node in self.nodes.values():
             node.start()
         loop.run(STARTED + scenario.workload_s)
+        last = loop.now + PATIENCE * scenario.settle_s
         end = loop.now + scenario.settle_s
-        while loop.now < end:
-            loop.run(min(end, loop.now + CHECK_S))
+        places = self._places()
+        while loop.now < min(end, last):
+            loop.run(loop.now + CHECK_S)
             if self._is_still():
                 self.settled_at = loop.now - STARTED
                 return
+            if (now := self._places()) != places:  # slow is not stuck
+                places, end = now, loop.now + scenario.settle_s
+
+    def _places(self) -> list[int]:
+        """How many messages are where."""
+        return [queue.count for node in self.nodes.values() for queue in node.core.queues]
 
     def _is_still(self) -> bool:
         return all(sender.done for sender in self.senders) and all(
