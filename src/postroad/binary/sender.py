@@ -5,6 +5,7 @@ A message in flight is a locked position of its queue: a restart or a lost sessi
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ class OutgoingSequence:
     """OutgoingTransferSequence, 3.1.1.3.1.1: what of an outgoing queue the far end has not put in order yet."""
 
     last_acked: dict[TxSequenceId, int] = field(default_factory=dict)
-    unacked: list[Flight] = field(default_factory=list)
+    unacked: list[Flight] = field(default_factory=list)  # by number: those that a lost tick brings back stand in place
     ordered: set[Flight] = field(default_factory=set)  # put in order, and the next hop has not said that it has them
     resend_index: int = 0
     resend_at: float | None = None
@@ -53,12 +54,18 @@ class OutgoingSequence:
     last_ack_time: float = 0.0
     last_ack_count: int = 0
 
-    def previous(self, sequence_id: TxSequenceId) -> int:
-        """PreviousTxSequenceNumber of the next message: it bridges those that have expired, and never goes beyond."""
+    def previous(self, sequence_id: TxSequenceId, number: int) -> int:
+        """PreviousTxSequenceNumber of a message: it bridges those that have expired, and no other."""
         for flight in reversed(self.unacked):
-            if flight.sequence_id == sequence_id:
+            if flight.sequence_id == sequence_id and flight.number < number:
                 return flight.number
-        return self.last_acked.get(sequence_id, 0)
+        return min(self.last_acked.get(sequence_id, 0), number - 1)
+
+    def add(self, flight: Flight) -> None:
+        if self.unacked and self.unacked[-1].number > flight.number:
+            insort(self.unacked, flight, key=lambda each: each.number)
+        else:
+            self.unacked.append(flight)
 
 
 class Sender:
@@ -131,10 +138,10 @@ class Sender:
         if fields is not None and view.source_queue_manager_bytes == self._own:
             flight.sequence_id, flight.number = TxSequenceId(fields[1], fields[2]), fields[3]
             sequence = self.sequences.setdefault(queue, OutgoingSequence())
-            previous = min(sequence.previous(flight.sequence_id), flight.number - 1)
+            previous = sequence.previous(flight.sequence_id, flight.number)
             if previous != fields[4]:
                 packet = with_previous_number(packet, previous)
-            sequence.unacked.append(flight)
+            sequence.add(flight)
             self._sent_by_id[view.message_id] = flight
             if sequence.resend_at is None:
                 sequence.resend_at = now + self.settings.resend_s[sequence.resend_index]

@@ -246,3 +246,29 @@ def test_who_calls_gets_what_waits_for_him_though_we_have_just_failed_to_call(
     beta.send(alpha.direct(ORDERS), "waits")
     alpha.send(beta.direct(ORDERS), "calls")
     assert alpha.labels(ORDERS) == ["waits"]
+
+
+def test_messages_that_a_lost_tick_brings_back_do_not_make_the_next_one_skip_those_between(
+    network: Network, alpha: Station, beta: Station
+) -> None:
+    """Beta has put the first in order; alpha cannot store that, sends it again, and then what is new."""
+    there = beta.direct(LEDGER)
+    alpha.send_transactional(there, "a")
+    network.hold(alpha, beta)
+    alpha.send_transactional(there, "b", "c")
+    alpha.commits = False
+    network.wait(0.6)
+    network.release()  # the OrderAck up to the first, or to all of them
+    alpha.seal()
+    alpha.lose()
+    alpha.commits = True
+    alpha.send_transactional(there, "d")
+    numbers = [
+        (fields[3], fields[4])
+        for packet in network.packets(alpha, beta)
+        if isinstance(packet, MessageView) and (fields := packet.transaction_fields) is not None
+    ]
+    assert all(number == previous + 1 for number, previous in numbers)
+    network.wait(60)
+    assert beta.labels(LEDGER) == ["a", "b", "c", "d"]
+    assert alpha.waiting(there) == []
