@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from postroad.binary.awaiting import AwaitingFinalAcks
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.tracing import is_traced, send_report
+from postroad.binary.tracing import send_report
 from postroad.queues.collection import JOURNAL, leads_to_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
@@ -26,6 +26,8 @@ from postroad.wire.view import MessageView
 
 HEAD = 1000  # messages of a queue that are looked at for one that was sent before the manager started
 _FLAGS_AT, _TRANSACTIONAL = 62, 0x10  # UserHeader.Flags.TH, in a packet
+_JOURNALING_AT, _NEGATIVE, _POSITIVE = 61, 0x01, 0x02  # UserHeader.Flags.JN and JP
+_MESSAGE_ID = slice(56, 60)
 
 
 @dataclass(slots=True, eq=False)
@@ -87,50 +89,53 @@ class Sender:
         they are there, everything else is sent again and again.
         """
         sent = 0
-        traced: list[Record] = []
+        traced: list[MessageView] = []
         waiting = deque(sorted(queues, key=lambda queue: not self._is_ordering(queue)))
         while waiting and (free := session.free) > 0:
             queue = waiting.popleft()
             share = free if self._is_ordering(queue) else max(1, free // (len(waiting) + 1))
-            found = self.core.reading.fresh(queue, share, now)
-            records = self._of_one_sequence(queue, found)
+            found = self._ready(queue, self.core.reading.fresh(queue, share, now))
             # One that has expired may have been answered on this very session, and narrowed its window.
-            for record in records[: session.free]:
-                self._send(session, queue, record, now)
-                if is_traced(record.packet):
-                    traced.append(record)
+            for record, view in found[: session.free]:
+                self._send(session, queue, record, view, now)
+                if view.tracing:
+                    traced.append(view)
                 sent += 1
-            if len(records) == share:  # fewer: there are no more, or they wait for the sequence before them
+            if len(found) == share:  # fewer: there are no more, or they wait for others
                 waiting.append(queue)
-        for record in traced:  # last, because a report may go out by this session too
-            send_report(self.core, MessageView(record.packet), now, address)
+        for view in traced:  # last, because a report may go out by this session too
+            send_report(self.core, view, now, address)
         return sent
 
-    def _of_one_sequence(self, queue: Queue, records: list[Record]) -> list[Record]:
+    def _ready(self, queue: Queue, records: list[Record]) -> list[tuple[Record, MessageView]]:
         """Those that may go now, 3.1.1.5: a new sequence starts when the far end has put the last one in order.
 
         The receiver knows one sequence at a time: of one that another has followed it would acknowledge nothing more.
+        And it never takes what it was told to do without, so that a gap is told when it is durable, not before.
         """
         sequence = self.sequences.get(queue)
         active = sequence.unacked[-1].sequence_id if sequence is not None and sequence.unacked else None
-        for place, record in enumerate(records):
-            if not record.packet[_FLAGS_AT] & _TRANSACTIONAL:
-                continue
+        last: int | None = None
+        found: list[tuple[Record, MessageView]] = []
+        for record in records:
             view = MessageView(record.packet)
             fields = view.transaction_fields
-            if fields is None or view.source_queue_manager_bytes != self._own:
-                continue
-            sequence_id = TxSequenceId(fields[1], fields[2])
-            if active is not None and sequence_id != active:
-                return records[:place]
-            active = sequence_id
-        return records
+            if fields is not None and view.source_queue_manager_bytes == self._own:
+                sequence_id = TxSequenceId(fields[1], fields[2])
+                if active is not None and sequence_id != active:
+                    break
+                if last is None:
+                    last = 0 if sequence is None else sequence.previous(sequence_id, fields[3])
+                if fields[3] - last > 1 and _is_losing(queue, record.lookup_id):
+                    break
+                active, last = sequence_id, fields[3]
+            found.append((record, view))
+        return found
 
     def _is_ordering(self, queue: Queue) -> bool:
         return leads_to_internal(self.core.queues.outgoing_info[queue].destination)
 
-    def _send(self, session: Session, queue: Queue, record: Record, now: float) -> None:
-        view = MessageView(record.packet)
+    def _send(self, session: Session, queue: Queue, record: Record, view: MessageView, now: float) -> None:
         flight = Flight(queue, record, sent_at=now)
         packet = record.packet
         queue.positions[record.lookup_id] = PositionState.LOCKED
@@ -164,9 +169,9 @@ class Sender:
         """A message that is not of one of our sequences is done with; its source keeps a copy if it asked to."""
         if not _is_held(flight):
             return
-        view = MessageView(flight.record.packet)
-        if view.positive_journaling and self.core.delivery.journals_at_source(view):
-            self.core.delivery.copy(self.core.queues.system(JOURNAL), flight.record.packet, now)
+        packet = flight.record.packet
+        if packet[_JOURNALING_AT] & _POSITIVE and self.core.delivery.journals_at_source(MessageView(packet)):
+            self.core.delivery.copy(self.core.queues.system(JOURNAL), packet, now)
         self.core.delivery.discard(flight.queue, flight.record)
 
     def _ordered(self, flight: Flight) -> None:
@@ -174,12 +179,13 @@ class Sender:
         if not _is_held(flight):
             return
         packet = flight.record.packet
-        view = MessageView(packet)
-        if (view.positive_journaling or view.negative_journaling) and self.core.delivery.journals_at_source(view):
-            self._awaiting.move(flight.queue, flight.record, view.message_id)
+        message_id = int.from_bytes(packet[_MESSAGE_ID], "little")
+        journaled = packet[_JOURNALING_AT] & (_POSITIVE | _NEGATIVE)
+        if journaled and self.core.delivery.journals_at_source(MessageView(packet)):
+            self._awaiting.move(flight.queue, flight.record, message_id)
         else:
             self.core.delivery.discard(flight.queue, flight.record)
-        self._sent_by_id.pop(view.message_id, None)
+        self._sent_by_id.pop(message_id, None)
 
     def take_order_ack(self, ack: OrderAck, now: float) -> None:
         """3.1.5.6"""
@@ -318,6 +324,11 @@ class Sender:
             sequence.resend_at = None
             due.append(queue)
         return due
+
+
+def _is_losing(queue: Queue, before: int) -> bool:
+    """Whether something before this position is on its way out, and not durably gone."""
+    return any(state is PositionState.DELETED and at < before for at, state in queue.positions.items())
 
 
 def _is_held(flight: Flight) -> bool:

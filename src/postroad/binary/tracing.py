@@ -19,11 +19,6 @@ from postroad.wire.view import MessageView
 # The grammar's own words, whatever language the computer speaks.
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_TRACING_AT, _TRACING = 3, 0x01  # BaseHeader.Flags.TR, in a packet
-
-
-def is_traced(packet: bytes) -> bool:
-    return packet[_TRACING_AT] & _TRACING != 0
 
 
 def send_report(core: LocalQueueManager, view: MessageView, now: float, next_hop: str | None = None) -> None:

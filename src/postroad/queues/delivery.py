@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from struct import Struct
 from uuid import UUID
 
 from postroad.errors import (
@@ -56,6 +57,8 @@ _EXPIRED = frozenset({MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_REACH
 _PURGED = frozenset({MessageClass.NACK_Q_PURGED, MessageClass.NACK_DELETED, MessageClass.NACK_Q_DELETED})
 _POSITIVE = frozenset({MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE})
 _FLAGS_BYTE, _DELIVERY_BITS = 60, 0x60  # UserHeader.Flags.DM, in a packet
+_TRANSACTION_BYTE, _TRANSACTION_BIT = 62, 0x10  # UserHeader.Flags.TH
+_TIMES, _TIMES_AT = Struct("<I32xII"), 12  # TimeToReachQueue, TimeToBeReceived and SentTime
 
 
 def is_recoverable(packet: bytes) -> bool:
@@ -179,20 +182,18 @@ class Delivery:
             for queue in ready:
                 self.outgoing_ready(queue, now)
 
-    def expiry(self, queue: Queue, view: MessageView, now: float) -> int:
+    def expiry(self, queue: Queue, packet: bytes, now: float) -> int:
         """When the message leaves unread: time to be received here, and time to reach the queue on the way out.
 
         Journals and dead letters keep what they have.
         """
         if _is_system(queue):
             return NEVER
-        times = [view.time_to_be_received]
-        if queue.is_outgoing:
-            times.append(view.time_to_reach_queue)
-        shortest = min(times)
+        to_reach_queue, to_be_received, sent_time = _TIMES.unpack_from(packet, _TIMES_AT)
+        shortest = min(to_be_received, to_reach_queue) if queue.is_outgoing else to_be_received
         if shortest == INFINITE:
             return NEVER
-        started = min(view.sent_time, int(now))
+        started: int = min(sent_time, int(now))
         return started + shortest if shortest else max(started - 1, NEVER + 1)  # at once, though expiry is strict
 
     def arrive(self, queue: Queue, packet: bytes, view: MessageView, now: float) -> Record:
@@ -204,7 +205,12 @@ class Delivery:
             # A transactional message is journaled at its source once it is received, any other once it has arrived.
             if view.positive_journaling and not view.transactional and self._is_own(view):
                 self.copy(self.queues.system(JOURNAL), packet, now)
-        return self.add(queue, packet, priority, self.expiry(queue, view, now), now)
+        return self.add(queue, packet, priority, self.expiry(queue, packet, now), now)
+
+    def leave(self, queue: Queue, packet: bytes, now: float) -> Record:
+        """A message of our own enters the outgoing queue that leads to its destination."""
+        priority = 0 if packet[_TRANSACTION_BYTE] & _TRANSACTION_BIT else packet[2] & 7
+        return self.add(queue, packet, priority, self.expiry(queue, packet, now), now)
 
     # Out
 
@@ -256,7 +262,7 @@ class Delivery:
         self.discard(queue, record)
         view = MessageView(record.packet)
         priority = 0 if view.transactional else view.priority
-        return self.add(target, record.packet, priority, self.expiry(target, view, now), now, aborts=aborts)
+        return self.add(target, record.packet, priority, self.expiry(target, record.packet, now), now, aborts=aborts)
 
     def expire(self, queue: Queue, record: Record, now: float) -> None:
         """Time To Be Received Timer Expired ([MS-MQDMPR] 3.1.7.2.7), or the time to reach the queue."""
@@ -356,7 +362,7 @@ class Delivery:
         packet = composer.compose(message, self.counters.next_message_id(), int(now))
         view = MessageView(packet)
         self.check_quota(queue, len(packet))
-        return self.add(queue, packet, view.priority, self.expiry(queue, view, now), now)
+        return self.add(queue, packet, view.priority, self.expiry(queue, packet, now), now)
 
 
 def _is_system(queue: Queue) -> bool:

@@ -248,7 +248,7 @@ class LocalQueueManager:
         lookup_ids = []
         for view in views:
             priority = 0 if view.transactional else view.priority
-            expires = self.delivery.expiry(queue, view, now)
+            expires = self.delivery.expiry(queue, view.data, now)
             lookup_ids.append(self.delivery.add(queue, view.data, priority, expires, now).lookup_id)
         return lookup_ids
 
@@ -404,9 +404,12 @@ class LocalQueueManager:
 
     def _accept(self, queue: Queue, messages: Sequence[Message], packets: list[bytes], now: float) -> None:
         add, arrive = self.delivery.add, self.delivery.arrive
-        local = not queue.is_outgoing
+        if queue.is_outgoing:
+            for packet in packets:
+                self.delivery.leave(queue, packet, now)
+            return
         for message, packet in zip(messages, packets, strict=True):
-            if local and not (message.ack or message.journal or message.time_to_be_received is not None):
+            if not (message.ack or message.journal or message.time_to_be_received is not None):
                 add(queue, packet, message.priority, NEVER, now)  # nothing follows from its arrival
             else:
                 arrive(queue, packet, MessageView(packet), now)

@@ -177,7 +177,9 @@ class Transacting:
         self._sequence_numbers[queue.properties.path] = number
         if queue.is_outgoing:
             self._note_place(self._tick, queue.properties.path)
-        record = self.delivery.arrive(queue, packet, MessageView(packet), now)
+            record = self.delivery.leave(queue, packet, now)
+        else:
+            record = self.delivery.arrive(queue, packet, MessageView(packet), now)
         self._tick.sequenced.setdefault(queue, []).append(Key(queue.number, record.lookup_id))
 
     def close_gap(self, queue: Queue, lost: int) -> None:

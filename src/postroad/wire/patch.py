@@ -10,6 +10,12 @@ from postroad.wire.transaction_header import TxSequenceId
 _USER_FLAGS_AT = 60
 _NAMES_AT = 64
 _CONNECTOR_TYPE = 0x00400000
+_KEPT = (TransactionFlags.RESERVED | TransactionFlags.CONNECTOR_QM_GUID | TransactionFlags.FINAL_ACK).value
+_IDENTIFIER, _FIRST, _LAST = (
+    TransactionFlags.IDENTIFIER.value,
+    TransactionFlags.FIRST.value,
+    TransactionFlags.LAST.value,
+)
 
 
 def transaction_header_at(packet: bytes) -> int:
@@ -30,14 +36,12 @@ def stamp_transaction(
 ) -> bytes:
     """The packet with its TransactionHeader filled in, [MS-MQMQ] 2.2.20.5; its other flags are kept."""
     at = transaction_header_at(packet)
-    flags = int.from_bytes(packet[at : at + 4], "little") & (
-        TransactionFlags.RESERVED | TransactionFlags.CONNECTOR_QM_GUID | TransactionFlags.FINAL_ACK
-    )
-    flags |= transaction_id << TRANSACTION_ID_SHIFT & TransactionFlags.IDENTIFIER
+    flags = int.from_bytes(packet[at : at + 4], "little") & _KEPT
+    flags |= transaction_id << TRANSACTION_ID_SHIFT & _IDENTIFIER
     if first:
-        flags |= TransactionFlags.FIRST
+        flags |= _FIRST
     if last:
-        flags |= TransactionFlags.LAST
+        flags |= _LAST
     header = TRANSACTION.pack(flags, sequence.ordinal, sequence.time_stamp, number, previous)
     return packet[:at] + header + packet[at + TRANSACTION.size :]
 

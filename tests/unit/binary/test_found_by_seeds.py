@@ -272,3 +272,18 @@ def test_messages_that_a_lost_tick_brings_back_do_not_make_the_next_one_skip_tho
     network.wait(60)
     assert beta.labels(LEDGER) == ["a", "b", "c", "d"]
     assert alpha.waiting(there) == []
+
+
+def test_a_gap_is_told_when_it_is_durable_and_not_before(network: Network, alpha: Station, beta: Station) -> None:
+    """A crash could bring back what has expired: beta, told to do without it, would never take it."""
+    network.refused.add(beta.address)
+    there = beta.direct(LEDGER)
+    alpha.send_transactional(there, "a", Message(b"", label="b", time_to_reach_queue=5), "c")
+    network.refused.clear()
+    alpha.commits = False
+    network.now += 10
+    network.wait(2)
+    assert network.sent(alpha, beta) == ["a"]
+    alpha.commits = True
+    network.wait(10)
+    assert beta.labels(LEDGER) == ["a", "c"]
