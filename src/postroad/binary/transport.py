@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 from uuid import UUID
 
 from postroad.binary.ping_transport import Asker
@@ -42,8 +42,7 @@ class _Link(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = transport = cast(asyncio.Transport, transport)  # other event loops' are no subclass of it
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         address = str(transport.get_extra_info("peername")[0])
