@@ -239,6 +239,24 @@ def test_receive_waits_for_as_many_as_were_asked_for(office: Office) -> None:
         assert [each["body"] for each in receiving.result().objects] == ["first", "second"]
 
 
+def test_messages_on_their_way_are_for_the_other_machine_to_receive(office: Office, tmp_path: Path) -> None:
+    peer = r"DIRECT=TCP:127.0.20.99\private$\far"
+    office.done("send", peer, "--body", "on its way")
+    for command in (("receive", peer, "--timeout", "0"), ("export", peer, str(tmp_path / "taken"), "--remove")):
+        refused = office.run(*command)
+        assert refused.code == 1
+        assert "here" in refused.last_error
+    assert r"postroad remote receive 127.0.20.99 'private$\far'" in office.run("receive", peer).last_error
+    assert not (tmp_path / "taken").exists()
+    assert [each["body"] for each in office.done("peek", peer, "--json").objects] == ["on its way"]
+    assert "on its way" in office.done("browse", peer).text
+    office.done("export", peer, str(tmp_path / "copy"))
+    rescued = office.queue()
+    office.done("move", peer, rescued.name, "--all")
+    assert bodies(rescued) == [b"on its way"]
+    office.done("queue", "delete", peer)
+
+
 def test_what_people_see(office: Office) -> None:
     queue = office.queue()
     red = client.Message("two\nlines \x1b[31m", label="red \x1b", body_type=8)

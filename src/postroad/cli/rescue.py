@@ -125,7 +125,14 @@ def export(
     """
     with connect(api, token) as manager:
         source = manager.queue(queue)
-        with Bar("exporting", source.info().messages) as bar:
+        info = source.info()
+        if remove and info.type == "outgoing":
+            fail(
+                f"messages on their way to {queue} cannot be received here: move them to a local queue first, or "
+                "export them with --keep",
+                ExitCode.FAILED,
+            )
+        with Bar("exporting", info.messages) as bar:
             try:
                 with _writable(file, force) as stream:
                     (_take if remove else _copy)(source, stream, bar)

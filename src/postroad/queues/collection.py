@@ -113,7 +113,7 @@ class QueueCollection:
         if isinstance(name, FormatName) and name in self.outgoing:
             return self.outgoing[name]
         if not self.is_local(name):
-            return None
+            return self.outgoing.get(DirectName.from_path(name)) if isinstance(name, PathName) else None
         match name:
             case PathName() | DirectName():
                 return self._by_tail(name.tail)

@@ -27,11 +27,13 @@ from postroad.errors import (
 )
 from postroad.message import Composer, Message, multi_queue_header
 from postroad.names import (
+    DirectName,
     DistributionListName,
     FormatName,
     MulticastName,
     MultipleElementName,
     PathName,
+    PublicName,
     ResolveDistributionList,
     expand_format_name,
     parse_name,
@@ -264,11 +266,7 @@ class LocalQueueManager:
         if access is QueueAccess.SEND:
             queue = self.delivery.sending_queue(parsed, now)
         else:
-            if is_http(parsed) or isinstance(parsed, MulticastName):
-                raise UnsupportedFormatNameOperation(f"{parsed} can be sent to, not read from")
-            queue = self.queues.get(parsed)
-            if queue.is_outgoing and access not in ADMIN_ACCESS.values():
-                raise QueueNotFound(f"{parsed} is not on {self.name}; messages on their way need administrative access")
+            queue = self._reading_queue(parsed, access)
         if is_internal(queue):
             raise AccessDenied(f"{parsed} is used by the queue manager itself")
         check_sharing(queue.descriptors, access, share)
@@ -277,6 +275,19 @@ class LocalQueueManager:
         queue.descriptors.append(descriptor)
         self.descriptors[descriptor.handle] = descriptor
         return descriptor
+
+    def _reading_queue(self, name: FormatName | PathName, access: QueueAccess) -> Queue:
+        """A queue that is here. Messages on their way elsewhere are no reader's: to see them takes an administrator."""
+        queue = self.queues.find(name)
+        if queue is not None and queue.is_outgoing and access in ADMIN_ACCESS.values():
+            return queue
+        if is_http(name) or isinstance(name, MulticastName):
+            raise UnsupportedFormatNameOperation(f"{name} can be sent to, not read from")
+        if queue is None and (self.queues.is_local(name) or isinstance(name, PublicName)):
+            raise QueueNotFound(f"there is no queue {name} on {self.name}")
+        if queue is None or queue.is_outgoing:
+            raise QueueNotFound(_elsewhere(name, self.name, waiting=queue is not None))
+        return queue
 
     def _open_several(
         self, names: MultipleElementName, access: QueueAccess, share: ShareMode, now: float
@@ -455,6 +466,20 @@ class LocalQueueManager:
                 if holder is not None and record.lookup_id not in holder.positions:
                     self.delivery.expire(holder, record, now)
         self.counters.reserve(self.tick.batch)  # messages that never touch the store use up ids too
+
+
+def _elsewhere(name: FormatName | PathName, manager: str, *, waiting: bool) -> str:
+    """Why a queue cannot be read here, and how it can."""
+    host, queue = "HOST", "QUEUE"
+    if isinstance(name, DirectName):
+        host, queue = name.host, f"'{str(name.tail)[1:]}'"
+    elif isinstance(name, PathName):
+        host, queue = name.computer, f"'{str(name.tail)[1:]}'"
+    here = "; what waits here is on its way there" if waiting else ""
+    return (
+        f"the queue {name} is on another machine, not on {manager}{here}: read it there, or with "
+        f"`postroad remote receive {host} {queue}`"
+    )
 
 
 def _no_directory(name: DistributionListName) -> Iterable[FormatName]:
