@@ -307,7 +307,7 @@ class Manager:
     def _outgoing(self, name: Name) -> Queue:
         queue = self.core.queues.get(name)
         if not queue.is_outgoing:
-            raise UnsupportedFormatNameOperation(f"{queue.properties.path} is not an outgoing queue: only those pause")
+            raise UnsupportedFormatNameOperation(f"{queue.name} is not an outgoing queue: only those pause")
         return queue
 
     # Sending

@@ -89,6 +89,19 @@ def test_a_queue_from_its_creation_to_its_end(office: Office) -> None:
         office.manager.queue(path).info()
 
 
+@pytest.mark.parametrize("path", [r"alpha\pub", r"alpha\private$\seen", r".\Pub2"])
+def test_every_name_that_is_printed_is_one_that_commands_take(office: Office, path: str) -> None:
+    """Also of a public queue, whose path has its computer in it, and of its journal and subqueue."""
+    (printed,) = office.done("queue", "create", path, "--journal", "--abort-limit", "1").lines
+    office.done("send", printed, "--body", "x")
+    office.done("receive", printed)
+    names = {info["path"] for info in office.done("queue", "list", "--json").objects}
+    assert {printed, f"{printed};journal"} <= names
+    assert {office.manager.queue(name).info().path for name in names} == names
+    assert len(office.done("browse", f"{printed};journal", "--json").lines) == 1
+    office.done("queue", "delete", printed)
+
+
 def test_lists_for_people_and_for_programs(office: Office) -> None:
     queue = office.queue()
     queue.send([b"a", b"b"])

@@ -248,7 +248,7 @@ class Outlook:
             messages_out=session.sent.count,
             unacknowledged=session.sent.unacknowledged,
             window=session.window,
-            queues=tuple(queue.properties.path for queue in (peer.queues if peer is not None else ())),
+            queues=tuple(queue.name for queue in (peer.queues if peer is not None else ())),
         )
 
     @property

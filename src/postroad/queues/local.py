@@ -198,7 +198,7 @@ class LocalQueueManager:
     def delete_queue(self, queue: Queue, now: float) -> None:
         """Delete Queue, [MS-MQDMPR] 3.1.7.1.4: every message of it, its journal and its subqueues goes with it."""
         if queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL) or is_internal(queue):
-            raise AccessDenied(f"{queue.properties.path} belongs to the queue manager and cannot be deleted")
+            raise AccessDenied(f"{queue.name} belongs to the queue manager and cannot be deleted")
         self.queues.remove(self.tick, queue)  # first, so that no acknowledgment of its messages comes back to it
         self.transacting.forget_reads()
         for each in self.queues.family(queue):
@@ -396,12 +396,10 @@ class LocalQueueManager:
         if not queue.is_outgoing and properties.transactional != (transaction is not None):
             if properties.transactional:
                 reason = MessageClass.NACK_NOT_TRANSACTIONAL_MSG
-                refusal = TransactionUsage(f"the queue {properties.path} is transactional: send within a transaction")
+                refusal = TransactionUsage(f"the queue {queue.name} is transactional: send within a transaction")
             else:
                 reason = MessageClass.NACK_NOT_TRANSACTIONAL_Q
-                refusal = TransactionUsage(
-                    f"the queue {properties.path} is not transactional: send without a transaction"
-                )
+                refusal = TransactionUsage(f"the queue {queue.name} is not transactional: send without a transaction")
         else:
             try:
                 self.delivery.check_quota(queue, sum(map(len, packets)))

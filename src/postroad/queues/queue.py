@@ -48,6 +48,7 @@ class Queue:
         "express_bytes",
         "express_count",
         "journal",
+        "name",
         "number",
         "positions",
         "properties",
@@ -58,8 +59,9 @@ class Queue:
         "waiting",
     )
 
-    def __init__(self, number: int, properties: QueueProperties, durable: Store, express: Store) -> None:
+    def __init__(self, number: int, name: str, properties: QueueProperties, durable: Store, express: Store) -> None:
         self.number = number
+        self.name = name  # what people read, and every command takes: a public queue has its computer in it
         self.properties = properties
         self.deleted = False
         self.positions: dict[int, PositionState] = {}
@@ -77,7 +79,7 @@ class Queue:
         self._head = START
 
     def __repr__(self) -> str:
-        return f"<Queue {self.number} {self.properties.path!r}, {self.count} messages>"
+        return f"<Queue {self.number} {self.name!r}, {self.count} messages>"
 
     # Size
 
