@@ -149,6 +149,32 @@ def test_a_queue_that_is_not_there(office: Office, command: list[str]) -> None:
     assert outcome.errors.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["send", r"private$\q", "--label", "x" * 250],
+        ["send", r"private$\q", "--admin-queue", "orders", "--ack", "full"],
+        ["send", r"private$\q", "--response-queue", "DIRECT=nowhere"],
+        ["queue", "create", "orders"],
+        ["queue", "create", r"beta\private$\q"],
+        ["queue", "create", r"private$\q", "--label", "x" * 125],
+        ["move", ";deadletter", ";deadletter", "--all"],
+        ["trace", "17"],
+    ],
+    ids=" ".join,
+)
+def test_what_the_manager_can_only_refuse_is_wrong_usage(office: Office, command: list[str]) -> None:
+    refused = office.run(*command)
+    assert (refused.code, refused.output) == (2, b"")
+    assert refused.errors.count("\n") == 1
+
+
+def test_an_administration_queue_without_acknowledgments_is_no_fault(office: Office) -> None:
+    queue = office.queue()
+    office.done("send", queue.name, "--admin-queue", queue.name)
+    office.done("send", queue.name, "--ack", "none")
+
+
 def test_a_manager_that_is_not_there() -> None:
     outcome = postroad("status", "--api", "http://127.0.0.1:1")
     assert (outcome.code, outcome.output) == (1, b"")
