@@ -244,4 +244,4 @@ def test_an_unknown_message_is_one_line(scene: Scene) -> None:
         r"postroad: nothing is known of \{00000000-0000-0000-0000-000000000099\}\\3: \d+ messages were looked at\n"
     )
     assert re.fullmatch(unknown, run.errors)
-    assert scene.run("trace", "hello").code == 1
+    assert scene.run("trace", "hello").code == 2

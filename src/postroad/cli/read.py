@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from contextlib import nullcontext
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +16,7 @@ from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import MessagePrinter, print_line, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from postroad import Queue, ReceivedMessage, Transaction
 
@@ -180,22 +180,25 @@ def _peeked(queue: Queue, timeout: float) -> Iterator[ReceivedMessage]:
 
 
 def _print_pages(messages: Iterator[ReceivedMessage]) -> None:
-    interactive = sys.stdout.isatty() and sys.stdin.isatty()
-    found = False
-    while page := list(islice(messages, PAGE_MESSAGES if interactive else None)):
-        found = True
+    first = next(messages, None)
+    if first is None:
+        print_line("no messages")
+        return
+    messages = chain([first], messages)
+    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+        _print_page(messages)
+        return
+    while page := list(islice(messages, PAGE_MESSAGES)):
         _print_page(page)
-        if interactive and len(page) == PAGE_MESSAGES:
+        if len(page) == PAGE_MESSAGES:
             try:
                 if input("-- Enter for more, q to end: ").strip().lower().startswith("q"):
                     return
             except EOFError:
                 return
-    if not found:
-        print_line("no messages")
 
 
-def _print_page(messages: list[ReceivedMessage]) -> None:
+def _print_page(messages: Iterable[ReceivedMessage]) -> None:
     print_table(
         ("lookup id", "arrived (UTC)", "prio", "class", "size", "label", "body"),
         (
