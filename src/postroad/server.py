@@ -13,14 +13,14 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from postroad.api.server import ApiServer, TlsFiles
 from postroad.binary.ping import PING_PORT
 from postroad.binary.ping_transport import Asker, PingResponder
 from postroad.binary.service import BinaryService
-from postroad.binary.settings import BinarySettings
+from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySettings
 from postroad.binary.transport import BinaryTransport
 from postroad.binary.ways import resolver
 from postroad.client.embedded import NAME_STATE
@@ -162,7 +162,9 @@ class Server:
             now = manager.clock()
             try:
                 if await asyncio.to_thread(watch.reload, now):  # a large file takes a second to read
+                    self._enterprise = watch.enterprise
                     manager.router.initialize(watch.directory, now)
+                    await self._provide_public(manager)
                 else:
                     manager.router.run_timers(watch.directory, now)
             except Exception:  # a bug: the routes that are known are good enough until somebody reads the log
@@ -182,6 +184,15 @@ class Server:
                 key = None if other is None else other.key
                 wanted[public.path.tail] = _Wanted(settings, key, public.id, f"queue[{index}]")
         return list(wanted.values())
+
+    async def _provide_public(self, manager: Manager) -> None:
+        """Makes the public queues that the directory has and this manager has not. Others stay as they are."""
+        for wanted in self._wanted_queues():
+            if wanted.identifier is not None:
+                try:
+                    await self._provide(manager, replace(wanted, key=None))
+                except PostroadError as fault:
+                    log.error("public queue not made", extra={"queue": wanted.settings.path, "reason": fault})
 
     async def _provide(self, manager: Manager, wanted: _Wanted) -> None:
         """Makes the queue, or changes what may change; what may not is refused."""
@@ -216,11 +227,14 @@ class Server:
 
     async def _start_binary(self, manager: Manager, port: int) -> BinaryTransport:
         config = self._config
+        entry = self._enterprise.manager(config.manager.name)
+        routing = entry is not None and entry.routing_server
         settings = BinarySettings(
             window_size=config.binary.window_size,
             ack_timeout_ms=config.binary.ack_timeout_ms,
             retry_connect_s=config.binary.retry_connect_s,
             resend_s=config.binary.resend_s,
+            cleanup_ms=ROUTING_CLEANUP_MS if routing else CLEANUP_MS,
         )
         peers = {peer.host.lower(): peer for peer in config.peers}
 
