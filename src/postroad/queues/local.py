@@ -6,7 +6,7 @@ is true after `committed`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import count
 from uuid import UUID
@@ -62,6 +62,7 @@ from postroad.queues.transaction import Transaction
 from postroad.store.interface import NEVER, Record, Store
 from postroad.store.memory import MemoryStore
 from postroad.wire.constants import MessageClass
+from postroad.wire.multi_queue_header import MultiQueueFormatHeader
 from postroad.wire.view import MessageView
 
 EXPIRY_BATCH = 1000  # messages that one look at the clock takes out at the most
@@ -363,28 +364,51 @@ class LocalQueueManager:
         header = None
         if isinstance(name, MultipleElementName):
             elements, header = name.elements, multi_queue_header(name.elements)
-        sent_time = int(now)
         first_id = self.counters.take_message_ids(len(elements) * len(messages))
         ids = iter(range(first_id, first_id + len(elements) * len(messages)))
         plans: list[tuple[Queue, list[bytes]]] = []
-        for element in elements:
-            queue = self.delivery.sending_queue(element, now)
-            written = element if isinstance(element, FormatName) else self._written_name(queue)
-            compose = Composer(
-                self.identifier, written, self._answer_name, header, self.delivery.manager_of(written)
-            ).compose
-            packets = [
-                compose(each, next(ids) & MAX_MESSAGE_ID, sent_time, transactional=transaction is not None)
-                for each in messages
-            ]
-            self._check_send(queue, packets, transaction, now)
-            plans.append((queue, packets))
+        outgoing = len(self.queues.outgoing)
+        try:
+            for element in elements:
+                queue = self.delivery.sending_queue(element, now)
+                plans.append((queue, self._packets(element, queue, messages, ids, header, transaction, now)))
+        except PostroadError:
+            self._forget_new(len(self.queues.outgoing) - outgoing)
+            raise
         for queue, packets in plans:
             if transaction is None:
                 self._accept(queue, messages, packets, now)
             else:
                 self.transacting.send(queue, packets, transaction)
         return [each & MAX_MESSAGE_ID for each in range(first_id, first_id + len(elements) * len(messages))]
+
+    def _packets(
+        self,
+        name: FormatName | PathName,
+        queue: Queue,
+        messages: Sequence[Message],
+        ids: Iterator[int],
+        header: MultiQueueFormatHeader | None,
+        transaction: Transaction | None,
+        now: float,
+    ) -> list[bytes]:
+        """The messages as packets to one destination, if its queue takes them."""
+        written = name if isinstance(name, FormatName) else self._written_name(queue)
+        compose = Composer(
+            self.identifier, written, self._answer_name, header, self.delivery.manager_of(written)
+        ).compose
+        packets = [
+            compose(each, next(ids) & MAX_MESSAGE_ID, int(now), transactional=transaction is not None)
+            for each in messages
+        ]
+        self._check_send(queue, packets, transaction, now)
+        return packets
+
+    def _forget_new(self, count: int) -> None:
+        """A send that is refused leaves no outgoing queue behind: of the last ones made, those that are empty go."""
+        for queue in list(self.queues.outgoing.values())[len(self.queues.outgoing) - count :]:
+            if not queue.count and not queue.used_bytes:
+                self.queues.remove(self.tick, queue)
 
     def _check_send(self, queue: Queue, packets: list[bytes], transaction: Transaction | None, now: float) -> None:
         """Refuses the whole batch before anything of it is promised; a sender who asked to be told is told twice."""
