@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import NoReturn
 from uuid import UUID
 
 from postroad.api.server import ApiServer, TlsFiles
@@ -249,23 +252,31 @@ class Server:
         service = BinaryService(manager.core, settings, resolver(lambda: manager.router), transport)
         manager.core.delivery.locate = lambda name: _manager_of(manager, name)
         manager.binary = service
-        await self._listen("binary", transport.start(service))
+        await self._listen("binary", port, transport.start(service))
         log.info("listening", extra={"listener": "binary", "address": transport.address})
         return transport
 
     async def _start_ping(self, manager: Manager, port: int) -> PingResponder:
         responder = PingResponder(manager, self._config.listen.host, port)
-        await self._listen("ping", responder.start())
+        await self._listen("ping", port, responder.start())
         log.info("listening", extra={"listener": "ping", "address": responder.address})
         return responder
 
-    async def _listen(self, name: str, starting: Awaitable[None]) -> None:
+    async def _listen(self, name: str, port: int, starting: Awaitable[None]) -> None:
         try:
             await starting
         except OSError as error:
-            raise PostroadError(
-                f"listen.{name}: {error.strerror}; stop what listens there, or set another port"
-            ) from None
+            host = self._config.listen.host
+            self._refuse_listener(f"listen.{name}", f"cannot listen on {host}:{port}", error)
+
+    def _refuse_listener(self, key: str, what: str, error: OSError) -> NoReturn:
+        """The file is at fault if the address is not this computer's; else it is what the computer has to give."""
+        words = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+            self._config.fail("listen.host", f"{what}: {words}; set listen.host to an address of this computer")
+        if error.errno == errno.EACCES:
+            raise PostroadError(f"{key}: {what}: {words}; set a port from 1024 on, or run it with the right to listen")
+        raise PostroadError(f"{key}: {what}: {words}; stop what listens there, or set another port") from None
 
     async def _start_api(self, manager: Manager, port: int) -> ApiServer:
         config = self._config
@@ -276,10 +287,8 @@ class Server:
         try:
             await api.start()
         except ConfigurationError as fault:
-            if fault.key == "listen.api":  # what the computer has to give, not what the file says, is at fault
-                raise PostroadError(
-                    f"listen.api: {fault.fault}; stop what listens there, or set another port"
-                ) from None
+            if isinstance(fault.__cause__, OSError):
+                self._refuse_listener(fault.key, f"cannot listen on {config.listen.host}:{port}", fault.__cause__)
             config.fail(fault.key, fault.fault)
         log.info("listening", extra={"listener": "api", "address": api.url})
         return api
