@@ -131,7 +131,7 @@ class BinarySettings:
     """`[binary]`: MS-MQQB"""
 
     window_size: int = setting(whole(1, UINT16_MAX), 64)
-    ack_timeout_ms: int = setting(whole(1, UINT32_MAX), 120_000)
+    ack_timeout_ms: int = setting(whole(20_000, 120_000), 120_000)  # what [MS-MQQB] 2.2.2.1 allows
     insecure_nacks: bool = setting(switch, False)
     retry_connect_s: float = setting(number(0.001, YEAR_S), 1.0)
     resend_s: tuple[float, ...] = setting(resend_table, DEFAULT_RESEND_S)

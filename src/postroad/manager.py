@@ -25,7 +25,6 @@ from postroad.errors import (
     OperationCancelled,
     PostroadError,
     QueueNotAvailable,
-    QueueNotFound,
     StorageError,
     TransactionSequence,
     UnsupportedFormatNameOperation,
@@ -33,7 +32,7 @@ from postroad.errors import (
 from postroad.message import Message
 from postroad.names import FormatName, PathName
 from postroad.queues.cursor import Cursor
-from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, QueueAccess, ShareMode
+from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
 from postroad.queues.findings import Trace
 from postroad.queues.info import ManagerInfo, QueueInfo, describe_manager
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
@@ -316,7 +315,7 @@ class Manager:
     def _outgoing(self, name: Name) -> Queue:
         queue = self.core.queues.get(name)
         if not queue.is_outgoing:
-            raise UnsupportedFormatNameOperation(f"{queue.properties.path} is not an outgoing queue: only those pause")
+            raise UnsupportedFormatNameOperation(f"{queue.name} is not an outgoing queue: only those pause")
         return queue
 
     # Sending
@@ -481,13 +480,10 @@ class Manager:
     # Handles and cursors
 
     def _open(self, name: Name, access: QueueAccess, share: ShareMode = ShareMode.DENY_NONE) -> OpenQueueDescriptor:
-        try:
-            return self.core.open(name, access, share, self.clock())
-        except QueueNotFound:
-            queue = self.core.queues.find(name)
-            if queue is None or not queue.is_outgoing or access not in ADMIN_ACCESS:
-                raise
-            return self.core.open(name, ADMIN_ACCESS[access], share, self.clock())
+        """Who looks at messages on their way elsewhere is taken for an administrator; nobody here can receive them."""
+        if access is QueueAccess.PEEK and (queue := self.core.queues.find(name)) is not None and queue.is_outgoing:
+            access = QueueAccess.PEEK_ADMIN
+        return self.core.open(name, access, share, self.clock())
 
     def _close(self, descriptor: OpenQueueDescriptor) -> None:
         if not descriptor.closed:

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NoReturn
 from uuid import UUID
 
 from postroad.api.server import ApiServer, TlsFiles
 from postroad.binary.ping import PING_PORT
 from postroad.binary.ping_transport import Asker, PingResponder
 from postroad.binary.service import BinaryService
-from postroad.binary.settings import BinarySettings
+from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySettings
 from postroad.binary.transport import BinaryTransport
 from postroad.binary.ways import resolver
 from postroad.client.embedded import NAME_STATE
@@ -162,7 +165,9 @@ class Server:
             now = manager.clock()
             try:
                 if await asyncio.to_thread(watch.reload, now):  # a large file takes a second to read
+                    self._enterprise = watch.enterprise
                     manager.router.initialize(watch.directory, now)
+                    await self._provide_public(manager)
                 else:
                     manager.router.run_timers(watch.directory, now)
             except Exception:  # a bug: the routes that are known are good enough until somebody reads the log
@@ -182,6 +187,15 @@ class Server:
                 key = None if other is None else other.key
                 wanted[public.path.tail] = _Wanted(settings, key, public.id, f"queue[{index}]")
         return list(wanted.values())
+
+    async def _provide_public(self, manager: Manager) -> None:
+        """Makes the public queues that the directory has and this manager has not. Others stay as they are."""
+        for wanted in self._wanted_queues():
+            if wanted.identifier is not None:
+                try:
+                    await self._provide(manager, replace(wanted, key=None))
+                except PostroadError as fault:
+                    log.error("public queue not made", extra={"queue": wanted.settings.path, "reason": fault})
 
     async def _provide(self, manager: Manager, wanted: _Wanted) -> None:
         """Makes the queue, or changes what may change; what may not is refused."""
@@ -216,11 +230,14 @@ class Server:
 
     async def _start_binary(self, manager: Manager, port: int) -> BinaryTransport:
         config = self._config
+        entry = self._enterprise.manager(config.manager.name)
+        routing = entry is not None and entry.routing_server
         settings = BinarySettings(
             window_size=config.binary.window_size,
             ack_timeout_ms=config.binary.ack_timeout_ms,
             retry_connect_s=config.binary.retry_connect_s,
             resend_s=config.binary.resend_s,
+            cleanup_ms=ROUTING_CLEANUP_MS if routing else CLEANUP_MS,
         )
         peers = {peer.host.lower(): peer for peer in config.peers}
 
@@ -235,23 +252,31 @@ class Server:
         service = BinaryService(manager.core, settings, resolver(lambda: manager.router), transport)
         manager.core.delivery.locate = lambda name: _manager_of(manager, name)
         manager.binary = service
-        await self._listen("binary", transport.start(service))
+        await self._listen("binary", port, transport.start(service))
         log.info("listening", extra={"listener": "binary", "address": transport.address})
         return transport
 
     async def _start_ping(self, manager: Manager, port: int) -> PingResponder:
         responder = PingResponder(manager, self._config.listen.host, port)
-        await self._listen("ping", responder.start())
+        await self._listen("ping", port, responder.start())
         log.info("listening", extra={"listener": "ping", "address": responder.address})
         return responder
 
-    async def _listen(self, name: str, starting: Awaitable[None]) -> None:
+    async def _listen(self, name: str, port: int, starting: Awaitable[None]) -> None:
         try:
             await starting
         except OSError as error:
-            raise PostroadError(
-                f"listen.{name}: {error.strerror}; stop what listens there, or set another port"
-            ) from None
+            host = self._config.listen.host
+            self._refuse_listener(f"listen.{name}", f"cannot listen on {host}:{port}", error)
+
+    def _refuse_listener(self, key: str, what: str, error: OSError) -> NoReturn:
+        """The file is at fault if the address is not this computer's; else it is what the computer has to give."""
+        words = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+            self._config.fail("listen.host", f"{what}: {words}; set listen.host to an address of this computer")
+        if error.errno == errno.EACCES:
+            raise PostroadError(f"{key}: {what}: {words}; set a port from 1024 on, or run it with the right to listen")
+        raise PostroadError(f"{key}: {what}: {words}; stop what listens there, or set another port") from None
 
     async def _start_api(self, manager: Manager, port: int) -> ApiServer:
         config = self._config
@@ -262,10 +287,8 @@ class Server:
         try:
             await api.start()
         except ConfigurationError as fault:
-            if fault.key == "listen.api":  # what the computer has to give, not what the file says, is at fault
-                raise PostroadError(
-                    f"listen.api: {fault.fault}; stop what listens there, or set another port"
-                ) from None
+            if isinstance(fault.__cause__, OSError):
+                self._refuse_listener(fault.key, f"cannot listen on {config.listen.host}:{port}", fault.__cause__)
             config.fail(fault.key, fault.fault)
         log.info("listening", extra={"listener": "api", "address": api.url})
         return api

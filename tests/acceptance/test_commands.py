@@ -89,6 +89,19 @@ def test_a_queue_from_its_creation_to_its_end(office: Office) -> None:
         office.manager.queue(path).info()
 
 
+@pytest.mark.parametrize("path", [r"alpha\pub", r"alpha\private$\seen", r".\Pub2"])
+def test_every_name_that_is_printed_is_one_that_commands_take(office: Office, path: str) -> None:
+    """Also of a public queue, whose path has its computer in it, and of its journal and subqueue."""
+    (printed,) = office.done("queue", "create", path, "--journal", "--abort-limit", "1").lines
+    office.done("send", printed, "--body", "x")
+    office.done("receive", printed)
+    names = {info["path"] for info in office.done("queue", "list", "--json").objects}
+    assert {printed, f"{printed};journal"} <= names
+    assert {office.manager.queue(name).info().path for name in names} == names
+    assert len(office.done("browse", f"{printed};journal", "--json").lines) == 1
+    office.done("queue", "delete", printed)
+
+
 def test_lists_for_people_and_for_programs(office: Office) -> None:
     queue = office.queue()
     queue.send([b"a", b"b"])
@@ -134,6 +147,32 @@ def test_a_queue_that_is_not_there(office: Office, command: list[str]) -> None:
     assert (outcome.code, outcome.output) == (1, b"")
     assert "there is no queue" in outcome.last_error
     assert outcome.errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["send", r"private$\q", "--label", "x" * 250],
+        ["send", r"private$\q", "--admin-queue", "orders", "--ack", "full"],
+        ["send", r"private$\q", "--response-queue", "DIRECT=nowhere"],
+        ["queue", "create", "orders"],
+        ["queue", "create", r"beta\private$\q"],
+        ["queue", "create", r"private$\q", "--label", "x" * 125],
+        ["move", ";deadletter", ";deadletter", "--all"],
+        ["trace", "17"],
+    ],
+    ids=" ".join,
+)
+def test_what_the_manager_can_only_refuse_is_wrong_usage(office: Office, command: list[str]) -> None:
+    refused = office.run(*command)
+    assert (refused.code, refused.output) == (2, b"")
+    assert refused.errors.count("\n") == 1
+
+
+def test_an_administration_queue_without_acknowledgments_is_no_fault(office: Office) -> None:
+    queue = office.queue()
+    office.done("send", queue.name, "--admin-queue", queue.name)
+    office.done("send", queue.name, "--ack", "none")
 
 
 def test_a_manager_that_is_not_there() -> None:
@@ -237,6 +276,24 @@ def test_receive_waits_for_as_many_as_were_asked_for(office: Office) -> None:
                 time.sleep(0.05)
             queue.send(body)
         assert [each["body"] for each in receiving.result().objects] == ["first", "second"]
+
+
+def test_messages_on_their_way_are_for_the_other_machine_to_receive(office: Office, tmp_path: Path) -> None:
+    peer = r"DIRECT=TCP:127.0.20.99\private$\far"
+    office.done("send", peer, "--body", "on its way")
+    for command in (("receive", peer, "--timeout", "0"), ("export", peer, str(tmp_path / "taken"), "--remove")):
+        refused = office.run(*command)
+        assert refused.code == 1
+        assert "here" in refused.last_error
+    assert r"postroad remote receive 127.0.20.99 'private$\far'" in office.run("receive", peer).last_error
+    assert not (tmp_path / "taken").exists()
+    assert [each["body"] for each in office.done("peek", peer, "--json").objects] == ["on its way"]
+    assert "on its way" in office.done("browse", peer).text
+    office.done("export", peer, str(tmp_path / "copy"))
+    rescued = office.queue()
+    office.done("move", peer, rescued.name, "--all")
+    assert bodies(rescued) == [b"on its way"]
+    office.done("queue", "delete", peer)
 
 
 def test_what_people_see(office: Office) -> None:

@@ -142,6 +142,17 @@ def test_a_bad_configuration_is_named_in_the_last_line(tmp_path: Path, text: str
     assert refused.last_error.startswith(f"postroad: {file}: {line}")
 
 
+@pytest.mark.parametrize("listener", ["binary", "ping", "api"])
+def test_an_address_of_another_computer_is_the_hosts_fault(tmp_path: Path, listener: str) -> None:
+    token = "[api]\ntoken = 'secret'\n"
+    listeners = "\n".join(f"{each} = {0 if each == listener else 'false'}" for each in ("binary", "ping", "api"))
+    file = write(tmp_path, f'[manager]\nname = "alpha"\n[listen]\nhost = "192.0.2.1"\n{listeners}\n{token}')
+    refused = postroad("serve", "-c", str(file))
+    assert (refused.code, refused.output) == (2, b"")
+    assert refused.last_error.startswith(f"postroad: {file}: listen.host: cannot listen on 192.0.2.1:0: ")
+    assert refused.last_error.endswith("; set listen.host to an address of this computer")
+
+
 def test_what_the_computer_cannot_give_is_one_clear_line(tmp_path: Path) -> None:
     with serving(write(tmp_path, config())) as server:
         same_data = postroad("serve", "-c", str(tmp_path / "alpha.toml"))
@@ -151,6 +162,7 @@ def test_what_the_computer_cannot_give_is_one_clear_line(tmp_path: Path) -> None
     assert "in use by process" in same_data.last_error
     assert (same_port.code, same_port.output) == (1, b"")
     assert f"listen.api: cannot listen on 127.0.0.1:{port}" in same_port.last_error
+    assert same_port.last_error.endswith("; stop what listens there, or set another port")
     (tmp_path / "file").touch()
     no_directory = postroad(
         "serve", "-c", str(write(tmp_path, config().replace("[listen]", 'data = "file/x"\n[listen]')))

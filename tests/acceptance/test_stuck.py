@@ -145,6 +145,12 @@ def test_a_peer_that_is_down_and_comes_back(scene: Scene) -> None:
     assert [HOSTS["late"], scene.servers["late"].ready["id"], "open"] in [line[1:4] for line in sessions]
     (session,) = [each for each in alpha.sessions() if each.address == HOSTS["late"]]
     assert (session.direction, session.messages_out, session.peer) == ("out", 3, scene.servers["late"].ready["id"])
+    assert shown["failures"] > 1
+    log = [line.partition("Z ")[2] for line in scene.servers["alpha"].log.splitlines() if HOSTS["late"] in line]
+    assert log == [  # of all the tries, the first one that failed and the one that did not
+        f'warning peer unreachable peer={HOSTS["late"]} reason="{refused}"',
+        f"info peer reached again peer={HOSTS['late']}",
+    ]
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped here")
@@ -244,4 +250,4 @@ def test_an_unknown_message_is_one_line(scene: Scene) -> None:
         r"postroad: nothing is known of \{00000000-0000-0000-0000-000000000099\}\\3: \d+ messages were looked at\n"
     )
     assert re.fullmatch(unknown, run.errors)
-    assert scene.run("trace", "hello").code == 1
+    assert scene.run("trace", "hello").code == 2

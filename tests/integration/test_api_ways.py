@@ -15,7 +15,7 @@ from tests.faces import FACES, opened
 from tests.served import API, ORDERS, Served, served
 
 FAR = r"DIRECT=TCP:10.0.0.9\private$\far"
-OFF = "the binary protocol is off here: nothing is sent until it has a listener"
+OFF = "the binary protocol is off here: nothing is sent until `postroad serve` runs on this data with it on"
 
 
 @pytest.fixture

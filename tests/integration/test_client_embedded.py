@@ -320,3 +320,20 @@ def test_a_receive_that_is_cancelled_while_its_message_leaves_gives_it_back() ->
             assert {message.text for message in found} == {"first", "second"}
 
     asyncio.run(main())
+
+
+def test_messages_for_other_machines_wait_and_that_is_said_once_a_queue(caplog: pytest.LogCaptureFixture) -> None:
+    beta, gamma = (rf"DIRECT=OS:{name}\private$\orders" for name in ("beta", "gamma"))
+    with postroad.open(":memory:", name="alpha") as qm:
+        qm.create_queue(r"private$\orders").send("at home")
+        assert caplog.messages == []
+        qm.queue(beta).send("first")
+        qm.queue(r"beta\private$\orders").send("second")
+        qm.queue(f"{beta},{gamma}").send("third", transactional=True)
+        assert [(beta in each, gamma in each, "postroad serve" in each) for each in caplog.messages] == [
+            (True, False, True),
+            (False, True, True),
+        ]
+        why = qm.queue(beta).info().why
+    assert why is not None
+    assert "until `postroad serve` runs on this data" in why

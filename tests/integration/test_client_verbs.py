@@ -117,6 +117,32 @@ def test_an_outgoing_queue_pauses_and_resumes(qm: postroad.QueueManager, queue: 
         queue.pause()
 
 
+def test_messages_on_their_way_are_seen_and_rescued_and_never_received(
+    qm: postroad.QueueManager, queue: postroad.Queue
+) -> None:
+    outgoing = qm.queue(PEER)
+    outgoing.send(["first", "second"])
+    (first, _) = outgoing.messages()
+    transaction = qm.begin()
+    for take in (
+        lambda: outgoing.receive(0),
+        lambda: outgoing.receive(0, transaction),
+        lambda: outgoing.receive_by_id(first.lookup_id),
+        lambda: outgoing.lock(1, 0),
+        outgoing.open,
+        lambda: qm.queue(r"beta\private$\orders").receive(0),
+        lambda: qm.queue(r"DIRECT=OS:beta\private$\never-sent-to").receive(0),
+    ):
+        with pytest.raises(errors.QueueNotFound, match=r"on another machine.*postroad remote receive beta 'private\$"):
+            take()
+    transaction.abort()
+    assert outgoing.peek(0).text == "first"
+    assert outgoing.peek_by_id(first.lookup_id).text == "first"
+    assert qm.move(PEER, queue.name, [first]) == [first.lookup_id]
+    assert texts(outgoing) == ["second"]
+    assert outgoing.purge() == 1
+
+
 # Sending
 
 

@@ -34,7 +34,7 @@ epm = 135
 token = "s3cret"
 [binary]
 window_size = 32
-ack_timeout_ms = 5000
+ack_timeout_ms = 50000
 insecure_nacks = true
 retry_connect_s = 0.5
 resend_s = [1, 2.5]
@@ -90,7 +90,7 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
     assert (listen.http, listen.rpc, listen.api, listen.epm) == (None, 0, 18180, 135)
     assert config.api.token == "s3cret"
     binary = config.binary
-    assert (binary.window_size, binary.ack_timeout_ms, binary.insecure_nacks) == (32, 5000, True)
+    assert (binary.window_size, binary.ack_timeout_ms, binary.insecure_nacks) == (32, 50000, True)
     assert (binary.retry_connect_s, binary.resend_s, binary.ping) == (0.5, (1, 2.5), True)
     assert (config.srmp.retransmission_ms, config.srmp.resend_s) == (300, (7,))
     assert config.directory.file == tmp_path / "enterprise.toml"
@@ -190,7 +190,8 @@ def test_a_mark_before_the_text_does_no_harm(tmp_path: Path) -> None:
         (MANAGER + '[api]\ntls_key = "alpha.toml"\n', "api.tls_certificate", "go together"),
         (MANAGER + "[binary]\nwindow_size = 0\n", "binary.window_size", "0 is out of range: 1 to 65535"),
         (MANAGER + "[binary]\nwindow_size = 65536\n", "binary.window_size", "out of range"),
-        (MANAGER + "[binary]\nack_timeout_ms = 0\n", "binary.ack_timeout_ms", "out of range"),
+        (MANAGER + "[binary]\nack_timeout_ms = 19999\n", "binary.ack_timeout_ms", "out of range: 20000 to 120000"),
+        (MANAGER + "[binary]\nack_timeout_ms = 120001\n", "binary.ack_timeout_ms", "out of range: 20000 to 120000"),
         (MANAGER + '[binary]\ninsecure_nacks = "no"\n', "binary.insecure_nacks", "is true or false, not text"),
         (MANAGER + "[binary]\nretry_connect_s = 0\n", "binary.retry_connect_s", "out of range"),
         (MANAGER + "[binary]\nretry_connect_s = nan\n", "binary.retry_connect_s", "out of range"),

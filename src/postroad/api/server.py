@@ -139,7 +139,7 @@ class ApiServer:
             listener.setblocking(False)
         except OSError as error:
             listener.close()
-            raise ConfigurationError("", "listen.api", f"cannot listen on {where}: {error.strerror}") from None
+            raise ConfigurationError("", "listen.api", f"cannot listen on {where}: {error.strerror}") from error
         return listener
 
     def _config(self) -> uvicorn.Config:

@@ -43,7 +43,7 @@ class PingResponder(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
         service = self.manager.binary
-        refused = service is None or len(service.sessions) >= service.settings.max_sessions
+        refused = service is None or service.full
         response = answer(data, self.manager.identifier, refused=refused)
         if response is not None and self._transport is not None:
             self._transport.sendto(response, address)

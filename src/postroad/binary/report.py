@@ -90,7 +90,9 @@ class OutgoingReport:
         if self.protocol is not None:
             return f"nothing here sends by {self.protocol}"
         if not self.served:
-            return "the binary protocol is off here: nothing is sent until it has a listener"
+            return (
+                "the binary protocol is off here: nothing is sent until `postroad serve` runs on this data with it on"
+            )
         return None
 
     def _on_a_session(self) -> str:
@@ -248,7 +250,7 @@ class Outlook:
             messages_out=session.sent.count,
             unacknowledged=session.sent.unacknowledged,
             window=session.window,
-            queues=tuple(queue.properties.path for queue in (peer.queues if peer is not None else ())),
+            queues=tuple(queue.name for queue in (peer.queues if peer is not None else ())),
         )
 
     @property

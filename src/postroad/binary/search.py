@@ -129,7 +129,7 @@ class Search:
             why = self.outlook.outgoing(queue).why
             return _finding(FindingKind.OUTGOING, self._outgoing(queue, record), queue, record, why=why)
         if queue_type is QueueType.JOURNAL:
-            owner = path.rpartition(";")[0]
+            owner = queue.name.rpartition(";")[0]
             return _finding(FindingKind.JOURNAL, f"received from {owner}: a copy is in its journal", queue, record)
         if path == JOURNAL:
             return _finding(FindingKind.JOURNAL, "delivered: a copy is in the manager's journal", queue, record)
@@ -141,11 +141,11 @@ class Search:
             sentence = "put in order at its destination; whether it was received is not known yet"
             return _finding(FindingKind.AWAITING_FINAL_ACK, sentence, queue, record)
         return _finding(
-            FindingKind.QUEUED, f"in {path}, {_STATES[queue.positions.get(record.lookup_id)]}", queue, record
+            FindingKind.QUEUED, f"in {queue.name}, {_STATES[queue.positions.get(record.lookup_id)]}", queue, record
         )
 
     def _outgoing(self, queue: Queue, record: Record) -> str:
-        place = f"in the outgoing queue to {queue.properties.path}"
+        place = f"in the outgoing queue to {queue.name}"
         if queue.positions.get(record.lookup_id) is PositionState.DELETED:
             return f"{place}, {_STATES[PositionState.DELETED]}"
         flight = self.outlook.flights(queue).get(record.lookup_id)
@@ -162,7 +162,7 @@ class Search:
         message_class = view.message_class
         if view.correlation_id != self._identifier:
             return self._final_ack(queue, record)
-        where = f"; on its way in the outgoing queue to {queue.properties.path}" if queue.is_outgoing else ""
+        where = f"; on its way in the outgoing queue to {queue.name}" if queue.is_outgoing else ""
         manager = view.source_queue_manager
         if message_class == MessageClass.NORMAL:
             sentence = f"answered by {self._manager(manager)} with message {view.message_id}{where}"
@@ -222,4 +222,4 @@ def _finding(
 
 def _shown(queue: Queue) -> str:
     """Its name as commands take it."""
-    return queue.properties.path.removeprefix("system$")
+    return queue.name.removeprefix("system$")

@@ -24,6 +24,7 @@ from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
 from postroad.wire.layout import NULL_GUID
 
+MAX_REFUSALS = 100  # callers at a time that hear why they are refused; others find the connection closed
 NAME_SERVICES = frozenset({Transport.TCP, Transport.OS})
 # ConnectionHistory.Error of a failure; of any other one, that the machine cannot be reached.
 _ERRORS = {
@@ -55,6 +56,7 @@ class Peer:
     connecting: bool = False
     retry_at: float | None = None
     last_error: str | None = None
+    unreachable: bool = False  # since an attempt failed, until a session opens
     queues: dict[Queue, None] = field(default_factory=dict)
 
 
@@ -84,6 +86,7 @@ class BinaryService:
         self.sessions: dict[Session, Peer | None] = {}
         self.addresses: dict[Session, str] = {}
         self.past_sent = self.past_received = 0  # messages of sessions that are over
+        self.reachability: Callable[[Hop, str | None], None] = lambda hop, fault: None  # told of changes, None: reached
         self._resolve = resolve
         self._hops: dict[Queue, tuple[list[Hop], int]] = {}
         self.unresolved: dict[Queue, float] = {}  # queues without a way, and when it is asked for again
@@ -160,6 +163,7 @@ class BinaryService:
         if existing is not None:  # one session carries messages both ways, whoever opened it
             peer.session = existing
             self.sessions[existing] = peer
+            self._set_reachable(peer, None)
             self._set_state(peer, OutgoingState.CONNECTED)
             return
         peer.connecting = True
@@ -205,6 +209,12 @@ class BinaryService:
             if info is not None:
                 info.note(attempt, error)
 
+    def _set_reachable(self, peer: Peer, fault: str | None) -> None:
+        """Who watches hears once that a peer is out of reach, however often it is tried, and once that it is back."""
+        if peer.unreachable != (fault is not None):
+            peer.unreachable = fault is not None
+            self.reachability(peer.hop, fault)
+
     # Connections
 
     def connected(self, peer: Peer, address: str, now: float, *, pinged: bool = False) -> Session:
@@ -221,13 +231,21 @@ class BinaryService:
     def connect_failed(self, peer: Peer, status: ConnectionStatus, error: str, now: float) -> None:
         peer.connecting = False
         self._note(peer, status, now, error)
+        self._set_reachable(peer, error)
         self._retry(peer, now)
 
+    @property
+    def full(self) -> bool:
+        """Whether there are as many sessions as there may be; those that are being refused do not count."""
+        most = self.settings.max_sessions
+        return len(self.sessions) >= most and sum(not session.refusing for session in self.sessions) >= most
+
     def accepted(self, address: str, now: float) -> Session | None:
-        """3.1.5.10; None where there are too many."""
-        if len(self.sessions) >= self.settings.max_sessions:
+        """3.1.5.10. Where there are too many the caller is told so (2.2.1); None where too many are being told."""
+        full = self.full
+        if full and len(self.sessions) >= self.settings.max_sessions + MAX_REFUSALS:
             return None
-        session = Session.accept(self.core.identifier, self.settings, now)
+        session = Session.accept(self.core.identifier, self.settings, now, refuse=full)
         self.sessions[session] = None
         self.addresses[session] = address
         return session
@@ -289,6 +307,7 @@ class BinaryService:
         peer = self.sessions.get(session)
         if peer is not None:
             self._note(peer, ConnectionStatus.ESTABLISHED, now)
+            self._set_reachable(peer, None)
             self._set_state(peer, OutgoingState.CONNECTED)
             for queue in filter(self._may_send, peer.queues):  # 3.1.5.4.2: of the ways there were, this one it is
                 self.core.queues.outgoing_info[queue].next_hops = (self.addresses[session],)
@@ -309,6 +328,8 @@ class BinaryService:
             return
         peer.session = None
         self._note(peer, event.status, now, event.reason)
+        if not session.opened_at:
+            self._set_reachable(peer, event.reason)
         self._set_state(peer, OutgoingState.DISCONNECTING)
         self.driver.flush(session)
         self._set_state(peer, OutgoingState.DISCONNECTED)

@@ -91,7 +91,7 @@ class Session:
         self.received_ack = False
         self.ack_wait_timeout_ms = _nearest(settings.ack_timeout_ms, ACK_TIMEOUT_RANGE_MS)
         self.recoverable_ack_timeout_ms = NOT_NEGOTIATED_MS
-        self._refuse = False
+        self.refusing = False  # there is no room for it
         self._framer = Framer()
         self._out: list[bytes] = []
         self._events: list[Event] = []
@@ -121,7 +121,7 @@ class Session:
     def accept(cls, identifier: UUID, settings: BinarySettings, now: float, *, refuse: bool = False) -> Session:
         """3.1.5.10. With `refuse` there is no room for it: the caller is told so, and the session closes (2.2.1)."""
         session = cls(identifier, settings, SessionState.WAITING_EC_MSG, now)
-        session._refuse = refuse
+        session.refusing = refuse
         return session
 
     @property
@@ -226,10 +226,10 @@ class Session:
         self.peer = request.client_guid
         self.direct = request.server_guid == NULL_GUID
         foreign = request.server_guid not in (NULL_GUID, self.identifier)
-        self._out.append(request.response(self.identifier, refused=foreign or self._refuse).encode())
+        self._out.append(request.response(self.identifier, refused=foreign or self.refusing).encode())
         if foreign:
             self.close(f"the peer asked for the queue manager {request.server_guid}, which is not here")
-        elif self._refuse:
+        elif self.refusing:
             self.close("there are too many sessions", ConnectionStatus.CONNECTION_LIMIT_REACHED)
 
     def _send_parameters(self, response: EstablishConnection, now: float) -> None:

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 RESEND_TABLE_S = (30, 30, 30, 300, 300, 300, 1800, 1800, 1800, 21600)  # 3.1.3.1
 
+# [MS-MQQB] note 44: how long an idle session stays open, and on a routing server.
+CLEANUP_MS = 300_000
+ROUTING_CLEANUP_MS = 120_000
+
 
 @dataclass(frozen=True, slots=True)
 class BinarySettings:
@@ -14,7 +18,7 @@ class BinarySettings:
     window_size: int = 64
     ack_timeout_ms: int = 120_000  # AckWaitTimeout
     initialization_ms: int = 60_000
-    cleanup_ms: int = 300_000
+    cleanup_ms: int = CLEANUP_MS
     retry_connect_s: float = 1.0
     order_ack_ms: int = 500  # OrderAckTimeout
     max_order_ack_delay_s: float = 10.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from typing import Protocol, cast
 from uuid import UUID
 
 from postroad.binary.ping_transport import Asker
-from postroad.binary.service import BinaryService, Peer
+from postroad.binary.service import BinaryService, Hop, Peer
 from postroad.binary.session import Session
 from postroad.queues.outgoing import ConnectionStatus
+
+log = logging.getLogger(__name__)
 
 
 class Host(Protocol):
@@ -97,6 +100,7 @@ class BinaryTransport:
 
     async def start(self, service: BinaryService) -> None:
         self.service = service
+        service.reachability = _log_reachability
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Link(self, None), self.host, self.port, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
@@ -183,6 +187,13 @@ class BinaryTransport:
         self._timer = None
         self.service.on_timer(self.clock())
         self.changed()
+
+
+def _log_reachability(hop: Hop, fault: str | None) -> None:
+    if fault is None:
+        log.info("peer reached again", extra={"peer": hop.host})
+    else:
+        log.warning("peer unreachable", extra={"peer": hop.host, "reason": fault})
 
 
 def _words(error: OSError) -> str:

@@ -14,7 +14,7 @@ import typer
 
 from postroad.cli import decode, ping, queue, read, rescue, route, send, serve, simulate, status, trace
 from postroad.cli.outcome import ExitCode, report
-from postroad.errors import PostroadError
+from postroad.errors import IllegalName, InvalidArgument, InvalidMessage, PostroadError
 from postroad.version import __version__
 
 app = typer.Typer(
@@ -71,6 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fault.exit_code
     except typer.Abort:
         return ExitCode.FAILED
+    except (IllegalName, InvalidArgument, InvalidMessage) as fault:  # what was asked for can never be
+        report(str(fault))
+        return ExitCode.USAGE
     except PostroadError as fault:
         report(str(fault))
         return ExitCode.FAILED

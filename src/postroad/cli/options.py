@@ -12,6 +12,7 @@ from postroad.cli.outcome import ExitCode, fail
 if TYPE_CHECKING:
     from postroad import QueueManager
 
+MAX_LOOKUP_ID = (1 << 63) - 1
 DEFAULT_API = "http://127.0.0.1:8180"
 
 Api = Annotated[

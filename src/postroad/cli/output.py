@@ -6,7 +6,8 @@ Text that came in a message never reaches a terminal as it is: whatever is not p
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from postroad.cli.terminal import shown
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 MAX_HEX_BYTES = 256  # of a body that is no text: enough to recognise it; --json and --raw have all of it
 _HEX_WIDTH = 16
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-_FILE_WIDTH = 1000  # a table that goes to a file or a pipe is not folded
+_BLOCK_ROWS = 1000  # of a table that goes to a file or a pipe: what is held before it is printed
 
 
 def print_json(value: object) -> None:
@@ -32,7 +33,13 @@ def print_line(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> None:
-    """Rows under their titles; the columns named in `numbers` stand at the right, and are never folded."""
+    """Rows under their titles; the columns named in `numbers` stand at the right, and are never folded.
+
+    To a file or a pipe rows go as they come, however many there are.
+    """
+    if not sys.stdout.isatty():
+        _print_plain(columns, rows, numbers)
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -43,8 +50,19 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
         table.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows:
         table.add_row(*(Text(shown(cell_text(cell))) for cell in row))
-    width = None if sys.stdout.isatty() else _FILE_WIDTH
-    Console(file=sys.stdout, width=width, highlight=False).print(table)
+    Console(file=sys.stdout, highlight=False).print(table)
+
+
+def _print_plain(columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[str]) -> None:
+    """Columns are as wide as the widest cell so far; of the first rows, all are looked at before one is printed."""
+    aligned: list[Callable[[str, int], str]] = [str.rjust if each in numbers else str.ljust for each in columns]
+    widths = [0] * len(columns)
+    lines = chain([columns], ([shown(cell_text(cell)) for cell in row] for row in rows))
+    while block := list(islice(lines, _BLOCK_ROWS)):
+        widths = [max(width, *map(len, column)) for width, *column in zip(widths, *block, strict=True)]
+        for line in block:
+            cells = (align(cell, width) for align, cell, width in zip(aligned, line, widths, strict=True))
+            sys.stdout.write("  ".join(cells).rstrip() + "\n")
 
 
 def cell_text(value: object) -> str:

@@ -6,17 +6,17 @@ import math
 import sys
 import time
 from contextlib import nullcontext
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.options import DEFAULT_API, Api, AsJson, QueueName, Token, connect, predicate
+from postroad.cli.options import DEFAULT_API, MAX_LOOKUP_ID, Api, AsJson, QueueName, Token, connect, predicate
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import MessagePrinter, print_line, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from postroad import Queue, ReceivedMessage, Transaction
 
@@ -30,7 +30,10 @@ Timeout = Annotated[
     typer.Option("--timeout", metavar="S", min=0, help="Seconds to wait for messages; 0 not at all, inf for ever."),
 ]
 Lookup = Annotated[
-    int | None, typer.Option("--lookup", metavar="ID", min=0, help="The message with this lookup id, and no other.")
+    int | None,
+    typer.Option(
+        "--lookup", metavar="ID", min=0, max=MAX_LOOKUP_ID, help="The message with this lookup id, and no other."
+    ),
 ]
 Raw = Annotated[bool, typer.Option("--raw", help="Print nothing but the bodies, byte for byte.")]
 
@@ -55,6 +58,7 @@ def receive(
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
     printer = _printer(as_json, raw)
+    _check(count, timeout, lookup)
     with connect(api, token) as manager:
         source = manager.queue(queue)
         with manager.transaction() if transactional else nullcontext() as transaction:
@@ -82,6 +86,7 @@ def peek(
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
     printer = _printer(as_json, raw)
+    _check(count, timeout, lookup)
     with connect(api, token) as manager:
         source = manager.queue(queue)
         if lookup is not None:
@@ -94,7 +99,10 @@ def peek(
 def browse(
     queue: QueueName,
     after: Annotated[
-        int, typer.Option("--after", metavar="ID", min=-1, help="Begin behind this lookup id.", show_default=False)
+        int,
+        typer.Option(
+            "--after", metavar="ID", min=-1, max=MAX_LOOKUP_ID, help="Begin behind this lookup id.", show_default=False
+        ),
     ] = -1,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="How many at the most.")] = None,
     where: Annotated[
@@ -120,6 +128,13 @@ def _printer(as_json: bool, raw: bool) -> MessagePrinter:
     if as_json and raw:
         fail("--json and --raw are two ways to print one message: choose one", ExitCode.USAGE)
     return MessagePrinter(as_json=as_json, raw=raw)
+
+
+def _check(count: int, timeout: float, lookup: int | None) -> None:
+    if lookup is not None and count > 1:
+        fail("--lookup names one message, and --count asks for more: choose one", ExitCode.USAGE)
+    if math.isnan(timeout):
+        fail("--timeout: nan is no number of seconds", ExitCode.USAGE)
 
 
 def _exit(printer: MessagePrinter, queue: str, timeout: float) -> None:
@@ -165,22 +180,25 @@ def _peeked(queue: Queue, timeout: float) -> Iterator[ReceivedMessage]:
 
 
 def _print_pages(messages: Iterator[ReceivedMessage]) -> None:
-    interactive = sys.stdout.isatty() and sys.stdin.isatty()
-    found = False
-    while page := list(islice(messages, PAGE_MESSAGES if interactive else None)):
-        found = True
+    first = next(messages, None)
+    if first is None:
+        print_line("no messages")
+        return
+    messages = chain([first], messages)
+    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+        _print_page(messages)
+        return
+    while page := list(islice(messages, PAGE_MESSAGES)):
         _print_page(page)
-        if interactive and len(page) == PAGE_MESSAGES:
+        if len(page) == PAGE_MESSAGES:
             try:
                 if input("-- Enter for more, q to end: ").strip().lower().startswith("q"):
                     return
             except EOFError:
                 return
-    if not found:
-        print_line("no messages")
 
 
-def _print_page(messages: list[ReceivedMessage]) -> None:
+def _print_page(messages: Iterable[ReceivedMessage]) -> None:
     print_table(
         ("lookup id", "arrived (UTC)", "prio", "class", "size", "label", "body"),
         (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from postroad.cli.options import DEFAULT_API, Api, AsJson, QueueName, Token, connect, predicate
+from postroad.cli.options import DEFAULT_API, MAX_LOOKUP_ID, Api, AsJson, QueueName, Token, connect, predicate
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import count_text, header_line, print_json, print_line
 from postroad.cli.progress import Bar
@@ -37,7 +37,9 @@ def move(
     to: Annotated[str, typer.Argument(metavar="TO", help="The local queue that they move to.")],
     lookup: Annotated[
         list[int] | None,
-        typer.Option("--lookup", metavar="ID", min=0, help="This message; may be given several times."),
+        typer.Option(
+            "--lookup", metavar="ID", min=0, max=MAX_LOOKUP_ID, help="This message; may be given several times."
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every message.")] = False,
     where: Where = None,
@@ -56,8 +58,9 @@ def move(
     wanted = predicate(where)
     with connect(api, token) as manager:
         source = manager.queue(queue)
-        total = source.info().messages
-        manager.queue(to).info()  # a target that is missing is told before anything else
+        info = source.info()
+        if manager.queue(to).info().id == info.id:  # a target that is missing is told before anything else
+            fail(f"TO: {to} is the queue that the messages are in", ExitCode.USAGE)
         if lookup:
             chosen: Iterator[ReceivedMessage] = (source.peek_by_id(each) for each in dict.fromkeys(lookup))
         else:
@@ -65,7 +68,7 @@ def move(
         if dry_run:
             _show(chosen, as_json)
             return
-        with Bar("moving", total if everything else None) as bar:
+        with Bar("moving", info.messages if everything else None) as bar:
             if lookup:
                 manager.move(queue, to, list(chosen))
                 bar.advance(len(set(lookup)))
@@ -110,9 +113,8 @@ def _show(messages: Iterator[ReceivedMessage], as_json: bool) -> None:
 def export(
     queue: QueueName,
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write; - for standard output.")],
-    remove: Annotated[
-        bool, typer.Option("--remove/--keep", help="Whether the messages leave the queue once they are in the file.")
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="The messages stay in the queue, as they do anyway.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="They leave the queue once they are in the file.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
     as_json: AsJson = False,
     api: Api = DEFAULT_API,
@@ -123,9 +125,20 @@ def export(
     The file holds packets one behind the other: `postroad import` reads it, and `postroad decode` shows it. With
     --remove a message counts as received once it is safely in the file; those that another reader holds stay.
     """
+    if keep and remove:
+        fail("--keep and --remove exclude each other: choose one", ExitCode.USAGE)
+    if as_json and file == STANDARD_STREAM:
+        fail("--json: standard output is where the messages go; export to a file", ExitCode.USAGE)
     with connect(api, token) as manager:
         source = manager.queue(queue)
-        with Bar("exporting", source.info().messages) as bar:
+        info = source.info()
+        if remove and info.type == "outgoing":
+            fail(
+                f"messages on their way to {queue} cannot be received here: move them to a local queue first, or "
+                "export them with --keep",
+                ExitCode.FAILED,
+            )
+        with Bar("exporting", info.messages) as bar:
             try:
                 with _writable(file, force) as stream:
                     (_take if remove else _copy)(source, stream, bar)

@@ -95,6 +95,9 @@ def send(
     for option, given in (("--sign", sign), ("--encrypt", encrypt)):
         if given is not None:
             fail(f"{option} is not part of this version yet: signing and encryption are still to come", ExitCode.USAGE)
+    acknowledgments = _acknowledgments(ack)
+    if acknowledgments and admin_queue is None:
+        fail("--ack: say where acknowledgments go, by --admin-queue NAME", ExitCode.USAGE)
     from postroad import Message
 
     message = Message(
@@ -105,9 +108,9 @@ def send(
         body_type=body_type,
         app_tag=app_tag,
         correlation_id=_message_id(correlation),
-        response_queue=response_queue,
-        admin_queue=admin_queue,
-        ack=_acknowledgments(ack),
+        response_queue=_queue_name("--response-queue", response_queue),
+        admin_queue=_queue_name("--admin-queue", admin_queue),
+        ack=acknowledgments,
         time_to_reach_queue=ttrq,
         time_to_be_received=ttbr,
         journal=journal,
@@ -192,6 +195,18 @@ def _message_id(text: str | None) -> str | None:
         return None if text is None else str(MessageId.parse(text))
     except IllegalName as fault:
         fail(f"--correlation: {fault}", ExitCode.USAGE)
+
+
+def _queue_name(option: str, text: str | None) -> str | None:
+    from postroad.errors import IllegalName
+    from postroad.names import parse_name
+
+    try:
+        if text is not None:
+            parse_name(text)
+    except IllegalName as fault:
+        fail(f"{option}: {fault}", ExitCode.USAGE)
+    return text
 
 
 def _public_queue(text: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from postroad.client.values import QueueAttributes, as_name
 from postroad.errors import IllegalName, InvalidArgument, MessageNotFound, NoMessage
 from postroad.manager import Manager
 from postroad.message import Message
-from postroad.names import FormatName, PathName
+from postroad.names import FormatName, MultipleElementName, PathName
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
 from postroad.queues.info import ManagerInfo, QueueInfo, SessionInfo
@@ -22,6 +23,8 @@ from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
 from postroad.routing import Route, Table
 from postroad.store import Store, open_store
+
+log = logging.getLogger(__name__)
 
 NAME_STATE = "manager/name"
 
@@ -68,6 +71,7 @@ class EmbeddedBackend:
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
         self._returning: set[asyncio.Task[list[int]]] = set()
+        self._told: set[str] = set()
 
     async def close(self) -> None:
         await asyncio.gather(*self._returning, return_exceptions=True)
@@ -117,10 +121,29 @@ class EmbeddedBackend:
     # Sending
 
     async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]:
-        return await self.manager.send(as_name(name), messages, transaction)
+        parsed = as_name(name)
+        ids = await self.manager.send(parsed, messages, transaction)
+        self._tell_of_waiting(parsed)
+        return ids
 
     async def send_transactional(self, name: str, messages: Sequence[Message]) -> list[str]:
-        return await self.manager.send_transactional(as_name(name), messages)
+        parsed = as_name(name)
+        ids = await self.manager.send_transactional(parsed, messages)
+        self._tell_of_waiting(parsed)
+        return ids
+
+    def _tell_of_waiting(self, name: FormatName | PathName) -> None:
+        """A manager in a program has no transport: whoever sends to another machine hears of it, once a queue."""
+        for element in name.elements if isinstance(name, MultipleElementName) else (name,):
+            queue = self.manager.core.queues.find(element)
+            if queue is not None and queue.is_outgoing and queue.name not in self._told:
+                self._told.add(queue.name)
+                log.warning(
+                    "messages to %s wait here, because a queue manager that a program opened sends nothing to other "
+                    "machines: `postroad serve` on its data directory does, and express messages are gone by then; or "
+                    "connect to a manager that runs",
+                    queue.name,
+                )
 
     # Reading
 

@@ -5,7 +5,7 @@ Both faces use these; nothing here waits or speaks to a queue manager.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias, TypedDict
 
@@ -27,7 +27,9 @@ Sendable: TypeAlias = Message | bytes | str
 Privacy = Literal["none", "optional", "body"]
 Place = Literal["current", "next", "previous", "first", "last"]
 
-PAGE_MESSAGES = 100  # messages that one step of an iteration brings
+PAGE_MESSAGES = 100  # messages that the first step of an iteration brings
+MAX_PAGE_MESSAGES = 5000
+PAGE_BYTES = 4 << 20  # about what a later step brings
 MOVE_MESSAGES = 1000  # messages that one commit of a move takes
 KNOWN_NAMES = 1024  # names that are kept as they were read, for the next call
 
@@ -83,3 +85,9 @@ def as_action(place: Place) -> SeekAction:
 
 def as_lookup_ids(messages: Iterable[ReceivedMessage | int]) -> list[int]:
     return [each if isinstance(each, int) else each.lookup_id for each in messages]
+
+
+def next_page(page: Sequence[ReceivedMessage]) -> int:
+    """How many messages the next step of an iteration asks for: many small ones, or few large ones."""
+    mean = sum(len(message.packet) for message in page) // len(page)
+    return max(1, min(MAX_PAGE_MESSAGES, PAGE_BYTES // max(1, mean)))

@@ -31,8 +31,9 @@ def message_json(view: MessageView) -> dict[str, object]:
     """
     transaction = view.transaction_header
     security = view.security_header
+    source = view.source_queue_manager
     return {
-        "id": str(MessageId(view.source_queue_manager, view.message_id)),
+        "id": str(MessageId(source, view.message_id)),
         "class": view.message_class,
         "class_name": class_name(view.message_class),
         "label": whole_text(view.label),
@@ -42,7 +43,7 @@ def message_json(view: MessageView) -> dict[str, object]:
         "delivery": delivery_word(view),
         "correlation_id": identifier_text(view.correlation_id),
         "sent_at": rfc3339(view.sent_time),
-        "source_manager": str(view.source_queue_manager),
+        "source_manager": str(source),
         "destination_queue": destination_text(view),
         "admin_queue": admin_text(view),
         "response_queue": response_text(view),
@@ -71,22 +72,26 @@ def delivery_word(view: MessageView) -> str:
 
 def destination_text(view: MessageView) -> str | None:
     """The destination's format name; a direct name that no grammar admits is shown as it is in the packet."""
-    return _queue_text(destination_name, view, view.destination_queue)
+    return _queue_text(destination_name, view, lambda: view.destination_queue)
 
 
 def admin_text(view: MessageView) -> str | None:
-    return _queue_text(admin_name, view, view.admin_queue)
+    return _queue_text(admin_name, view, lambda: view.admin_queue)
 
 
 def response_text(view: MessageView) -> str | None:
-    field = view.response_queue
-    return admin_text(view) if field.code is QueueCode.SAME_AS_ADMIN else _queue_text(response_name, view, field)
+    if view.response_queue.code is QueueCode.SAME_AS_ADMIN:
+        return admin_text(view)
+    return _queue_text(response_name, view, lambda: view.response_queue)
 
 
-def _queue_text(name: Callable[[MessageView], FormatName | None], view: MessageView, field: QueueField) -> str | None:
+def _queue_text(
+    name: Callable[[MessageView], FormatName | None], view: MessageView, as_written: Callable[[], QueueField]
+) -> str | None:
     try:
         found = name(view)
     except IllegalFormatName:
+        field = as_written()
         if field.code is QueueCode.PRIVATE_ON_ADMIN:  # the fault is the administration queue's
             found = PrivateName(NULL_GUID, field.number)
         else:

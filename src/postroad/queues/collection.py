@@ -63,6 +63,7 @@ _SYSTEM_SUFFIXES = {
     QueueSuffixType.DEADLETTER: DEADLETTER,
     QueueSuffixType.DEADXACT: DEADXACT,
 }
+_KINDS_IN_PATHS = (QueueKind.PRIVATE.value, QueueKind.SYSTEM.value)
 _TYPES = {QueueKind.PRIVATE: QueueType.PRIVATE, QueueKind.PUBLIC: QueueType.PUBLIC, QueueKind.SYSTEM: QueueType.SYSTEM}
 
 
@@ -113,7 +114,7 @@ class QueueCollection:
         if isinstance(name, FormatName) and name in self.outgoing:
             return self.outgoing[name]
         if not self.is_local(name):
-            return None
+            return self.outgoing.get(DirectName.from_path(name)) if isinstance(name, PathName) else None
         match name:
             case PathName() | DirectName():
                 return self._by_tail(name.tail)
@@ -157,6 +158,12 @@ class QueueCollection:
                 return parse_format_name(f"{self.format_name(owner)};JOURNAL")
             case QueueType.SYSTEM:
                 return parse_format_name(f"MACHINE={self.identifier};{properties.path.partition(';')[2]}")
+
+    def _shown(self, properties: QueueProperties) -> str:
+        """The path in a form that `find` reads: that of a public queue, its journal or subqueue needs its computer."""
+        path = properties.path
+        own = properties.queue_type is QueueType.OUTGOING or path.lower().startswith(_KINDS_IN_PATHS)
+        return path if own else f"{self.name}\\{path}"
 
     def direct_name(self, queue: Queue) -> DirectName:
         """The name that a local send writes into its packets."""
@@ -341,7 +348,7 @@ class QueueCollection:
         raise InvalidArgument(f"a queue manager has at most {MAX_QUEUE} queues, journals and outgoing queues included")
 
     def _link(self, number: int, properties: QueueProperties) -> Queue:
-        queue = Queue(number, properties, self._durable, self._express)
+        queue = Queue(number, self._shown(properties), properties, self._durable, self._express)
         self._next_number = max(self._next_number, number % MAX_QUEUE + 1)
         self._index(queue)
         return queue

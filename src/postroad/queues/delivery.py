@@ -133,8 +133,8 @@ class Delivery:
                 )
         quota = queue.quota_bytes
         if quota is not None and queue.used_bytes + size > quota:
-            setting = f"quota_kb of {queue.properties.path}"
-            raise QuotaExceeded(f"the queue {queue.properties.path}", quota, queue.used_bytes, size, setting)
+            setting = f"quota_kb of {queue.name}"
+            raise QuotaExceeded(f"the queue {queue.name}", quota, queue.used_bytes, size, setting)
 
     def add(
         self,
@@ -357,7 +357,7 @@ class Delivery:
         """Sends a message of the manager itself, never transactional."""
         queue = self.sending_queue(destination, now)
         if queue.properties.transactional:
-            raise TransactionUsage(f"the queue {queue.properties.path} is transactional")
+            raise TransactionUsage(f"the queue {queue.name} is transactional")
         composer = Composer(self.identifier, destination, manager=self.manager_of(destination))
         packet = composer.compose(message, self.counters.next_message_id(), int(now))
         view = MessageView(packet)
@@ -391,10 +391,10 @@ def as_format_name(name: FormatName | PathName) -> FormatName:
 def check_movable(target: Queue) -> None:
     if target.is_outgoing:
         raise UnsupportedFormatNameOperation(
-            f"messages move within a queue manager, and {target.properties.path} is another one's: send them anew"
+            f"messages move within a queue manager, and {target.name} is another one's: send them anew"
         )
     if target.properties.queue_type is QueueType.JOURNAL or is_internal(target):
-        raise AccessDenied(f"messages cannot be moved to {target.properties.path}")
+        raise AccessDenied(f"messages cannot be moved to {target.name}")
 
 
 def check_kind(target: Queue, view: MessageView) -> None:
@@ -405,4 +405,4 @@ def check_kind(target: Queue, view: MessageView) -> None:
         and properties.transactional != view.transactional
     ):
         kind, other = ("transactional", "is not") if properties.transactional else ("not transactional", "is")
-        raise TransactionUsage(f"the queue {properties.path} is {kind} and the message {other}")
+        raise TransactionUsage(f"the queue {target.name} is {kind} and the message {other}")

@@ -133,7 +133,7 @@ def describe_queue(queues: QueueCollection, queue: Queue, damaged: Mapping[Key |
     outgoing = queues.outgoing_info.get(queue)
     head = queue.available(1)
     return QueueInfo(
-        path=properties.path,
+        path=queue.name,
         format_name=str(queues.format_name(queue)),
         id=str(properties.identifier),
         type=properties.queue_type.value,

@@ -6,7 +6,7 @@ is true after `committed`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import count
 from uuid import UUID
@@ -27,11 +27,13 @@ from postroad.errors import (
 )
 from postroad.message import Composer, Message, multi_queue_header
 from postroad.names import (
+    DirectName,
     DistributionListName,
     FormatName,
     MulticastName,
     MultipleElementName,
     PathName,
+    PublicName,
     ResolveDistributionList,
     expand_format_name,
     parse_name,
@@ -60,6 +62,7 @@ from postroad.queues.transaction import Transaction
 from postroad.store.interface import NEVER, Record, Store
 from postroad.store.memory import MemoryStore
 from postroad.wire.constants import MessageClass
+from postroad.wire.multi_queue_header import MultiQueueFormatHeader
 from postroad.wire.view import MessageView
 
 EXPIRY_BATCH = 1000  # messages that one look at the clock takes out at the most
@@ -196,7 +199,7 @@ class LocalQueueManager:
     def delete_queue(self, queue: Queue, now: float) -> None:
         """Delete Queue, [MS-MQDMPR] 3.1.7.1.4: every message of it, its journal and its subqueues goes with it."""
         if queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL) or is_internal(queue):
-            raise AccessDenied(f"{queue.properties.path} belongs to the queue manager and cannot be deleted")
+            raise AccessDenied(f"{queue.name} belongs to the queue manager and cannot be deleted")
         self.queues.remove(self.tick, queue)  # first, so that no acknowledgment of its messages comes back to it
         self.transacting.forget_reads()
         for each in self.queues.family(queue):
@@ -264,11 +267,7 @@ class LocalQueueManager:
         if access is QueueAccess.SEND:
             queue = self.delivery.sending_queue(parsed, now)
         else:
-            if is_http(parsed) or isinstance(parsed, MulticastName):
-                raise UnsupportedFormatNameOperation(f"{parsed} can be sent to, not read from")
-            queue = self.queues.get(parsed)
-            if queue.is_outgoing and access not in ADMIN_ACCESS.values():
-                raise QueueNotFound(f"{parsed} is not on {self.name}; messages on their way need administrative access")
+            queue = self._reading_queue(parsed, access)
         if is_internal(queue):
             raise AccessDenied(f"{parsed} is used by the queue manager itself")
         check_sharing(queue.descriptors, access, share)
@@ -277,6 +276,19 @@ class LocalQueueManager:
         queue.descriptors.append(descriptor)
         self.descriptors[descriptor.handle] = descriptor
         return descriptor
+
+    def _reading_queue(self, name: FormatName | PathName, access: QueueAccess) -> Queue:
+        """A queue that is here. Messages on their way elsewhere are no reader's: to see them takes an administrator."""
+        queue = self.queues.find(name)
+        if queue is not None and queue.is_outgoing and access in ADMIN_ACCESS.values():
+            return queue
+        if is_http(name) or isinstance(name, MulticastName):
+            raise UnsupportedFormatNameOperation(f"{name} can be sent to, not read from")
+        if queue is None and (self.queues.is_local(name) or isinstance(name, PublicName)):
+            raise QueueNotFound(f"there is no queue {name} on {self.name}")
+        if queue is None or queue.is_outgoing:
+            raise QueueNotFound(_elsewhere(name, self.name, waiting=queue is not None))
+        return queue
 
     def _open_several(
         self, names: MultipleElementName, access: QueueAccess, share: ShareMode, now: float
@@ -352,22 +364,17 @@ class LocalQueueManager:
         header = None
         if isinstance(name, MultipleElementName):
             elements, header = name.elements, multi_queue_header(name.elements)
-        sent_time = int(now)
         first_id = self.counters.take_message_ids(len(elements) * len(messages))
         ids = iter(range(first_id, first_id + len(elements) * len(messages)))
         plans: list[tuple[Queue, list[bytes]]] = []
-        for element in elements:
-            queue = self.delivery.sending_queue(element, now)
-            written = element if isinstance(element, FormatName) else self._written_name(queue)
-            compose = Composer(
-                self.identifier, written, self._answer_name, header, self.delivery.manager_of(written)
-            ).compose
-            packets = [
-                compose(each, next(ids) & MAX_MESSAGE_ID, sent_time, transactional=transaction is not None)
-                for each in messages
-            ]
-            self._check_send(queue, packets, transaction, now)
-            plans.append((queue, packets))
+        outgoing = len(self.queues.outgoing)
+        try:
+            for element in elements:
+                queue = self.delivery.sending_queue(element, now)
+                plans.append((queue, self._packets(element, queue, messages, ids, header, transaction, now)))
+        except PostroadError:
+            self._forget_new(len(self.queues.outgoing) - outgoing)
+            raise
         with self.delivery.together(now):
             for queue, packets in plans:
                 if transaction is None:
@@ -375,6 +382,34 @@ class LocalQueueManager:
                 else:
                     self.transacting.send(queue, packets, transaction)
         return [each & MAX_MESSAGE_ID for each in range(first_id, first_id + len(elements) * len(messages))]
+
+    def _packets(
+        self,
+        name: FormatName | PathName,
+        queue: Queue,
+        messages: Sequence[Message],
+        ids: Iterator[int],
+        header: MultiQueueFormatHeader | None,
+        transaction: Transaction | None,
+        now: float,
+    ) -> list[bytes]:
+        """The messages as packets to one destination, if its queue takes them."""
+        written = name if isinstance(name, FormatName) else self._written_name(queue)
+        compose = Composer(
+            self.identifier, written, self._answer_name, header, self.delivery.manager_of(written)
+        ).compose
+        packets = [
+            compose(each, next(ids) & MAX_MESSAGE_ID, int(now), transactional=transaction is not None)
+            for each in messages
+        ]
+        self._check_send(queue, packets, transaction, now)
+        return packets
+
+    def _forget_new(self, count: int) -> None:
+        """A send that is refused leaves no outgoing queue behind: of the last ones made, those that are empty go."""
+        for queue in list(self.queues.outgoing.values())[len(self.queues.outgoing) - count :]:
+            if not queue.count and not queue.used_bytes:
+                self.queues.remove(self.tick, queue)
 
     def _check_send(self, queue: Queue, packets: list[bytes], transaction: Transaction | None, now: float) -> None:
         """Refuses the whole batch before anything of it is promised; a sender who asked to be told is told twice."""
@@ -386,12 +421,10 @@ class LocalQueueManager:
         if not queue.is_outgoing and properties.transactional != (transaction is not None):
             if properties.transactional:
                 reason = MessageClass.NACK_NOT_TRANSACTIONAL_MSG
-                refusal = TransactionUsage(f"the queue {properties.path} is transactional: send within a transaction")
+                refusal = TransactionUsage(f"the queue {queue.name} is transactional: send within a transaction")
             else:
                 reason = MessageClass.NACK_NOT_TRANSACTIONAL_Q
-                refusal = TransactionUsage(
-                    f"the queue {properties.path} is not transactional: send without a transaction"
-                )
+                refusal = TransactionUsage(f"the queue {queue.name} is not transactional: send without a transaction")
         else:
             try:
                 self.delivery.check_quota(queue, sum(map(len, packets)))
@@ -459,6 +492,20 @@ class LocalQueueManager:
                 if holder is not None and record.lookup_id not in holder.positions:
                     self.delivery.expire(holder, record, now)
         self.counters.reserve(self.tick.batch)  # messages that never touch the store use up ids too
+
+
+def _elsewhere(name: FormatName | PathName, manager: str, *, waiting: bool) -> str:
+    """Why a queue cannot be read here, and how it can."""
+    host, queue = "HOST", "QUEUE"
+    if isinstance(name, DirectName):
+        host, queue = name.host, f"'{str(name.tail)[1:]}'"
+    elif isinstance(name, PathName):
+        host, queue = name.computer, f"'{str(name.tail)[1:]}'"
+    here = "; what waits here is on its way there" if waiting else ""
+    return (
+        f"the queue {name} is on another machine, not on {manager}{here}: read it there, or with "
+        f"`postroad remote receive {host} {queue}`"
+    )
 
 
 def _no_directory(name: DistributionListName) -> Iterable[FormatName]:

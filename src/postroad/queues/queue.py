@@ -49,6 +49,7 @@ class Queue:
         "express_count",
         "is_outgoing",
         "journal",
+        "name",
         "number",
         "positions",
         "properties",
@@ -59,8 +60,9 @@ class Queue:
         "waiting",
     )
 
-    def __init__(self, number: int, properties: QueueProperties, durable: Store, express: Store) -> None:
+    def __init__(self, number: int, name: str, properties: QueueProperties, durable: Store, express: Store) -> None:
         self.number = number
+        self.name = name  # what people read, and every command takes: a public queue has its computer in it
         self.properties = properties
         self.is_outgoing = properties.queue_type is QueueType.OUTGOING
         self.deleted = False
@@ -79,7 +81,7 @@ class Queue:
         self._head = START
 
     def __repr__(self) -> str:
-        return f"<Queue {self.number} {self.properties.path!r}, {self.count} messages>"
+        return f"<Queue {self.number} {self.name!r}, {self.count} messages>"
 
     # Size
 

@@ -181,9 +181,7 @@ class Reading:
         Of a message that was read in a transaction nothing is decided here: its commit or abort does that.
         """
         if queue.deleted:
-            raise QueueNotAvailable(
-                f"the queue {queue.properties.path} was deleted while the message was being received"
-            )
+            raise QueueNotAvailable(f"the queue {queue.name} was deleted while the message was being received")
         state = queue.positions.get(record.lookup_id)
         if state not in (PositionState.LOCKED, PositionState.PURGE_PENDING):
             raise TransactionSequence(f"message {record.lookup_id} is not being received")
@@ -275,6 +273,4 @@ def check_transaction(queue: Queue, transaction: Transaction) -> None:
     if transaction.ended:
         raise TransactionSequence(f"the transaction {transaction.identifier} has ended")
     if not queue.properties.transactional:
-        raise TransactionUsage(
-            f"the queue {queue.properties.path} is not transactional: receive from it without a transaction"
-        )
+        raise TransactionUsage(f"the queue {queue.name} is not transactional: receive from it without a transaction")

@@ -124,7 +124,7 @@ class Transacting:
         if transaction.ended:
             raise TransactionSequence(f"the transaction {transaction.identifier} has ended")
         if target.properties.queue_type is QueueType.SYSTEM:
-            raise TransactionUsage(f"messages move to {target.properties.path} without a transaction")
+            raise TransactionUsage(f"messages move to {target.name} without a transaction")
         check_movable(target)
         check_kind(target, MessageView(record.packet))
         self.delivery.check_quota(target, len(record.packet))

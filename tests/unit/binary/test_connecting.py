@@ -125,6 +125,26 @@ def test_a_refused_connection_is_noted_and_tried_again(network: Network, beta: S
     assert beta.labels(ORDERS) == ["a"]
 
 
+def test_a_peer_out_of_reach_is_told_once_and_once_when_it_is_back(
+    network: Network, alpha: Station, beta: Station
+) -> None:
+    told: list[tuple[str, str | None]] = []
+    alpha.service.reachability = lambda hop, fault: told.append((hop.host, fault))
+    network.refused.add(beta.address)
+    alpha.send(beta.direct(ORDERS), "a")
+    alpha.send(beta.direct(ACKS), "b")
+    network.wait(10)
+    ((host, fault),) = told
+    assert (host, fault) == (beta.address, alpha.outgoing(beta.direct(ORDERS)).last_error)
+    assert fault is not None
+    network.refused.clear()
+    network.wait(2)
+    assert beta.labels(ORDERS) == ["a"]
+    assert told[1:] == [(beta.address, None)]
+    network.wait(1000)  # the idle session closes
+    assert len(told) == 2
+
+
 @pytest.mark.spec("QB-3.1.5.2-02")
 def test_a_session_that_breaks_while_it_opens_is_an_unknown_failure(
     network: Network, alpha: Station, beta: Station

@@ -104,7 +104,10 @@ def test_a_paused_queue_says_who_paused_it(alpha: Station, beta: Station) -> Non
 def test_without_a_binary_service_nothing_is_sent_and_it_says_so(alpha: Station) -> None:
     alpha.send(NOWHERE, "a")
     info = Outlook(alpha.core, None, alpha.network.now).describe(alpha.queue(NOWHERE))
-    assert info.why == "the binary protocol is off here: nothing is sent until it has a listener"
+    assert (
+        info.why
+        == "the binary protocol is off here: nothing is sent until `postroad serve` runs on this data with it on"
+    )
     assert (info.stuck, info.unsent) == (True, 1)
     assert Outlook(alpha.core, None, alpha.network.now).sessions() == []
     assert Outlook(alpha.core, None, alpha.network.now).traffic == (0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.binary.ping import Pinger
+from postroad.binary.service import MAX_REFUSALS
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.queues.outgoing import ConnectionStatus
@@ -49,14 +50,29 @@ def test_every_timer_of_the_protocol_names_its_time(
     assert pinger.deadline == now + 1  # Ping Response
 
 
+@pytest.mark.spec("QB-2.2.1-10", "QB-6-07")
 def test_there_are_no_more_sessions_than_allowed(network: Network, stranger: Stranger) -> None:
     beta = network.station("beta", 2, BinarySettings(max_sessions=1))
     other = network.station("other", 8)
     session = stranger.call(beta)
     other.send(beta.direct(ORDERS), "a")
-    assert other.outgoing(beta.direct(ORDERS)).history[-1].status >= ConnectionStatus.UNKNOWN_FAILURE
+    refused = other.outgoing(beta.direct(ORDERS))
+    assert refused.history[-1].status is ConnectionStatus.CONNECTION_REFUSED  # which only a packet can say
+    assert refused.last_error == "the peer refused the session"
     assert len(beta.service.sessions) == 1
     assert not session.closed
     network.cut(stranger, beta)
     network.wait(1)
     assert beta.labels(ORDERS) == ["a"]
+
+
+def test_not_everybody_is_told_that_there_is_no_room(network: Network, stranger: Stranger) -> None:
+    """Callers who say nothing, and wait for their refusal, take up no more than their own bounded room."""
+    beta = network.station("beta", 2, BinarySettings(max_sessions=1))
+    session = stranger.call(beta)
+    silent = [beta.service.accepted("10.0.0.66", network.now) for _ in range(MAX_REFUSALS + 1)]
+    assert [each is None for each in silent] == [False] * MAX_REFUSALS + [True]
+    assert beta.service.full
+    network.cut(stranger, beta)
+    assert session.closed
+    assert not beta.service.full  # whoever is being refused keeps nobody out

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from postroad.errors import PostroadError
+from postroad.message import Message
 from postroad.names import parse_format_name
 from postroad.queues.descriptor import QueueAccess
 from postroad.queues.info import describe_queue
@@ -201,3 +203,18 @@ def test_local_queues_are_no_outgoing_ones(office: Office) -> None:
     office.send(ORDERS, "a")
     assert office.manager.queues.outgoing == {}
     assert not office.queue(ORDERS).is_outgoing
+
+
+@pytest.mark.parametrize(
+    "name", [MULTICAST, ELSEWHERE, f"{ELSEWHERE},{HTTP}", f"{HTTP},DIRECT=OS:alpha\\private$\\none"]
+)
+def test_a_send_that_is_refused_leaves_no_queue_behind(office: Office, name: str) -> None:
+    kept = r"DIRECT=OS:gamma\private$\orders"
+    office.send(kept, "a")
+    with pytest.raises(PostroadError):
+        office.manager.send(name, [Message(label="x" * 250)], office.now)
+    office.tick()
+    assert [queue.name for queue in office.manager.queues.outgoing.values()] == [kept]
+    office.send(ELSEWHERE, "b")
+    office.restart()
+    assert {queue.name for queue in office.manager.queues.outgoing.values()} == {kept, ELSEWHERE}

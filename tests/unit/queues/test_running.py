@@ -103,13 +103,16 @@ def test_a_message_that_is_named_twice_is_moved_once() -> None:
     run(body)
 
 
-def test_messages_on_their_way_can_be_looked_at_and_taken_by_their_managers_people() -> None:
+def test_messages_on_their_way_can_be_looked_at_and_not_received() -> None:
     async def body(manager: Manager) -> None:
         with pytest.raises(QueueNotFound):
             await manager.peek(ELSEWHERE, timeout=0)
         await manager.send(ELSEWHERE, [Message(label="a", recoverable=True)])
         assert [message.label for message in await manager.peek(ELSEWHERE, timeout=0)] == ["a"]
-        assert [message.label for message in await manager.receive(ELSEWHERE, timeout=0)] == ["a"]
+        for read in (manager.receive, manager.lock):
+            with pytest.raises(QueueNotFound, match="on another machine"):
+                await read(ELSEWHERE, timeout=0)
+        assert [message.label for message in await manager.peek(ELSEWHERE, timeout=0)] == ["a"]
 
     run(body)
 

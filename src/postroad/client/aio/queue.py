@@ -17,6 +17,7 @@ from postroad.client.values import (
     as_action,
     as_lookup_ids,
     as_messages,
+    next_page,
 )
 from postroad.errors import InvalidArgument, PostroadError
 from postroad.queues.descriptor import QueueAccess, ShareMode
@@ -144,7 +145,9 @@ class Queue:
     async def messages(self, after: int = -1) -> AsyncIterator[ReceivedMessage]:
         """Every message from the first on, or from behind the lookup id `after`, without taking or waiting. Those that
         come or go meanwhile may or may not be seen; none is seen twice."""
-        while page := await self._backend.page(self.name, after, PAGE_MESSAGES):
+        limit = PAGE_MESSAGES
+        while page := await self._backend.page(self.name, after, limit):
+            limit = next_page(page)
             for message in page:
                 after = message.lookup_id
                 yield message
