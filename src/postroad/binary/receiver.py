@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from postroad.binary.duplicates import MessageIdHistory
+from postroad.queues.duplicates import MessageIdHistory
 from postroad.binary.sequences import IncomingSequence, IncomingSequences
 from postroad.binary.session import Received, Session
 from postroad.binary.settings import BinarySettings
