@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from postroad.queues.duplicates import MessageIdHistory
 from postroad.binary.sender import Sender
+from postroad.queues.duplicates import MessageIdHistory
 from postroad.queues.queue import Queue
 from postroad.simulation.node import Done, Node
 from postroad.simulation.seeds import random_scenario

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from postroad.queues.duplicates import MessageIdHistory
 from postroad.binary.sequences import IncomingSequence, IncomingSequences
 from postroad.binary.session import Received, Session
 from postroad.binary.settings import BinarySettings
@@ -17,6 +16,7 @@ from postroad.binary.tracing import send_report
 from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
 from postroad.names import DirectName, FormatName, PathName, PrivateName, parse_format_name
 from postroad.queues.delivery import is_internal
+from postroad.queues.duplicates import MessageIdHistory
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueuePrivacy, QueueType
 from postroad.queues.queue import Queue
