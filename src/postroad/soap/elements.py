@@ -150,6 +150,25 @@ class Msmq:
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """2.2.7.1.2: what is signed, by its Content-Id; `uri` is as in `cid:body@` and a GUID."""
+
+    uri: str
+    digest_method: str
+    digest_value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """2.2.7: carried and not judged here. `text` is the element as it was read, for who checks or forwards it."""
+
+    signature_method: str
+    references: tuple[Reference, ...]
+    signature_value: bytes
+    text: str | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """The texts that an envelope was read from: its Header and Body elements, each complete with its namespaces."""
 
@@ -159,10 +178,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """2.2.2: the blocks of the Header. `signature` is the text of a Signature element, carried and not judged here.
-
-    `source` is there where the envelope was read, and does not count in comparisons.
-    """
+    """2.2.2: the blocks of the Header. `source` is there where it was read, and does not count in comparisons."""
 
     path: Path
     properties: Properties
@@ -172,7 +188,7 @@ class Envelope:
     commitment_receipt: CommitmentReceipt | None = None
     stream_receipt: StreamReceipt | None = None
     msmq: Msmq | None = None
-    signature: str | None = None
+    signature: Signature | None = None
     source: Source | None = field(default=None, compare=False, repr=False)
 
 
