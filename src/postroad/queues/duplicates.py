@@ -66,6 +66,11 @@ class MessageIdHistory:
             tick.on_seal.append(partial(self._write, tick, self._next_block, self._gathering))
         self._gathering.append((identifier, int(now)))
 
+    def forget(self, identifier: bytes) -> None:
+        """A message that the gathering tick was to bring is not coming after all."""
+        self._seen.pop(identifier, None)
+        self._gathering[:] = [each for each in self._gathering if each[0] != identifier]
+
     def _write(self, tick: Tick, number: int, entries: list[tuple[bytes, int]]) -> None:
         """The block of a tick that is sealed; the oldest go when those behind them hold as many as are kept."""
         name = f"{self._prefix}{number:012d}"
