@@ -37,6 +37,10 @@ class MessageIdHistory:
             self._kept += len(entries)
             self._next_block = int(name.removeprefix(prefix)) + 1
 
+    def start(self, now: float) -> None:
+        """What the store knew is as good as just seen: a clock that was set meanwhile must not make it forgotten."""
+        self._seen = OrderedDict.fromkeys(self._seen, int(now))
+
     def __len__(self) -> int:
         return len(self._seen)
 

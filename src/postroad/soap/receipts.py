@@ -10,10 +10,12 @@ from struct import Struct
 from uuid import UUID
 
 from postroad.message import Message
-from postroad.names import FormatName
+from postroad.names import DirectName, FormatName
 from postroad.soap.elements import ORDERING_ACK, Decision, Envelope, StreamId, StreamReceipt
+from postroad.soap.mapping import commitment_url_of
 from postroad.wire.constants import INFINITE, MessageClass
 from postroad.wire.ordering import LABEL
+from postroad.wire.queue_names import admin_name
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
@@ -75,6 +77,15 @@ def decision(message_class: int) -> Decision:
 def written_class(reason: int) -> int:
     """The class that a receipt has for a reason: one that its receiver knows."""
     return reason if reason in _POSITIVE | _NEGATIVE else MessageClass.NACK_DELETED
+
+
+def admin_of(view: MessageView, message_class: int) -> FormatName | None:
+    """2.2.5.2.3: the receipts of one message may go to two places."""
+    if view.arrived_by_http and message_class != MessageClass.ACK_REACH_QUEUE:
+        url = commitment_url_of(view)
+        if url is not None:
+            return DirectName.from_wire(url)
+    return admin_name(view)
 
 
 def stream_receipt(

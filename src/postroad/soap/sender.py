@@ -64,7 +64,8 @@ class Transfer:
     def previous(self, number: int) -> int:
         """3.1.7.2.3: bridges the messages that have expired, and never goes beyond what has arrived."""
         before = max((each.number for each in self.unacked if each.number < number), default=0)
-        return max(before, self.stream.acknowledged if self.stream is not None else 0)
+        acknowledged = 0 if self.stream is None else self.stream.acknowledged
+        return min(max(before, acknowledged), number - 1)
 
 
 class Sender:
@@ -125,6 +126,9 @@ class Sender:
             return False
         if len(transfer.unacked) >= self.settings.unacknowledged:
             return False
+        gap = flight.number - transfer.previous(flight.number) > 1
+        if gap and _is_losing(flight.queue, flight.record.lookup_id):
+            return False  # the receiver never takes what it was told to do without: a gap is told when it is durable
         if not stream.may_follow(flight.number):
             if not transfer.unacked:
                 self._begin_anew(transfer, stream, flight, now)
@@ -149,7 +153,7 @@ class Sender:
 
     def _number(self, transfer: Transfer, stream: OutgoingStream, flight: Flight, now: float) -> None:
         """3.1.7.2.3: its place in the stream, the same each time it is sent."""
-        previous = min(transfer.previous(flight.number), flight.number - 1)
+        previous = transfer.previous(flight.number)
         url = self.receipts_url(flight.queue)
         flight.stream = stream.element(self.core.identifier, flight.number, previous, url)
         transfer.on_the_way = flight
@@ -376,6 +380,8 @@ class Sender:
         if transfer.stream is not None and transfer.stream.started and transfer.stream.sequence == gone.sequence:
             self._keep(transfer, queue)
         self._end_stream(gone)
+        # Those behind it may have waited for this to be durable.
+        self.core.tick.on_commit.append(lambda: self.core.delivery.outgoing_ready(queue, now))
 
     # Time
 
@@ -405,6 +411,11 @@ class Sender:
         """Messages that have arrived and that their readers have not had yet."""
         for transfer in self.transfers.values():
             yield from transfer.awaiting_final.values()
+
+
+def _is_losing(queue: Queue, before: int) -> bool:
+    """Whether something before this position is on its way out, and not durably gone."""
+    return any(state is PositionState.DELETED and at < before for at, state in queue.positions.items())
 
 
 def _is_held(flight: Flight) -> bool:

@@ -18,6 +18,7 @@ from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
 from postroad.soap.addresses import url_of
 from postroad.soap.outgoing import Outgoing, Request
+from postroad.soap.receipts import admin_of
 from postroad.soap.receiver import Incoming, Receiver
 from postroad.soap.sender import Flight, Sender
 from postroad.soap.settings import SoapSettings
@@ -97,11 +98,13 @@ class SoapService:
         self._lost_ticks = 0
         self._others = core.delivery.outgoing_ready
         core.delivery.outgoing_ready = self._outgoing_ready
+        core.delivery.admin_of = admin_of
 
     # Outgoing queues
 
     def start(self, now: float) -> None:
         """3.1.3.1 and 3.1.4.1: the Retransmission Timer, and a try for every queue with messages."""
+        self.receiver.history.start(now)
         self._retransmit_at = now + self.settings.retransmission_ms / 1000
         for queue in self._waiting():
             self.queue_ready(queue, now)
@@ -302,21 +305,21 @@ class SoapService:
 
     # People
 
-    def pause(self, queue: Queue, now: float) -> None:
-        """3.1.7.4: what is under way comes to its end; nothing new is sent."""
+    def pause(self, queue: Queue) -> None:
+        """3.1.7.4: what is under way for other queues comes to its end; nothing new is sent."""
         self.core.queues.outgoing_info[queue].pause()
         transfer = self.sender.transfers.get(queue)
         if transfer is not None:
             transfer.resend_at = None
         for peer in self.peers.values():
             if queue in peer.queues and not any(self._may_send(each) for each in peer.queues):
-                self._give_up(peer, now)
+                self._give_up(peer)
 
-    def _give_up(self, peer: Peer, now: float) -> None:
+    def _give_up(self, peer: Peer) -> None:
         for post in list(peer.posts):
             post.given_up = True
             peer.posts.discard(post)
-            self.sender.failed(post.flight, now)
+            self.sender.failed(post.flight, post.flight.sent_at)
         peer.connected = False
         peer.idle_at = peer.retry_at = None
         self.driver.close(peer)

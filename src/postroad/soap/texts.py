@@ -6,8 +6,8 @@ Each reader takes the place it reads, so that a refusal names it; white space ar
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
+from binascii import a2b_base64, b2a_base64
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from uuid import UUID
@@ -84,13 +84,13 @@ def _uuid(text: str) -> UUID:
 def parse_base64(text: str, place: str) -> bytes:
     """[RFC3548], with its padding; line breaks within are allowed, as XML allows them."""
     try:
-        return b64decode("".join(text.split()), validate=True)
+        return a2b_base64("".join(text.split()), strict_mode=True)
     except (Base64Error, ValueError):
         raise MalformedSoap(place, f"{_shown(text)} is not base64") from None
 
 
 def base64_text(data: bytes) -> str:
-    return b64encode(data).decode("ascii")
+    return b2a_base64(data, newline=False).decode("ascii")
 
 
 def parse_message_id(text: str, place: str) -> MessageId:
