@@ -246,10 +246,7 @@ class Manager:
 
     def outlook(self) -> Outlook:
         """What can be told of queues, sessions and messages on their way, as it is now."""
-        now, soap = self.clock(), self.soap
-        return Outlook(
-            self.core, self.binary, now, lambda queue: None if soap is None else way_report(soap, queue, now)
-        )
+        return Outlook(self.core, self.binary, self.clock(), told_by(self.soap, self.clock()))
 
     def queues(self) -> list[QueueInfo]:
         """Every queue; journals and subqueues stand with their owner."""
