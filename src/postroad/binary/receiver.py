@@ -358,7 +358,7 @@ class Receiver:
             return
         view = MessageView(record.packet)
         fields = view.transaction_fields
-        if fields is None or view.source_queue_manager_bytes == self._own:
+        if fields is None or view.source_queue_manager_bytes == self._own or view.arrived_by_http:
             return
         if view.positive_journaling or view.negative_journaling or fields[0] & TransactionFlags.FINAL_ACK.value:
             direct = view.queue_manager_address_bytes != self._own

@@ -25,7 +25,7 @@ class _Step:
     """What one tick does to a stream."""
 
     tick: Tick
-    before: tuple[StreamId, int, int, int, str, str, list[int]]
+    before: tuple[StreamId, int, int, int, str, list[int]]
     number: int = 0
     stream_id: StreamId | None = None
     added: list[Key] = field(default_factory=list)  # messages, and what follows from their arrival
@@ -88,7 +88,6 @@ class IncomingStreams:
                 stream.durable,
                 stream.acknowledged,
                 stream.send_receipts_to,
-                stream.address,
                 stream.past,
             )
             step = self._steps[name] = _Step(tick, before)
@@ -122,7 +121,6 @@ class IncomingStreams:
             stream.durable,
             stream.acknowledged,
             stream.send_receipts_to,
-            stream.address,
             stream.past,
         ) = step.before
         later = self._steps.pop(name, None)

@@ -5,7 +5,6 @@ Everything a request changes is in the gathering tick; its answer leaves when th
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,12 +27,14 @@ from postroad.soap.sender import Sender
 from postroad.soap.settings import SoapSettings
 from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
-from postroad.wire.constants import INFINITE, MessageClass
+from postroad.wire.constants import INFINITE, MessageClass, QueueCode
 from postroad.wire.patch import as_arrived_by_http
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
 
 HISTORY_STATE = "soap-history/"
+ADDRESS_STATE = "soap-address/"
+MAX_ADDRESSES = 10_000
 ORDER_QUEUE = "private$\\order_queue$"
 OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
 NOT_IDENTIFIED = bytes(16) + b"\1\0\0\0"  # 3.1.5.1.11: the id of every message without an Msmq element
@@ -80,9 +81,9 @@ class Receiver:
         self.last_fault: str | None = None  # why the last request that was refused was
         self._own = core.identifier.bytes_le
         self._due = dict(self.incoming.items())  # streams whose coalescing timer may run
-        self._addresses: dict[str, str] = {}  # of hosts that receipts go to, as they called us
-        for stream in self.incoming:
-            self._note_address(stream)
+        self._addresses = {  # of hosts that receipts go to, as they called us
+            name.removeprefix(ADDRESS_STATE): value.decode() for name, value in core.store.state(ADDRESS_STATE).items()
+        }
         self._receipts: dict[str, tuple[Queue, Record]] = {}  # the last of each stream, and where it was put
         core.delivery.deleted.append(self._message_deleted)
 
@@ -156,8 +157,10 @@ class Receiver:
         self.repeated = duplicate = identifier != NOT_IDENTIFIED and identifier in self.history
         if duplicate:
             self.history.refresh(identifier, now)
+        if not duplicate:
+            self._note_address(view, stream, address)
         if stream is not None:
-            self._take_stream_message(queue, name, stream, view, address, duplicate, now)
+            self._take_stream_message(queue, name, stream, view, duplicate, now)
         elif not duplicate:
             self._deliver(queue, view, self._refusal(queue, view, now), now)
 
@@ -171,7 +174,6 @@ class Receiver:
         name: DirectName,
         element: Stream,
         view: MessageView,
-        address: str,
         duplicate: bool,
         now: float,
     ) -> None:
@@ -193,9 +195,6 @@ class Receiver:
         if verdict is Verdict.ACCEPTED:
             self._deliver(queue, view, refusal, now)
             added += tick.last_puts(len(tick.batch.puts) - before)
-        if element.send_receipts_to is not None:
-            stream.address = address
-            self._note_address(stream)
         stream.schedule_receipt(now, delay_s, self.settings.max_receipt_delay_s)
         self._due[state] = stream
 
@@ -267,13 +266,24 @@ class Receiver:
     # Receipts of streams
 
     def address_of(self, host: str) -> str | None:
-        """Where the manager called that receipts have to be sent to, for hosts that no name service knows."""
+        """Where the manager called from that receipts have to be sent to, for hosts that no name service knows."""
         return self._addresses.get(host.lower())
 
-    def _note_address(self, stream: IncomingStream) -> None:
-        with contextlib.suppress(IllegalName):
-            if stream.address and stream.send_receipts_to:
-                self._addresses[DirectName.from_wire(stream.send_receipts_to).host.lower()] = stream.address
+    def _note_address(self, view: MessageView, stream: Stream | None, address: str) -> None:
+        """A message tells where its receipts go by a name; if nobody knows the name, its sender can be called back."""
+        field = view.admin_queue
+        url = field.direct_name if field.code is QueueCode.DIRECT else ""
+        if stream is not None and stream.send_receipts_to is not None:
+            url = stream.send_receipts_to
+        if not address or not url:
+            return
+        try:
+            host = DirectName.from_wire(url).host.lower()
+        except IllegalName:
+            return
+        if self._addresses.get(host) != address and len(self._addresses) < MAX_ADDRESSES:
+            self._addresses[host] = address
+            self.core.tick.set_state(f"{ADDRESS_STATE}{host}", address.encode())
 
     @property
     def deadline(self) -> float | None:

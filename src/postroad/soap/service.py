@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from postroad.errors import StorageError
 from postroad.names import DirectName
@@ -140,13 +141,18 @@ class SoapService:
         if queue not in peer.queues:
             peer.queues[queue] = None
             info.next_hops = (address.host,)
+            if peer.connected:
+                info.state = OutgoingState.CONNECTED
         return peer
 
     def _address(self, name: DirectName) -> Address:
         """3.1.7.9: the host of the name, or of whom the configuration puts in its place."""
         target = self.settings.redirections.outbound_target(url_of(name))
         if target is not None:
-            name = DirectName.from_wire(target)
+            parts = urlsplit(target)
+            secure = parts.scheme == "https"
+            host = parts.hostname or name.host
+            return Address(host, self._port_of(host, parts.port or (443 if secure else 80)), secure)
         assert name.port is not None
         return Address(name.host, self._port_of(name.host, name.port), name.protocol is Scheme.HTTPS)
 

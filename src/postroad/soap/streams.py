@@ -17,7 +17,7 @@ from postroad.wire.transaction_header import TxSequenceId
 
 NO_STREAM = StreamId(NULL_GUID, TxSequenceId(0, 0))
 PAST_STREAMS = 32  # ended streams of one sender that are known again: a start that was late must not begin them anew
-_INCOMING = Struct("<16sIIIIIIHHB")
+_INCOMING = Struct("<16sIIIIIIHH")
 _OUTGOING = Struct("<IIIII?")
 _VALUE = Struct("<Q")
 
@@ -44,7 +44,6 @@ class IncomingStream:
     acknowledged: int = 0  # LastAcknowledgedStreamMessage
     send_receipts_to: str = ""
     format_name: str = ""
-    address: str = ""  # that the first message came from
     rejects: int = 0
     last_access_s: int = 0
     past: list[int] = field(default_factory=list)
@@ -111,7 +110,7 @@ class IncomingStream:
         return self.durable
 
     def encode(self) -> bytes:
-        texts = [each.encode() for each in (self.send_receipts_to, self.format_name, self.address)]
+        texts = [each.encode() for each in (self.send_receipts_to, self.format_name)]
         sequence = self.stream_id.sequence
         fixed = _INCOMING.pack(
             self.stream_id.guid.bytes_le,
@@ -134,7 +133,7 @@ class IncomingStream:
         for size in sizes:
             texts.append(data[position : position + size].decode())
             position += size
-        url, name, address = texts
+        url, name = texts
         return cls(
             StreamId(UUID(bytes_le=guid), TxSequenceId(ordinal, time_stamp)),
             number,
@@ -142,7 +141,6 @@ class IncomingStream:
             acknowledged,
             url,
             name,
-            address,
             rejects,
             last_access_s,
             [value for (value,) in _VALUE.iter_unpack(data[position:])],

@@ -134,7 +134,7 @@ class Listener:
 class SoapTransport:
     """The Driver of a SoapService on an event loop. `known` and `told` find hosts before and behind the name service.
 
-    `start` before any listener.
+    `service` is set before a listener uses this as its app; `start` when all of them accept.
     """
 
     def __init__(self, manager: Host, options: ClientOptions, known: Lookup = lambda host: None) -> None:
@@ -146,8 +146,8 @@ class SoapTransport:
         self._timer: asyncio.TimerHandle | None = None
         self._armed_at = 0.0
 
-    def start(self, service: SoapService) -> None:
-        self.service = service
+    def start(self) -> None:
+        service = self.service
         self._client = SoapClient(
             self._options, self._known, service.receiver.address_of, self._answered, self._request_failed
         )
