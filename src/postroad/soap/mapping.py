@@ -55,6 +55,7 @@ from postroad.wire.constants import (
     BaseFlags,
     FormatType,
     HashAlgorithm,
+    MessageClass,
     QueueCode,
     SecurityFlags,
     TransactionFlags,
@@ -79,6 +80,7 @@ _NEGATIVE_RECEIVE = AckFlags.NEGATIVE_RECEIVE.value
 _RECEIVE = _POSITIVE_RECEIVE | _NEGATIVE_RECEIVE
 _FINAL_ACK = TransactionFlags.FINAL_ACK.value
 _JOURNAL = UserFlags.POSITIVE_JOURNALING.value
+_NO_IDENTIFIER = MessageId(NULL_GUID, 1)
 _DEAD_LETTER = UserFlags.NEGATIVE_JOURNALING.value
 
 
@@ -95,7 +97,7 @@ def action_of(label: str | None) -> str:
 def identifier_of(envelope: Envelope) -> MessageId:
     """3.1.5.1.1: without Msmq nothing identifies a message. Note 7: where the GUIDs differ, SourceQmGuid is right."""
     if envelope.msmq is None:
-        return MessageId(NULL_GUID, 1)
+        return _NO_IDENTIFIER
     index = parse_message_id(envelope.path.id, "path/id").ordinal
     return MessageId(envelope.msmq.source_qm_guid, index)
 
@@ -307,8 +309,7 @@ def envelope_of(
         properties=Properties(expiry, sent),
         services=_services(view, resolve),
         stream=stream,
-        # A message that came without Msmq has only defaults to tell, and an id that would make it a duplicate.
-        msmq=None if message_id.guid == NULL_GUID and stream is None else _msmq(view, expiry),
+        msmq=_msmq(view, expiry) if stream is not None or message_id != _NO_IDENTIFIER else _told_msmq(view, expiry),
         signature=_signature(view),
     )
 
@@ -381,6 +382,13 @@ def _admin_url(view: MessageView, resolve: Resolve) -> str | None:
         return None
     url = None if name is None else receipt_url(name, resolve)
     return None if url is None else to_xml_text(url)
+
+
+def _told_msmq(view: MessageView, expiry: int) -> Msmq | None:
+    """None for a message that came without Msmq: all it would tell is an id that makes it a duplicate of the others."""
+    msmq = _msmq(view, expiry)
+    defaults = Msmq(MessageClass.NORMAL, DEFAULT_PRIORITY, NULL_GUID, expiry, hash_algorithm=HashAlgorithm.SHA1)
+    return None if msmq == defaults else msmq
 
 
 def _msmq(view: MessageView, expiry: int) -> Msmq:
