@@ -25,7 +25,7 @@ class _Step:
     """What one tick does to a stream."""
 
     tick: Tick
-    before: tuple[StreamId, int, int, int, str, list[int]]
+    before: tuple[StreamId, int, int, str, list[int]]
     number: int = 0
     stream_id: StreamId | None = None
     added: list[Key] = field(default_factory=list)  # messages, and what follows from their arrival
@@ -85,7 +85,6 @@ class IncomingStreams:
             before = (
                 stream.stream_id,
                 stream.number,
-                stream.durable,
                 stream.acknowledged,
                 stream.send_receipts_to,
                 stream.past,
@@ -118,11 +117,11 @@ class IncomingStreams:
         (
             stream.stream_id,
             stream.number,
-            stream.durable,
             stream.acknowledged,
             stream.send_receipts_to,
             stream.past,
         ) = step.before
+        stream.durable = stream.number  # ticks land one after the other: those before this one have
         later = self._steps.pop(name, None)
         if later is not None and later is not step:
             for key in later.added:

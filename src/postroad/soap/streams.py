@@ -49,6 +49,7 @@ class IncomingStream:
     past: list[int] = field(default_factory=list)
     unacked_since: float | None = None  # UnackedStreamMessageArrivalTime
     due: float | None = None
+    again: bool = False  # the sender has asked for the last receipt once more
 
     def judge(self, stream: Stream, *, duplicate: bool) -> Verdict:
         """3.1.5.1.6.3: the next of this stream, whatever is missing in between, or the first of another one.
@@ -94,6 +95,7 @@ class IncomingStream:
 
     def repeat_receipt(self, now: float, delay_s: float) -> None:
         """A message came again: perhaps our receipt was lost."""
+        self.again = True
         if self.due is None:
             self.due = now + delay_s
 
@@ -104,8 +106,9 @@ class IncomingStream:
         """
         self.due = None if self.durable == self.number else now + delay_s
         self.unacked_since = None if self.durable == self.number else now
-        if not self.durable:
+        if self.durable <= self.acknowledged and not (self.again and self.durable):
             return None
+        self.again = False
         self.acknowledged = self.durable
         return self.durable
 
