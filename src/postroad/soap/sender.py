@@ -148,7 +148,7 @@ class Sender:
         known = stored is not None and stored.sequence == flight.sequence
         transfer.stream = stream = stored if stored is not None and known else OutgoingStream.of(flight.sequence)
         transfer.kept = known and stream.started
-        transfer.last_ack_count = 0
+        transfer.last_ack_count = transfer.last_number = 0
         return stream
 
     def _number(self, transfer: Transfer, stream: OutgoingStream, flight: Flight, now: float) -> None:
@@ -259,8 +259,7 @@ class Sender:
         transfer.resend_at = None
         if transfer.unacked:
             self._arm(transfer, now)
-        else:
-            self.core.delivery.outgoing_ready(queue, now)  # a newer stream may have waited for this
+        self.core.delivery.outgoing_ready(queue, now)  # others may have waited for this
         return True
 
     def _ordered(self, transfer: Transfer, flight: Flight, now: float) -> None:
@@ -346,7 +345,8 @@ class Sender:
 
     def _end_stream(self, flight: Flight) -> None:
         """3.1.1.2 and 3.1.7.6: when all of it has left, the next message begins a new stream."""
-        queue, sequence, number = flight.queue, flight.sequence, flight.number
+        queue, sequence = flight.queue, flight.sequence
+        number = max(flight.number, self.transfers[queue].last_number)  # what asked for dead letters leaves late
         transacting, path = self.core.transacting, queue.properties.path
         if sequence is None or not transacting.is_last(path, sequence, number):
             return
@@ -354,9 +354,7 @@ class Sender:
         def end() -> None:  # once it is durable that they have left
             if not queue.count and transacting.is_last(path, sequence, number):
                 transacting.end_sequence(path)
-                transfer = self.transfers.get(queue)
-                if transfer is not None:
-                    transfer.kept = False
+                self.transfers[queue].kept = False
                 self.core.tick.set_state(f"{OUTGOING_STATE}{path}", None)
 
         if self.core.tick:
