@@ -12,7 +12,7 @@ import pytest
 
 from postroad.errors import MalformedSoap
 from postroad.soap.elements import Envelope
-from postroad.soap.envelope import read_envelope
+from postroad.soap.envelope import read_any, read_envelope
 
 NULL_TEXT = "00000000-0000-0000-0000-000000000000"
 BODY_MANAGER = UUID("ff3af301-3196-497a-a918-72147c871a13")  # in the Content-Ids of the applications' samples
@@ -303,10 +303,20 @@ def added(text: str, parent: str, element: str) -> str:
 
 
 def read(text: str) -> Envelope:
-    return read_envelope(text.encode())
+    """What both readers make of it, which has to be the same."""
+    envelope = read_envelope(text.encode())
+    slowly = read_any(text.encode())
+    assert envelope == slowly
+    assert envelope.source == slowly.source
+    return envelope
 
 
 def refused(text: str | bytes) -> MalformedSoap:
+    """The fault that both readers find."""
+    data = text.encode() if isinstance(text, str) else text
     with pytest.raises(MalformedSoap) as caught:
-        read_envelope(text.encode() if isinstance(text, str) else text)
+        read_envelope(data)
+    with pytest.raises(MalformedSoap) as slowly:
+        read_any(data)
+    assert str(caught.value) == str(slowly.value)
     return caught.value

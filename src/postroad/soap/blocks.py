@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NoReturn
 
 from postroad.errors import LocalProtocolError, MalformedSoap
 from postroad.soap.texts import SPACE, is_xml_text
@@ -34,10 +33,10 @@ class Children:
     No known child may be there twice: two readers could each take another one.
     """
 
-    __slots__ = ("_found", "_place")
+    __slots__ = ("_block", "_found")
 
-    def __init__(self, parent: Element, place: str, known: Names) -> None:
-        self._place = place
+    def __init__(self, parent: Element, block: str, known: Names) -> None:
+        self._block = block
         self._found: dict[str, Element] = {}
         for child in parent.children:
             name = known.get(child.name)
@@ -48,7 +47,7 @@ class Children:
             self._found[name] = child
 
     def place(self, name: str) -> str:
-        return f"{self._place}/{name}"
+        return f"{self._block}/{name}"
 
     def __contains__(self, name: str) -> bool:
         return name in self._found
@@ -58,14 +57,13 @@ class Children:
 
     def element(self, name: str) -> Element:
         """A child that must be there."""
-        found = self._found.get(name)
-        return self._miss(name) if found is None else found
+        if name not in self._found:
+            raise MalformedSoap(self.place(name), "the element is missing")
+        return self._found[name]
 
     def text(self, name: str) -> str:
         """The text of a child that must be there, white space around it included."""
-        found = self._found.get(name)
-        if found is None:
-            self._miss(name)
+        found = self.element(name)
         if found.children:
             raise MalformedSoap(self.place(name), "text belongs here, not elements")
         return found.text
@@ -79,9 +77,6 @@ class Children:
         if not text:
             raise MalformedSoap(self.place(name), "the element is empty")
         return text
-
-    def _miss(self, name: str) -> NoReturn:
-        raise MalformedSoap(self.place(name), "the element is missing")
 
 
 def escape(text: str) -> str:

@@ -5,7 +5,8 @@ What an envelope asks of a queue manager is not decided here.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import TypeVar
 
 from postroad.errors import MalformedSoap
 from postroad.soap.blocks import (
@@ -16,46 +17,36 @@ from postroad.soap.blocks import (
     SIGNATURE,
     SOAP,
     SRMP,
-    Children,
-    escape,
     names,
     quoted,
 )
 from postroad.soap.blocks import MSMQ as MSMQ_NAMESPACE
-from postroad.soap.elements import (
-    CommitmentReceipt,
-    CommitmentReceiptRequest,
-    Decision,
-    DeliveryReceipt,
-    DeliveryReceiptRequest,
-    Envelope,
-    Path,
-    Properties,
-    Services,
-    Source,
-    Stream,
-    StreamReceipt,
+from postroad.soap.elements import Envelope, Source
+from postroad.soap.header import (
+    read_commitment_receipt,
+    read_delivery_receipt,
+    read_path,
+    read_properties,
+    read_services,
+    read_stream,
+    read_stream_receipt,
+    write_commitment_receipt,
+    write_delivery_receipt,
+    write_path,
+    write_properties,
+    write_services,
+    write_stream,
+    write_stream_receipt,
 )
 from postroad.soap.msmq import read_msmq, write_msmq
 from postroad.soap.signature import read_signature, write_signature
-from postroad.soap.texts import (
-    SPACE,
-    date_text,
-    parse_date,
-    parse_message_id,
-    parse_number,
-    parse_stream_id,
-    stream_id_text,
-)
-from postroad.soap.tree import Document, Element, parse_document
+from postroad.soap.texts import SPACE, parse_message_id
+from postroad.soap.tree import MAX_ENVELOPE_SIZE, Document, Element, parse_document
+from postroad.soap.usual import BODY, END, START, read_usual
 
-# 3.1.7.2.4, to the letter.
-START: Final = f'<se:Envelope xmlns:se="{SOAP}" xmlns="{SRMP}">'
-END: Final = "</se:Envelope>"
-_PATH_START = f'<path xmlns="{ROUTING}" se:mustUnderstand="1">'
-_BODY = "<se:Body></se:Body>"
+_Value = TypeVar("_Value")
+
 _USUAL_NAMESPACES = {("se", SOAP), (None, SRMP)}
-
 _HEADER_NAME = f"{SOAP} Header"
 _BODY_NAME = f"{SOAP} Body"
 _BLOCKS = (
@@ -68,24 +59,21 @@ _BLOCKS = (
 )
 _MARKED = frozenset({"path", "properties", "services", "stream"})  # which have to say mustUnderstand="1"
 
-_PATH = names(ROUTING, "action", "to", "id", "rev")
-_VIA = names(ROUTING, "via")
-_PROPERTIES = names(SRMP, "expiresAt", "sentAt")
-_SERVICES = names(SRMP, "durable", "deliveryReceiptRequest", "commitmentReceiptRequest")
-_RECEIPT_REQUEST = names(SRMP, "sendTo", "positiveOnly", "negativeOnly")
-_STREAM = names(SRMP, "streamId", "current", "previous", "start")
-_START = names(SRMP, "sendReceiptsTo")
-_DELIVERY_RECEIPT = names(SRMP, "receivedAt", "id")
-_COMMITMENT_RECEIPT = names(SRMP, "decidedAt", "decision", "id")
-_STREAM_RECEIPT = names(SRMP, "streamId", "lastOrdinal")
-
-_TO_PREFIXES = ("http://", "https://", "msmq:multicast=")
-_HTTP_PREFIXES = ("http://", "https://")
-_DECISIONS = {decision.value: decision for decision in Decision}
-
 
 def read_envelope(data: bytes) -> Envelope:
     """The envelope; MalformedSoap, which names the element, where the bytes break a rule of section 2.2."""
+    if len(data) <= MAX_ENVELOPE_SIZE:
+        try:
+            envelope = read_usual(data.decode("utf-8"))
+        except UnicodeDecodeError:
+            envelope = None
+        if envelope is not None:
+            return envelope
+    return read_any(data)
+
+
+def read_any(data: bytes) -> Envelope:
+    """Reads every form that XML gives an envelope."""
     document = parse_document(data)
     root = document.root
     if root.name != f"{SOAP} Envelope":
@@ -100,27 +88,30 @@ def read_envelope(data: bytes) -> Envelope:
     for name in ("path", "properties"):
         if name not in blocks:
             raise MalformedSoap(name, "the element is missing")
-    msmq = read_msmq(blocks["Msmq"]) if "Msmq" in blocks else None
-    path = _read_path(blocks["path"])
-    if msmq is not None:
+    path = read_path(blocks["path"])
+    if "Msmq" in blocks:
         parse_message_id(path.id, "path/id")
     elif "stream" in blocks:
         raise MalformedSoap("stream", "a stream message needs the Msmq element")
     signature = blocks.get("Signature")
     return Envelope(
         path=path,
-        properties=_read_properties(blocks["properties"]),
-        services=_read_services(blocks["services"]) if "services" in blocks else None,
-        stream=_read_stream(blocks["stream"]) if "stream" in blocks else None,
-        delivery_receipt=_read_delivery_receipt(blocks.get("deliveryReceipt")),
-        commitment_receipt=_read_commitment_receipt(blocks.get("commitmentReceipt")),
-        stream_receipt=_read_stream_receipt(blocks.get("streamReceipt")),
-        msmq=msmq,
+        properties=read_properties(blocks["properties"]),
+        services=_read(read_services, blocks.get("services")),
+        stream=_read(read_stream, blocks.get("stream")),
+        delivery_receipt=_read(read_delivery_receipt, blocks.get("deliveryReceipt")),
+        commitment_receipt=_read(read_commitment_receipt, blocks.get("commitmentReceipt")),
+        stream_receipt=_read(read_stream_receipt, blocks.get("streamReceipt")),
+        msmq=_read(read_msmq, blocks.get("Msmq")),
         signature=None
         if signature is None
         else read_signature(signature, _self_standing(document, (root, header), signature)),
         source=Source(_self_standing(document, (root,), header), _self_standing(document, (root,), children[1])),
     )
+
+
+def _read(read: Callable[[Element], _Value], element: Element | None) -> _Value | None:
+    return None if element is None else read(element)
 
 
 def _read_blocks(header: Element) -> dict[str, Element]:
@@ -160,171 +151,28 @@ def _self_standing(document: Document, ancestors: tuple[Element, ...], element: 
     return text[:end_of_name] + declarations + text[end_of_name:]
 
 
-def _read_path(element: Element) -> Path:
-    children = Children(element, "path", _PATH)
-    to = children.word("to")
-    if not to.lower().startswith(_TO_PREFIXES):
-        raise MalformedSoap("path/to", f"{to!r} starts with none of http://, https:// and MSMQ:MULTICAST=")
-    return Path(children.text("action"), to, children.text("id").strip(SPACE), _read_via(children.get("rev")))
-
-
-def _read_via(rev: Element | None) -> str | None:
-    if rev is None:
-        return None
-    return Children(rev, "path/rev", _VIA).text("via").strip(SPACE) or None
-
-
-def _read_properties(element: Element) -> Properties:
-    children = Children(element, "properties", _PROPERTIES)
-    sent_at = children.optional_text("sentAt")
-    return Properties(
-        parse_date(children.text("expiresAt"), "properties/expiresAt"),
-        None if sent_at is None else parse_date(sent_at, "properties/sentAt"),
-    )
-
-
-def _read_services(element: Element) -> Services:
-    children = Children(element, "services", _SERVICES)
-    delivery = commitment = None
-    request = children.get("deliveryReceiptRequest")
-    if request is not None:
-        found = Children(request, "deliveryReceiptRequest", _RECEIPT_REQUEST)
-        delivery = DeliveryReceiptRequest(_read_url(found, "sendTo"))
-    request = children.get("commitmentReceiptRequest")
-    if request is not None:
-        found = Children(request, "commitmentReceiptRequest", _RECEIPT_REQUEST)
-        commitment = CommitmentReceiptRequest(
-            _read_url(found, "sendTo"), "positiveOnly" in found, "negativeOnly" in found
-        )
-    return Services("durable" in children, delivery, commitment)
-
-
-def _read_url(children: Children, name: str) -> str:
-    """2.2.5.2.2, 2.2.5.3.4: receipts are sent by HTTP, so that no other name will do."""
-    url = children.word(name)
-    if not url.lower().startswith(_HTTP_PREFIXES):
-        raise MalformedSoap(children.place(name), f"{url!r} starts with neither http:// nor https://")
-    return url
-
-
-def _read_stream(element: Element) -> Stream:
-    children = Children(element, "stream", _STREAM)
-    previous = children.optional_text("previous")
-    start = children.get("start")
-    return Stream(
-        stream_id=parse_stream_id(children.text("streamId"), "stream/streamId"),
-        current=parse_number(children.text("current"), "stream/current"),
-        previous=None if previous is None else parse_number(previous, "stream/previous"),
-        send_receipts_to=None
-        if start is None
-        else _read_url(Children(start, "stream/start", _START), "sendReceiptsTo"),
-    )
-
-
-def _read_delivery_receipt(element: Element | None) -> DeliveryReceipt | None:
-    if element is None:
-        return None
-    children = Children(element, "deliveryReceipt", _DELIVERY_RECEIPT)
-    received_at = parse_date(children.text("receivedAt"), "deliveryReceipt/receivedAt")
-    return DeliveryReceipt(received_at, children.text("id").strip(SPACE))
-
-
-def _read_commitment_receipt(element: Element | None) -> CommitmentReceipt | None:
-    if element is None:
-        return None
-    children = Children(element, "commitmentReceipt", _COMMITMENT_RECEIPT)
-    text = children.word("decision")
-    decision = _DECISIONS.get(text)
-    if decision is None:
-        raise MalformedSoap("commitmentReceipt/decision", f"{text!r} is neither positive nor negative")
-    decided_at = parse_date(children.text("decidedAt"), "commitmentReceipt/decidedAt")
-    return CommitmentReceipt(decided_at, decision, children.text("id").strip(SPACE))
-
-
-def _read_stream_receipt(element: Element | None) -> StreamReceipt | None:
-    if element is None:
-        return None
-    children = Children(element, "streamReceipt", _STREAM_RECEIPT)
-    return StreamReceipt(
-        parse_stream_id(children.text("streamId"), "streamReceipt/streamId"),
-        parse_number(children.text("lastOrdinal"), "streamReceipt/lastOrdinal"),
-    )
-
-
 def write_envelope(envelope: Envelope) -> bytes:
     """3.1.7.2.4: no white space between elements. LocalProtocolError where a text has no form in XML."""
-    parts = [START, "<se:Header>", _write_path(envelope), _write_properties(envelope.properties)]
+    # 3.1.7.2.4 has the id before the reverse path; in the receipts of 4.3 and 4.4 it is last.
+    path = write_path(envelope.path, id_last=is_receipt(envelope))
+    parts = [START, "<se:Header>", path, write_properties(envelope.properties)]
     if envelope.services is not None:
-        parts.append(_write_services(envelope.services))
+        parts.append(write_services(envelope.services))
     if envelope.stream is not None:
-        parts.append(_write_stream(envelope.stream))
-    delivery, commitment, stream = envelope.delivery_receipt, envelope.commitment_receipt, envelope.stream_receipt
-    if stream is not None:
-        stream_id = stream_id_text(stream.stream_id)
-        parts.append(f"<streamReceipt><streamId>{stream_id}</streamId>")
-        parts.append(f"<lastOrdinal>{stream.last_ordinal}</lastOrdinal></streamReceipt>")
-    if delivery is not None:
-        parts.append(f"<deliveryReceipt><receivedAt>{date_text(delivery.received_at)}</receivedAt>")
-        parts.append(f"<id>{escape(delivery.id)}</id></deliveryReceipt>")
-    if commitment is not None:
-        parts.append(f"<commitmentReceipt><decidedAt>{date_text(commitment.decided_at)}</decidedAt>")
-        parts.append(f"<decision>{commitment.decision.value}</decision>")
-        parts.append(f"<id>{escape(commitment.id)}</id></commitmentReceipt>")
+        parts.append(write_stream(envelope.stream))
+    if envelope.stream_receipt is not None:
+        parts.append(write_stream_receipt(envelope.stream_receipt))
+    if envelope.delivery_receipt is not None:
+        parts.append(write_delivery_receipt(envelope.delivery_receipt))
+    if envelope.commitment_receipt is not None:
+        parts.append(write_commitment_receipt(envelope.commitment_receipt))
     if envelope.msmq is not None:
         parts.append(write_msmq(envelope.msmq))
     if envelope.signature is not None:
         parts.append(write_signature(envelope.signature))
-    parts += ("</se:Header>", _BODY, END)
+    parts += ("</se:Header>", BODY, END)
     return "".join(parts).encode("utf-8")
-
-
-def _write_path(envelope: Envelope) -> str:
-    path = envelope.path
-    rev = "" if path.via is None else f"<rev><via>{escape(path.via)}</via></rev>"
-    message_id = f"<id>{escape(path.id)}</id>"
-    # 3.1.7.2.4 has the id first; in the receipts of 4.3 and 4.4 it is last.
-    tail = rev + message_id if is_receipt(envelope) else message_id + rev
-    return f"{_PATH_START}<action>{escape(path.action)}</action><to>{escape(path.to)}</to>{tail}</path>"
 
 
 def is_receipt(envelope: Envelope) -> bool:
     return bool(envelope.delivery_receipt or envelope.commitment_receipt or envelope.stream_receipt)
-
-
-def _write_properties(properties: Properties) -> str:
-    sent_at = "" if properties.sent_at is None else f"<sentAt>{date_text(properties.sent_at)}</sentAt>"
-    return (
-        f'<properties se:mustUnderstand="1"><expiresAt>{date_text(properties.expires_at)}</expiresAt>'
-        f"{sent_at}</properties>"
-    )
-
-
-def _write_services(services: Services) -> str:
-    parts = ['<services se:mustUnderstand="1">']
-    if services.durable:
-        parts.append("<durable/>")
-    if (delivery := services.delivery_receipt_request) is not None:
-        send_to = escape(delivery.send_to)
-        parts.append(f"<deliveryReceiptRequest><sendTo>{send_to}</sendTo></deliveryReceiptRequest>")
-    if (commitment := services.commitment_receipt_request) is not None:
-        parts.append(f"<commitmentReceiptRequest><sendTo>{escape(commitment.send_to)}</sendTo>")
-        if commitment.positive_only:
-            parts.append("<positiveOnly/>")
-        if commitment.negative_only:
-            parts.append("<negativeOnly/>")
-        parts.append("</commitmentReceiptRequest>")
-    parts.append("</services>")
-    return "".join(parts)
-
-
-def _write_stream(stream: Stream) -> str:
-    parts = [
-        f'<stream se:mustUnderstand="1"><streamId>{stream_id_text(stream.stream_id)}</streamId>',
-        f"<current>{stream.current}</current>",
-    ]
-    if stream.previous:
-        parts.append(f"<previous>{stream.previous}</previous>")
-    if stream.send_receipts_to is not None:
-        parts.append(f"<start><sendReceiptsTo>{escape(stream.send_receipts_to)}</sendReceiptsTo></start>")
-    parts.append("</stream>")
-    return "".join(parts)

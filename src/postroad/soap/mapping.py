@@ -45,8 +45,9 @@ from postroad.soap.elements import (
     Signature,
     Stream,
 )
-from postroad.soap.envelope import END, START, read_envelope
+from postroad.soap.envelope import read_envelope
 from postroad.soap.texts import U32, message_id_text, parse_message_id, to_xml_text
+from postroad.soap.usual import END, START
 from postroad.wire.base_header import BaseHeader
 from postroad.wire.constants import (
     INFINITE,

@@ -12,8 +12,9 @@ from postroad.soap.elements import (
     Services,
     Stream,
 )
-from postroad.soap.envelope import START, write_envelope
+from postroad.soap.envelope import write_envelope
 from postroad.soap.texts import parse_date, parse_stream_id
+from postroad.soap.usual import START
 from tests.soap_samples import (
     COMMITMENT_RECEIPT,
     DELIVERY_RECEIPT,
