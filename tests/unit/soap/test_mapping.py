@@ -250,6 +250,18 @@ def test_the_correlation() -> None:
     assert view_of(with_msmq(correlation=bytes(range(20)))).correlation_id == bytes(range(20))
 
 
+@pytest.mark.spec("SRM-3.1.7.2.4-24")
+@pytest.mark.parametrize("provider", [None, Provider(1, "name"), Provider(0, "name"), Provider(1, "")])
+def test_a_provider_has_both_its_elements_or_is_not_written(provider: Provider | None) -> None:
+    msmq = envelope_of(view_of(with_msmq(provider=provider))).msmq
+    assert msmq is not None
+    assert msmq.provider == provider
+    element = (
+        "" if provider is None else f"<Provider><Type>{provider.type}</Type><Name>{provider.name}</Name></Provider>"
+    )
+    assert f"</HashAlgorithm>{element}<SourceQmGuid>" in write_envelope(with_msmq(provider=provider)).decode()
+
+
 @pytest.mark.spec("SRM-2.2.6.12-02", "SRM-2.2.6.12-03", "SRM-3.1.5.1.1-29")
 def test_the_provider() -> None:
     provider = Provider(24, "Microsoft Enhanced RSA and AES Cryptographic Provider")
@@ -477,6 +489,15 @@ def test_what_xml_cannot_hold_in_a_label_is_shown_as_such() -> None:
     envelope = envelope_of(composed(Message(label="a\x01b\ud800")))
     assert envelope.path.action == "MSMQ:a\ufffdb\ufffd"
     assert read_envelope(write_envelope(envelope)) == envelope
+
+
+@pytest.mark.spec("SRM-1.3.11-01")
+def test_a_group_is_addressed_like_a_queue() -> None:
+    view = composed(Message(b"x", label="label"))
+    one, all_of_them = parse_format_name(f"DIRECT={URL}"), parse_format_name("MULTICAST=234.1.1.1:8001")
+    unicast = write_envelope(envelope_of(view, destination=one)).decode()
+    multicast = write_envelope(envelope_of(view, destination=all_of_them)).decode()
+    assert changed(unicast, URL, "MSMQ:MULTICAST=234.1.1.1:8001") == multicast
 
 
 def test_a_packet_that_cannot_leave_by_soap() -> None:
