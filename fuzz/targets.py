@@ -8,7 +8,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from postroad.errors import RemoteProtocolError
+from postroad.errors import MalformedSoap, RemoteProtocolError
+from postroad.soap.envelope import read_any, read_envelope, write_envelope
+from postroad.soap.mapping import envelope_of, packet_of
+from postroad.soap.multipart import split_entity
 from postroad.wire import (
     EstablishConnection,
     FinalAck,
@@ -27,6 +30,7 @@ from postroad.wire.key_blobs import PublicKeyBlob, SimpleBlob
 from postroad.wire.records import SequenceInfo, decode_addresses, decode_public_keys, decode_user_certificates
 from postroad.wire.security_header import ProviderInfo
 from tests.frames import FRAME_5, PINGS, SESSION_PACKETS
+from tests.soap_samples import ALL, multipart
 from tests.vectors import FRAME_8, V1, V2
 
 Target = Callable[[bytes], None]
@@ -99,7 +103,29 @@ def fuzz_records(data: bytes) -> None:
             continue
 
 
-TARGETS: dict[str, Target] = {"framer": fuzz_framer, "decoder": fuzz_decoder, "records": fuzz_records}
+def fuzz_soap(data: bytes) -> None:
+    """A request as it comes by HTTP, and the same bytes as an envelope: what is read says the same when written."""
+    for content_type in _CONTENT_TYPES:
+        try:
+            octets, attachments = split_entity(content_type, data)
+            envelope = read_envelope(octets)
+            packet = packet_of(envelope, attachments, 0)
+        except MalformedSoap:
+            continue
+        assert envelope == read_any(octets) == read_envelope(write_envelope(envelope))
+        view = MessageView(packet)
+        assert (view.body, view.extension) == (attachments.body or b"", attachments.extension or b"")
+        write_envelope(envelope_of(view, envelope.stream))
+
+
+_CONTENT_TYPES = ("text/xml", 'multipart/related; boundary="MSMQ - SOAP boundary, 53287"; type=text/xml')
+
+TARGETS: dict[str, Target] = {
+    "framer": fuzz_framer,
+    "decoder": fuzz_decoder,
+    "records": fuzz_records,
+    "soap": fuzz_soap,
+}
 
 _KEY = bytes.fromhex("0602000000a4000052534131400000000100010081828384858687f8")
 _SESSION_KEY = bytes.fromhex("010200000168000000a400000102030405060708")
@@ -114,4 +140,5 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     ),
     "decoder": SESSION_PACKETS,
     "records": (*PINGS, _KEY, _SESSION_KEY, _PUBLIC_KEYS, _ADDRESSES),
+    "soap": (*(text.encode() for text in ALL), *(multipart(text.encode(), b"body")[1] for text in ALL)),
 }

@@ -12,10 +12,11 @@ import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from postroad.errors import ConfigurationError, IllegalName
-from postroad.names import PathName, QueueKind
+from postroad.names import DirectName, PathName, QueueKind
 from postroad.queues.collection import MAX_LABEL
 from postroad.queues.properties import QueuePrivacy
 from postroad.settings import (
@@ -87,6 +88,33 @@ def existing_file(value: object, place: Place) -> Path:
     return file
 
 
+def url(value: object, place: Place) -> str:
+    """An http or https URL with a host; one that means more than itself may end in an asterisk."""
+    string = text(2048)(value, place)
+    try:
+        parts = urlsplit(string)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        valid = False
+    if not valid:
+        place.fail(f"{string!r} is no URL of HTTP or HTTPS, as in http://alpha/msmq/private$/orders")
+    return string
+
+
+def queue_url(value: object, place: Place) -> str:
+    """The URL of a queue."""
+    string = url(value, place)
+    try:
+        DirectName.from_wire(string)
+    except IllegalName as fault:
+        place.fail(str(fault))
+    return string
+
+
+class StandardPort(int):
+    """The port of a listener that nobody has asked for: it is done without where it cannot be had."""
+
+
 quota = whole(0, UINT32_MAX)
 resend_table = items(number(0.001, YEAR_S), least=1, most=1000)
 
@@ -111,7 +139,8 @@ class ListenSettings:
     host: str = setting(host_name, "127.0.0.1")
     binary: int | None = setting(port_number, 1801)
     ping: int | None = setting(port_number, 3527)
-    http: int | None = setting(port_number, 80)
+    http: int | None = setting(port_number, StandardPort(80))
+    https: int | None = setting(port_number, None)
     rpc: int | None = setting(port_number, 2103)
     api: int | None = setting(port_number, 8180)
     epm: int | None = setting(port_number, None)
@@ -139,11 +168,39 @@ class BinarySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRedirection:
+    """One of `[[srmp.inbound]]` or `[[srmp.receipts]]`: a URL, and the queue that takes its place."""
+
+    source: str = required(url, key="from")
+    target: str = required(queue_url, key="to")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRedirection:
+    """One of `[[srmp.outbound]]`: a URL, and whose host is connected to instead."""
+
+    source: str = required(url, key="from")
+    target: str = required(url, key="to")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SrmpSettings:
-    """`[srmp]`: MC-MQSRM"""
+    """`[srmp]`: MC-MQSRM, its redirections, and how HTTP reaches others."""
 
     retransmission_ms: int = setting(whole(1, UINT32_MAX), 20_000)
     resend_s: tuple[float, ...] = setting(resend_table, DEFAULT_RESEND_S)
+    cleanup_ms: int = setting(whole(1, UINT32_MAX), 300_000)
+    store_and_forward: bool = setting(switch, False)
+    inbound: tuple[QueueRedirection, ...] = setting(items(Table(QueueRedirection)), ())
+    outbound: tuple[HostRedirection, ...] = setting(items(Table(HostRedirection)), ())
+    outbound_exceptions: tuple[str, ...] = setting(items(url), ())
+    receipts: tuple[QueueRedirection, ...] = setting(items(Table(QueueRedirection)), ())
+    receipts_url: str | None = setting(queue_url, None)
+    proxy: str | None = setting(url, None)
+    no_proxy: tuple[str, ...] = setting(items(host_name), ())
+    ca_certificates: Path | None = setting(existing_file, None)
+    tls_certificate: Path | None = setting(existing_file, None)
+    tls_key: Path | None = setting(existing_file, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +222,7 @@ class Peer:
     binary: int = setting(whole(1, PORT_MAX), 1801)
     ping: int = setting(whole(1, PORT_MAX), 3527)
     http: int = setting(whole(1, PORT_MAX), 80)
+    https: int = setting(whole(1, PORT_MAX), 443)
     rpc: int = setting(whole(1, PORT_MAX), 2103)
 
 
@@ -224,7 +282,10 @@ def load_configuration(file: Path) -> Configuration:
     settings = load(file, _File)
     place = Place(str(file))
     _check_ports(settings.listen, place)
-    _check_tls(settings.api, place)
+    _check_tls(settings.api, place.inside("api"))
+    _check_tls(settings.srmp, place.inside("srmp"))
+    if settings.listen.https is not None and settings.srmp.tls_certificate is None:
+        place.inside("srmp").inside("tls_certificate").fail("is missing: listen.https needs a certificate and its key")
     refuse_duplicates(settings.users, place.inside("user"), "name")
     for index, queue in enumerate(settings.queues, 1):
         if not queue.path.is_local and queue.path.computer.lower() != settings.manager.name.lower():
@@ -250,7 +311,7 @@ def _values(settings: _File) -> dict[str, Any]:
 def _check_ports(listen: ListenSettings, place: Place) -> None:
     """Two listeners on one TCP port would fail later, and less clearly; ping is UDP."""
     taken: dict[int, str] = {}
-    for name in ("binary", "http", "rpc", "api", "epm"):
+    for name in ("binary", "http", "https", "rpc", "api", "epm"):
         number: int | None = getattr(listen, name)
         if number and number in taken:
             place.inside("listen").inside(name).fail(f"port {number} is listen.{taken[number]}'s already")
@@ -258,10 +319,10 @@ def _check_ports(listen: ListenSettings, place: Place) -> None:
             taken[number] = name
 
 
-def _check_tls(api: ApiSettings, place: Place) -> None:
+def _check_tls(section: ApiSettings | SrmpSettings, place: Place) -> None:
     for name, here, other in (
-        ("tls_certificate", api.tls_certificate, api.tls_key),
-        ("tls_key", api.tls_key, api.tls_certificate),
+        ("tls_certificate", section.tls_certificate, section.tls_key),
+        ("tls_key", section.tls_key, section.tls_certificate),
     ):
         if here is None and other is not None:
-            place.inside("api").inside(name).fail("is missing: a certificate and its key go together")
+            place.inside(name).fail("is missing: a certificate and its key go together")

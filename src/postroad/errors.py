@@ -84,6 +84,14 @@ class RemoteProtocolError(PostroadError):
         return RemoteProtocolError(self.fault, by + (self.offset or 0))
 
 
+class MalformedSoap(RemoteProtocolError):
+    """A SOAP request that breaks [MC-MQSRM] 2.2: `place` is the element or the part at fault, as in `path/to`."""
+
+    def __init__(self, place: str, fault: str) -> None:
+        super().__init__(f"{place}: {fault}")
+        self.place = place
+
+
 class IllegalName(PostroadError):
     """A queue name that no grammar admits: says what is wrong, and at which character."""
 

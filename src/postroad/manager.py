@@ -31,11 +31,13 @@ from postroad.errors import (
 )
 from postroad.message import Message
 from postroad.names import FormatName, PathName
+from postroad.queues.collection import QueueCollection
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
 from postroad.queues.findings import Trace
 from postroad.queues.info import ManagerInfo, QueueInfo, describe_manager
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
+from postroad.queues.outgoing import is_http
 from postroad.queues.queue import Queue
 from postroad.queues.reading import SeekAction
 from postroad.queues.tick import Tick
@@ -43,6 +45,8 @@ from postroad.queues.transaction import Transaction
 from postroad.queues.waiting import ReadCall, WaitingRead
 from postroad.received import ReceivedMessage
 from postroad.routing import Router
+from postroad.soap.report import told_by
+from postroad.soap.service import SoapService
 from postroad.store.interface import Record, Store
 from postroad.store.writer import Writer
 from postroad.wire.view import MessageView
@@ -102,6 +106,7 @@ class Manager:
         self._transaction_started: dict[UUID, float] = {}
         self._handle_used: dict[int, float] = {}
         self.binary: BinaryService | None = None  # set by whoever gives it a listener
+        self.soap: SoapService | None = None  # the same
         self._timer: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -196,8 +201,7 @@ class Manager:
 
     async def _durably(self, operation: Callable[[], T]) -> T:
         """Runs a change of the core; returns when it is durable, at once if it changed nothing that has to be."""
-        tick = self.core.tick
-        writes = tick.writes
+        tick, writes = self.core.tick, self.core.tick.writes
         try:
             result = operation()
         except PostroadError:
@@ -249,7 +253,7 @@ class Manager:
 
     def outlook(self) -> Outlook:
         """What can be told of queues, sessions and messages on their way, as it is now."""
-        return Outlook(self.core, self.binary, self.clock())
+        return Outlook(self.core, self.binary, self.clock(), told_by(self.soap, self.clock()))
 
     def queues(self) -> list[QueueInfo]:
         """Every queue; journals and subqueues stand with their owner."""
@@ -295,28 +299,23 @@ class Manager:
 
     def pause_queue(self, name: Name) -> QueueInfo:
         """[MS-MQDMPR] 3.1.4.14: an outgoing queue sends nothing until it is resumed."""
-        queue = self._outgoing(name)
-        if self.binary is not None:
-            self.binary.pause(queue)
-        else:
-            self.core.queues.outgoing_info[queue].pause()
+        queue, protocol = self._outgoing(name)
+        protocol.pause(queue)
         return self._describe(queue)
 
     def resume_queue(self, name: Name) -> QueueInfo:
         """[MS-MQDMPR] 3.1.4.15"""
-        queue = self._outgoing(name)
-        if self.binary is not None:
-            self.binary.resume(queue, self.clock())
-            self.commit_soon()
-        else:
-            self.core.queues.outgoing_info[queue].resume()
+        queue, protocol = self._outgoing(name)
+        protocol.resume(queue, self.clock())
+        self.commit_soon()
         return self._describe(queue)
 
-    def _outgoing(self, name: Name) -> Queue:
+    def _outgoing(self, name: Name) -> tuple[Queue, BinaryService | SoapService | QueueCollection]:
         queue = self.core.queues.get(name)
         if not queue.is_outgoing:
             raise UnsupportedFormatNameOperation(f"{queue.name} is not an outgoing queue: only those pause")
-        return queue
+        destination = self.core.queues.outgoing_info[queue].destination
+        return queue, (self.soap if is_http(destination) else self.binary) or self.core.queues
 
     # Sending
 

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -27,7 +28,7 @@ from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySetti
 from postroad.binary.transport import BinaryTransport
 from postroad.binary.ways import resolver
 from postroad.client.embedded import NAME_STATE
-from postroad.config import Configuration, ConfiguredQueue, DirectorySettings
+from postroad.config import Configuration, ConfiguredQueue, DirectorySettings, SrmpSettings, StandardPort
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, NoRoute, PostroadError, QueueNotFound
@@ -35,6 +36,11 @@ from postroad.manager import Manager
 from postroad.names import PublicName, QueueTail
 from postroad.queues.info import QueueInfo
 from postroad.routing import Router
+from postroad.soap.client import ClientOptions
+from postroad.soap.redirection import Redirection, Redirections
+from postroad.soap.service import SoapService
+from postroad.soap.settings import SoapSettings
+from postroad.soap.transport import Listener, SoapTransport
 from postroad.store import open_store
 
 log = logging.getLogger(__name__)
@@ -66,12 +72,21 @@ class Server:
         self._api: ApiServer | None = None
         self._binary: BinaryTransport | None = None
         self._ping: PingResponder | None = None
+        self._soap: SoapTransport | None = None
+        self._http: Listener | None = None
+        self._https: Listener | None = None
 
     @property
     def ready(self) -> dict[str, object]:
         """The line that says that every listener accepts."""
         assert self._manager is not None
-        listeners = {"binary": self._binary, "ping": self._ping, "api": self._api}
+        listeners = {
+            "binary": self._binary,
+            "ping": self._ping,
+            "http": self._http,
+            "https": self._https,
+            "api": self._api,
+        }
         listen = {name: listener.address for name, listener in listeners.items() if listener is not None}
         return {"ready": True, "name": self._manager.name, "id": str(self._manager.identifier), "listen": listen}
 
@@ -96,6 +111,12 @@ class Server:
         ping, self._ping = self._ping, None
         if ping is not None:
             ping.stop()
+        for listener in (self._http, self._https):
+            if listener is not None:
+                await listener.stop()
+        soap, self._soap, self._http, self._https = self._soap, None, None, None
+        if soap is not None:
+            await soap.stop()
         binary, self._binary = self._binary, None
         if binary is not None:
             await binary.stop()
@@ -138,6 +159,8 @@ class Server:
             self._binary = await self._start_binary(manager, config.listen.binary)
         if config.listen.ping is not None:
             self._ping = await self._start_ping(manager, config.listen.ping)
+        if config.listen.http is not None or config.listen.https is not None:
+            await self._start_soap(manager)
         if config.listen.api is not None:
             self._api = await self._start_api(manager, config.listen.api)
 
@@ -256,6 +279,54 @@ class Server:
         log.info("listening", extra={"listener": "binary", "address": transport.address})
         return transport
 
+    async def _start_soap(self, manager: Manager) -> None:
+        """The listeners first: receipts have to come to the ports that they have."""
+        config, srmp = self._config, self._config.srmp
+        host = config.listen.host
+        peers = {peer.host.lower(): peer for peer in config.peers}
+
+        def port_of(name: str, port: int) -> int:
+            peer = peers.get(name.lower())
+            return port if peer is None else {80: peer.http, 443: peer.https}.get(port, port)
+
+        def known(name: str) -> str | None:
+            entry = manager.router.directory.manager_named(name)
+            return None if entry is None else entry.host
+
+        trusted = None if srmp.ca_certificates is None else str(srmp.ca_certificates)
+        options = ClientOptions(host, trusted, srmp.proxy, frozenset(each.lower() for each in srmp.no_proxy))
+        transport = SoapTransport(manager, options, known)
+        transport.service = service = SoapService(manager.core, soap_settings(srmp), transport, port_of)
+        if config.listen.http is not None:
+            self._http = await self._listen_http("http", Listener(transport, host, config.listen.http))
+        if config.listen.https is not None:
+            files = (srmp.tls_certificate, srmp.tls_key)
+            self._https = await self._listen_http("https", Listener(transport, host, config.listen.https, *files))
+        for scheme, listener in (("http", self._http), ("https", self._https)):
+            if listener is not None:
+                service.outgoing.ports[scheme] = listener.port
+                manager.core.queues.http_ports.add(listener.port)
+        try:
+            transport.start()
+        except (OSError, ssl.SSLError) as error:
+            config.fail("srmp.ca_certificates", f"cannot be used: {error}")
+        self._soap = transport
+        manager.soap = service
+
+    async def _listen_http(self, name: str, listener: Listener) -> Listener | None:
+        """None where nobody has asked for the standard port, and it cannot be had."""
+        try:
+            await listener.start()
+        except ConfigurationError as fault:
+            self._config.fail(fault.key, fault.fault)
+        except OSError as error:
+            if not isinstance(listener.port, StandardPort):
+                self._refuse_listener(f"listen.{name}", f"cannot listen on {listener.address}", error)
+            log.warning("not listening", extra={"listener": name, "port": listener.port, "reason": error.strerror})
+            return None
+        log.info("listening", extra={"listener": name, "address": listener.address})
+        return listener
+
     async def _start_ping(self, manager: Manager, port: int) -> PingResponder:
         responder = PingResponder(manager, self._config.listen.host, port)
         await self._listen("ping", port, responder.start())
@@ -292,6 +363,23 @@ class Server:
             config.fail(fault.key, fault.fault)
         log.info("listening", extra={"listener": "api", "address": api.url})
         return api
+
+
+def soap_settings(srmp: SrmpSettings) -> SoapSettings:
+    """What the configuration says, as the protocol has it."""
+    return SoapSettings(
+        retransmission_ms=srmp.retransmission_ms,
+        resend_s=srmp.resend_s,
+        cleanup_ms=srmp.cleanup_ms,
+        redirections=Redirections(
+            store_and_forward=srmp.store_and_forward,
+            inbound=tuple(Redirection(each.source, each.target) for each in srmp.inbound),
+            outbound=tuple(Redirection(each.source, each.target) for each in srmp.outbound),
+            outbound_exceptions=srmp.outbound_exceptions,
+            receipts=tuple(Redirection(each.source, each.target) for each in srmp.receipts),
+            default_receipts=srmp.receipts_url or "",
+        ),
+    )
 
 
 def _manager_of(manager: Manager, name: PublicName) -> UUID | None:

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from postroad.binary.duplicates import MessageIdHistory
 from postroad.binary.sender import Sender
+from postroad.queues.duplicates import MessageIdHistory
 from postroad.queues.queue import Queue
 from postroad.simulation.node import Done, Node
 from postroad.simulation.seeds import random_scenario
@@ -130,7 +130,7 @@ def failing_seeds() -> Iterator[int]:
 def test_a_failing_seed_prints_itself() -> None:
     broken = (
         "import runpy, sys\n"
-        "from postroad.binary.duplicates import MessageIdHistory\n"
+        "from postroad.queues.duplicates import MessageIdHistory\n"
         "MessageIdHistory.__contains__ = lambda history, identifier: True\n"
         "sys.argv = ['simulation', '--seed', '1']\n"
         "runpy.run_module('postroad.simulation', run_name='__main__')\n"

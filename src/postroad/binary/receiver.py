@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from postroad.binary.duplicates import MessageIdHistory
 from postroad.binary.sequences import IncomingSequence, IncomingSequences
 from postroad.binary.session import Received, Session
 from postroad.binary.settings import BinarySettings
@@ -17,6 +16,7 @@ from postroad.binary.tracing import send_report
 from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
 from postroad.names import DirectName, FormatName, PathName, PrivateName, parse_format_name
 from postroad.queues.delivery import is_internal
+from postroad.queues.duplicates import MessageIdHistory
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueuePrivacy, QueueType
 from postroad.queues.queue import Queue
@@ -369,7 +369,7 @@ class Receiver:
             return
         view = MessageView(record.packet)
         fields = view.transaction_fields
-        if fields is None or view.source_queue_manager_bytes == self._own:
+        if fields is None or view.source_queue_manager_bytes == self._own or view.arrived_by_http:
             return
         if view.positive_journaling or view.negative_journaling or fields[0] & TransactionFlags.FINAL_ACK.value:
             direct = view.queue_manager_address_bytes != self._own

@@ -5,7 +5,7 @@ Only reads. What a state means and when it changes is in service.py, sender.py a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -16,7 +16,7 @@ from postroad.binary.service import NAME_SERVICES, BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.errors import IllegalName
 from postroad.names import DirectName, FormatName
-from postroad.queues.info import QueueInfo, SessionInfo, describe_queue
+from postroad.queues.info import QueueInfo, SessionInfo, WayReport, describe_queue
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import OutgoingState
 from postroad.queues.queue import PositionState, Queue
@@ -41,7 +41,8 @@ class OutgoingReport:
     unacknowledged: int = 0  # by the destination
     awaiting_final_ack: int = 0
     host: str | None = None  # the next hop that is used or tried
-    protocol: str | None = None  # one that the binary service does not speak
+    protocol: str | None = None  # one that nothing here speaks
+    way: WayReport | None = None  # what another protocol says of it
     served: bool = True  # whether there is a binary service
     session_open: bool = False
     window_full: int = 0  # messages of the session that are not acknowledged, where no more may be sent
@@ -67,6 +68,8 @@ class OutgoingReport:
         """What the messages wait for, in one sentence; None where there are none."""
         if not self.messages:
             return None
+        if self.way is not None and not self.paused:
+            return self.way.why
         return self._closed_for_sending() or (self._on_a_session() if self.session_open else self._on_the_way_there())
 
     @property
@@ -74,6 +77,8 @@ class OutgoingReport:
         """Whether somebody ought to look: nothing moves, or it moves too slowly."""
         if not self.messages:
             return False
+        if self.way is not None and not self.paused:
+            return self.way.stuck
         if self._closed_for_sending() is not None:
             return True
         if self.session_open:
@@ -132,10 +137,18 @@ class OutgoingReport:
 class Outlook:
     """One look at a manager's queues, and at its binary service if it has one, at one time."""
 
-    def __init__(self, core: LocalQueueManager, service: BinaryService | None, now: float) -> None:
+    def __init__(
+        self,
+        core: LocalQueueManager,
+        service: BinaryService | None,
+        now: float,
+        others: Callable[[Queue], WayReport | None] = lambda queue: None,
+    ) -> None:
+        """`others` speaks for the outgoing queues of other protocols."""
         self.core = core
         self.service = service
         self.now = now
+        self._others = others
 
     def describe(self, queue: Queue) -> QueueInfo:
         """Everything that is told of a queue."""
@@ -178,6 +191,20 @@ class Outlook:
             last_error=info.last_error,
             failures=info.failures,
         )
+        way = self._others(queue)
+        if way is not None:
+            return replace(
+                report,
+                way=way,
+                protocol=None,
+                unsent=way.unsent,
+                in_flight=way.in_flight,
+                unacknowledged=way.unacknowledged,
+                awaiting_final_ack=way.awaiting_final_ack,
+                next_retry_s=way.next_retry_s,
+                next_resend_s=way.next_resend_s,
+                resend_interval_s=way.resend_interval_s,
+            )
         return report if self.service is None else self._with_way(queue, self._with_flights(queue, report))
 
     def _with_flights(self, queue: Queue, report: OutgoingReport) -> OutgoingReport:

@@ -46,6 +46,7 @@ CHANGEABLE = frozenset(
 )
 FIRST_PRIVATE_NUMBER = 8  # those before it are the manager's own
 POISON = "poison"
+STANDARD_HTTP_PORTS = frozenset({80, 443})  # what a URL without a port means
 
 # [MS-MQDMPR] 3.1.3: the queues that every manager has. Applications cannot open the last three.
 JOURNAL = "system$;journal"
@@ -77,6 +78,7 @@ class QueueCollection:
         self.identifier = identifier
         self.hardened_security = hardened_security
         self.local_hosts = {".", "localhost", name.lower()}
+        self.http_ports: set[int] = set()  # that we listen on; others of our hosts are other managers'
         self.by_number: dict[int, Queue] = {}
         self.outgoing: dict[FormatName, Queue] = {}
         self.outgoing_info: dict[Queue, OutgoingInfo] = {}
@@ -100,12 +102,15 @@ class QueueCollection:
             case PathName():
                 return name.computer.lower() in self.local_hosts
             case DirectName():
-                return name.host.lower() in self.local_hosts
+                return name.host.lower() in self.local_hosts and self._is_own_port(name.port)
             case PrivateName() | MachineName():
                 return name.guid == self.identifier
             case PublicName():
                 return name.guid in self._by_identifier
         return False
+
+    def _is_own_port(self, port: int | None) -> bool:
+        return port is None or not self.http_ports or port in self.http_ports or port in STANDARD_HTTP_PORTS
 
     def find(self, name: FormatName | PathName | str) -> Queue | None:
         """The local or outgoing queue of this name; None where there is none."""
@@ -293,6 +298,13 @@ class QueueCollection:
         name = f"{QUEUE_STATE}{queue.number}"
         if gathering.batch.state.get(name) is not None:  # a later change was made on top of the lost one
             gathering.batch.state[name] = queue.properties.encode()
+
+    def pause(self, queue: Queue) -> None:
+        """Of an outgoing queue that nobody sends from yet."""
+        self.outgoing_info[queue].pause()
+
+    def resume(self, queue: Queue, now: float) -> None:
+        self.outgoing_info[queue].resume()
 
     def remove(self, tick: Tick, queue: Queue) -> None:
         """Forgets a queue, its journal and its subqueues; their messages must be on their way out."""

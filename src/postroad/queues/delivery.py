@@ -116,6 +116,8 @@ class Delivery:
         self.wake: Callable[[Queue, float, Iterable[int]], None] = lambda queue, now, opened: None
         self.deleted: list[Callable[[Queue, Record, int, float], None]] = []
         self.locate: Callable[[PublicName], UUID | None] = lambda name: None  # who has a public queue, by the directory
+        # Where an acknowledgment of a class goes; a message that came by SOAP may ask for more than one place.
+        self.admin_of: Callable[[MessageView, int], FormatName | None] = lambda view, message_class: admin_name(view)
         self.outgoing_ready: Callable[[Queue, float], None] = lambda queue, now: None
         self._ready: dict[Queue, None] | None = None  # what `together` has still to say
 
@@ -310,7 +312,7 @@ class Delivery:
         if message_class in INSECURE_NACKS and not self.insecure_nacks:
             return
         try:
-            admin = admin_name(view)
+            admin = self.admin_of(view, message_class)
             original = destination_name(view)
         except IllegalName:
             return  # a name that nobody can send to

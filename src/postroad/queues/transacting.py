@@ -69,9 +69,13 @@ class Transacting:
     def _sequence_to(self, destination: str) -> TxSequenceId:
         sequence = self._sequences.get(destination)
         if sequence is None:
-            self._last_sequence = sequence = self._next_sequence()
-            self._sequences[destination] = sequence
-            self._tick.set_state(STATE, SEQUENCE_ID.pack(sequence.ordinal, sequence.time_stamp))
+            self._sequences[destination] = sequence = self.new_sequence()
+        return sequence
+
+    def new_sequence(self) -> TxSequenceId:
+        """A name that no sequence has had, nor will have again once the gathering tick is durable."""
+        self._last_sequence = sequence = self._next_sequence()
+        self._tick.set_state(STATE, SEQUENCE_ID.pack(sequence.ordinal, sequence.time_stamp))
         return sequence
 
     def next_place(self, destination: str) -> tuple[TxSequenceId, int]:

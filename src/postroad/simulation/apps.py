@@ -30,7 +30,7 @@ class SendingApp:
         self._destination = destination
         self._admin: FormatName | str | None = None
         if flow.ack:
-            self._admin = ACKS if flow.naming is Naming.PRIVATE else f"DIRECT=TCP:{node.address}\\{ACKS}"
+            self._admin = _admin_name(flow.naming, node)
         self._stage = stage
         self._left = flow.count
         stage.loop.after(flow.start_s, self._step)
@@ -103,6 +103,15 @@ class SendingApp:
         self._stage.log.note(
             self.node.name, f"letters {letters[0].number} to {letters[-1].number}: {promise.name.lower()}"
         )
+
+
+def _admin_name(naming: Naming, node: Node) -> str:
+    match naming:
+        case Naming.DIRECT:
+            return f"DIRECT=TCP:{node.address}\\{ACKS}"
+        case Naming.HTTP:
+            return f"DIRECT=HTTP://{node.address}/msmq/{ACKS}".replace("\\", "/")
+    return ACKS
 
 
 class ReadingApp:

@@ -48,8 +48,9 @@ class Line:
 class End:
     """One end of a connection, and the bytes on their way from it to the other."""
 
-    def __init__(self, network: Network, host: Host, line: Line) -> None:
+    def __init__(self, network: Network, host: Host, line: Line, *, http: bool = False) -> None:
         self.host = host
+        self.http = http  # the port that it leads to, or comes from
         self.open = True
         self.silent = False  # nothing gets through any more, and this end does not know
         self.other: End
@@ -259,7 +260,7 @@ class Network:
         """Whether a packet would get an answer, if only that nobody listens."""
         return frozenset((one, other)) not in self._parted and not {one, other} & self._absent
 
-    def connect(self, caller: Host, name: str, done: Callable[[End | None, str], None]) -> None:
+    def connect(self, caller: Host, name: str, done: Callable[[End | None, str], None], *, http: bool = False) -> None:
         """`done` is given our end, or none and the reason."""
         address = self._names.get(name.lower(), name)
         started = self.loop.now
@@ -278,7 +279,7 @@ class Network:
             if host is None or address in self._refusing:
                 done(None, f"{name} refused the connection")
                 return
-            near, far = End(self, caller, line), End(self, host, line)
+            near, far = End(self, caller, line, http=http), End(self, host, line, http=http)
             near.other, far.other = far, near
             self._ends.append((near, far))
             done(near, "")

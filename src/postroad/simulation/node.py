@@ -15,7 +15,7 @@ from postroad.binary.ways import resolver
 from postroad.directory.snapshot import Directory
 from postroad.errors import StorageError
 from postroad.queues.local import LocalQueueManager, QueueManagerState
-from postroad.queues.outgoing import ConnectionStatus
+from postroad.queues.outgoing import ConnectionStatus, is_http
 from postroad.queues.tick import Tick
 from postroad.routing import Router
 from postroad.simulation.disk import Disk
@@ -23,6 +23,8 @@ from postroad.simulation.log import packet_lines
 from postroad.simulation.loop import Timer
 from postroad.simulation.network import End, Network
 from postroad.simulation.stage import Stage
+from postroad.simulation.web import Web
+from postroad.soap.settings import SoapSettings
 
 TIMER_INTERVAL_S = 0.5
 START_RETRY_S = 1.0  # after a start that the disk refused
@@ -58,6 +60,8 @@ class Node:
         self.started: list[Callable[[], None]] = []
         self.core: LocalQueueManager
         self.service: BinaryService
+        self.soap_settings: SoapSettings | None = None
+        self.web: Web | None = None
         self._loop = stage.loop
         self._log = stage.log
         self._network = network
@@ -84,6 +88,8 @@ class Node:
     def busy(self) -> bool:
         """Whether something is on its way to the disk, or waits for a peer's word."""
         if self._in_flight is not None or self._promises or self.core.tick:
+            return True
+        if self.web is not None and self.web.busy:
             return True
         return any(session.sent.awaiting_ack for session in self.service.sessions)
 
@@ -114,10 +120,13 @@ class Node:
         self._log.note(self.name, "started")
         router = Router(self.identifier, self._directory, self.now)
         self.service = BinaryService(core, self.settings, resolver(lambda: router), self)
+        self.web = None if self.soap_settings is None else Web(self, self.soap_settings, self._network, self._log)
         self._network.join(self)
         self.service.start(self.now)
         for callback in self.started:
             callback()
+        if self.web is not None:
+            self.web.service.start(self.now)
         self.after(TIMER_INTERVAL_S, self._run_timers)
         self.changed()
 
@@ -133,6 +142,7 @@ class Node:
         promises = [(done, outcome) for done, survives in self._promised_in_flight if survives]
         promises += [(done, POWER_FAILED) for done, survives in self._promises if survives]
         self._network.leave(self, silently=silently)
+        self.web = None
         self._clear()
         for done, error in promises:
             done(error)
@@ -148,12 +158,17 @@ class Node:
         if self.up:
             for queue in list(self.core.queues.outgoing.values()):
                 self.service.pause(queue)
+                if self.web is not None and is_http(self.core.queues.outgoing_info[queue].destination):
+                    self.web.service.pause(queue)
             self.changed()
 
     def resume(self) -> None:
         if self.up:
             for queue in list(self.core.queues.outgoing.values()):
-                self.service.resume(queue, self.now)
+                if self.web is not None and is_http(self.core.queues.outgoing_info[queue].destination):
+                    self.web.service.resume(queue, self.now)
+                else:
+                    self.service.resume(queue, self.now)
             self.changed()
 
     # The tick, as Manager has it
@@ -246,6 +261,8 @@ class Node:
     # Host
 
     def accept(self, end: End) -> bool:
+        if end.http:
+            return self.web is not None and self.web.accept(end)
         session = self.service.accepted(end.other.host.address, self.now)
         if session is None:
             return False
@@ -254,12 +271,20 @@ class Node:
         return True
 
     def data_arrived(self, end: End, data: bytes) -> None:
+        if end.http and self.web is not None:
+            self.web.data_arrived(end, data)
+            self.changed()
+            return
         session = self._sessions.get(end)
         if session is not None:
             self.service.received(session, data, self.now)
             self.changed()
 
     def connection_lost(self, end: End) -> None:
+        if end.http and self.web is not None:
+            self.web.connection_lost(end)
+            self.changed()
+            return
         session = self._sessions.pop(end, None)
         if session is None:
             return
@@ -276,6 +301,9 @@ class Node:
             return
         self.commit_soon()
         deadline = self.service.deadline
+        if self.web is not None:
+            times = (deadline, self.web.service.deadline)
+            deadline = min((time for time in times if time is not None), default=None)
         if deadline is None or (self._timer is not None and self._armed_at <= deadline):
             return  # a timer that fires early does nothing
         if self._timer is not None:
@@ -286,4 +314,6 @@ class Node:
     def _on_timer(self) -> None:
         self._timer = None
         self.service.on_timer(self.now)
+        if self.web is not None:
+            self.web.service.on_timer(self.now)
         self.changed()

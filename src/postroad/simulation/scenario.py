@@ -14,6 +14,7 @@ from postroad.binary.settings import BinarySettings
 from postroad.directory.file import Enterprise
 from postroad.simulation.disk import DiskSpeed
 from postroad.simulation.network import Line
+from postroad.soap.settings import SoapSettings
 
 MANAGER_NAMESPACE = UUID("b7d1f3e2-6f0a-4f57-9a3c-5b0f5f2f1c11")  # managers without an id get one from their name
 ACKS = r"private$\acks"  # where the acknowledgments of each queue manager's own messages come
@@ -32,10 +33,11 @@ class Kind(Enum):
 
 
 class Naming(Enum):
-    """How a sender names a queue: by its address, or by its manager's GUID, over the routes of the directory."""
+    """How a sender names a queue: by its address, by its manager's GUID over the routes of the directory, or by URL."""
 
     DIRECT = "direct"
     PRIVATE = "private"
+    HTTP = "http"
 
 
 class FaultKind(Enum):
@@ -127,6 +129,7 @@ class Scenario:
     consumers: tuple[Consumer, ...] = ()
     faults: tuple[Fault, ...] = ()
     settings: BinarySettings = field(default_factory=BinarySettings)
+    soap: SoapSettings | None = None  # without, nobody speaks SOAP
     quotas_kb: Mapping[str, int] = field(default_factory=dict)  # of whole managers, by name
     disk: DiskSpeed = field(default_factory=DiskSpeed)
     workload_s: float = 60.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from random import Random
 
@@ -22,6 +23,7 @@ from postroad.simulation.scenario import (
     Scenario,
     derived_manager_id,
 )
+from postroad.soap.settings import SoapSettings
 
 PLAIN, TRANSACTIONAL = r"private$\plain", r"private$\ledger"
 WORKLOAD_S = 45.0
@@ -66,6 +68,31 @@ def random_scenario(seed: int) -> Scenario:
         settings=_settings(chance),
         disk=DiskSpeed(slow_share=chance.choice((0.0, 0.05, 0.3)), slow_s=chance.choice((0.05, 0.5, 2.0))),
         workload_s=WORKLOAD_S,
+    )
+
+
+def http_scenario(seed: int) -> Scenario:
+    """The same network with most of its messages by SOAP; the same for the same seed, for ever."""
+    scenario = random_scenario(seed)
+    chance = Random(f"http {seed}")
+    flows = tuple(
+        replace(flow, naming=Naming.HTTP) if chance.random() < 0.8 else flow  # some beside it by the binary protocol
+        for flow in scenario.flows
+    )
+    return replace(scenario, flows=flows, soap=_soap_settings(chance))
+
+
+def _soap_settings(chance: Random) -> SoapSettings:
+    return SoapSettings(
+        retransmission_ms=chance.choice((200, 1_000, 5_000)),
+        resend_s=chance.choice(((1.0, 2.0, 5.0), (5.0, 10.0), (30.0,))),
+        receipt_ms=chance.choice((50, 500)),
+        max_receipt_delay_s=chance.choice((1.0, 10.0)),
+        cleanup_ms=chance.choice((2_000, 300_000)),
+        duplicates=HISTORY,
+        duplicates_s=HISTORY_S,
+        posts_per_host=chance.choice((1, 2, 8)),
+        unacknowledged=chance.choice((1, 5, 10_000)),
     )
 
 
@@ -120,7 +147,7 @@ def _flow(chance: Random, names: tuple[str, ...]) -> Flow:
         manager=target,
         path=TRANSACTIONAL if kind is Kind.TRANSACTIONAL else PLAIN,
         kind=kind,
-        naming=chance.choice(tuple(Naming)),
+        naming=chance.choice((Naming.DIRECT, Naming.PRIVATE)),
         count=chance.randint(10, 60),
         batch=chance.choice((1, 1, 3, 10)),
         start_s=chance.uniform(0.0, 15.0),

@@ -11,7 +11,7 @@ from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.simulation.ledger import Ledger, Letter, Promise
 from postroad.simulation.node import Node
-from postroad.simulation.scenario import FaultKind, Kind, Scenario
+from postroad.simulation.scenario import FaultKind, Kind, Naming, Scenario
 from postroad.simulation.world import World
 from postroad.wire.constants import MessageClass, class_name
 from postroad.wire.view import MessageView
@@ -174,7 +174,9 @@ def _copies(letter: Letter, *, forgotten: bool) -> Iterator[str]:
         yield f"{letter} has arrived, and is a dead letter: {reasons}"
     if not letter.reliable or not letter.flow.journal or letter.perishable:
         return
-    if letter.flow.kind is Kind.TRANSACTIONAL:
+    if letter.flow.naming is Naming.HTTP and not letter.flow.dead_letter:  # when the destination has it, in any case
+        wanted = {1} if letter.arrivals else {0, 1}
+    elif letter.flow.kind is Kind.TRANSACTIONAL:
         wanted = {int(any(arrival.consumed for arrival in letter.arrivals))}
     else:  # journaled when the next hop has it, whatever the destination then says
         wanted = {1} if letter.arrivals else {0, 1}

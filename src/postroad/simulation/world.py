@@ -50,6 +50,7 @@ class World:
                 entry.name, entry.address, entry.id, scenario.settings, disk, directory, self.network, self.stage
             )
             node.quota_kb = scenario.quotas_kb.get(entry.name)
+            node.soap_settings = scenario.soap
             node.provide = self._provide
             node.started.append(lambda node=node: self._watch(node))  # type: ignore[misc]
             self.nodes[entry.name] = node
@@ -75,6 +76,8 @@ class World:
         target = self.nodes[flow.manager]
         if flow.naming is Naming.DIRECT:
             return parse_format_name(f"DIRECT=TCP:{target.address}\\{flow.path}")
+        if flow.naming is Naming.HTTP:
+            return parse_format_name(f"DIRECT=HTTP://{target.address}/msmq/{flow.path}".replace("\\", "/"))
         paths = [each.path for each in self._queues_of(flow.manager)]  # numbered in the order they are made
         return PrivateName(target.identifier, FIRST_PRIVATE_NUMBER + paths.index(flow.path))
 
@@ -88,6 +91,8 @@ class World:
 
         node.core.delivery.deleted.append(deleted)
         node.service.receiver.refused = lambda view, reason: ledger.ended(view.data, reason)
+        if node.web is not None:
+            node.web.service.receiver.refused = lambda view, reason: ledger.ended(view.data, reason)
 
     # Running
 

@@ -74,3 +74,8 @@ def renumber_transaction(packet: bytes, number: int, previous: int) -> bytes:
     """The packet with another place in its sequence."""
     at = transaction_header_at(packet) + 12
     return packet[:at] + number.to_bytes(4, "little") + previous.to_bytes(4, "little") + packet[at + 8 :]
+
+
+def as_arrived_by_http(packet: bytes) -> bytes:
+    """[MS-MQMQ] 2.2.19.2: AH, of a message that came by HTTP."""
+    return packet[:63] + bytes((packet[63] | 0x02,)) + packet[64:]

@@ -1,6 +1,6 @@
-"""MessageIDHistoryTable, [MS-MQQB] 3.1.1.3: which messages have come already, so that none is delivered twice.
+"""MessageIDHistoryTable, [MS-MQQB] 3.1.1.3 and [MC-MQSRM] 3.1.1.1.5: which messages have come already.
 
-Transactional messages are not in it: their sequence numbers say as much.
+Each protocol has its own, so that none is delivered twice. What is a duplicate's fate is the protocol's to say.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ _ENTRY = Struct("<20sI")
 class MessageIdHistory:
     """The newest `size` ids, each with the time it was last seen. Kept in the store in blocks, one for each tick."""
 
-    def __init__(self, store: Store, size: int, lifetime_s: int) -> None:
+    def __init__(self, store: Store, size: int, lifetime_s: int, prefix: str = HISTORY_STATE) -> None:
         self.size = size
         self.lifetime_s = lifetime_s
+        self._prefix = prefix
         self._seen: OrderedDict[bytes, int] = OrderedDict()
         self._blocks: OrderedDict[str, int] = OrderedDict()  # by name: how many ids they hold
         self._kept = 0  # ids in all of them
         self._gathering: list[tuple[bytes, int]] = []
         self._tick: Tick | None = None
         self._next_block = 0
-        for name, block in sorted(store.state(HISTORY_STATE).items()):
+        for name, block in sorted(store.state(prefix).items()):
             entries = list(_ENTRY.iter_unpack(block))
             self._seen.update(entries)
             self._blocks[name] = len(entries)
             self._kept += len(entries)
-            self._next_block = int(name.removeprefix(HISTORY_STATE)) + 1
+            self._next_block = int(name.removeprefix(prefix)) + 1
 
     def start(self, now: float) -> None:
         """What the store knew is as good as just seen: a clock that was set meanwhile must not make it forgotten."""
@@ -69,9 +70,14 @@ class MessageIdHistory:
             tick.on_seal.append(partial(self._write, tick, self._next_block, self._gathering))
         self._gathering.append((identifier, int(now)))
 
+    def forget(self, identifier: bytes) -> None:
+        """A message that the gathering tick was to bring is not coming after all."""
+        self._seen.pop(identifier, None)
+        self._gathering[:] = [each for each in self._gathering if each[0] != identifier]
+
     def _write(self, tick: Tick, number: int, entries: list[tuple[bytes, int]]) -> None:
         """The block of a tick that is sealed; the oldest go when those behind them hold as many as are kept."""
-        name = f"{HISTORY_STATE}{number:012d}"
+        name = f"{self._prefix}{number:012d}"
         tick.set_state(name, b"".join(starmap(_ENTRY.pack, entries)))
         self._blocks[name] = len(entries)
         self._kept += len(entries)

@@ -1,0 +1,201 @@
+"""HTTP in the simulation: the real SOAP service of a node, requests and answers as bytes on the network's connections.
+
+As much of HTTP/1.1 as two managers need: one request at a time on a connection, which is then used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing import ConnectionStatus
+from postroad.simulation.log import Log
+from postroad.simulation.loop import Timer
+from postroad.simulation.network import End, Network
+from postroad.soap.receiver import SERVER_ERROR, Incoming
+from postroad.soap.service import Peer, Post, SoapService
+from postroad.soap.settings import SoapSettings
+
+ANSWER_TIMEOUT_S = 30.0
+_END = b"\r\n\r\n"
+
+
+class Owner(Protocol):
+    """What this needs of the node that it belongs to."""
+
+    name: str
+    address: str
+    core: LocalQueueManager
+    web: Web | None
+
+    @property
+    def now(self) -> float: ...
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> Timer: ...
+
+    def when_durable(self, done: Callable[[BaseException | None], None]) -> None: ...
+
+    def changed(self) -> None: ...
+
+    def accept(self, end: End) -> bool: ...
+
+    def data_arrived(self, end: End, data: bytes) -> None: ...
+
+    def connection_lost(self, end: End) -> None: ...
+
+
+class Web:
+    """The Driver of a SoapService. It dies with its node: what answers come later are nobody's."""
+
+    def __init__(self, owner: Owner, settings: SoapSettings, network: Network, log: Log) -> None:
+        self.service = SoapService(owner.core, settings, self)
+        self._owner = owner
+        self._network = network
+        self._log = log
+        self._idle: dict[Peer, list[End]] = {}
+        self._asked: dict[End, Post] = {}  # connections of ours with a request on them
+        self._timeouts: dict[Post, Timer] = {}
+        self._received: dict[End, bytearray] = {}
+
+    @property
+    def busy(self) -> bool:
+        return any(peer.posts for peer in self.service.peers.values()) or any(
+            stream.due is not None for stream in self.service.receiver.incoming
+        )
+
+    # Driver
+
+    def post(self, post: Post) -> None:
+        self._timeouts[post] = self._owner.after(ANSWER_TIMEOUT_S, lambda: self._give_up(post))
+        idle = self._idle.get(post.peer)
+        while idle:
+            end = idle.pop()
+            if end.open:
+                self._ask(end, post)
+                return
+        self._owner.after(0.0, lambda: self._connect(post))
+
+    def _connect(self, post: Post) -> None:
+        def done(end: End | None, fault: str) -> None:
+            if self._owner.web is not self:  # the node has crashed meanwhile
+                if end is not None:
+                    end.close()
+            elif end is None:
+                self._fail(post, ConnectionStatus.CONNECT_SOCKET_FAILURE, fault)
+            elif post not in self._timeouts:
+                end.close()
+            else:
+                self._received[end] = bytearray()
+                self._ask(end, post)
+
+        self._network.connect(self._owner, post.peer.address.host, done, http=True)
+
+    def _ask(self, end: End, post: Post) -> None:
+        self._asked[end] = post
+        request = post.request
+        kind = request.headers["Content-Type"]
+        head = f"POST {request.target} HTTP/1.1\r\nContent-Type: {kind}\r\nContent-Length: {len(request.body)}\r\n\r\n"
+        self._note(f"posts to {end.other.host.name}{request.target}: {_told(request.body)}")
+        end.write(head.encode() + request.body)
+
+    def close(self, peer: Peer) -> None:
+        for end in self._idle.pop(peer, []):
+            end.close()
+        for end, post in list(self._asked.items()):
+            if post.peer is peer:
+                self._forget(post)
+                del self._asked[end]
+                end.close()
+
+    def _give_up(self, post: Post) -> None:
+        for end, asked in list(self._asked.items()):
+            if asked is post:
+                del self._asked[end]
+                end.close()
+        self._fail(post, ConnectionStatus.SEND_FAILURE, f"{post.peer.address.host} did not answer in time")
+
+    def _fail(self, post: Post, status: ConnectionStatus, fault: str) -> None:
+        if self._forget(post):
+            self._note(fault)
+            self.service.failed(post, status, fault, self._owner.now)
+            self._owner.changed()
+
+    def _forget(self, post: Post) -> bool:
+        timer = self._timeouts.pop(post, None)
+        if timer is not None:
+            timer.cancel()
+        return timer is not None
+
+    # Host
+
+    def accept(self, end: End) -> bool:
+        self._received[end] = bytearray()
+        return True
+
+    def connection_lost(self, end: End) -> None:
+        self._received.pop(end, None)
+        post = self._asked.pop(end, None)
+        for idle in self._idle.values():
+            if end in idle:
+                idle.remove(end)
+        if post is not None:
+            self._fail(post, ConnectionStatus.SEND_FAILURE, f"{end.other.host.name} closed the connection")
+
+    def data_arrived(self, end: End, data: bytes) -> None:
+        received = self._received.get(end)
+        if received is None:
+            return
+        received += data
+        head, blank, rest = bytes(received).partition(_END)
+        if not blank:
+            return
+        lines = head.decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines[1:])
+        length = int(headers["Content-Length"])
+        if len(rest) < length:
+            return
+        del received[: len(head) + len(_END) + length]
+        if lines[0].startswith("HTTP/"):
+            self._answered(end, int(lines[0].split()[1]))
+        else:
+            self._asked_by(end, Incoming(headers["Content-Type"], rest[:length], end.other.host.address))
+
+    def _answered(self, end: End, status: int) -> None:
+        post = self._asked.pop(end, None)
+        if post is None or not self._forget(post):
+            return
+        self._idle.setdefault(post.peer, []).append(end)
+        self.service.answered(post, status, self._owner.now)
+
+    def _asked_by(self, end: End, incoming: Incoming) -> None:
+        lost = self.service.lost_ticks
+        status, lasting = self.service.received(incoming, self._owner.now)
+
+        def durable(error: BaseException | None) -> None:
+            failed = error is not None or lost != self.service.lost_ticks
+            self._answer(end, SERVER_ERROR if failed else status)
+
+        if lasting:
+            self._owner.when_durable(durable)
+        else:
+            self._answer(end, status)
+
+    def _answer(self, end: End, status: int) -> None:
+        self._note(f"answers {status} to {end.other.host.name}")
+        end.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
+
+    def _note(self, line: str) -> None:
+        if self._log.wanted:
+            self._log.note(self._owner.name, line)
+
+
+def _told(body: bytes) -> str:
+    """What a log says of a request: the message's id, and its place in a stream."""
+    text = body.decode("utf-8", "replace")
+    words = []
+    for name in ("id", "streamId", "current", "previous", "lastOrdinal", "decision"):
+        _, found, rest = text.partition(f"<{name}>")
+        if found:
+            words.append(f"{name} {rest.partition('<')[0]}")
+    return ", ".join(words)

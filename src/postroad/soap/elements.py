@@ -1,0 +1,200 @@
+"""The elements of an SRMP envelope as values, [MC-MQSRM] 2.2.4 to 2.2.7, under the specification's own names.
+
+Reading and writing XML is next door; what a value means to a queue is the mapping's. Times are seconds since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from uuid import UUID
+
+from postroad.wire.transaction_header import TxSequenceId
+
+LABEL_PREFIX = "MSMQ:"  # 2.2.4.1
+ORDERING_ACK = "MSMQ:QM Ordering Ack"  # 2.2.4.1: the action of every stream receipt
+NO_EXPIRY = 0x7FFFFFFF  # 4.2: 20380119T031407 stands for a message that never expires
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """2.2.4: `action` and `id` are whole texts; `via` is the response queue, None without a reverse path."""
+
+    action: str
+    to: str
+    id: str
+    via: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """2.2.5.1"""
+
+    expires_at: int
+    sent_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryReceiptRequest:
+    """2.2.5.2.2"""
+
+    send_to: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitmentReceiptRequest:
+    """2.2.5.2.3: with neither of the two flags nothing is ever sent."""
+
+    send_to: str
+    positive_only: bool = False
+    negative_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """2.2.5.2"""
+
+    durable: bool = False
+    delivery_receipt_request: DeliveryReceiptRequest | None = None
+    commitment_receipt_request: CommitmentReceiptRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamId:
+    """2.2.5.3.1: the sending manager and the 64-bit number, whose halves are the time stamp and the ordinal."""
+
+    guid: UUID
+    sequence: TxSequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """2.2.5.3: `send_receipts_to` is where the first message of a stream has its `start`, None elsewhere."""
+
+    stream_id: StreamId
+    current: int
+    previous: int | None = None
+    send_receipts_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryReceipt:
+    """2.2.5.4: `id` is the text of the `id` that the acknowledged message had."""
+
+    received_at: int
+    id: str
+
+
+class Decision(Enum):
+    """2.2.5.5"""
+
+    POSITIVE = "positive"
+    NEGATIVE = "negative"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitmentReceipt:
+    """2.2.5.5: `id` is the text of the `id` that the acknowledged message had."""
+
+    decided_at: int
+    decision: Decision
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReceipt:
+    """2.2.5.6: beside a CommitmentReceipt, `last_ordinal` names one message; alone, every message up to it."""
+
+    stream_id: StreamId
+    last_ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Eod:
+    """2.2.6.11: exactly-once delivery."""
+
+    first: bool = False
+    last: bool = False
+    connector_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """2.2.6.12: the cryptographic provider of a signature."""
+
+    type: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Msmq:
+    """2.2.6: None stands for an element that is absent, () for a list that is. `ttrq` is an instant, no duration."""
+
+    message_class: int
+    priority: int
+    source_qm_guid: UUID
+    ttrq: int
+    body_type: int = 0
+    journal: bool = False
+    dead_letter: bool = False
+    correlation: bytes | None = None
+    trace: bool = False
+    connector_type: UUID | None = None
+    app: int | None = None
+    hash_algorithm: int | None = None
+    eod: Eod | None = None
+    provider: Provider | None = None
+    destination_mqf: tuple[str, ...] = ()
+    admin_mqf: tuple[str, ...] = ()
+    response_mqf: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """2.2.7.1.2: what is signed, by its Content-Id; `uri` is as in `cid:body@` and a GUID."""
+
+    uri: str
+    digest_method: str
+    digest_value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """2.2.7: carried and not judged here. `text` is the element as it was read, for who checks or forwards it."""
+
+    signature_method: str
+    references: tuple[Reference, ...]
+    signature_value: bytes
+    text: str | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The texts that an envelope was read from: its Header and Body elements, each complete with its namespaces."""
+
+    header: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """2.2.2: the blocks of the Header. `source` is there where it was read, and does not count in comparisons."""
+
+    path: Path
+    properties: Properties
+    services: Services | None = None
+    stream: Stream | None = None
+    delivery_receipt: DeliveryReceipt | None = None
+    commitment_receipt: CommitmentReceipt | None = None
+    stream_receipt: StreamReceipt | None = None
+    msmq: Msmq | None = None
+    signature: Signature | None = None
+    source: Source | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Attachments:
+    """2.2.2: what travels beside the envelope. None is a part that is not there."""
+
+    body: bytes | None = None
+    extension: bytes | None = None

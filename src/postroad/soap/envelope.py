@@ -1,0 +1,178 @@
+"""The SRMP envelope as XML, [MC-MQSRM] 2.2.2 to 2.2.5: read by a walk over a small tree, written from a template.
+
+What an envelope asks of a queue manager is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from postroad.errors import MalformedSoap
+from postroad.soap.blocks import (
+    ACTOR,
+    MUST_UNDERSTAND,
+    NEXT_ACTOR,
+    ROUTING,
+    SIGNATURE,
+    SOAP,
+    SRMP,
+    names,
+    quoted,
+)
+from postroad.soap.blocks import MSMQ as MSMQ_NAMESPACE
+from postroad.soap.elements import Envelope, Source
+from postroad.soap.header import (
+    read_commitment_receipt,
+    read_delivery_receipt,
+    read_path,
+    read_properties,
+    read_services,
+    read_stream,
+    read_stream_receipt,
+    write_commitment_receipt,
+    write_delivery_receipt,
+    write_path,
+    write_properties,
+    write_services,
+    write_stream,
+    write_stream_receipt,
+)
+from postroad.soap.msmq import read_msmq, write_msmq
+from postroad.soap.signature import read_signature, write_signature
+from postroad.soap.texts import SPACE, parse_message_id
+from postroad.soap.tree import MAX_ENVELOPE_SIZE, Document, Element, parse_document
+from postroad.soap.usual import BODY, END, START, read_usual
+
+_Value = TypeVar("_Value")
+
+_USUAL_NAMESPACES = {("se", SOAP), (None, SRMP)}
+_HEADER_NAME = f"{SOAP} Header"
+_BODY_NAME = f"{SOAP} Body"
+_BLOCKS = (
+    names(ROUTING, "path")
+    | names(SRMP, "properties", "services", "stream", "deliveryReceipt", "commitmentReceipt", "streamReceipt")
+    | names(MSMQ_NAMESPACE, "Msmq")
+    | names(SIGNATURE, "Signature")
+    # The samples of 4.4 spell it so.
+    | {f"{SRMP} Stream": "stream"}
+)
+_MARKED = frozenset({"path", "properties", "services", "stream"})  # which have to say mustUnderstand="1"
+
+
+def read_envelope(data: bytes) -> Envelope:
+    """The envelope; MalformedSoap, which names the element, where the bytes break a rule of section 2.2."""
+    if len(data) <= MAX_ENVELOPE_SIZE:
+        try:
+            envelope = read_usual(data.decode("utf-8"))
+        except UnicodeDecodeError:
+            envelope = None
+        if envelope is not None:
+            return envelope
+    return read_any(data)
+
+
+def read_any(data: bytes) -> Envelope:
+    """Reads every form that XML gives an envelope."""
+    document = parse_document(data)
+    root = document.root
+    if root.name != f"{SOAP} Envelope":
+        raise MalformedSoap("Envelope", f"the root is {root.name!r}, not the Envelope of SOAP 1.1")
+    children = root.children
+    if not children or children[0].name != _HEADER_NAME:
+        raise MalformedSoap("Header", "it has to be the first element of the Envelope")
+    if len(children) < 2 or children[1].name != _BODY_NAME:
+        raise MalformedSoap("Body", "it has to follow the Header")
+    header = children[0]
+    blocks = _read_blocks(header)
+    for name in ("path", "properties"):
+        if name not in blocks:
+            raise MalformedSoap(name, "the element is missing")
+    path = read_path(blocks["path"])
+    if "Msmq" in blocks:
+        parse_message_id(path.id, "path/id")
+    elif "stream" in blocks:
+        raise MalformedSoap("stream", "a stream message needs the Msmq element")
+    signature = blocks.get("Signature")
+    return Envelope(
+        path=path,
+        properties=read_properties(blocks["properties"]),
+        services=_read(read_services, blocks.get("services")),
+        stream=_read(read_stream, blocks.get("stream")),
+        delivery_receipt=_read(read_delivery_receipt, blocks.get("deliveryReceipt")),
+        commitment_receipt=_read(read_commitment_receipt, blocks.get("commitmentReceipt")),
+        stream_receipt=_read(read_stream_receipt, blocks.get("streamReceipt")),
+        msmq=_read(read_msmq, blocks.get("Msmq")),
+        signature=None
+        if signature is None
+        else read_signature(signature, _self_standing(document, (root, header), signature)),
+        source=Source(_self_standing(document, (root,), header), _self_standing(document, (root,), children[1])),
+    )
+
+
+def _read(read: Callable[[Element], _Value], element: Element | None) -> _Value | None:
+    return None if element is None else read(element)
+
+
+def _read_blocks(header: Element) -> dict[str, Element]:
+    found: dict[str, Element] = {}
+    for block in header.children:
+        name = _BLOCKS.get(block.name)
+        mark = block.attributes.get(MUST_UNDERSTAND)
+        if name is None:
+            # [SOAP1.1] 4.2.3: who does not understand such a block, and is meant by it, must not process the message.
+            if mark == "1" and block.attributes.get(ACTOR, "") in ("", NEXT_ACTOR):
+                raise MalformedSoap("Header", f"mustUnderstand is set on {block.name!r}, which is unknown")
+            continue
+        if name in found:
+            raise MalformedSoap(name, "the element is there twice")
+        if name in _MARKED and mark != "1":
+            raise MalformedSoap(name, 'it has to be marked se:mustUnderstand="1"')
+        found[name] = block
+    return found
+
+
+def _self_standing(document: Document, ancestors: tuple[Element, ...], element: Element) -> str:
+    """The element's text, with the namespaces it has from its ancestors declared on itself, unless they are the usual.
+
+    So it means the same within the start tag that is written here.
+    """
+    text = document.text_of(ancestors[-1], element)
+    outer = dict(document.declared_on(*ancestors))
+    if set(outer.items()) == _USUAL_NAMESPACES:
+        return text
+    outer.setdefault(None, "")
+    for prefix, _ in document.declared_on(element):
+        outer.pop(prefix, None)
+    declarations = "".join(
+        f' xmlns{"" if prefix is None else f":{prefix}"}="{quoted(uri)}"' for prefix, uri in outer.items()
+    )
+    end_of_name = next(at for at, character in enumerate(text) if character in f"{SPACE}/>")
+    return text[:end_of_name] + declarations + text[end_of_name:]
+
+
+def write_envelope(envelope: Envelope) -> bytes:
+    """3.1.7.2.4: no white space between elements. LocalProtocolError where a text has no form in XML."""
+    # 3.1.7.2.4 has the id before the reverse path; in the receipts of 4.3 and 4.4 it is last.
+    path = write_path(envelope.path, id_last=is_receipt(envelope))
+    parts = [START, "<se:Header>", path, write_properties(envelope.properties)]
+    if envelope.services is not None:
+        parts.append(write_services(envelope.services))
+    if envelope.stream is not None:
+        parts.append(write_stream(envelope.stream))
+    if envelope.stream_receipt is not None:
+        parts.append(write_stream_receipt(envelope.stream_receipt))
+    if envelope.delivery_receipt is not None:
+        parts.append(write_delivery_receipt(envelope.delivery_receipt))
+    if envelope.commitment_receipt is not None:
+        parts.append(write_commitment_receipt(envelope.commitment_receipt))
+    if envelope.msmq is not None:
+        parts.append(write_msmq(envelope.msmq))
+    if envelope.signature is not None:
+        parts.append(write_signature(envelope.signature))
+    parts += ("</se:Header>", BODY, END)
+    return "".join(parts).encode("utf-8")
+
+
+def is_receipt(envelope: Envelope) -> bool:
+    return bool(envelope.delivery_receipt or envelope.commitment_receipt or envelope.stream_receipt)

@@ -1,0 +1,217 @@
+"""MIME multipart/related, [RFC2387], as SRMP uses it: the envelope, then the body, then the extension.
+
+[MC-MQSRM] 4.1 puts a delimiter right behind the part before it, so that parts are cut by their own Content-Length.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from postroad.errors import MalformedSoap
+from postroad.soap.elements import Attachments
+from postroad.soap.tree import MAX_ENVELOPE_SIZE
+from postroad.wire.constants import MAX_PACKET_SIZE
+
+# A packet holds body and extension; what frames them is small.
+MAX_ENTITY_SIZE: Final = MAX_ENVELOPE_SIZE + MAX_PACKET_SIZE + 0x10000
+MAX_PART_HEADERS: Final = 0x4000
+MAX_PREAMBLE: Final = 0x4000
+MAX_PARTS: Final = 8
+MAX_BOUNDARY: Final = 70  # [RFC2046] 5.1.1
+MAX_CONTENT_TYPE: Final = 1024
+
+XML_TYPE: Final = "text/xml"
+_PART_TYPE = "text/xml; charset=UTF-8"
+_MEDIA_TYPE = re.compile(r"\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*")
+_PARAMETER = re.compile(r';\s*(?:([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))\s*)?')
+_BLANK_LINE = re.compile(rb"\r?\n\r?\n")
+_LINE_END = re.compile(rb"\r?\n")
+_FOLD = re.compile(rb"\r?\n[ \t]+")
+_MAX_LENGTH_DIGITS = 10
+_PLAIN_ENCODINGS = frozenset({"", "7bit", "8bit", "binary"})
+
+
+@dataclass(frozen=True, slots=True)
+class ContentType:
+    """A media type in lower case, and its parameters by their names in lower case."""
+
+    media_type: str
+    parameters: dict[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> ContentType:
+        match = _MEDIA_TYPE.match(text) if len(text) <= MAX_CONTENT_TYPE else None
+        if match is None:
+            raise MalformedSoap("Content-Type", f"{text[:80]!r} is no media type")
+        parameters: dict[str, str] = {}
+        position = match.end()
+        while position < len(text):
+            parameter = _PARAMETER.match(text, position)
+            if parameter is None:
+                raise MalformedSoap("Content-Type", f"{text[position : position + 80]!r} is no parameter")
+            position = parameter.end()
+            name, quoted, token = parameter.groups()
+            if name is not None:
+                value = token if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+                parameters.setdefault(name.lower(), value)
+        return cls(match[1].lower(), parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part: its headers by their names in lower case, and its octets."""
+
+    headers: dict[str, str]
+    content: bytes
+
+    @property
+    def content_id(self) -> str:
+        return self.headers.get("content-id", "").strip("<>")
+
+
+def split_entity(content_type: str, entity: bytes) -> tuple[bytes, Attachments]:
+    """The envelope's octets and what is attached; MalformedSoap where the entity is neither of the two forms."""
+    if len(entity) > MAX_ENTITY_SIZE:
+        raise MalformedSoap("entity", f"{len(entity)} bytes are more than {MAX_ENTITY_SIZE}")
+    kind = ContentType.parse(content_type)
+    if kind.media_type == XML_TYPE:
+        return entity, Attachments()
+    if kind.media_type != "multipart/related":
+        raise MalformedSoap("Content-Type", f"{kind.media_type} is neither text/xml nor multipart/related")
+    parts = split_parts(kind.parameters.get("boundary", ""), entity)
+    root = _root(parts, kind.parameters.get("start"))
+    if ContentType.parse(root.headers.get("content-type", XML_TYPE)).media_type != XML_TYPE:
+        raise MalformedSoap("part 1", "the envelope is not text/xml")
+    return root.content, _attachments([part for part in parts if part is not root])
+
+
+def _root(parts: list[Part], start: str | None) -> Part:
+    """[RFC2387] 3.2: the part that `start` names, the first one without it."""
+    if start is None:
+        return parts[0]
+    for part in parts:
+        if part.content_id == start.strip("<>"):
+            return part
+    raise MalformedSoap("Content-Type", f"no part has the Content-Id {start!r}")
+
+
+def _attachments(parts: list[Part]) -> Attachments:
+    """By their Content-Ids, 2.2.7.1.2. A payload called otherwise is the body, unless there is one; none is dropped."""
+    body: bytes | None = None
+    extension: bytes | None = None
+    others = []
+    for part in parts:
+        name = part.content_id.partition("@")[0].lower()
+        if name == "body" and body is None:
+            body = part.content
+        elif name == "extension" and extension is None:
+            extension = part.content
+        else:
+            others.append(part)
+    if others and body is None:
+        body = others.pop(0).content
+    if others:
+        raise MalformedSoap("entity", f"{len(others)} parts are neither the envelope, the body nor the extension")
+    return Attachments(body, extension)
+
+
+def split_parts(boundary: str, entity: bytes) -> list[Part]:
+    """The parts between delimiters: by Content-Length where a part has one, else up to the next delimiter."""
+    if not 0 < len(boundary) <= MAX_BOUNDARY or not boundary.isascii():
+        raise MalformedSoap("Content-Type", f"a boundary has 1 to {MAX_BOUNDARY} characters")
+    delimiter = b"--" + boundary.encode("ascii")
+    position = entity.find(delimiter, 0, MAX_PREAMBLE + len(delimiter))
+    if position < 0:
+        raise MalformedSoap("entity", "it does not start with its boundary")
+    parts: list[Part] = []
+    while True:
+        position += len(delimiter)
+        if entity.startswith(b"--", position):
+            break
+        if len(parts) == MAX_PARTS:
+            raise MalformedSoap("entity", f"there are more than {MAX_PARTS} parts")
+        part, position = _part(entity, position, delimiter, f"part {len(parts) + 1}")
+        parts.append(part)
+    if not parts:
+        raise MalformedSoap("entity", "there is no part in it")
+    return parts
+
+
+def _part(entity: bytes, position: int, delimiter: bytes, place: str) -> tuple[Part, int]:
+    """One part, and where the next delimiter is. `position` is right behind the delimiter before it."""
+    line = _LINE_END.search(entity, position, position + MAX_PART_HEADERS)
+    if line is None or entity[position : line.start()].strip(b" \t"):
+        raise MalformedSoap(place, "no line ends behind its delimiter")
+    # The search starts at the line's end, so that a part without headers has its blank line too.
+    blank = _BLANK_LINE.search(entity, line.start(), line.start() + MAX_PART_HEADERS)
+    if blank is None:
+        raise MalformedSoap(place, f"its headers do not end within {MAX_PART_HEADERS} bytes")
+    headers = _headers(entity[line.end() : blank.start()], place) if blank.start() > line.start() else {}
+    start = blank.end()
+    encoding = headers.get("content-transfer-encoding", "")
+    if encoding.lower() not in _PLAIN_ENCODINGS:
+        raise MalformedSoap(place, f"the transfer encoding {encoding!r} is not read here")
+    length = headers.get("content-length")
+    if length is None:
+        following = re.compile(re.escape(delimiter) + rb"(?=--|[ \t]*\r?\n)").search(entity, start)
+        if following is None:
+            raise MalformedSoap(place, "no delimiter follows it")
+        return Part(headers, _without_line_end(entity[start : following.start()])), following.start()
+    if not (length.isascii() and length.isdigit() and len(length) <= _MAX_LENGTH_DIGITS):
+        raise MalformedSoap(place, f"the Content-Length {length[:80]!r} is no number")
+    stop = start + int(length)
+    for gap in (b"", b"\r\n", b"\n"):
+        if entity.startswith(gap + delimiter, stop):
+            return Part(headers, entity[start:stop]), stop + len(gap)
+    raise MalformedSoap(place, f"no delimiter follows its {length} bytes")
+
+
+def _without_line_end(content: bytes) -> bytes:
+    """[RFC2046] 5.1.1: the line end before a delimiter belongs to the delimiter."""
+    return content.removesuffix(b"\r\n") if content.endswith(b"\r\n") else content.removesuffix(b"\n")
+
+
+def _headers(block: bytes, place: str) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for line in _LINE_END.split(_FOLD.sub(b" ", block)):
+        name, colon, value = line.partition(b":")
+        if not colon or not name.strip():
+            raise MalformedSoap(place, f"{line[:80]!r} is no header")
+        key = name.strip().lower().decode("latin-1")
+        if key in headers:
+            raise MalformedSoap(place, f"the header {key} is there twice")
+        headers[key] = value.strip().decode("latin-1")
+    return headers
+
+
+def join_entity(envelope: bytes, attachments: Attachments, manager: UUID, number: int) -> tuple[str, list[bytes]]:
+    """The Content-Type, and the entity in pieces, in the form of 4.1: text/xml alone where nothing is attached.
+
+    `number` makes the boundary. Where a part holds that boundary the next number is taken, for receivers that search.
+    """
+    named = [
+        (name, content)
+        for name, content in (("body", attachments.body), ("extension", attachments.extension))
+        if content is not None
+    ]
+    if not named:
+        return XML_TYPE, [envelope]
+    boundary = f"MSMQ - SOAP boundary, {number}"
+    while any(boundary.encode() in content for _, content in named) or boundary.encode() in envelope:
+        number += 1
+        boundary = f"MSMQ - SOAP boundary, {number}"
+    pieces = [
+        f"--{boundary}\r\nContent-Type: {_PART_TYPE}\r\nContent-Length: {len(envelope)}\r\n\r\n".encode(),
+        envelope,
+    ]
+    for name, content in named:
+        pieces.append(
+            f"--{boundary}\r\nContent-Type: application/octet-stream\r\nContent-Length: {len(content)}\r\n"
+            f"Content-Id: {name}@{manager}\r\n\r\n".encode()
+        )
+        pieces.append(content)
+    pieces.append(f"--{boundary}--\r\n".encode())
+    return f'multipart/related; boundary="{boundary}"; type={XML_TYPE}', pieces

@@ -1,0 +1,367 @@
+"""Messages that come in by HTTP, [MC-MQSRM] 3.1.5.1: into a local queue, on to another manager, or refused.
+
+Everything a request changes is in the gathering tick; its answer leaves when that is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from postroad.errors import IllegalName, MalformedSoap, ManagerFull, PostroadError, QuotaExceeded
+from postroad.message import Composer, Message
+from postroad.names import DirectName, PathName
+from postroad.queues.delivery import is_internal
+from postroad.queues.duplicates import MessageIdHistory
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.properties import QueuePrivacy, QueueType
+from postroad.queues.queue import Queue
+from postroad.soap.addresses import destination_of
+from postroad.soap.elements import Attachments, Envelope, Stream, StreamId
+from postroad.soap.envelope import read_envelope
+from postroad.soap.incoming import IncomingStreams
+from postroad.soap.mapping import packet_of
+from postroad.soap.multipart import split_entity
+from postroad.soap.receipts import TOLD, MessageType, identify, stream_receipt
+from postroad.soap.sender import Sender
+from postroad.soap.settings import SoapSettings
+from postroad.soap.streams import IncomingStream, Verdict
+from postroad.store.interface import NEVER, Record
+from postroad.wire.constants import INFINITE, MessageClass, QueueCode
+from postroad.wire.patch import as_arrived_by_http
+from postroad.wire.queue_names import destination_name
+from postroad.wire.view import MessageView
+
+HISTORY_STATE = "soap-history/"
+ADDRESS_STATE = "soap-address/"
+MAX_ADDRESSES = 10_000
+ORDER_QUEUE = "private$\\order_queue$"
+OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
+NOT_IDENTIFIED = bytes(16) + b"\1\0\0\0"  # 3.1.5.1.11: the id of every message without an Msmq element
+_DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
+_REMOVALS = _DESTINATIONS | {QueueType.SUBQUEUE}
+_STREAM_RECEIPTS = frozenset({MessageType.STREAM_RECEIPT, MessageType.FINAL_STREAM_RECEIPT})
+# 3.1.5.2.1.1 and 3.1.7.3.2: of a message that is not of a stream, nobody else would leave a dead letter.
+_DEAD_HERE = frozenset(
+    {
+        MessageClass.NACK_REACH_QUEUE_TIMEOUT,
+        MessageClass.NACK_Q_EXCEED_QUOTA,
+        MessageClass.NACK_RECEIVE_TIMEOUT,
+        MessageClass.NACK_DELETED,
+        MessageClass.NACK_Q_PURGED,
+    }
+)
+_HTTP_AT, _BY_HTTP = 63, 0x02  # UserHeader.Flags.AH, in a packet
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One request: what its header says of the body, and the address that it came from."""
+
+    content_type: str
+    body: bytes
+    address: str = ""
+
+
+class _Refused(Exception):
+    """3.1.5.1.3: the message is not for anybody here."""
+
+
+class Receiver:
+    """One for a queue manager. Receipts of streams go to its `sender`."""
+
+    def __init__(self, core: LocalQueueManager, settings: SoapSettings, sender: Sender) -> None:
+        self.core = core
+        self.settings = settings
+        self.sender = sender
+        self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s, HISTORY_STATE)
+        self.incoming = IncomingStreams(core.store, self.history.forget)
+        self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever counts them
+        self.repeated = False  # whether the last message had come before, perhaps in a tick that is not durable yet
+        self.last_fault: str | None = None  # why the last request that was refused was
+        self._own = core.identifier.bytes_le
+        self._due = dict(self.incoming.items())  # streams whose coalescing timer may run
+        self._addresses = {  # of hosts that receipts go to, as they called us
+            name.removeprefix(ADDRESS_STATE): value.decode() for name, value in core.store.state(ADDRESS_STATE).items()
+        }
+        self._receipts: dict[str, tuple[Queue, Record]] = {}  # the last of each stream, and where it was put
+        core.delivery.deleted.append(self._message_deleted)
+
+    def take(self, incoming: Incoming, now: float) -> int:
+        """The HTTP status to answer with. Whatever is not 200 has changed nothing."""
+        self.repeated = False
+        try:
+            text, attachments = split_entity(incoming.content_type, incoming.body)
+            return self._take(read_envelope(text), attachments, incoming.address, now)
+        except (MalformedSoap, IllegalName, _Refused) as fault:
+            self.last_fault = str(fault)
+            return BAD_REQUEST
+        except ManagerFull:
+            return SERVER_ERROR
+
+    def _take(self, envelope: Envelope, attachments: Attachments, address: str, now: float) -> int:
+        """3.1.5.1: each step in its turn."""
+        name = destination_of(envelope.path.to)
+        if not isinstance(name, DirectName):
+            raise _Refused(f"no queue here is subscribed to {name}")
+        if name.host.lower() not in self.core.queues.local_hosts:
+            if not self.settings.redirections.store_and_forward:
+                raise _Refused(f"{name.host} is not here, and nothing is passed on")
+            self._forward(envelope, attachments, name, now)
+            return OK
+        target = self.settings.redirections.inbound_target(envelope.path.to)
+        if target is not None:
+            name = DirectName.from_wire(target)
+            if not self.core.queues.is_local(name):
+                self._forward(envelope, attachments, name, now)
+                return OK
+        kind = identify(envelope)
+        queue = self._destination(name, kind)
+        if queue.properties.transactional != (envelope.stream is not None):
+            raise _Refused(f"{queue.properties.path} is for {'other' if envelope.stream else 'stream'} messages")
+        match kind:
+            case MessageType.STREAM_RECEIPT:
+                assert envelope.stream_receipt is not None
+                self.sender.take_stream_receipt(envelope.stream_receipt, now)
+            case MessageType.FINAL_STREAM_RECEIPT:
+                assert envelope.stream_receipt is not None
+                assert envelope.commitment_receipt is not None
+                assert envelope.msmq is not None
+                self.sender.take_final_receipt(
+                    envelope.stream_receipt, envelope.commitment_receipt, envelope.msmq.message_class, now
+                )
+            case None:
+                pass  # 3.1.5.1.5: of no type, and ignored
+            case _:
+                packet = as_arrived_by_http(packet_of(envelope, attachments, int(now), name))
+                self._take_message(queue, name, envelope.stream, packet, address, now)
+        return OK
+
+    def _destination(self, name: DirectName, kind: MessageType | None) -> Queue:
+        """The queue here that others may send to by this name; receipts of streams go to the manager itself."""
+        queue = self.core.queues.find(PathName(".", name.tail))
+        if queue is None or queue.properties.queue_type not in _DESTINATIONS:
+            raise _Refused(f"there is no queue {name}")
+        if is_internal(queue) and not (kind in _STREAM_RECEIPTS and queue.properties.path.lower() == ORDER_QUEUE):
+            raise _Refused(f"{name} is for receipts of streams alone")
+        return queue
+
+    # Into a queue
+
+    def _take_message(
+        self, queue: Queue, name: DirectName, stream: Stream | None, packet: bytes, address: str, now: float
+    ) -> None:
+        """3.1.5.1.6, and 3.1.5.1.7 and 3.1.5.1.10, which are less of the same."""
+        view = MessageView(packet)
+        identifier = view.identifier
+        self.repeated = duplicate = identifier != NOT_IDENTIFIED and identifier in self.history
+        if duplicate:
+            self.history.refresh(identifier, now)
+        if not duplicate:
+            self._note_address(view, stream, address)
+        if stream is not None:
+            self._take_stream_message(queue, name, stream, view, duplicate, now)
+        elif not duplicate:
+            self._deliver(queue, view, self._refusal(queue, view, now), now)
+
+    def _remember(self, view: MessageView, now: float) -> None:
+        if view.identifier != NOT_IDENTIFIED:
+            self.history.add(view.identifier, now, self.core.tick if view.recoverable else None)
+
+    def _take_stream_message(
+        self,
+        queue: Queue,
+        name: DirectName,
+        element: Stream,
+        view: MessageView,
+        duplicate: bool,
+        now: float,
+    ) -> None:
+        """3.1.5.1.6.3: in order or not at all."""
+        state, stream = self.incoming.of(view.source_queue_manager, name)
+        delay_s = self.settings.receipt_ms / 1000
+        verdict = stream.judge(element, duplicate=duplicate)
+        if verdict is Verdict.IGNORED:
+            self.repeated = True
+            self.incoming.reject(self.core.tick, state, now)
+            if stream.number and element.stream_id == stream.stream_id:
+                stream.repeat_receipt(now, delay_s)
+                self._due[state] = stream
+            return
+        refusal = self._refusal(queue, view, now)
+        tick = self.core.tick
+        before = len(tick.batch.puts)
+        added = self.incoming.advance(tick, state, stream, element, view.identifier, now)
+        if verdict is Verdict.ACCEPTED:
+            self._deliver(queue, view, refusal, now)
+            added += tick.last_puts(len(tick.batch.puts) - before)
+        stream.schedule_receipt(now, delay_s, self.settings.max_receipt_delay_s)
+        self._due[state] = stream
+
+    def _deliver(self, queue: Queue, view: MessageView, refusal: MessageClass | None, now: float) -> None:
+        """3.1.5.1.12. Last is its id, so that a message that found no room here is no duplicate when it comes again."""
+        if refusal is None:
+            self.core.delivery.arrive(queue, view.data, view, now)
+        else:
+            self._refuse(view, refusal, now)
+        self._remember(view, now)
+
+    def _refusal(self, queue: Queue, view: MessageView, now: float) -> MessageClass | None:
+        """The first check of the queue that fails names the reason; ManagerFull where the manager is at its limit."""
+        properties = queue.properties
+        if properties.authenticate:
+            return MessageClass.NACK_BAD_SIGNATURE  # nobody checks signatures yet, so that nobody is authenticated
+        if properties.privacy is QueuePrivacy.BODY:
+            return MessageClass.NACK_BAD_ENCRYPTION  # SOAP encrypts the connection, never the message
+        if has_expired(view, now):
+            return MessageClass.NACK_REACH_QUEUE_TIMEOUT
+        size = len(view.data)
+        try:
+            self.core.delivery.check_quota(queue, size)
+        except QuotaExceeded as fault:
+            if queue.quota_bytes is None or queue.used_bytes + size <= queue.quota_bytes:
+                raise ManagerFull(str(fault)) from fault
+            return MessageClass.NACK_Q_EXCEED_QUOTA
+        return None
+
+    def _refuse(self, view: MessageView, reason: MessageClass, now: float) -> None:
+        """The message was understood and is not taken: whoever asked for it is told."""
+        self.refused(view, reason)
+        told = MessageClass.NACK_RECEIVE_TIMEOUT if reason is MessageClass.NACK_REACH_QUEUE_TIMEOUT else reason
+        self.core.delivery.acknowledge(view, told, now)
+        if view.transactional:
+            self._send_final_receipt(view, told, now)
+        elif reason in _DEAD_HERE and view.negative_journaling:
+            self.core.delivery.dead_letter(view.data, view, reason, now)
+
+    # On the way
+
+    def _forward(self, envelope: Envelope, attachments: Attachments, name: DirectName, now: float) -> None:
+        """3.1.5.1.3: a store-and-forward server passes messages on as they are, receipts among them.
+
+        A message of a stream that comes again may have been lost behind us: it is passed on again.
+        """
+        packet = as_arrived_by_http(packet_of(envelope, attachments, int(now), name))
+        view = MessageView(packet)
+        identified = view.identifier != NOT_IDENTIFIED and not view.transactional
+        if identified and view.identifier in self.history:
+            self.repeated = True
+            self.history.refresh(view.identifier, now)
+            return
+        try:
+            queue = self.core.delivery.sending_queue(name, now)
+        except PostroadError as fault:
+            raise _Refused(str(fault)) from None
+        if has_expired(view, now):
+            self._refuse(view, MessageClass.NACK_REACH_QUEUE_TIMEOUT, now)
+        else:
+            try:
+                self.core.delivery.check_quota(queue, len(packet))
+            except QuotaExceeded as fault:
+                raise ManagerFull(str(fault)) from fault
+            self.core.delivery.arrive(queue, packet, view, now)
+        if identified:
+            self._remember(view, now)
+
+    # Receipts of streams
+
+    def address_of(self, host: str) -> str | None:
+        """Where the manager called from that receipts have to be sent to, for hosts that no name service knows."""
+        return self._addresses.get(host.lower())
+
+    def _note_address(self, view: MessageView, stream: Stream | None, address: str) -> None:
+        """A message tells where its receipts go by a name; if nobody knows the name, its sender can be called back."""
+        field = view.admin_queue
+        url = field.direct_name if field.code is QueueCode.DIRECT else ""
+        if stream is not None and stream.send_receipts_to is not None:
+            url = stream.send_receipts_to
+        if not address or not url:
+            return
+        try:
+            host = DirectName.from_wire(url).host.lower()
+        except IllegalName:
+            return
+        if self._addresses.get(host) != address and len(self._addresses) < MAX_ADDRESSES:
+            self._addresses[host] = address
+            self.core.tick.set_state(f"{ADDRESS_STATE}{host}", address.encode())
+
+    @property
+    def deadline(self) -> float | None:
+        times = [each.due for each in self._due.values() if each.due is not None]
+        if self.history.deadline is not None:
+            times.append(self.history.deadline)
+        return min(times, default=None)
+
+    def on_timer(self, now: float) -> None:
+        """Stream Receipt Coalescing Timer, 3.1.6.3."""
+        self.history.clean(now)
+        for state, stream in list(self._due.items()):
+            if stream.due is None:
+                del self._due[state]
+            if stream.due is None or stream.due > now:
+                continue
+            number = stream.receipt(now, self.settings.receipt_ms / 1000)
+            if number is not None:
+                self._send_stream_receipt(state, stream, number, now)
+                self.incoming.note_receipt(self.core.tick, state)
+
+    def _send_stream_receipt(self, state: str, stream: IncomingStream, number: int, now: float) -> None:
+        """It says all that the one before it said: where that has not left yet, this one takes its place."""
+        before = self._receipts.pop(state, None)
+        if before is not None:
+            queue, record = before
+            if record.lookup_id not in queue.positions and queue.get(record.lookup_id) is not None:
+                self.core.delivery.discard(queue, record)
+        receipt = stream_receipt(stream.stream_id, number, DirectName.from_wire(stream.format_name))
+        sent = self._send(stream.send_receipts_to, receipt, now)
+        if sent is not None:
+            self._receipts[state] = sent
+
+    def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+        """3.1.7.3: a message that came by HTTP has left its queue, and its sender wants to know how."""
+        if not record.packet[_HTTP_AT] & _BY_HTTP or queue.properties.queue_type not in _REMOVALS:
+            return
+        view = MessageView(record.packet)
+        if not view.negative_journaling or view.source_queue_manager_bytes == self._own:
+            return
+        if view.transactional:
+            if reason in TOLD:
+                self._send_final_receipt(view, reason, now)
+        elif reason in _DEAD_HERE:
+            self.core.delivery.dead_letter(record.packet, view, reason, now)
+
+    def _send_final_receipt(self, view: MessageView, reason: int, now: float) -> None:
+        """3.1.7.3.3: what became of one message, to where its stream's receipts go."""
+        header = view.transaction_header
+        if header is None or not view.negative_journaling:
+            return
+        name = destination_name(view)
+        assert isinstance(name, DirectName)
+        _, stream = self.incoming.of(view.source_queue_manager, name)
+        guid = stream.stream_id.guid if stream.number else view.source_queue_manager
+        receipt = stream_receipt(
+            StreamId(guid, header.sequence_id),
+            header.sequence_number,
+            name,
+            final_class=reason,
+            original=view.identifier,
+        )
+        self._send(stream.send_receipts_to, receipt, now)
+
+    def _send(self, url: str, receipt: Message, now: float) -> tuple[Queue, Record] | None:
+        """A receipt to a name that nobody can send to is dropped. Quotas do not count: there are few, and they end what
+        would be sent again and again."""
+        try:
+            name = DirectName.from_wire(url)
+            if self.core.queues.is_local(name):
+                return None
+            queue = self.core.queues.outgoing_queue(self.core.tick, name, int(now))
+        except PostroadError:
+            return None
+        packet = Composer(self.core.identifier, name).compose(receipt, self.core.counters.next_message_id(), int(now))
+        return queue, self.core.delivery.add(queue, packet, 0, NEVER, now)
+
+
+def has_expired(view: MessageView, now: float) -> bool:
+    """2.2.5.1.1 and 2.2.6.17, strict; a clock that runs ahead of ours does not count against a message."""
+    return view.time_to_reach_queue != INFINITE and int(now) - view.sent_time > view.time_to_reach_queue

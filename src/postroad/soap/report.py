@@ -1,0 +1,86 @@
+"""What people are told of outgoing queues that lead to a URL: plain values, and one sentence on what a queue waits for.
+
+Only reads. What a state means and when it changes is in service.py and sender.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from postroad.queues.info import WayReport
+from postroad.queues.outgoing import is_http
+from postroad.queues.queue import PositionState, Queue
+from postroad.soap.sender import Flight, Transfer
+from postroad.soap.service import Peer, SoapService
+
+STUCK_S = 15.0  # a step that takes longer is worth a look
+
+
+def told_by(service: SoapService | None, now: float) -> Callable[[Queue], WayReport | None]:
+    """Who speaks for the queues of SOAP, where there is a service."""
+    return lambda queue: None if service is None else way_report(service, queue, now)
+
+
+def way_report(service: SoapService, queue: Queue, now: float) -> WayReport | None:
+    """None for a queue that is not SOAP's."""
+    if not is_http(service.core.queues.outgoing_info[queue].destination):
+        return None
+    peer = next((each for each in service.peers.values() if queue in each.queues), None)
+    transfer = service.sender.transfers.get(queue) or Transfer()
+    posts = [post.flight for post in peer.posts if post.flight.queue is queue] if peer is not None else []
+    ordering = [each for each in transfer.unacked if each.answered]
+    leaving = sum(state is PositionState.DELETED for state in queue.positions.values())
+    held = len(posts) + len(ordering) + len(transfer.awaiting_final) + leaving
+    unsent = max(0, queue.count - held)
+    retry_s = None if peer is None or peer.retry_at is None else _until(peer.retry_at, now)
+    resend_s = None if transfer.resend_at is None or not ordering else _until(transfer.resend_at, now)
+    why, stuck = _why(peer, unsent, posts, ordering, len(transfer.awaiting_final), now, retry_s, resend_s)
+    return WayReport(
+        why=why if queue.count else None,
+        stuck=stuck and queue.count > 0,
+        unsent=unsent,
+        in_flight=len(posts),
+        unacknowledged=len(ordering),
+        awaiting_final_ack=len(transfer.awaiting_final),
+        next_retry_s=retry_s,
+        next_resend_s=resend_s,
+        resend_interval_s=None if resend_s is None else service.settings.resend_s[transfer.resend_index],
+    )
+
+
+def _why(
+    peer: Peer | None,
+    unsent: int,
+    posts: list[Flight],
+    ordering: list[Flight],
+    final: int,
+    now: float,
+    retry_s: float | None,
+    resend_s: float | None,
+) -> tuple[str, bool]:
+    """What the messages wait for, and whether somebody ought to look."""
+    if peer is None:
+        return "not tried yet", False
+    host = peer.address.host
+    if retry_s is not None:
+        return f"{peer.last_error or 'not connected'}; next try in {retry_s:.1f} s", True
+    if posts:
+        since = _longest(posts, now)
+        return f"sent to {host}, waiting for its answer for {since:.1f} s", since > STUCK_S
+    if ordering:
+        since = _longest(ordering, now)
+        again = "" if resend_s is None else f"; sent again in {resend_s:.1f} s"
+        return f"arrived at {host}, waiting for its stream receipt for {since:.1f} s{again}", since > STUCK_S
+    if unsent:
+        return f"about to be sent to {host}", False
+    if final:
+        return f"arrived at {host}, and kept until it is known whether they were received", False
+    return "nothing is left to send: held by a reader, or about to leave the queue", False
+
+
+def _longest(flights: list[Flight], now: float) -> float:
+    return max(0.0, now - min(each.sent_at for each in flights))
+
+
+def _until(time: float, now: float) -> float:
+    return round(max(0.0, time - now), 3)

@@ -1,0 +1,422 @@
+"""Messages of outgoing queues on their way by HTTP, [MC-MQSRM] 3.1.7.2: sent, answered, acknowledged, sent again.
+
+A message on its way is a locked position of its queue: a restart makes it available again by itself. Which requests
+are made, and when, is the service's; what they look like is outgoing.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from postroad.queues.collection import JOURNAL
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.queue import PositionState, Queue
+from postroad.soap.elements import CommitmentReceipt, Decision, Stream, StreamReceipt
+from postroad.soap.settings import SoapSettings
+from postroad.soap.streams import OutgoingStream
+from postroad.store.interface import NEVER, Record
+from postroad.wire.constants import MessageClass
+from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.view import MessageView
+
+OUTGOING_STATE = "soap-outgoing/"
+HEAD = 1000  # messages of a queue that are looked at for one that was sent before the manager started
+REFUSED = MessageClass.NACK_BAD_DST_Q  # what a 400 says: nobody there takes it, whatever the fault
+# A record of an outgoing queue with this reason has its stream receipt and waits for the final one.
+ORDERED = MessageClass.ACK_REACH_QUEUE
+_FLAGS_AT, _TRANSACTIONAL = 62, 0x10  # UserHeader.Flags.TH, in a packet
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """An SRMPMessage, 3.1.1.1.4. `number` is 0 unless a stream of ours counts it.
+
+    It awaits a stream receipt until it is `ordered`, and after that a final one, if it asked for dead letters.
+    """
+
+    queue: Queue
+    record: Record
+    sequence: TxSequenceId | None = None
+    number: int = 0
+    sent_at: float = 0.0
+    answered: bool = False  # with 200
+    ordered: bool = False
+    stream: Stream | None = None  # the element that it is sent with
+
+
+@dataclass(slots=True)
+class Transfer:
+    """OutgoingTransferInfo of one queue, and its Stream if it has one."""
+
+    stream: OutgoingStream | None = None
+    on_the_way: Flight | None = None  # transactional messages go one at a time, or their order would be chance
+    unacked: list[Flight] = field(default_factory=list)  # AwaitingStreamReceipt, in order
+    awaiting_final: dict[int, Flight] = field(default_factory=dict)  # AwaitingFinalStreamReceipt, by number
+    settling: bool = False  # a new name for the stream is on its way to the disk
+    kept: bool = False  # that the stream has started is durable, or about to be
+    resend_index: int = 0
+    resend_at: float | None = None  # Stream Receipt Wait Timer
+    last_number: int = 0
+    last_ack_time: float = 0.0
+    last_ack_count: int = 0
+
+    def previous(self, number: int) -> int:
+        """3.1.7.2.3: bridges the messages that have expired, and never goes beyond what has arrived."""
+        before = max((each.number for each in self.unacked if each.number < number), default=0)
+        acknowledged = 0 if self.stream is None else self.stream.acknowledged
+        return min(max(before, acknowledged), number - 1)
+
+
+class Sender:
+    """One for a queue manager."""
+
+    def __init__(self, core: LocalQueueManager, settings: SoapSettings) -> None:
+        self.core = core
+        self.settings = settings
+        self.transfers: dict[Queue, Transfer] = {}
+        self.receipts_url: Callable[[Queue], str] = lambda queue: ""  # where receipts of its stream are to be sent
+        self._own = core.identifier.bytes_le
+        self._stored = {
+            name.removeprefix(OUTGOING_STATE): OutgoingStream.decode(value)
+            for name, value in core.store.state(OUTGOING_STATE).items()
+        }
+        core.delivery.deleted.append(self._message_deleted)
+
+    # Out
+
+    def take(self, queue: Queue, limit: int, now: float) -> list[Flight]:
+        """Up to `limit` messages to send now, in their order; each is locked from here on."""
+        transfer = self.transfers.setdefault(queue, Transfer())
+        if transfer.unacked and transfer.resend_at is None:
+            self._arm(transfer, now)
+        taken: list[Flight] = []
+        while len(taken) < limit:
+            records = self.core.reading.fresh(queue, limit - len(taken), now)
+            if not records:
+                break
+            for record in records:
+                flight = Flight(queue, record, sent_at=now)
+                if record.packet[_FLAGS_AT] & _TRANSACTIONAL and not self._may_go(transfer, flight, now):
+                    if flight.ordered:
+                        continue
+                    return taken
+                queue.positions[record.lookup_id] = PositionState.LOCKED
+                taken.append(flight)
+        return taken
+
+    def _may_go(self, transfer: Transfer, flight: Flight, now: float) -> bool:
+        """Whether a transactional message can be sent now."""
+        view = MessageView(flight.record.packet)
+        fields = view.transaction_fields
+        assert fields is not None
+        if view.source_queue_manager_bytes != self._own:  # passed on: its stream is between others
+            if transfer.on_the_way is not None:
+                return False
+            transfer.on_the_way = flight
+            return True
+        flight.sequence, flight.number = TxSequenceId(fields[1], fields[2]), fields[3]
+        stream = self._stream(transfer, flight)
+        if flight.record.reason == ORDERED:  # sent before the manager started
+            flight.ordered = flight.answered = True
+            flight.queue.positions[flight.record.lookup_id] = PositionState.LOCKED
+            transfer.awaiting_final[flight.number] = flight
+            return False
+        if transfer.on_the_way is not None or transfer.settling or stream is None:
+            return False
+        if len(transfer.unacked) >= self.settings.unacknowledged:
+            return False
+        gap = flight.number - transfer.previous(flight.number) > 1
+        if gap and _is_losing(flight.queue, flight.record.lookup_id):
+            return False  # the receiver never takes what it was told to do without: a gap is told when it is durable
+        if not stream.may_follow(flight.number):
+            if not transfer.unacked:
+                self._begin_anew(transfer, stream, flight, now)
+            return False
+        self._number(transfer, stream, flight, now)
+        return True
+
+    def _stream(self, transfer: Transfer, flight: Flight) -> OutgoingStream | None:
+        """The stream of a message; None while the one before it still has messages to be acknowledged."""
+        stream = transfer.stream
+        if stream is not None and stream.sequence == flight.sequence:
+            return stream
+        if transfer.unacked or transfer.settling:
+            return None
+        assert flight.sequence is not None
+        stored = self._stored.pop(flight.queue.properties.path, None)
+        known = stored is not None and stored.sequence == flight.sequence
+        transfer.stream = stream = stored if stored is not None and known else OutgoingStream.of(flight.sequence)
+        transfer.kept = known and stream.started
+        transfer.last_ack_count = transfer.last_number = 0
+        return stream
+
+    def _number(self, transfer: Transfer, stream: OutgoingStream, flight: Flight, now: float) -> None:
+        """3.1.7.2.3: its place in the stream, the same each time it is sent."""
+        previous = transfer.previous(flight.number)
+        url = self.receipts_url(flight.queue)
+        flight.stream = stream.element(self.core.identifier, flight.number, previous, url)
+        transfer.on_the_way = flight
+        transfer.last_number = max(transfer.last_number, flight.number)
+        transfer.unacked.append(flight)
+        if transfer.resend_at is None:
+            self._arm(transfer, now)
+
+    def _arm(self, transfer: Transfer, now: float) -> None:
+        transfer.resend_at = now + self.settings.resend_s[transfer.resend_index]
+
+    def _begin_anew(self, transfer: Transfer, stream: OutgoingStream, flight: Flight, now: float) -> None:
+        """The messages before this one are gone and none of them has arrived: it starts a stream of its own, once the
+        name of that is durable."""
+        tick, queue = self.core.tick, flight.queue
+        stream.begin_anew(self.core.transacting.new_sequence(), flight.number)
+        transfer.settling = True
+        tick.set_state(f"{OUTGOING_STATE}{queue.properties.path}", stream.encode())
+
+        def settled() -> None:
+            transfer.settling = False
+            self.core.delivery.outgoing_ready(queue, now)
+
+        def lost() -> None:
+            transfer.settling = False
+            transfer.stream = None
+
+        tick.on_commit.append(settled)
+        tick.on_failure.append(lambda error: lost())
+
+    # The answers of HTTP, 3.1.7.2.5
+
+    def delivered(self, flight: Flight, now: float) -> None:
+        """200: whoever answered is responsible for it. A message of our streams stays until its receipt."""
+        self._land(flight)
+        flight.answered = True
+        if flight.number:
+            transfer = self.transfers[flight.queue]
+            if transfer.stream is not None and transfer.stream.sequence == flight.sequence:
+                transfer.stream.started = True
+        elif _is_held(flight):
+            view = MessageView(flight.record.packet)
+            if view.positive_journaling and self.core.delivery.journals_at_source(view):
+                self.core.delivery.copy(self.core.queues.system(JOURNAL), flight.record.packet, now)
+            self.core.delivery.discard(flight.queue, flight.record)
+
+    def refused(self, flight: Flight, now: float) -> None:
+        """400: it will never be taken. Streams go on without it."""
+        self._land(flight)
+        if flight.ordered or not _is_held(flight):
+            return  # an earlier copy of it has arrived
+        self._no_longer_unacked(flight)
+        self.core.delivery.take(flight.queue, flight.record, REFUSED, now)
+
+    def failed(self, flight: Flight, now: float) -> None:
+        """5xx, or no answer: it has not arrived, as far as we know, and is sent again later."""
+        self._land(flight)
+        if flight.ordered:
+            return
+        self._no_longer_unacked(flight)
+        self._release(flight, now)
+        self.transfers[flight.queue].resend_at = None
+
+    def _land(self, flight: Flight) -> None:
+        transfer = self.transfers[flight.queue]
+        if transfer.on_the_way is flight:
+            transfer.on_the_way = None
+
+    def _no_longer_unacked(self, flight: Flight) -> None:
+        transfer = self.transfers[flight.queue]
+        if flight in transfer.unacked:
+            transfer.unacked.remove(flight)
+
+    def _release(self, flight: Flight, now: float) -> None:
+        """The message is available again, unless somebody has purged the queue meanwhile."""
+        state = flight.queue.positions.get(flight.record.lookup_id)
+        if state is PositionState.LOCKED:
+            self.core.reading.put_back(flight.queue, flight.record, now)
+        elif state is PositionState.PURGE_PENDING:
+            self.core.delivery.take(flight.queue, flight.record, MessageClass.NACK_DELETED, now)
+
+    # Receipts
+
+    def take_stream_receipt(self, receipt: StreamReceipt, now: float) -> bool:
+        """3.1.5.1.8: everything up to a number has arrived in order; whether it is about a stream of ours."""
+        found = self._find(receipt)
+        if found is None:
+            return False
+        queue, transfer, stream = found
+        number = receipt.last_ordinal + stream.base
+        covered = [each for each in transfer.unacked if each.number <= number]
+        transfer.unacked = [each for each in transfer.unacked if each.number > number]
+        transfer.last_ack_time = now
+        transfer.last_ack_count += 1
+        stream.acknowledged = max(stream.acknowledged, min(number, transfer.last_number))
+        stream.started = True
+        for flight in covered:
+            flight.ordered = True
+            self._ordered(transfer, flight, now)
+        if covered:
+            transfer.resend_index = 0
+            self._keep(transfer, queue)
+        transfer.resend_at = None
+        if transfer.unacked:
+            self._arm(transfer, now)
+        self.core.delivery.outgoing_ready(queue, now)  # others may have waited for this
+        return True
+
+    def _ordered(self, transfer: Transfer, flight: Flight, now: float) -> None:
+        """3.1.5.1.8.3: it leaves the queue, unless it waits for what its reader does."""
+        if not _is_held(flight):
+            return
+        record = flight.record
+        if MessageView(record.packet).negative_journaling:
+            transfer.awaiting_final[flight.number] = flight
+            flight.record = record._replace(reason=int(ORDERED), expires_s=NEVER)
+            self.core.tick.replace(flight.record)
+        else:
+            self._settle(flight, True, now)
+
+    def take_final_receipt(self, receipt: StreamReceipt, outcome: CommitmentReceipt, reason: int, now: float) -> bool:
+        """3.1.5.1.9: one message has left its destination queue; whether it was one of ours."""
+        found = self._find(receipt)
+        if found is None:
+            return False
+        queue, transfer, stream = found
+        number = receipt.last_ordinal + stream.base
+        flight = transfer.awaiting_final.pop(number, None)
+        if flight is None:
+            flight = next((each for each in transfer.unacked if each.number == number), None)
+            flight = flight or self._sent_before(queue, stream, number)
+        if flight is None:
+            return False
+        flight.ordered = stream.started = True
+        self._no_longer_unacked(flight)
+        self._keep(transfer, queue)
+        self._settle(flight, outcome.decision is Decision.POSITIVE, now, reason)
+        return True
+
+    def _settle(self, flight: Flight, positive: bool, now: float, reason: int = 0) -> None:
+        """What became of the message is known: 3.1.5.2.1.2 and 3.1.5.2.2."""
+        if flight.queue.positions.get(flight.record.lookup_id) is PositionState.DELETED:
+            return
+        delivery = self.core.delivery
+        packet = flight.record.packet
+        view = MessageView(packet)
+        if positive and view.positive_journaling:
+            delivery.copy(self.core.queues.system(JOURNAL), packet, now)
+        elif not positive and view.negative_journaling:
+            delivery.dead_letter(packet, view, reason, now)
+        delivery.discard(flight.queue, flight.record)
+        self._end_stream(flight)
+
+    def _find(self, receipt: StreamReceipt) -> tuple[Queue, Transfer, OutgoingStream] | None:
+        """The stream that a receipt is about."""
+        if receipt.stream_id.guid != self.core.identifier:
+            return None
+        for queue, transfer in self.transfers.items():
+            stream = transfer.stream
+            if stream is not None and stream.name == receipt.stream_id.sequence:
+                return queue, transfer, stream
+        return None
+
+    def _sent_before(self, queue: Queue, stream: OutgoingStream, number: int) -> Flight | None:
+        """A message that was sent before the manager started stands at the head of its queue."""
+        for record in queue.available(HEAD):
+            view = MessageView(record.packet)
+            fields = view.transaction_fields
+            if fields is None or view.source_queue_manager_bytes != self._own:
+                continue
+            place = (TxSequenceId(fields[1], fields[2]), fields[3])
+            if place == (stream.sequence, number):
+                return Flight(queue, record, *place)
+            if place > (stream.sequence, number):
+                break
+        return None
+
+    # The end of messages and streams
+
+    def _keep(self, transfer: Transfer, queue: Queue) -> None:
+        """That the stream has started outlives a restart, before its first message has left."""
+        if not transfer.kept and transfer.stream is not None:
+            transfer.kept = True
+            self.core.tick.set_state(f"{OUTGOING_STATE}{queue.properties.path}", transfer.stream.encode())
+            self.core.tick.on_failure.append(lambda error: self._not_kept(transfer))
+
+    def _not_kept(self, transfer: Transfer) -> None:
+        transfer.kept = False
+
+    def _end_stream(self, flight: Flight) -> None:
+        """3.1.1.2 and 3.1.7.6: when all of it has left, the next message begins a new stream."""
+        queue, sequence = flight.queue, flight.sequence
+        number = max(flight.number, self.transfers[queue].last_number)  # what asked for dead letters leaves late
+        transacting, path = self.core.transacting, queue.properties.path
+        if sequence is None or not transacting.is_last(path, sequence, number):
+            return
+
+        def end() -> None:  # once it is durable that they have left
+            if not queue.count and transacting.is_last(path, sequence, number):
+                transacting.end_sequence(path)
+                self.transfers[queue].kept = False
+                self.core.tick.set_state(f"{OUTGOING_STATE}{path}", None)
+
+        if self.core.tick:
+            self.core.tick.on_commit.append(end)
+        else:
+            end()
+
+    def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+        """A message has expired in its outgoing queue, was refused, or somebody has taken it out."""
+        transfer = self.transfers.get(queue)
+        if transfer is None or not record.packet[_FLAGS_AT] & _TRANSACTIONAL:
+            return
+        view = MessageView(record.packet)
+        fields = view.transaction_fields
+        if fields is None or view.source_queue_manager_bytes != self._own:
+            return
+        gone = Flight(queue, record, TxSequenceId(fields[1], fields[2]), fields[3])
+        for flight in [each for each in transfer.unacked if each.record.lookup_id == record.lookup_id]:
+            transfer.unacked.remove(flight)
+        transfer.awaiting_final.pop(gone.number, None)
+        if transfer.stream is not None and transfer.stream.started and transfer.stream.sequence == gone.sequence:
+            self._keep(transfer, queue)
+        self._end_stream(gone)
+        # Those behind it may have waited for this to be durable.
+        self.core.tick.on_commit.append(lambda: self.core.delivery.outgoing_ready(queue, now))
+
+    # Time
+
+    @property
+    def deadline(self) -> float | None:
+        times = [each.resend_at for each in self.transfers.values() if each.resend_at is not None]
+        return min(times, default=None)
+
+    def on_timer(self, now: float) -> list[Queue]:
+        """Stream Receipt Wait Timer, 3.1.6.2: everything that has no receipt is sent again; which queues."""
+        due = []
+        for queue, transfer in self.transfers.items():
+            if transfer.resend_at is None or transfer.resend_at > now:
+                continue
+            transfer.resend_at = None
+            answered = [each for each in transfer.unacked if each.answered]
+            if not answered:  # nothing that could have a receipt: HTTP has a timer of its own
+                continue
+            transfer.resend_index = min(transfer.resend_index + 1, len(self.settings.resend_s) - 1)
+            transfer.unacked = [each for each in transfer.unacked if not each.answered]
+            for flight in answered:
+                self._release(flight, now)
+            due.append(queue)
+        return due
+
+    def awaiting(self) -> Iterator[Flight]:
+        """Messages that have arrived and that their readers have not had yet."""
+        for transfer in self.transfers.values():
+            yield from transfer.awaiting_final.values()
+
+
+def _is_losing(queue: Queue, before: int) -> bool:
+    """Whether something before this position is on its way out, and not durably gone."""
+    return any(state is PositionState.DELETED and at < before for at, state in queue.positions.items())
+
+
+def _is_held(flight: Flight) -> bool:
+    """Whether the message is still where it was when it was sent."""
+    state = flight.queue.positions.get(flight.record.lookup_id)
+    return state in (PositionState.LOCKED, PositionState.PURGE_PENDING)

@@ -1,0 +1,337 @@
+"""The SOAP protocol of one queue manager: whom it posts to, what it is asked, and when it tries again.
+
+Without I/O or clock: whoever drives it makes the requests, gives it their answers, and waits for durability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from postroad.errors import StorageError
+from postroad.names import DirectName
+from postroad.names.direct import Protocol as Scheme
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState, is_http
+from postroad.queues.queue import Queue
+from postroad.queues.tick import Tick
+from postroad.soap.addresses import url_of
+from postroad.soap.outgoing import Outgoing, Request
+from postroad.soap.receipts import admin_of
+from postroad.soap.receiver import Incoming, Receiver
+from postroad.soap.sender import Flight, Sender
+from postroad.soap.settings import SoapSettings
+
+OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
+_REMOTE_MACHINE_NOT_AVAILABLE = 0xC00E0069
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Whom to connect to; `secure` is HTTPS."""
+
+    host: str
+    port: int
+    secure: bool = False
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.secure else 'http'}://{host}:{self.port}"
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """The way to one address: the requests that it has to answer, and the queues that use it."""
+
+    address: Address
+    queues: dict[Queue, None] = field(default_factory=dict)
+    posts: set[Post] = field(default_factory=set)
+    connected: bool = False
+    retry_at: float | None = None
+    idle_at: float | None = None  # Session Cleanup Timer
+    last_error: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Post:
+    """One request on its way. Its answer counts unless it was given up."""
+
+    peer: Peer
+    flight: Flight
+    request: Request
+    given_up: bool = False
+
+
+class Driver(Protocol):
+    """What the service needs from the world."""
+
+    def post(self, post: Post) -> None:
+        """Makes the request; `answered` or `failed` follows."""
+
+    def close(self, peer: Peer) -> None:
+        """Closes the connections to a peer; its requests are given up."""
+
+
+class SoapService:
+    """One for a queue manager. `port_of` says where a host listens, if not where its URL says."""
+
+    def __init__(
+        self,
+        core: LocalQueueManager,
+        settings: SoapSettings,
+        driver: Driver,
+        port_of: Callable[[str, int], int] = lambda host, port: port,
+    ) -> None:
+        self.core = core
+        self.settings = settings
+        self.driver = driver
+        self.sender = Sender(core, settings)
+        self.outgoing = Outgoing(core, settings.redirections)
+        self.receiver = Receiver(core, settings, self.sender)
+        self.peers: dict[Address, Peer] = {}
+        self.sent = self.taken = 0  # messages, since the start
+        self.sender.receipts_url = self.outgoing.receipts_url
+        self._port_of = port_of
+        self._retransmit_at: float | None = None  # Retransmission Timer
+        self._watched: Tick | None = None
+        self._lost_ticks = 0
+        self._others = core.delivery.outgoing_ready
+        core.delivery.outgoing_ready = self._outgoing_ready
+        core.delivery.admin_of = admin_of
+
+    # Outgoing queues
+
+    def start(self, now: float) -> None:
+        """3.1.3.1 and 3.1.4.1: the Retransmission Timer, and a try for every queue with messages."""
+        self.receiver.history.start(now)
+        self._retransmit_at = now + self.settings.retransmission_ms / 1000
+        for queue in self._waiting():
+            self.queue_ready(queue, now)
+
+    def _outgoing_ready(self, queue: Queue, now: float) -> None:
+        if is_http(self.core.queues.outgoing_info[queue].destination):
+            self.queue_ready(queue, now)
+        else:
+            self._others(queue, now)
+
+    def _waiting(self) -> list[Queue]:
+        outgoing = self.core.queues.outgoing
+        return [queue for name, queue in list(outgoing.items()) if queue.count and is_http(name)]
+
+    def queue_ready(self, queue: Queue, now: float) -> None:
+        """3.1.7.7: there is something to send."""
+        if self._may_send(queue):
+            self._pump(self._peer_of(queue), now)
+
+    def _may_send(self, queue: Queue) -> bool:
+        """False for a queue that is paused, and for one that was deleted meanwhile."""
+        info = self.core.queues.outgoing_info.get(queue)
+        return info is not None and info.state not in (OutgoingState.ON_HOLD, OutgoingState.LOCKED)
+
+    def _peer_of(self, queue: Queue) -> Peer:
+        info = self.core.queues.outgoing_info[queue]
+        name = info.destination
+        assert isinstance(name, DirectName)
+        address = self._address(name)
+        peer = self.peers.get(address)
+        if peer is None:
+            peer = self.peers[address] = Peer(address)
+        if queue not in peer.queues:
+            peer.queues[queue] = None
+            info.next_hops = (address.host,)
+            if peer.connected:
+                info.state = OutgoingState.CONNECTED
+        return peer
+
+    def _address(self, name: DirectName) -> Address:
+        """3.1.7.9: the host of the name, or of whom the configuration puts in its place."""
+        target = self.settings.redirections.outbound_target(url_of(name))
+        if target is not None:
+            parts = urlsplit(target)
+            secure = parts.scheme == "https"
+            host = parts.hostname or name.host
+            return Address(host, self._port_of(host, parts.port or (443 if secure else 80)), secure)
+        assert name.port is not None
+        return Address(name.host, self._port_of(name.host, name.port), name.protocol is Scheme.HTTPS)
+
+    def _pump(self, peer: Peer, now: float) -> None:
+        """Queues take turns, so that none waits for another's backlog."""
+        if peer.retry_at is not None:
+            return
+        waiting = [queue for queue in peer.queues if queue.count and self._may_send(queue)]
+        while waiting and (free := self.settings.posts_per_host - len(peer.posts)) > 0:
+            queue = waiting.pop(0)
+            share = max(1, free // (len(waiting) + 1))
+            flights = self.sender.take(queue, share, now)
+            for flight in flights:
+                self._post(peer, flight, now)
+            if len(flights) == share:
+                waiting.append(queue)
+        if peer.queues:  # others come first next time
+            first = next(iter(peer.queues))
+            del peer.queues[first]
+            peer.queues[first] = None
+
+    def _post(self, peer: Peer, flight: Flight, now: float) -> None:
+        if not peer.connected and not peer.posts:
+            self._set_state(peer, OutgoingState.WAITING)
+            self._note(peer, ConnectionStatus.IN_PROCESS, now)
+        post = Post(peer, flight, self.outgoing.request(flight))
+        peer.posts.add(post)
+        peer.idle_at = None
+        self.driver.post(post)
+
+    def _set_state(self, peer: Peer, state: OutgoingState) -> None:
+        for queue in list(peer.queues):
+            info = self.core.queues.outgoing_info.get(queue)
+            if info is None:
+                del peer.queues[queue]
+            elif info.state is not OutgoingState.ON_HOLD:
+                info.state = state
+
+    def _note(self, peer: Peer, status: ConnectionStatus, now: float, error: str | None = None) -> None:
+        peer.last_error = error
+        code = _REMOTE_MACHINE_NOT_AVAILABLE if status >= ConnectionStatus.UNKNOWN_FAILURE else 0
+        attempt = ConnectionAttempt(status, int(now), code, (peer.address.host,))
+        for queue in peer.queues:
+            info = self.core.queues.outgoing_info.get(queue)
+            if info is not None:
+                info.note(attempt, error)
+
+    # Answers to our requests, 3.1.7.2.5
+
+    def answered(self, post: Post, status: int, now: float) -> None:
+        """Any 2xx is a 200; 5xx means later; everything else means never."""
+        peer = self._over(post)
+        if peer is None:
+            return
+        if status >= SERVER_ERROR:
+            self._failed(post, ConnectionStatus.NOT_READY, f"{peer.address.host} answered {status}", now)
+            return
+        if not peer.connected:
+            peer.connected = True
+            self._note(peer, ConnectionStatus.ESTABLISHED, now)
+            self._set_state(peer, OutgoingState.CONNECTED)
+        if OK <= status < 300:
+            self.sent += 1
+            self.sender.delivered(post.flight, now)
+        else:
+            self._refused(post, status, now)
+        if not peer.posts:
+            peer.idle_at = now + self.settings.cleanup_ms / 1000
+        self._pump(peer, now)
+
+    def _refused(self, post: Post, status: int, now: float) -> None:
+        info = self.core.queues.outgoing_info.get(post.flight.queue)
+        if info is not None:
+            info.last_error = f"{post.peer.address.host} refused a message with {status}"
+            info.failures += 1
+        self.sender.refused(post.flight, now)
+
+    def failed(self, post: Post, status: ConnectionStatus, error: str, now: float) -> None:
+        """No answer."""
+        if self._over(post) is not None:
+            self._failed(post, status, error, now)
+
+    def _over(self, post: Post) -> Peer | None:
+        post.peer.posts.discard(post)
+        return None if post.given_up else post.peer
+
+    def _failed(self, post: Post, status: ConnectionStatus, error: str, now: float) -> None:
+        """The whole way is given up for a while: what else was under way comes again too."""
+        peer = post.peer
+        others = list(peer.posts)
+        peer.connected = False
+        peer.idle_at = None
+        peer.retry_at = now + self.settings.retransmission_ms / 1000
+        self.sender.failed(post.flight, now)
+        self._note(peer, status, now, error)
+        self._set_state(peer, OutgoingState.INACTIVE)
+        if not others:
+            self.driver.close(peer)
+
+    # Requests of others
+
+    def received(self, incoming: Incoming, now: float) -> tuple[int, bool]:
+        """The status to answer with, and whether that has to wait until everything so far is durable."""
+        tick = self.core.tick
+        if tick is not self._watched:
+            self._watched = tick
+            tick.on_failure.append(self._tick_lost)
+        writes = tick.writes
+        status = self.receiver.take(incoming, now)
+        if status != OK:
+            return status, False
+        self.taken += 1
+        return status, self.receiver.repeated or tick.writes != writes
+
+    @property
+    def lost_ticks(self) -> int:
+        """What was taken for a duplicate may be one of a message that is lost with a tick on its way: whoever waits
+        with an answer asks before and after."""
+        return self._lost_ticks
+
+    def _tick_lost(self, error: StorageError) -> None:
+        self._lost_ticks += 1
+
+    # Time
+
+    @property
+    def deadline(self) -> float | None:
+        times = [self._retransmit_at, self.sender.deadline, self.receiver.deadline]
+        for peer in self.peers.values():
+            times += (peer.retry_at, peer.idle_at)
+        return min((time for time in times if time is not None), default=None)
+
+    def on_timer(self, now: float) -> None:
+        for queue in self.sender.on_timer(now):
+            self.queue_ready(queue, now)
+        self.receiver.on_timer(now)
+        for peer in list(self.peers.values()):
+            if peer.idle_at is not None and peer.idle_at <= now:
+                self._clean_up(peer)
+            if peer.retry_at is not None and peer.retry_at <= now:
+                peer.retry_at = None
+                self._pump(peer, now)
+        if self._retransmit_at is not None and self._retransmit_at <= now:
+            self._retransmit_at = now + self.settings.retransmission_ms / 1000
+            for queue in self._waiting():  # 3.1.6.1
+                self.queue_ready(queue, now)
+
+    def _clean_up(self, peer: Peer) -> None:
+        """3.1.6.4"""
+        peer.idle_at = None
+        peer.connected = False
+        self.driver.close(peer)
+        self._set_state(peer, OutgoingState.DISCONNECTED)
+        if not any(queue.count for queue in peer.queues):
+            self.peers.pop(peer.address, None)
+
+    # People
+
+    def pause(self, queue: Queue) -> None:
+        """3.1.7.4: what is under way for other queues comes to its end; nothing new is sent."""
+        self.core.queues.outgoing_info[queue].pause()
+        transfer = self.sender.transfers.get(queue)
+        if transfer is not None:
+            transfer.resend_at = None
+        for peer in self.peers.values():
+            if queue in peer.queues and not any(self._may_send(each) for each in peer.queues):
+                self._give_up(peer)
+
+    def _give_up(self, peer: Peer) -> None:
+        for post in list(peer.posts):
+            post.given_up = True
+            peer.posts.discard(post)
+            self.sender.failed(post.flight, post.flight.sent_at)
+        peer.connected = False
+        peer.idle_at = peer.retry_at = None
+        self.driver.close(peer)
+
+    def resume(self, queue: Queue, now: float) -> None:
+        """3.1.7.5"""
+        self.core.queues.outgoing_info[queue].resume()
+        if queue.count:
+            self.queue_ready(queue, now)

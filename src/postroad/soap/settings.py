@@ -1,0 +1,25 @@
+"""What can be set of the SOAP protocol, with the defaults of [MC-MQSRM] 3.1.2, 3.1.3.1 and its notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from postroad.soap.redirection import Redirections
+
+RESEND_TABLE_S = (30, 30, 30, 300, 300, 300, 1800, 1800, 1800, 21600)  # ResendTimerTable, 3.1.3.1
+
+
+@dataclass(frozen=True, slots=True)
+class SoapSettings:
+    """Times end in their unit. A queue manager has one of these."""
+
+    retransmission_ms: int = 20_000  # RetransmissionTimeout
+    resend_s: tuple[float, ...] = RESEND_TABLE_S
+    receipt_ms: int = 500  # Stream Receipt Coalescing Timer
+    max_receipt_delay_s: float = 10.0  # 3.1.5.1.6.3
+    cleanup_ms: int = 300_000  # Session Cleanup Timer
+    duplicates: int = 10_000  # entries of MessageIdHistoryTable
+    duplicates_s: int = 1800
+    posts_per_host: int = 8  # requests that one host has to answer at a time
+    unacknowledged: int = 10_000  # stream messages of one queue that wait for a receipt, at the most
+    redirections: Redirections = field(default_factory=Redirections)

@@ -1,0 +1,260 @@
+"""HTTP for the SOAP protocol: a bare ASGI app under uvicorn, and a client beside it. The rules are in service.py."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Generator
+from pathlib import Path
+from typing import Any, Protocol
+
+import uvicorn
+
+from postroad.errors import ConfigurationError
+from postroad.queues.outgoing import ConnectionStatus
+from postroad.soap.client import ClientOptions, Lookup, SoapClient
+from postroad.soap.multipart import MAX_ENTITY_SIZE
+from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming
+from postroad.soap.service import Peer, Post, SoapService
+
+ROOT = "/msmq/"
+KEEP_ALIVE_S = 75
+READ_TIMEOUT_S = 60.0  # for the whole of one request
+GRACE_S = 5  # that answers under way have, once the server stops
+BACKLOG = 2048
+MAX_CONNECTIONS = 4096
+METHOD_NOT_ALLOWED = 405
+
+_Scope = dict[str, Any]
+_Receive = Callable[[], Awaitable[dict[str, Any]]]
+_Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class Host(Protocol):
+    """What the transport needs of the queue manager that it belongs to."""
+
+    clock: Callable[[], float]
+
+    def commit_soon(self) -> None: ...
+
+    async def durable(self) -> None: ...
+
+
+class _Server(uvicorn.Server):
+    """Tells when it accepts; signals are for whoever owns the process."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.accepting = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.accepting.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+class Listener:
+    """One port, with a certificate for HTTPS. Port 0 is any free one."""
+
+    def __init__(
+        self, app: Any, host: str, port: int, certificate: Path | None = None, key: Path | None = None
+    ) -> None:
+        self._app = app
+        self._host = host
+        self.port = port
+        self._certificate = certificate
+        self._key = key
+        self._server: _Server | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
+
+    async def start(self) -> None:
+        """OSError where the port cannot be had; ConfigurationError where the certificate cannot be used."""
+        config = self._config()
+        listener = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((self._host, self.port))
+            listener.setblocking(False)
+            server = _Server(config)
+            self._task = asyncio.create_task(server.serve([listener]), name="postroad-soap")
+            accepting = asyncio.ensure_future(server.accepting.wait())
+            await asyncio.wait({self._task, accepting}, return_when=asyncio.FIRST_COMPLETED)
+            accepting.cancel()
+            if self._task.done():
+                await self._task
+                raise RuntimeError("the server ended as soon as it had started")
+        except BaseException:
+            self._task = None
+            listener.close()
+            raise
+        self._server = server
+        self.port = listener.getsockname()[1]
+
+    async def stop(self) -> None:
+        if self._task is not None and self._server is not None:
+            self._server.should_exit = True
+            await self._task
+        self._task = self._server = None
+
+    def _config(self) -> uvicorn.Config:
+        config = uvicorn.Config(
+            self._app,
+            http="httptools",
+            ws="none",
+            loop="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            backlog=BACKLOG,
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=GRACE_S,
+            ssl_certfile=self._certificate,
+            ssl_keyfile=self._key,
+        )
+        try:
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError("", "srmp.tls_certificate", f"cannot be used: {error}") from None
+        return config
+
+
+class SoapTransport:
+    """The Driver of a SoapService on an event loop. `known` and `told` find hosts before and behind the name service.
+
+    `service` is set before a listener uses this as its app; `start` when all of them accept.
+    """
+
+    def __init__(self, manager: Host, options: ClientOptions, known: Lookup = lambda host: None) -> None:
+        self.manager = manager
+        self.service: SoapService
+        self._options = options
+        self._known = known
+        self._client: SoapClient
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_at = 0.0
+
+    def start(self) -> None:
+        service = self.service
+        self._client = SoapClient(
+            self._options, self._known, service.receiver.address_of, self._answered, self._request_failed
+        )
+        service.start(self.manager.clock())
+        self.changed()
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._client.stop()
+
+    # Driver
+
+    def post(self, post: Post) -> None:
+        self._client.post(post)
+
+    def close(self, peer: Peer) -> None:
+        self._client.close(peer)
+
+    def _answered(self, post: Post, status: int) -> None:
+        self.service.answered(post, status, self.manager.clock())
+        self.changed()
+
+    def _request_failed(self, post: Post, status: ConnectionStatus, error: str) -> None:
+        self.service.failed(post, status, error, self.manager.clock())
+        self.changed()
+
+    # Requests of others
+
+    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        """The ASGI app: every answer has an empty body."""
+        if scope["type"] != "http":
+            return
+        status, headers = await self._answer(scope, receive)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _answer(self, scope: _Scope, receive: _Receive) -> tuple[int, list[tuple[bytes, bytes]]]:
+        empty = [(b"content-length", b"0")]
+        closing = [*empty, (b"connection", b"close")]  # so that what was not read is not taken for a request
+        if scope["method"] != "POST":
+            return METHOD_NOT_ALLOWED, [*closing, (b"allow", b"POST")]
+        if scope["path"][: len(ROOT)].lower() != ROOT:
+            return BAD_REQUEST, closing
+        content_type = ""
+        for name, value in scope["headers"]:
+            if name == b"content-type":
+                content_type = value.decode("latin-1")
+            elif name == b"content-length" and int(value) > MAX_ENTITY_SIZE:
+                return BAD_REQUEST, closing
+        try:
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                body = await _read(receive)
+        except TimeoutError:
+            body = None
+        if body is None:
+            return BAD_REQUEST, closing
+        client = scope.get("client")
+        return await self._take(Incoming(content_type, body, client[0] if client else "")), empty
+
+    async def _take(self, incoming: Incoming) -> int:
+        """[MC-MQSRM] 3.1.7.2.5: a 200 says that the message is where it belongs, and durable if it has to be."""
+        service = self.service
+        lost = service.lost_ticks
+        status, lasting = service.received(incoming, self.manager.clock())
+        self.changed()
+        if lasting:
+            try:
+                await self.manager.durable()
+            except Exception:  # whatever the store failed of, the sender keeps its message
+                return SERVER_ERROR
+            if lost != service.lost_ticks:
+                return SERVER_ERROR
+        return status
+
+    # Time
+
+    def changed(self) -> None:
+        """Something happened: there may be something to commit, and the next deadline may be another one."""
+        self.manager.commit_soon()
+        deadline = self.service.deadline
+        if deadline is None or (self._timer is not None and self._armed_at <= deadline):
+            return  # a timer that fires early does nothing
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_at = deadline
+        wait = max(0.0, deadline - self.manager.clock())
+        self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.service.on_timer(self.manager.clock())
+        self.changed()
+
+
+async def _read(receive: _Receive) -> bytes | None:
+    """The whole body; None where it is too large, or where its sender has gone."""
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        event = await receive()
+        if event["type"] != "http.request":
+            return None
+        piece = event.get("body", b"")
+        size += len(piece)
+        if size > MAX_ENTITY_SIZE:
+            return None
+        pieces.append(piece)
+        if not event.get("more_body"):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)

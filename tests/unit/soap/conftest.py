@@ -1,0 +1,22 @@
+"""Two queue managers that can post to each other, and a third one where a test asks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.soap.mail import Network, Station
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network()
+
+
+@pytest.fixture
+def alpha(network: Network) -> Station:
+    return network.station("alpha", 1)
+
+
+@pytest.fixture
+def beta(network: Network) -> Station:
+    return network.station("beta", 2)

@@ -1,0 +1,414 @@
+"""Queue managers that post SOAP to each other in memory: one clock, moved by hand, and requests that tests can see.
+
+Every station is a real LocalQueueManager with a real SoapService. Nothing happens but in `run` and `wait`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from postroad.errors import StorageError
+from postroad.message import Message
+from postroad.queues.descriptor import QueueAccess, ShareMode
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing import ConnectionStatus, OutgoingInfo
+from postroad.queues.queue import Queue
+from postroad.queues.tick import Tick
+from postroad.queues.waiting import ReadCall, WaitingRead
+from postroad.soap.elements import Attachments, Envelope, Msmq, Path, Properties, Services, Stream, StreamId
+from postroad.soap.envelope import read_envelope, write_envelope
+from postroad.soap.multipart import join_entity, split_entity
+from postroad.soap.receiver import Incoming
+from postroad.soap.redirection import Redirections
+from postroad.soap.sender import Transfer
+from postroad.soap.service import Address, Peer, Post, SoapService
+from postroad.soap.settings import SoapSettings
+from postroad.store.interface import Record
+from postroad.store.memory import MemoryStore
+from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.view import MessageView
+
+STARTED = 1_700_000_000.0
+DISK_FULL = StorageError("the disk is full")
+MOST_STEPS = 20_000
+
+ORDERS = r"private$\orders"
+LEDGER = r"private$\ledger"  # transactional
+ACKS = r"private$\acks"
+JOURNAL, DEADLETTER, DEADXACT = ";journal", ";deadletter", ";deadxact"
+
+Done = Callable[[BaseException | None], None]
+
+
+@dataclass(eq=False)
+class Exchange:
+    """One request as it was seen on the way, and the status that came back; None while there is none."""
+
+    sender: str
+    address: Address
+    target: str
+    content_type: str
+    body: bytes
+    envelope: Envelope
+    attachments: Attachments
+    at: float
+    status: int | None = None
+
+    @property
+    def stream(self) -> Stream:
+        assert self.envelope.stream is not None
+        return self.envelope.stream
+
+    @property
+    def label(self) -> str:
+        return self.envelope.path.action.removeprefix("MSMQ:")
+
+
+class Station:
+    """A queue manager, and the Driver of its SOAP service. Verbs run the network until it falls silent."""
+
+    def __init__(self, network: Network, name: str, number: int, settings: SoapSettings) -> None:
+        self.network = network
+        self.name = name
+        self.address = f"10.0.0.{number}"
+        self.identifier = UUID(int=number << 96 | 0xAA)
+        self.settings = settings
+        self.store = MemoryStore()
+        self.commits = True  # a test that holds ticks back says False, then `land` or `lose`
+        self.closed: list[Address] = []  # peers whose connections were closed
+        network.stations[name] = self
+        self._start()
+        for path in (ORDERS, ACKS):
+            self.create(path)
+        self.create(LEDGER, transactional=True)
+
+    def _start(self) -> None:
+        self._promises: list[Done] = []
+        self._out: tuple[Tick, list[Done]] | None = None
+        self.core = LocalQueueManager(self.name, self.identifier, self.store)
+        self.core.queues.local_hosts.add(self.address)
+        self.core.start(self.network.now)
+        self.commit()
+        self.service = SoapService(self.core, self.settings, self)
+        self.service.start(self.network.now)
+
+    def restart(self, **settings: object) -> None:
+        """The process dies, and what no tick has committed with it; another one starts."""
+        self.network.pending = [each for each in self.network.pending if each[0] is not self]
+        self.settings = replace(self.settings, **settings)  # type: ignore[arg-type]
+        self._start()
+        self.network.run()
+
+    def url(self, path: str, scheme: str = "http") -> str:
+        return f"{scheme}://{self.address}/msmq/{path}".replace("\\", "/")
+
+    def direct(self, path: str) -> str:
+        """How others name a queue here."""
+        return f"DIRECT={self.url(path)}"
+
+    # Driver
+
+    def post(self, post: Post) -> None:
+        self.network.pending.append((self, post))
+
+    def close(self, peer: Peer) -> None:
+        self.closed.append(peer.address)
+
+    # Ticks
+
+    def commit(self) -> bool:
+        """Commits what has gathered; whether there was anything."""
+        if self._out is not None or not (self.core.tick or self._promises):
+            return False
+        self.seal()
+        self.land()
+        return True
+
+    def seal(self) -> None:
+        assert self._out is None
+        promises, self._promises = self._promises, []
+        self._out = (self.core.seal() or Tick(), promises)
+
+    def land(self) -> None:
+        assert self._out is not None
+        (tick, promises), self._out = self._out, None
+        if tick:
+            self.store.commit([tick.batch])
+            self.core.committed(tick, self.network.now)
+        for done in promises:
+            done(None)
+
+    def lose(self) -> None:
+        """The commit of the sealed tick fails."""
+        assert self._out is not None
+        (tick, promises), self._out = self._out, None
+        self.core.failed(tick, DISK_FULL, self.network.now)
+        for done in promises:
+            done(DISK_FULL)
+
+    # Requests
+
+    def take(self, incoming: Incoming, answer: Callable[[int], None]) -> None:
+        """As SoapTransport does it: the answer waits for the tick, where it has to."""
+        lost = self.service.lost_ticks
+        status, lasting = self.service.received(incoming, self.network.now)
+
+        def durable(error: BaseException | None) -> None:
+            answer(500 if error is not None or lost != self.service.lost_ticks else status)
+
+        if lasting:
+            self._promises.append(durable)
+        else:
+            answer(status)
+
+    def ask(self, envelope: Envelope, attachments: Attachments | None = None, address: str = "10.0.0.99") -> int:
+        """A stranger's request; the status."""
+        kind, pieces = join_entity(write_envelope(envelope), attachments or Attachments(b"body"), UUID(int=1), 1)
+        return self.ask_raw(kind, b"".join(pieces), address)
+
+    def ask_raw(self, content_type: str, body: bytes, address: str = "10.0.0.99") -> int:
+        answers: list[int] = []
+        self.take(Incoming(content_type, body, address), answers.append)
+        self.network.run()
+        (status,) = answers
+        return status
+
+    # Queues and messages
+
+    def create(self, path: str, **attributes: object) -> Queue:
+        queue = self.core.create_queue(path, self.network.now, **attributes)
+        self.network.run()
+        return queue
+
+    def queue(self, name: str) -> Queue:
+        return self.core.queues.get(name)
+
+    def send(self, name: str, *messages: Message | str) -> list[int]:
+        """Whole messages, or the labels of plain recoverable ones."""
+        ids = self.core.send(name, [whole(each) for each in messages], self.network.now)
+        self.network.run()
+        return ids
+
+    def send_transactional(self, name: str, *messages: Message | str) -> list[int]:
+        transaction = self.core.begin()
+        ids = self.core.send(name, [whole(each) for each in messages], self.network.now, transaction)
+        self.core.commit(transaction, self.network.now)
+        self.network.run()
+        return ids
+
+    def receive(self, name: str, count: int = 1) -> list[str]:
+        descriptor = self.core.open(name, QueueAccess.RECEIVE, ShareMode.DENY_NONE, self.network.now)
+        request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self.network.now)
+        records = self.core.reading.read(request, self.network.now)
+        self.core.close(descriptor)
+        self.network.run()
+        assert records is not None
+        return [MessageView(record.packet).label for record in records]
+
+    def purge(self, name: str) -> None:
+        self.core.purge(self.queue(name), self.network.now)
+        self.network.run()
+
+    def records(self, name: str) -> list[Record]:
+        return self.queue(name).available(10_000)
+
+    def messages(self, name: str) -> list[MessageView]:
+        return [MessageView(record.packet) for record in self.records(name)]
+
+    def labels(self, name: str) -> list[str]:
+        return [view.label for view in self.messages(name)]
+
+    def classes(self, name: str) -> list[int]:
+        """The classes of acknowledgments in a queue; of dead letters, why they died."""
+        return [each.reason or MessageView(each.packet).message_class for each in self.records(name)]
+
+    def waiting(self, name: str) -> list[str]:
+        """The labels of what is in an outgoing queue, sent or not."""
+        return [MessageView(record.packet).label for record in self.queue(name).everything()]
+
+    def outgoing(self, name: str) -> OutgoingInfo:
+        return self.core.queues.outgoing_info[self.queue(name)]
+
+    def transfer(self, name: str) -> Transfer:
+        return self.service.sender.transfers[self.queue(name)]
+
+
+@dataclass
+class Network:
+    """What stations share. `answers` are statuses that a host gives instead of looking; None there loses the answer."""
+
+    now: float = STARTED
+    stations: dict[str, Station] = field(default_factory=dict)
+    pending: list[tuple[Station, Post]] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
+    answers: dict[str, int | None] = field(default_factory=dict)
+    lost_answers: set[str] = field(default_factory=set)  # hosts that take requests and are not heard
+    down: set[str] = field(default_factory=set)
+
+    def station(self, name: str, number: int, **settings: object) -> Station:
+        return Station(self, name, number, SoapSettings(**settings))  # type: ignore[arg-type]
+
+    def run(self) -> None:
+        """Everything that happens without time going by."""
+        for _ in range(MOST_STEPS):
+            committed = [each.commit() for each in self.stations.values() if each.commits]
+            if not (any(committed) or self._carry()):
+                return
+        raise AssertionError("the network does not fall silent")
+
+    def _carry(self) -> bool:
+        pending, self.pending = self.pending, []
+        for station, post in pending:
+            self._deliver(station, post)
+        return bool(pending)
+
+    def _deliver(self, station: Station, post: Post) -> None:
+        request, address = post.request, post.peer.address
+        kind = request.headers["Content-Type"]
+        text, attachments = split_entity(kind, request.body)
+        exchange = Exchange(
+            station.name,
+            address,
+            request.target,
+            kind,
+            request.body,
+            read_envelope(text),
+            attachments,
+            self.now,
+        )
+        self.exchanges.append(exchange)
+        host = address.host.lower()
+        target = next((each for each in self.stations.values() if host in (each.name, each.address)), None)
+        service = station.service
+
+        def answer(status: int) -> None:
+            exchange.status = status
+            if station.service is service and host not in self.lost_answers:
+                service.answered(post, status, self.now)
+
+        if host in self.answers:
+            status = self.answers[host]
+            if status is not None:
+                answer(status)
+        elif target is None or host in self.down or target.name in self.down:
+            fault = f"cannot connect to {host}"
+            service.failed(post, ConnectionStatus.CONNECT_SOCKET_FAILURE, fault, self.now)
+        else:
+            target.take(Incoming(kind, request.body, station.address), answer)
+
+    # Time
+
+    def wait(self, seconds: float) -> None:
+        """Time goes by, from one deadline to the next; everything due happens at its time."""
+        end = self.now + seconds
+        self.run()
+        for _ in range(MOST_STEPS):
+            due = [each.service.deadline for each in self.stations.values()]
+            times = [time for time in due if time is not None]
+            if not times or min(times) > end:
+                break
+            self.now = max(self.now, min(times))
+            self._ring()
+        else:
+            raise AssertionError("timers never rest")
+        self.now = end
+        self._ring()
+
+    def _ring(self) -> None:
+        for station in list(self.stations.values()):
+            station.core.run_timers(self.now)
+            station.service.on_timer(self.now)
+        self.run()
+
+    # What was seen
+
+    def posts(self, sender: str, to: str = "") -> list[Exchange]:
+        """What a station posted, to targets that end so."""
+        return [each for each in self.exchanges if each.sender == sender and each.target.endswith(to.lower())]
+
+    def user_posts(self, sender: str) -> list[Exchange]:
+        return [each for each in self.posts(sender) if not _is_receipt(each.envelope)]
+
+    def stream_receipts(self, sender: str) -> list[Exchange]:
+        return [
+            each
+            for each in self.posts(sender)
+            if each.envelope.stream_receipt is not None and each.envelope.commitment_receipt is None
+        ]
+
+    def final_receipts(self, sender: str) -> list[Exchange]:
+        return [
+            each
+            for each in self.posts(sender)
+            if each.envelope.stream_receipt is not None and each.envelope.commitment_receipt is not None
+        ]
+
+    def receipts(self, sender: str) -> list[Exchange]:
+        """Delivery and commitment receipts."""
+        return [
+            each for each in self.posts(sender) if _is_receipt(each.envelope) and each.envelope.stream_receipt is None
+        ]
+
+
+def _is_receipt(envelope: Envelope) -> bool:
+    blocks = (envelope.delivery_receipt, envelope.commitment_receipt, envelope.stream_receipt)
+    return any(each is not None for each in blocks)
+
+
+def whole(message: Message | str) -> Message:
+    return Message(b"body", label=message, recoverable=True) if isinstance(message, str) else message
+
+
+# Envelopes of strangers
+
+STRANGER = UUID("99999999-0000-0000-0000-000000000099")
+
+
+def stranger_message(
+    to: str,
+    number: int = 1,
+    *,
+    label: str = "note",
+    now: float = STARTED,
+    source: UUID = STRANGER,
+    lifetime_s: int = 3600,
+    **msmq: object,
+) -> Envelope:
+    """A regular message of a manager that is not there."""
+    words: dict[str, object] = {
+        "message_class": 0,
+        "priority": 3,
+        "source_qm_guid": source,
+        "ttrq": int(now) + lifetime_s,
+        **msmq,
+    }
+    return Envelope(
+        path=Path(f"MSMQ:{label}", to, f"uuid:{number}@{source}"),
+        properties=Properties(int(now) + lifetime_s, int(now)),
+        msmq=Msmq(**words),  # type: ignore[arg-type]
+    )
+
+
+def stream_message(
+    to: str,
+    current: int,
+    *,
+    sequence: int = 1,
+    previous: int | None = None,
+    start: str | None = "http://stranger/msmq/private$/order_queue$",
+    number: int | None = None,
+    label: str | None = None,
+    **words: object,
+) -> Envelope:
+    """The message of a stream of the stranger; only the first one has a start."""
+    index = sequence * 1000 + current if number is None else number
+    envelope = stranger_message(to, index, label=label or f"{sequence}.{current}", **words)  # type: ignore[arg-type]
+    source = envelope.msmq.source_qm_guid if envelope.msmq is not None else STRANGER
+    stream = Stream(StreamId(source, TxSequenceId(sequence, 1)), current, previous, start if current == 1 else None)
+    return replace(envelope, stream=stream, services=Services(durable=True))
+
+
+def no_redirections() -> Redirections:
+    return Redirections()
