@@ -85,6 +85,7 @@ PURE = (
     "soap.streams",
     "rpc.pdu",
     "rpc.ndr",
+    "rpc.interface",
 )
 IMPURE_LIBRARIES = frozenset(
     {"asyncio", "concurrent", "multiprocessing", "random", "secrets", "select", "selectors"}
