@@ -39,10 +39,12 @@ class Status(IntEnum):
     TRANSACTION_SEQUENCE = 0xC00E0051
     STALE_HANDLE = 0xC00E0056
     QUEUE_DELETED = 0xC00E005A
+    ILLEGAL_OPERATION = 0xC00E0064  # [MS-MQMP]
     REMOTE_MACHINE_NOT_AVAILABLE = 0xC00E0069
     MESSAGE_NOT_FOUND = 0xC00E0088
     MESSAGE_NOT_AUTHENTICATED = 0xC00E009B
     MESSAGE_LOCKED_UNDER_TRANSACTION = 0xC00E009C
+    STATUS_INVALID_PARAMETER = 0xC000000D  # [MS-MQQP]
     STATUS_NOT_FOUND = 0xC0000225  # [MS-MQDMPR]
 
 
@@ -213,6 +215,12 @@ class InvalidHandle(PostroadError):
 
 class OperationCancelled(PostroadError):
     status = Status.OPERATION_CANCELLED
+
+
+class RemoteCancelled(OperationCancelled):
+    """[MS-MQQP] 3.1.4.6: a remote reader took its waiting read back. No failure: the severity bit is clear."""
+
+    status = Status.INFORMATION_REMOTE_CANCELED_BY_CLIENT
 
 
 class SharingViolation(PostroadError):
