@@ -273,6 +273,29 @@ class NotAuthenticated(PostroadError):
     status = Status.MESSAGE_NOT_AUTHENTICATED
 
 
+class RpcFault(PostroadError):
+    """A call ended with a fault instead of a reply; `fault_status` is what the fault said, [MS-RPCE] 3.1.1.5.5.
+
+    A server's handler raises it to answer with that fault.
+    """
+
+    def __init__(self, fault_status: int, fault: str = "") -> None:
+        self.fault_status = fault_status
+        super().__init__(f"the call failed with 0x{fault_status:08X}" + (f": {fault}" if fault else ""))
+
+
+class RpcUnavailable(PostroadError):
+    """An RPC server cannot be reached, refuses the bind, or went away in the middle of a call."""
+
+    status = Status.REMOTE_MACHINE_NOT_AVAILABLE
+
+
+class AuthenticationFailed(PostroadError):
+    """A peer did not prove who it is, or a protected PDU is not what was sent."""
+
+    status = Status.ACCESS_DENIED
+
+
 class ManagerUnavailable(PostroadError):
     """No queue manager answers at an address: the address, what happened, and what to check."""
 

@@ -64,7 +64,9 @@ class Parameters(Generic[Value]):
 class Operation(Generic[In, Out]):
     """One method of an interface."""
 
-    __slots__ = ("name", "opnum", "reply", "request")
+    __slots__ = ("interface", "name", "opnum", "reply", "request")
+
+    interface: Interface  # which it belongs to; an operation is of one interface
 
     def __init__(self, opnum: int, name: str, request: type[In], reply: type[Out]) -> None:
         self.opnum = opnum
@@ -88,6 +90,8 @@ class Interface:
         self.operations = {operation.opnum: operation for operation in operations}
         if len(self.operations) != len(operations):
             raise LocalProtocolError(f"{name} has two operations of one number")
+        for operation in operations:
+            operation.interface = self
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.uuid} {self.version[0]}.{self.version[1]}>"
