@@ -86,6 +86,15 @@ PURE = (
     "rpc.pdu",
     "rpc.ndr",
     "rpc.interface",
+    "rpc.constants",
+    "rpc.fragments",
+    "rpc.presentation",
+    "rpc.verification",
+    "rpc.security",
+    "rpc.association",
+    "rpc.calls",
+    "rpc.server_connection",
+    "rpc.client_connection",
 )
 IMPURE_LIBRARIES = frozenset(
     {"asyncio", "concurrent", "multiprocessing", "random", "secrets", "select", "selectors"}

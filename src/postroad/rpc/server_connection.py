@@ -214,8 +214,9 @@ class ServerConnection:
         assert isinstance(pdu, Request)
         gathering = self._gathering
         if pdu.first:
-            # [MS-RPCE] 3.3.3.5.2: call ids only grow, and a request is complete before the next begins.
-            if gathering is not None or not self._last_call_id < pdu.call_id <= MAX_CALL_ID:
+            # A request is complete before the next begins, [MS-RPCE] 3.3.1.5.8. Of 3.3.3.5.2 we ask only that no two
+            # calls in flight have one id: clients that alter the context count for each interface by itself.
+            if gathering is not None or pdu.call_id in self.calls or pdu.call_id > MAX_CALL_ID:
                 return self._protocol_error(pdu, "a request out of turn")
         elif gathering is None or gathering.first.call_id != pdu.call_id:
             return self._stray(pdu)
@@ -231,7 +232,7 @@ class ServerConnection:
             self._close(str(error))
             return None
         if pdu.first:
-            self._last_call_id = pdu.call_id
+            self._last_call_id = max(self._last_call_id, pdu.call_id)
             self._discarding = None
             if pdu.last:
                 return self._dispatch(pdu, stub, security)
