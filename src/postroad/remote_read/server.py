@@ -1,0 +1,78 @@
+"""Remote read as a part of a running queue manager: its listeners, its RPC server, and who reads.
+
+What the methods do is in service.py, how calls reach it in handlers.py.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from functools import partial
+
+from postroad.remote_read.entries import ReaderInfo
+from postroad.remote_read.handlers import Handlers, Host
+from postroad.remote_read.service import RemoteReadService
+from postroad.remote_read.values import HANDSHAKE_PORT, MAX_BUFFER, READ_PORT, Ports
+from postroad.rpc.calls import Limits
+from postroad.rpc.security import Provider
+from postroad.rpc.server import RpcServer
+
+# A request holds no message; but one with an lpBuffer of the largest size is no invalid one.
+MAX_REQUEST = MAX_BUFFER + 4096
+
+
+class RemoteReadServer:
+    """`start`, then `stop`. `port` is that of qmcomm; that of qm2qm is `read_port`, or the same where it is None.
+
+    Both ports serve both interfaces, as on Windows. The standard ports are probed in steps of 11 where they are taken
+    ([MS-MQQP] 3.1.4.8); any other one is a wish that is fulfilled or refused.
+    """
+
+    def __init__(
+        self,
+        manager: Host,
+        host: str,
+        port: int,
+        read_port: int | None = None,
+        *,
+        providers: Mapping[int, Provider] | None = None,
+        authenticate: bool = False,
+    ) -> None:
+        self.host = host
+        self.service = RemoteReadService(manager.core, partial(secrets.randbits, 32), authenticate=authenticate)
+        self.rpc = RpcServer(limits=Limits(max_request=MAX_REQUEST), providers=providers)
+        Handlers(manager, self.service).register(self.rpc)
+        self._wanted = port
+        self._wanted_read = read_port
+
+    @property
+    def ports(self) -> Ports:
+        return self.service.ports
+
+    @property
+    def address(self) -> str:
+        return _address(self.host, self.ports.handshake)
+
+    @property
+    def read_address(self) -> str:
+        return _address(self.host, self.ports.read)
+
+    async def start(self) -> None:
+        """Listens; OSError if a port cannot be had."""
+        handshake = await self.rpc.listen(self.host, self._wanted, probe=self._wanted == HANDSHAKE_PORT)
+        read = handshake
+        if self._wanted_read is not None:
+            read = await self.rpc.listen(self.host, self._wanted_read, probe=self._wanted_read == READ_PORT)
+        self.service.ports = Ports(handshake, read)
+
+    async def stop(self) -> None:
+        """Ends every call and connection; what readers had locked is back in its place."""
+        await self.rpc.stop()
+        self.service.ports = Ports(0, 0)
+
+    def readers(self) -> list[ReaderInfo]:
+        return list(self.service.readers())
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
