@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 from impacket.dcerpc.v5 import transport
-from impacket.dcerpc.v5.rpcrt import DCERPCException
+from impacket.dcerpc.v5.rpcrt import (
+    RPC_C_AUTHN_LEVEL_CONNECT,
+    RPC_C_AUTHN_LEVEL_PKT_INTEGRITY,
+    RPC_C_AUTHN_LEVEL_PKT_PRIVACY,
+    DCERPCException,
+)
 from impacket.uuid import uuidtup_to_bin
 
 from postroad.rpc.ndr import Format
 from postroad.rpc.pdu import NDR64
+from postroad.rpc.providers import providers
 from tests.unit.rpc import parcels
 from tests.unit.rpc.counter import HOST, Counter
 from tests.unit.rpc.parcels import PARCELS, Colour, Parcel
@@ -114,4 +120,58 @@ def test_a_context_handle_and_its_twenty_zero_octets(it: Counter) -> None:
     assert answer[:20] != bytes(20)
     rpc.call(parcels.CLOSE.opnum, answer[:20])
     assert rpc.recv() == bytes(20)
+    rpc.disconnect()
+
+
+# NTLM
+
+
+@pytest.fixture
+def guarded() -> Iterator[Counter]:
+    with served(providers=providers({"Anna": "geheim"}, "POSTROAD")) as found:
+        yield found
+
+
+def authenticated(it: Counter, level: int, user: str = "anna", password: str = "geheim") -> Any:
+    binding = transport.DCERPCTransportFactory(f"ncacn_ip_tcp:{HOST}[{it.port}]")
+    binding.set_credentials(user, password)
+    rpc = binding.get_dce_rpc()
+    rpc.connect()
+    rpc.set_credentials(user, password)
+    rpc.set_auth_level(level)
+    rpc.bind(uuidtup_to_bin((str(PARCELS.uuid), "1.0")))
+    return rpc
+
+
+LEVELS = [RPC_C_AUTHN_LEVEL_CONNECT, RPC_C_AUTHN_LEVEL_PKT_INTEGRITY, RPC_C_AUTHN_LEVEL_PKT_PRIVACY]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_ntlm_at_each_level(guarded: Counter, level: int) -> None:
+    rpc = authenticated(guarded, level)
+    for size in (0, 3, 100, 5000, 100_000):
+        echo(rpc, size)
+    assert guarded.identities == ["anna"] * 5
+    rpc.disconnect()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("user", "password"), [("anna", "falsch"), ("bert", "geheim"), ("", "")])
+def test_ntlm_with_a_wrong_name_or_password(guarded: Counter, level: int, user: str, password: str) -> None:
+    rpc = authenticated(guarded, level, user, password)
+    with pytest.raises(DCERPCException, match="rpc_s_access_denied"):
+        echo(rpc, 3)
+    assert guarded.identities == []
+
+
+def test_a_provider_that_is_not_there_is_refused(it: Counter) -> None:
+    with pytest.raises(DCERPCException, match="uthentication"):
+        authenticated(it, RPC_C_AUTHN_LEVEL_PKT_PRIVACY)
+
+
+def test_altering_the_context_with_a_second_authentication(guarded: Counter) -> None:
+    rpc = authenticated(guarded, RPC_C_AUTHN_LEVEL_PKT_INTEGRITY)
+    echo(rpc, 10)
+    second = rpc.alter_ctx(uuidtup_to_bin((str(PARCELS.uuid), "1.0")))
+    echo(second, 10)
     rpc.disconnect()

@@ -21,17 +21,25 @@ _EFFECTIVE: Final[dict[int, int]] = {AuthLevel.DEFAULT: AuthLevel.CONNECT, AuthL
 class Negotiation(Protocol):
     """A context of a security provider: tokens go back and forth until `complete`, then PDUs can be protected."""
 
-    complete: bool
-    identity: str | None  # who the peer has proved to be, once complete
-    signature_size: int
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def identity(self) -> str | None:
+        """Who the client has proved to be, once complete."""
+
+    @property
+    def signature_size(self) -> int: ...
 
     def step(self, token: bytes) -> bytes:
         """The next token to send, empty if there is none. AuthenticationFailed ends it."""
 
-    def protect(self, head: bytes, body: bytes, tail: bytes, *, seal: bool) -> tuple[bytes, bytes]:
-        """(the body as it is sent, the signature). `head` and `tail` are signed too; empty without header signing."""
+    def protect(self, head: bytes, body: bytes, tail: bytes, *, seal: bool, header_sign: bool) -> tuple[bytes, bytes]:
+        """(the body as it is sent, the signature). `head` and `tail` are signed too where `header_sign` was agreed."""
 
-    def unprotect(self, head: bytes, body: bytes, tail: bytes, signature: bytes, *, seal: bool) -> bytes:
+    def unprotect(
+        self, head: bytes, body: bytes, tail: bytes, signature: bytes, *, seal: bool, header_sign: bool
+    ) -> bytes:
         """The body as it was; AuthenticationFailed if anything was changed."""
 
 
@@ -91,8 +99,7 @@ class SecurityContext:
         tail = self.trailer(b"", pad).header()
         whole = HEADER_SIZE + len(fixed) + len(body) + len(tail) + size
         head = header(ptype, flags, whole, size, call_id) + fixed
-        signed_head, signed_tail = (head, tail) if header_sign else (b"", b"")
-        sent, signature = self.negotiation.protect(signed_head, body, signed_tail, seal=self.seals)
+        sent, signature = self.negotiation.protect(head, body, tail, seal=self.seals, header_sign=header_sign)
         return head + sent + tail + signature
 
     def unprotect(self, pdu: Request | Response, *, header_sign: bool) -> bytes:
@@ -104,8 +111,8 @@ class SecurityContext:
         if self.signs:
             start = pdu.stub_offset
             end = start + len(body)
-            head, tail = (pdu.frame[:start], pdu.frame[end : end + TRAILER_SIZE]) if header_sign else (b"", b"")
-            body = self.negotiation.unprotect(head, body, tail, trailer.token, seal=self.seals)
+            head, tail = pdu.frame[:start], pdu.frame[end : end + TRAILER_SIZE]
+            body = self.negotiation.unprotect(head, body, tail, trailer.token, seal=self.seals, header_sign=header_sign)
         if trailer.pad_length > len(body):
             raise AuthenticationFailed(f"{trailer.pad_length} octets of padding in a stub of {len(body)}")
         return body[: len(body) - trailer.pad_length]
