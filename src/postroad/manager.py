@@ -43,6 +43,7 @@ from postroad.queues.tick import Tick
 from postroad.queues.transaction import Transaction
 from postroad.queues.waiting import ReadCall, WaitingRead
 from postroad.received import ReceivedMessage
+from postroad.remote_read.server import RemoteReaders
 from postroad.routing import Router
 from postroad.store.interface import Record, Store
 from postroad.store.writer import Writer
@@ -100,6 +101,7 @@ class Manager:
         self._transaction_started: dict[UUID, float] = {}
         self._handle_used: dict[int, float] = {}
         self.binary: BinaryService | None = None  # set by whoever gives it a listener
+        self.remote_read: RemoteReaders = RemoteReaders()  # likewise
         self._timer: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -207,8 +209,7 @@ class Manager:
             now = self.clock()
             self._release_abandoned(now)
             self.core.run_timers(now)
-            if self.core.tick:
-                self._schedule()
+            self.commit_soon()
 
     def _release_abandoned(self, now: float) -> None:
         for identifier, started in list(self._transaction_started.items()):

@@ -24,13 +24,15 @@ from postroad.binary.settings import BinarySettings
 from postroad.binary.transport import BinaryTransport
 from postroad.binary.ways import resolver
 from postroad.client.embedded import NAME_STATE
-from postroad.config import Configuration, ConfiguredQueue, DirectorySettings
+from postroad.config import WITH_RPC, Configuration, ConfiguredQueue, DirectorySettings
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, NoRoute, PostroadError, QueueNotFound
 from postroad.manager import Manager
 from postroad.names import PublicName, QueueTail
 from postroad.queues.info import QueueInfo
+from postroad.remote_read.server import RemoteReadServer
+from postroad.remote_read.values import HANDSHAKE_PORT, READ_PORT
 from postroad.routing import Router
 from postroad.store import open_store
 
@@ -63,6 +65,7 @@ class Server:
         self._api: ApiServer | None = None
         self._binary: BinaryTransport | None = None
         self._ping: PingResponder | None = None
+        self._remote_read: RemoteReadServer | None = None
 
     @property
     def ready(self) -> dict[str, object]:
@@ -70,6 +73,10 @@ class Server:
         assert self._manager is not None
         listeners = {"binary": self._binary, "ping": self._ping, "api": self._api}
         listen = {name: listener.address for name, listener in listeners.items() if listener is not None}
+        if self._remote_read is not None:
+            listen["rpc"] = self._remote_read.address
+            if self._remote_read.ports.read != self._remote_read.ports.handshake:
+                listen["rpc_read"] = self._remote_read.read_address
         return {"ready": True, "name": self._manager.name, "id": str(self._manager.identifier), "listen": listen}
 
     async def start(self) -> None:
@@ -90,6 +97,9 @@ class Server:
         api, self._api = self._api, None
         if api is not None:
             await api.stop()
+        remote_read, self._remote_read = self._remote_read, None
+        if remote_read is not None:
+            await remote_read.stop()
         ping, self._ping = self._ping, None
         if ping is not None:
             ping.stop()
@@ -135,6 +145,8 @@ class Server:
             self._binary = await self._start_binary(manager, config.listen.binary)
         if config.listen.ping is not None:
             self._ping = await self._start_ping(manager, config.listen.ping)
+        if config.listen.rpc is not None:
+            self._remote_read = await self._start_remote_read(manager, config.listen.rpc)
         if config.listen.api is not None:
             self._api = await self._start_api(manager, config.listen.api)
 
@@ -244,6 +256,17 @@ class Server:
         await self._listen("ping", responder.start())
         log.info("listening", extra={"listener": "ping", "address": responder.address})
         return responder
+
+    async def _start_remote_read(self, manager: Manager, port: int) -> RemoteReadServer:
+        config = self._config
+        read_port = config.listen.rpc_read
+        if read_port == WITH_RPC:
+            read_port = READ_PORT if port == HANDSHAKE_PORT else None
+        server = RemoteReadServer(manager, config.listen.host, port, read_port, authenticate=config.rpc.authenticate)
+        manager.remote_read = server
+        await self._listen("rpc", server.start())
+        log.info("listening", extra={"listener": "rpc", "address": server.address})
+        return server
 
     async def _listen(self, name: str, starting: Awaitable[None]) -> None:
         try:

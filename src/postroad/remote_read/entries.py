@@ -72,18 +72,3 @@ class Answer:
     status: int
     record: Record | None = None
     entry: RemoteReadEntry | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderInfo:
-    """A remote reader, as an administrator sees it."""
-
-    queue: str
-    address: str
-    user: str | None
-    access: str
-    exclusive: bool
-    cursors: int
-    waiting: int
-    unacknowledged: int
-    opened_at_s: float

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping
 from functools import partial
 
-from postroad.remote_read.entries import ReaderInfo
+from postroad.queues.info import ReaderInfo
 from postroad.remote_read.handlers import Handlers, Host
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.values import HANDSHAKE_PORT, MAX_BUFFER, READ_PORT, Ports
@@ -21,7 +21,19 @@ from postroad.rpc.server import RpcServer
 MAX_REQUEST = MAX_BUFFER + 4096
 
 
-class RemoteReadServer:
+class RemoteReaders:
+    """Who reads from other computers, as far as anybody can: nobody, where there is no listener."""
+
+    def readers(self) -> list[ReaderInfo]:
+        return []
+
+    @property
+    def settled(self) -> tuple[int, int]:
+        """Messages that readers have acknowledged, and messages that came back."""
+        return 0, 0
+
+
+class RemoteReadServer(RemoteReaders):
     """`start`, then `stop`. `port` is that of qmcomm; that of qm2qm is `read_port`, or the same where it is None.
 
     Both ports serve both interfaces, as on Windows. The standard ports are probed in steps of 11 where they are taken
@@ -72,6 +84,10 @@ class RemoteReadServer:
 
     def readers(self) -> list[ReaderInfo]:
         return list(self.service.readers())
+
+    @property
+    def settled(self) -> tuple[int, int]:
+        return self.service.received, self.service.returned
 
 
 def _address(host: str, port: int) -> str:

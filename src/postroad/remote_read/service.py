@@ -14,13 +14,13 @@ from postroad.errors import NoMessage, OperationCancelled, PostroadError, Remote
 from postroad.names import DistributionListName, MulticastName
 from postroad.names.queue_format import Arm, QueueFormat
 from postroad.queues.descriptor import RECEIVING
+from postroad.queues.info import ReaderInfo
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import WaitingRead
 from postroad.remote_read.entries import (
     Answer,
     OpenQueueEntry,
-    ReaderInfo,
     RemoteQueue,
     RemoteReadEntry,
     RemoteReadState,
