@@ -95,6 +95,9 @@ PURE = (
     "rpc.calls",
     "rpc.server_connection",
     "rpc.client_connection",
+    "rpc.tower",
+    "rpc.epm_interface",
+    "rpc.negotiate",
 )
 IMPURE_LIBRARIES = frozenset(
     {"asyncio", "concurrent", "multiprocessing", "random", "secrets", "select", "selectors"}

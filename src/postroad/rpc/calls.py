@@ -75,6 +75,11 @@ class Call:
         return self.connection.address
 
     @property
+    def local_address(self) -> str:
+        """Which of our own addresses the client called."""
+        return self.connection.local[0]
+
+    @property
     def identity(self) -> str | None:
         """Who the client has proved to be; None for one that did not say."""
         return None if self.security is None else self.security.identity

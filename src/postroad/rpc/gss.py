@@ -117,7 +117,7 @@ class KerberosProvider:
                     hostname=self._host, service=self._service, protocol="kerberos", context_req=_requirements()
                 )
             )
-        except SpnegoError as error:
+        except (SpnegoError, ImportError) as error:
             raise AuthenticationFailed(f"Kerberos is not available: {error}") from None
 
 
@@ -150,7 +150,7 @@ def initiator(
             protocol=_PROTOCOLS[auth_type],
             context_req=_requirements(),
         )
-    except SpnegoError as error:
+    except (SpnegoError, ImportError) as error:
         raise RpcUnavailable(f"{_PROTOCOLS[auth_type]} is not available: {error}") from None
     return SecurityContext(auth_type, level, _FIRST_CONTEXT, GssNegotiation(context))
 

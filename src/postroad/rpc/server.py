@@ -140,8 +140,8 @@ class _Link(asyncio.Protocol):
             transport.abort()
             return
         keep_alive(transport.get_extra_info("socket"))
-        port = str(transport.get_extra_info("sockname")[1])
-        self.connection = ServerConnection(server.endpoint, self.address, server.clock(), port)
+        local = transport.get_extra_info("sockname")
+        self.connection = ServerConnection(server.endpoint, self.address, server.clock(), (local[0], local[1]))
         server.half_open[self] = None
         if len(server.half_open) > server.limits.max_half_open:
             next(iter(server.half_open)).abort()

@@ -54,11 +54,11 @@ class _Gathering:
 class ServerConnection:
     """`receive` gives events; `data_to_send` is to be written after it, and after `reply` and `fault`."""
 
-    def __init__(self, endpoint: Endpoint, address: str, now: float, secondary_address: str = "") -> None:
-        """`address` is the client's; `secondary_address` is our port, which a bind is told."""
+    def __init__(self, endpoint: Endpoint, address: str, now: float, local: tuple[str, int] = ("", 0)) -> None:
+        """`address` is the client's, `local` are our own address and port as the client called them."""
         self.endpoint = endpoint
         self.address = address
-        self.secondary_address = secondary_address
+        self.local = local
         self.state = State.ESTABLISHED
         self.association: Association | None = None
         self.calls: dict[int, Call] = {}
@@ -203,7 +203,7 @@ class ServerConnection:
             max_xmit_frag=self._max_xmit,
             max_recv_frag=self._max_recv,
             assoc_group_id=self.association.identifier,
-            secondary_address=self.secondary_address if kind is pdus.BindAck else "",
+            secondary_address=str(self.local[1]) if kind is pdus.BindAck else "",
             results=answers,
         )
         self._out.append(ack.encode())
