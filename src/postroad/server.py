@@ -34,6 +34,7 @@ from postroad.queues.info import QueueInfo
 from postroad.remote_read.server import RemoteReadServer
 from postroad.remote_read.values import HANDSHAKE_PORT, READ_PORT
 from postroad.routing import Router
+from postroad.rpc.providers import providers
 from postroad.store import open_store
 
 log = logging.getLogger(__name__)
@@ -262,7 +263,14 @@ class Server:
         read_port = config.listen.rpc_read
         if read_port == WITH_RPC:
             read_port = READ_PORT if port == HANDSHAKE_PORT else None
-        server = RemoteReadServer(manager, config.listen.host, port, read_port, authenticate=config.rpc.authenticate)
+        server = RemoteReadServer(
+            manager,
+            config.listen.host,
+            port,
+            read_port,
+            providers=providers({user.name: user.password for user in config.users}, manager.name),
+            authenticate=config.rpc.authenticate,
+        )
         manager.remote_read = server
         await self._listen("rpc", server.start())
         log.info("listening", extra={"listener": "rpc", "address": server.address})

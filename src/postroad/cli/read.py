@@ -54,15 +54,15 @@ def receive(
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
-    printer = _printer(as_json, raw)
+    printer = printer_for(as_json, raw)
     with connect(api, token) as manager:
         source = manager.queue(queue)
         with manager.transaction() if transactional else nullcontext() as transaction:
             if lookup is not None:
                 printer.print_all([source.receive_by_id(lookup, tx=transaction)])
             else:
-                _receive(source, count, timeout, transaction, printer)
-    _exit(printer, queue, timeout)
+                take(source, count, timeout, transaction, printer)
+    end_reading(printer, queue, timeout)
 
 
 def peek(
@@ -81,14 +81,14 @@ def peek(
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
-    printer = _printer(as_json, raw)
+    printer = printer_for(as_json, raw)
     with connect(api, token) as manager:
         source = manager.queue(queue)
         if lookup is not None:
             printer.print_all([source.peek_by_id(lookup)])
         else:
             printer.print_all(islice(_peeked(source, timeout), count))
-    _exit(printer, queue, timeout)
+    end_reading(printer, queue, timeout)
 
 
 def browse(
@@ -116,21 +116,19 @@ def browse(
             _print_pages(messages)
 
 
-def _printer(as_json: bool, raw: bool) -> MessagePrinter:
+def printer_for(as_json: bool, raw: bool) -> MessagePrinter:
     if as_json and raw:
         fail("--json and --raw are two ways to print one message: choose one", ExitCode.USAGE)
     return MessagePrinter(as_json=as_json, raw=raw)
 
 
-def _exit(printer: MessagePrinter, queue: str, timeout: float) -> None:
+def end_reading(printer: MessagePrinter, queue: str, timeout: float) -> None:
     if not printer.count:
         waited = f" within {timeout:g} seconds" if timeout else ""
         fail(f"there was no message in {queue}{waited}", ExitCode.TIMEOUT)
 
 
-def _receive(
-    queue: Queue, count: int, timeout: float, transaction: Transaction | None, printer: MessagePrinter
-) -> None:
+def take(queue: Queue, count: int, timeout: float, transaction: Transaction | None, printer: MessagePrinter) -> None:
     """Prints messages as they come, up to `count` of them and up to the time-out.
 
     Without a transaction, messages are only locked while they are being printed: what cannot be printed, because a pipe

@@ -120,6 +120,11 @@ class RemoteReadClient:
 
     # Connections
 
+    @property
+    def connected(self) -> bool:
+        """Whether the connection that handles belong to is there."""
+        return self._qm2qm is not None and not self._qm2qm.closed
+
     async def _handshake_connection(self) -> RpcClient:
         async with self._connecting:
             if self._qmcomm is None or self._qmcomm.closed:
