@@ -98,7 +98,7 @@ def test_a_second_process_registers_with_the_mapper_that_runs() -> None:
     asyncio.run(run())
 
 
-def test_only_this_machine_registers() -> None:
+def test_a_registration_is_a_tower_of_ours_and_ones_own_to_delete() -> None:
     async def run() -> None:
         offer = await epm.offer([], HOST, 0)
         client = await connect(HOST, offer.port, ept.EPMAPPER)
