@@ -78,6 +78,8 @@ class Server:
             listen["rpc"] = self._remote_read.address
             if self._remote_read.ports.read != self._remote_read.ports.handshake:
                 listen["rpc_read"] = self._remote_read.read_address
+            if self._remote_read.mapper_address is not None:
+                listen["epm"] = self._remote_read.mapper_address
         return {"ready": True, "name": self._manager.name, "id": str(self._manager.identifier), "listen": listen}
 
     async def start(self) -> None:
@@ -268,6 +270,7 @@ class Server:
             config.listen.host,
             port,
             read_port,
+            mapper_port=config.listen.epm,
             providers=providers({user.name: user.password for user in config.users}, manager.name),
             authenticate=config.rpc.authenticate,
         )

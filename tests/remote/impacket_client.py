@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import queue
+import re
 import sys
 import threading
 from typing import Any
 
 from impacket.dcerpc.v5 import epm, transport
 from impacket.dcerpc.v5.ndr import NULL
-from impacket.dcerpc.v5.rpcrt import DCERPCException
+from impacket.dcerpc.v5.rpcrt import DCERPCException, rpc_status_codes
 
 from tests.remote import impacket_stubs as stubs
 
@@ -253,6 +254,17 @@ def _fill(desc: Any, fields: dict[str, int]) -> None:
     desc["lpBuffer"] = NULL
 
 
+_STATUSES = {text: status for status, text in rpc_status_codes.items()}
+
+
+def _fault_status(text: str) -> int | None:
+    """The status of a fault, out of impacket's words for it; None where it is about something else."""
+    if text in _STATUSES:
+        return int(_STATUSES[text])
+    number = text.rpartition("fault status code: ")[2]
+    return int(number, 16) if re.fullmatch("[0-9a-f]{8}", number) else None
+
+
 def _serve(connection: Connection, work: queue.Queue[dict[str, Any]]) -> None:
     while True:
         line = work.get()
@@ -261,7 +273,7 @@ def _serve(connection: Connection, work: queue.Queue[dict[str, Any]]) -> None:
         try:
             answer = getattr(connection, verb)(**line)
         except DCERPCException as error:
-            answer = {"fault": error.get_error_code(), "text": str(error)}
+            answer = {"fault": _fault_status(str(error)), "text": str(error)}
         except Exception as error:
             answer = {"error": repr(error)}
         with _printing:

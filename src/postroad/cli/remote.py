@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from postroad import Queue, QueueManager, ReceivedMessage
 
+STANDARD_PORT = 2103  # of qmcomm
+
 app = typer.Typer(
     help="Read the queues of another computer, whatever MSMQ server runs there.",
     no_args_is_help=True,
@@ -53,6 +55,10 @@ Config = Annotated[
     Path | None,
     typer.Option("-c", "--config", metavar="FILE", help="A manager's configuration: its \\[peers] tell HOST's port."),
 ]
+Mapper = Annotated[
+    int | None,
+    typer.Option("--endpoint-mapper", metavar="PORT", min=1, max=65535, help="Ask the endpoint mapper there, as 135."),
+]
 Where = Annotated[Place | None, typer.Option("--place", help="Where from --lookup to read; first and last need no id.")]
 
 
@@ -69,6 +75,7 @@ def peek(
     user: User = None,
     password: Password = None,
     config: Config = None,
+    mapper: Mapper = None,
 ) -> None:
     """Print the messages of a queue from the first on, by a cursor, and leave them where they are.
 
@@ -79,7 +86,7 @@ def peek(
     from postroad.errors import NoMessage
 
     printer = printer_for(as_json, raw)
-    with _connect(host, user, password, config) as manager:
+    with _connect(host, user, password, config, mapper) as manager:
         source = manager.queue(queue)
         if lookup is not None or place is not None:
             printer.print_all(islice(_from(source, lookup, place), count))
@@ -102,6 +109,7 @@ def receive(
     user: User = None,
     password: Password = None,
     config: Config = None,
+    mapper: Mapper = None,
 ) -> None:
     """Take messages from a queue, and print them. Each is acknowledged once it is printed; what cannot be stays.
 
@@ -111,7 +119,7 @@ def receive(
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
     printer = printer_for(as_json, raw)
-    with _connect(host, user, password, config) as manager:
+    with _connect(host, user, password, config, mapper) as manager:
         source = manager.queue(queue)
         if lookup is not None or place is not None:
             word = _place(lookup, place)
@@ -129,9 +137,10 @@ def purge(
     user: User = None,
     password: Password = None,
     config: Config = None,
+    mapper: Mapper = None,
 ) -> None:
     """Throw every message of a queue away. The server does not say how many there were."""
-    with _connect(host, user, password, config) as manager:
+    with _connect(host, user, password, config, mapper) as manager:
         manager.queue(queue).purge()
     if as_json:
         print_json({"purged": True, "queue": queue, "host": host})
@@ -139,7 +148,9 @@ def purge(
         print_line(f"purged {queue} on {host}")
 
 
-def _connect(host: str, user: str | None, password: str | None, config: Path | None) -> QueueManager:
+def _connect(
+    host: str, user: str | None, password: str | None, config: Path | None, mapper: int | None
+) -> QueueManager:
     import postroad
 
     name, port = _split(host)
@@ -147,9 +158,9 @@ def _connect(host: str, user: str | None, password: str | None, config: Path | N
         port = _peer_port(name, config)
     if user is not None and password is None:
         fail("--user: there is no password; give --password, or set POSTROAD_PASSWORD", ExitCode.USAGE)
-    if port is None:
-        return postroad.remote(name, user=user, password=password)
-    return postroad.remote(name, port=port, user=user, password=password)
+    if port is not None and mapper is not None:
+        fail("--endpoint-mapper: HOST's port is known already", ExitCode.USAGE)
+    return postroad.remote(name, port=port or STANDARD_PORT, endpoint_mapper=mapper, user=user, password=password)
 
 
 def _split(host: str) -> tuple[str, int | None]:

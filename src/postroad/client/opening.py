@@ -27,14 +27,21 @@ def connect(url: str, *, token: str | None = None) -> QueueManager:
 
 
 def remote(
-    host: str, *, port: int = opening.REMOTE_READ_PORT, user: str | None = None, password: str | None = None
+    host: str,
+    *,
+    port: int = opening.REMOTE_READ_PORT,
+    endpoint_mapper: int | None = None,
+    user: str | None = None,
+    password: str | None = None,
 ) -> QueueManager:
     r"""The queues of any MSMQ server, to read and purge by MS-MQQP. Paths such as `private$\orders` are on `host`.
 
+    `port` is qmcomm's; with `endpoint_mapper`, as a rule 135, the server's endpoint mapper is asked for it instead.
     With a `user` every call is authenticated and sealed. The first verb is what connects, and raises RpcUnavailable if
     nobody answers there. Verbs that the protocol does not have, such as sending, raise LocalProtocolError.
     """
-    return _start(opening.remote(host, port=port, user=user, password=password), at_exit=True)
+    opened = opening.remote(host, port=port, endpoint_mapper=endpoint_mapper, user=user, password=password)
+    return _start(opened, at_exit=True)
 
 
 def _start(opened: opening.Opening, *, at_exit: bool = False) -> QueueManager:

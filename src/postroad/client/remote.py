@@ -43,6 +43,7 @@ from postroad.remote_read.values import (
 )
 from postroad.routing import Route, Table
 from postroad.rpc.client import RpcClient, connect
+from postroad.rpc.epm import resolve
 from postroad.rpc.gss import initiator
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import Format
@@ -73,16 +74,18 @@ class RemoteBackend:
         host: str,
         port: int = HANDSHAKE_PORT,
         *,
+        endpoint_mapper: int | None = None,
         user: str | None = None,
         password: str | None = None,
         layouts: tuple[Format, ...] = LAYOUTS,
     ) -> None:
         self.host = host
         self._port = port
+        self._mapper_port = endpoint_mapper
         self._user = user
         self._password = password
         self._layouts = layouts
-        self.client = RemoteReadClient(self._connect, Identity(uuid4()))
+        self.client = RemoteReadClient(self._connect, Identity(uuid4()), ask_port=endpoint_mapper is None)
         self._opened: dict[tuple[FormatName, DesiredAccess], RemoteOpenQueueEntry] = {}
         self._opening = asyncio.Lock()
         self._handles: dict[int, RemoteOpenQueueEntry] = {}
@@ -92,6 +95,8 @@ class RemoteBackend:
         security = None
         if self._user is not None:
             security = initiator(self._user, self._password, host=self.host)
+        if port is None and self._mapper_port is not None:
+            port = await resolve(self.host, interface, port=self._mapper_port)
         return await connect(self.host, port or self._port, interface, security=security, layouts=self._layouts)
 
     async def close(self) -> None:

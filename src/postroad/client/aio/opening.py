@@ -61,9 +61,17 @@ def connect(url: str, *, token: str | None = None) -> Opening:
     return Opening(backend)
 
 
-def remote(host: str, *, port: int = REMOTE_READ_PORT, user: str | None = None, password: str | None = None) -> Opening:
+def remote(
+    host: str,
+    *,
+    port: int = REMOTE_READ_PORT,
+    endpoint_mapper: int | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> Opening:
     r"""The queues of any MSMQ server, to read and purge by MS-MQQP. Paths such as `private$\orders` are on `host`.
 
+    `port` is qmcomm's; with `endpoint_mapper`, as a rule 135, the server's endpoint mapper is asked for it instead.
     With a `user` every call is authenticated and sealed. The first verb is what connects, and raises RpcUnavailable if
     nobody answers there. Verbs that the protocol does not have, such as sending, raise LocalProtocolError.
     """
@@ -71,6 +79,6 @@ def remote(host: str, *, port: int = REMOTE_READ_PORT, user: str | None = None, 
     async def backend() -> Backend:
         from postroad.client.remote import RemoteBackend
 
-        return RemoteBackend(host, port, user=user, password=password)
+        return RemoteBackend(host, port, endpoint_mapper=endpoint_mapper, user=user, password=password)
 
     return Opening(backend)
