@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 from postroad.rpc.constants import WHOLE, PacketFlag
 
+_FIRST = int(PacketFlag.FIRST_FRAG)
+_LAST = int(PacketFlag.LAST_FRAG)
+
 
 def fragments(stub: bytes, room: int) -> Iterator[tuple[int, int, bytes]]:
     """(flags, allocation hint, part) of each fragment; [MS-RPCE] 2.2.2.6: the hint is what is still to come."""
@@ -14,6 +17,6 @@ def fragments(stub: bytes, room: int) -> Iterator[tuple[int, int, bytes]]:
         yield WHOLE, size, stub
         return
     for start in range(0, size, room):
-        first = PacketFlag.FIRST_FRAG if start == 0 else 0
-        last = PacketFlag.LAST_FRAG if start + room >= size else 0
+        first = _FIRST if start == 0 else 0
+        last = _LAST if start + room >= size else 0
         yield first | last, size - start, stub[start : start + room]

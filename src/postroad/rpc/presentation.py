@@ -23,9 +23,7 @@ class Presentation:
     transfer: SyntaxId
     interface: Interface
 
-    @property
-    def layout(self) -> Format:
-        return Format.NDR if self.transfer == NDR else Format.NDR64
+    layout: Format
 
 
 class Presentations:
@@ -66,7 +64,9 @@ class Presentations:
         if transfer is None or transfer not in context.transfers or abstract in taken:
             return _rejected(ProviderReason.PROPOSED_TRANSFER_SYNTAXES_NOT_SUPPORTED)
         taken.add(abstract)
-        self._table[context.context_id] = Presentation(abstract, transfer, interface)
+        self._table[context.context_id] = Presentation(
+            abstract, transfer, interface, Format.NDR if transfer == NDR else Format.NDR64
+        )
         return ContextAnswer(ContextResult.ACCEPTANCE, 0, transfer)
 
 

@@ -26,7 +26,7 @@ from postroad.rpc.constants import (
 )
 from postroad.rpc.fragments import fragments
 from postroad.rpc.ndr import Format, Reader
-from postroad.rpc.pdu import AlterContext, Auth3, Bind, Pdu, Request, SecTrailer
+from postroad.rpc.pdu import AlterContext, Auth3, Bind, CoCancel, Orphaned, Pdu, Request, SecTrailer
 from postroad.rpc.presentation import Presentation, Presentations
 from postroad.rpc.security import SecurityContext, SecurityContexts
 
@@ -73,6 +73,7 @@ class ServerConnection:
         self._discarding: int | None = None  # the call id of a request that was answered before it was complete
         self._max_xmit = self._max_recv = MUST_RECEIVE_FRAGMENT
         self._last_call_id = -1
+        self._actions = _ACTIONS[State.ESTABLISHED]
 
     # What the shell asks
 
@@ -129,7 +130,7 @@ class ServerConnection:
         return events
 
     def _received(self, pdu: Pdu, now: float) -> Event | None:
-        action = _ACTIONS.get((self.state, pdu.ptype))
+        action = self._actions.get(type(pdu))
         if action is None:
             raise RemoteProtocolError(f"{pdu.ptype.name.lower()} in state {self.state.name.lower()}")
         return action(self, pdu, now)
@@ -157,6 +158,7 @@ class ServerConnection:
             return self._reject(pdu, RejectReason.INVALID_CHECKSUM, str(error))
         answers = self._presentations.negotiate(pdu.contexts)
         self.state = State.NEGOTIATED
+        self._actions = _ACTIONS[State.NEGOTIATED]
         self._acknowledge(pdus.BindAck, pdu, answers, trailer)
         return None
 
@@ -391,11 +393,14 @@ class ServerConnection:
 Action = Callable[[ServerConnection, Pdu, float], Event | None]
 
 # [MS-RPCE] 3.3.3: what a server takes in which state. Anything else is a protocol error.
-_ACTIONS: Final[dict[tuple[State, PacketType], Action]] = {
-    (State.ESTABLISHED, PacketType.BIND): ServerConnection._bind,
-    (State.NEGOTIATED, PacketType.ALTER_CONTEXT): ServerConnection._alter_context,
-    (State.NEGOTIATED, PacketType.AUTH3): ServerConnection._auth3,
-    (State.NEGOTIATED, PacketType.REQUEST): ServerConnection._request,
-    (State.NEGOTIATED, PacketType.CO_CANCEL): ServerConnection._co_cancel,
-    (State.NEGOTIATED, PacketType.ORPHANED): ServerConnection._orphaned,
+_ACTIONS: Final[dict[State, dict[type[Pdu], Action]]] = {
+    State.ESTABLISHED: {Bind: ServerConnection._bind},
+    State.NEGOTIATED: {
+        AlterContext: ServerConnection._alter_context,
+        Auth3: ServerConnection._auth3,
+        Request: ServerConnection._request,
+        CoCancel: ServerConnection._co_cancel,
+        Orphaned: ServerConnection._orphaned,
+    },
+    State.CLOSED: {},
 }

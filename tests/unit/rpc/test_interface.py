@@ -70,7 +70,7 @@ def test_a_request_comes_back_as_it_was(layout: Format, request_: Echo) -> None:
 @pytest.mark.parametrize(
     ("octets", "fault"),
     [
-        ("07000000", "4 octets are needed"),
+        ("07000000", "16 octets are needed"),
         ("07000000" "01001000" "00000000" "00000000", "1048577 is not within 0 to 1048576"),
         ("07000000" "03000000" "03000000" "00000000", "3 is no Colour"),
         ("07000000" "03000000" "02000000" "00000000", "a null pointer to an array that has elements"),

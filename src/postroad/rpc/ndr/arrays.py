@@ -36,7 +36,7 @@ class Array(NdrType):
         self.conformant = count is None
         self.varying = length_is is not None
         self.deferring = element.deferring
-        self.octets = isinstance(element, Integer) and element.code == "B"
+        self.octets = isinstance(element, Integer) and element.is_octet
 
     def alignment(self, layout: Format) -> int:
         own = layout.value if self.varying else 1
@@ -57,7 +57,7 @@ class Array(NdrType):
             size = len(value)
         if size < len(value) or (size > len(value) and not self.varying):
             raise LocalProtocolError(f"an array of {len(value)} elements, and size_is says {size}")
-        writer.count(size)
+        writer.counts(size)
 
     def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
         length = len(value)
@@ -65,8 +65,7 @@ class Array(NdrType):
             told = None if self.length_is is None else scope.evaluate(self.length_is)
             if told is not None and told != length:
                 raise LocalProtocolError(f"an array of {length} elements, and length_is says {told}")
-            writer.count(0)
-            writer.count(length)
+            writer.counts(0, length)
         if self.count is not None and (length > self.count or (length < self.count and not self.varying)):
             raise LocalProtocolError(f"an array of {length} elements, where there are {self.count}")
         if self.octets:
@@ -85,7 +84,7 @@ class Array(NdrType):
     # Reading
 
     def decode_max_count(self, reader: Reader) -> int:
-        return reader.count() if self.conformant else self.count or 0
+        return reader.counts(1)[0] if self.conformant else self.count or 0
 
     def decode(self, reader: Reader, scope: Scope, max_count: int | None = None) -> Any:
         """The elements; `max_count` where it stood before the structure."""
@@ -96,7 +95,7 @@ class Array(NdrType):
         length = max_count
         if self.varying:
             # [MS-RPCE] 3.1.1.5.3.2.1.7: without first_is, the offset is 0.
-            offset, length = reader.count(), reader.count()
+            offset, length = reader.counts(2)
             if offset:
                 raise RemoteProtocolError(f"the offset of a varying array is {offset}", reader.offset)
             if length > max_count:
@@ -156,7 +155,7 @@ class String(NdrType):
 
     def encode_max_count(self, writer: Writer, value: Any, scope: Scope) -> None:
         if self.conformant:
-            writer.count(len(self._octets(value)) // self.character.size)
+            writer.counts(len(self._octets(value)) // self.character.size)
 
     def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
         octets = self._octets(value)
@@ -165,17 +164,16 @@ class String(NdrType):
             raise LocalProtocolError(f"{value!r} is longer than {self.count - 1} characters")
         if length < self.low or (self.high is not None and length > self.high):
             raise LocalProtocolError(f"{value!r} is {length} long, and {self.low} to {self.high} is what is allowed")
-        writer.count(0)
-        writer.count(length)
+        writer.counts(0, length)
         writer.data += octets
 
     def decode_max_count(self, reader: Reader) -> int:
-        return reader.count() if self.conformant else self.count or 0
+        return reader.counts(1)[0] if self.conformant else self.count or 0
 
     def decode(self, reader: Reader, scope: Scope, max_count: int | None = None) -> str:
         if max_count is None:
             max_count = self.decode_max_count(reader)
-        offset, length = reader.count(), reader.count()
+        offset, length = reader.counts(2)
         start = reader.offset
         if offset or length > max_count:
             raise RemoteProtocolError(f"{length} characters from {offset} of a string of {max_count}", start)

@@ -26,6 +26,7 @@ class NdrType:
 
     deferring = False  # there are pointers inside
     conformant = False  # its maximum count stands before the structure that it ends
+    plain = False  # `dump` and `load` change nothing
 
     def alignment(self, layout: Format) -> int:
         raise NotImplementedError
@@ -39,6 +40,24 @@ class NdrType:
 
     def decode(self, reader: Reader, scope: Scope) -> Any:
         raise NotImplementedError
+
+    # A type whose place in a stream is one item of `struct`: a structure reads and writes a run of them at once.
+
+    def code(self, layout: Format) -> str | None:
+        """The item's `struct` code; None for a type that is more than one."""
+        return None
+
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> Any:
+        """The item to pack for `value`."""
+        return value
+
+    def load(self, reader: Reader, item: Any) -> Any:
+        """What `decode` gives for the item."""
+        return item
+
+    def fits(self, value: int) -> bool:
+        """Whether an integer is one of this type's."""
+        return True
 
     def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
         """The referents of `value`; nothing where there are no pointers."""
@@ -54,110 +73,120 @@ class NdrType:
         return 0
 
 
-def _forms(code: str) -> dict[str, Struct]:
-    return {order: Struct(order + code) for order in ("<", ">")}
+ENUM_MAX: Final = 0x7FFF
+_FORMS: Final = {(order, code): Struct(order + code) for order in "<>" for code in "bBhHiIqQfd"}
+_FORMS.update({(order, code): Struct(order + code) for order in "<>" for code in ("16s", "20s")})
+_SIZES: Final = {code: form.size for (_, code), form in _FORMS.items()}
+_BOUNDS: Final = {
+    code: (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1) if code.islower() else (0, (1 << 8 * size) - 1)
+    for code, size in _SIZES.items()
+    if code in "bBhHiIqQ"
+}
 
 
-class Integer(NdrType):
+class Item(NdrType):
+    """A type that is always one item of `struct`."""
+
+    __slots__ = ()
+
+    def code(self, layout: Format) -> str:
+        raise NotImplementedError
+
+    def alignment(self, layout: Format) -> int:
+        return _SIZES[self.code(layout)]
+
+    def least(self, layout: Format) -> int:
+        return _SIZES[self.code(layout)]
+
+    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
+        item = self.dump(writer, value, scope)
+        writer.align(self.alignment(writer.layout))
+        writer.data += _FORMS["<", self.code(writer.layout)].pack(item)
+
+    def decode(self, reader: Reader, scope: Scope) -> Any:
+        reader.align(self.alignment(reader.layout))
+        return self.load(reader, reader.unpack(_FORMS[reader.order, self.code(reader.layout)])[0])
+
+
+class Integer(Item):
     """An integer of 1, 2, 4 or 8 octets, within `low` to `high`."""
 
-    __slots__ = ("code", "forms", "high", "low", "name", "size")
+    __slots__ = ("_code", "high", "low", "name", "plain", "size")
 
-    def __init__(self, name: str, code: str, low: int, high: int) -> None:
+    def __init__(self, name: str, code: str, low: int | None = None, high: int | None = None) -> None:
+        least, most = _BOUNDS[code]
         self.name = name
-        self.code = code
-        self.low = low
-        self.high = high
-        self.forms = _forms(code)
-        self.size = self.forms["<"].size
+        self.size = _SIZES[code]
+        self.low = least if low is None else low
+        self.high = most if high is None else high
+        self.plain = (self.low, self.high) == (least, most)
+        self._code = code
+
+    @property
+    def is_octet(self) -> bool:
+        return self._code == "B"
 
     def range(self, low: int, high: int) -> Integer:
         """[MS-RPCE] 2.2.4.14.1: the same integer within narrower bounds, both included."""
-        return Integer(self.name, self.code, low, high)
+        return Integer(self.name, self._code, low, high)
 
-    def alignment(self, layout: Format) -> int:
-        return self.size
+    def code(self, layout: Format) -> str:
+        return self._code
 
-    def least(self, layout: Format) -> int:
-        return self.size
+    def fits(self, value: int) -> bool:
+        return self.low <= value <= self.high
 
-    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> Any:
         if not self.low <= value <= self.high:
             raise LocalProtocolError(f"{value} is not within {self.low} to {self.high}, as {self.name} has it here")
-        writer.align(self.size)
-        writer.data += self.forms["<"].pack(value)
+        return value
 
-    def decode(self, reader: Reader, scope: Scope) -> int:
-        reader.align(self.size)
-        found = int(reader.unpack(self.forms[reader.order])[0])
-        if not self.low <= found <= self.high:
-            raise RemoteProtocolError(f"{found} is not within {self.low} to {self.high}", reader.offset - self.size)
-        return found
+    def load(self, reader: Reader, item: Any) -> int:
+        if not self.low <= item <= self.high:
+            raise RemoteProtocolError(f"{item} is not within {self.low} to {self.high}", reader.offset)
+        return int(item)
 
 
 @dataclass(frozen=True)
-class Integer3264(NdrType):
+class Integer3264(Item):
     """[MS-RPCE] 2.2.4.1.2 __int3264: 4 octets in NDR, 8 in NDR64."""
 
     narrow: Integer
     wide: Integer
 
-    def alignment(self, layout: Format) -> int:
-        return layout.value
+    def code(self, layout: Format) -> str:
+        return (self.narrow if layout is Format.NDR else self.wide).code(layout)
 
-    def least(self, layout: Format) -> int:
-        return layout.value
-
-    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
-        (self.wide if writer.wide else self.narrow).encode(writer, value, scope)
-
-    def decode(self, reader: Reader, scope: Scope) -> int:
-        return (self.wide if reader.wide else self.narrow).decode(reader, scope)
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> Any:
+        return (self.wide if writer.wide else self.narrow).dump(writer, value, scope)
 
 
-class Real(NdrType):
+@dataclass(frozen=True)
+class Real(Item):
     """An IEEE number of 4 or 8 octets; PDUs in other floating-point formats are refused before they come here."""
 
-    __slots__ = ("forms", "size")
+    letter: str
 
-    def __init__(self, code: str) -> None:
-        self.forms = _forms(code)
-        self.size = self.forms["<"].size
-
-    def alignment(self, layout: Format) -> int:
-        return self.size
-
-    def least(self, layout: Format) -> int:
-        return self.size
-
-    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
-        writer.align(self.size)
-        writer.data += self.forms["<"].pack(value)
-
-    def decode(self, reader: Reader, scope: Scope) -> float:
-        reader.align(self.size)
-        return float(reader.unpack(self.forms[reader.order])[0])
+    def code(self, layout: Format) -> str:
+        return self.letter
 
 
 @dataclass(frozen=True)
-class Boolean(NdrType):
+class Boolean(Item):
     """One octet: 0 is false, everything else true."""
 
-    def alignment(self, layout: Format) -> int:
-        return 1
+    def code(self, layout: Format) -> str:
+        return "B"
 
-    def least(self, layout: Format) -> int:
-        return 1
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> int:
+        return 1 if value else 0
 
-    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
-        writer.data.append(1 if value else 0)
-
-    def decode(self, reader: Reader, scope: Scope) -> bool:
-        return reader.take(1) != b"\0"
+    def load(self, reader: Reader, item: Any) -> bool:
+        return bool(item)
 
 
 @dataclass(frozen=True)
-class Enumeration(NdrType):
+class Enumeration(Item):
     """An enum: 2 octets in NDR (4 with `v1_enum`), 4 in NDR64, [MS-RPCE] 2.2.4.6 and 2.2.5.2.
 
     A number that the enumeration does not name is invalid, unless `kind` is None: then it is a plain integer.
@@ -166,46 +195,41 @@ class Enumeration(NdrType):
     kind: type[IntEnum] | None
     v1_enum: bool = False
 
-    def _integer(self, wide: bool) -> Integer:
-        return enum4 if wide or self.v1_enum else enum2
+    def code(self, layout: Format) -> str:
+        return "i" if self.v1_enum or layout is Format.NDR64 else "h"
 
-    def alignment(self, layout: Format) -> int:
-        return self._integer(layout is Format.NDR64).size
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> int:
+        most = ENUM_MAX if not self.v1_enum else 0x7FFFFFFF
+        if not 0 <= value <= most:  # [MS-RPCE] 2.2.4.11
+            raise LocalProtocolError(f"{value} is not within 0 to {most}, as an enum has it")
+        return int(value)
 
-    def least(self, layout: Format) -> int:
-        return self._integer(layout is Format.NDR64).size
-
-    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
-        self._integer(writer.wide).encode(writer, value, scope)
-
-    def decode(self, reader: Reader, scope: Scope) -> int:
-        found = self._integer(reader.wide).decode(reader, scope)
+    def load(self, reader: Reader, item: Any) -> int:
+        if item < 0 or (item > ENUM_MAX and not self.v1_enum):
+            raise RemoteProtocolError(f"{item} is no value of an enum", reader.offset)
         if self.kind is None:
-            return found
+            return int(item)
         try:
-            return self.kind(found)
+            return self.kind(item)
         except ValueError:
-            raise RemoteProtocolError(f"{found} is no {self.kind.__name__}", reader.offset) from None
+            raise RemoteProtocolError(f"{item} is no {self.kind.__name__}", reader.offset) from None
 
 
 @dataclass(frozen=True)
-class Guid(NdrType):
+class Guid(Item):
     """A UUID: ulong, ushort, ushort and eight octets, so that it is aligned to 4."""
+
+    def code(self, layout: Format) -> str:
+        return "16s"
 
     def alignment(self, layout: Format) -> int:
         return 4
 
-    def least(self, layout: Format) -> int:
-        return 16
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> bytes:
+        return bytes(value.bytes_le)
 
-    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
-        writer.align(4)
-        writer.data += value.bytes_le
-
-    def decode(self, reader: Reader, scope: Scope) -> UUID:
-        reader.align(4)
-        data = reader.take(16)
-        return UUID(bytes_le=data) if reader.order == "<" else UUID(bytes=data)
+    def load(self, reader: Reader, item: Any) -> UUID:
+        return UUID(bytes_le=item) if reader.order == "<" else UUID(bytes=item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +247,7 @@ NULL_HANDLE: Final = Handle(0, UUID(int=0))
 
 
 @dataclass(frozen=True)
-class ContextHandle(NdrType):
+class ContextHandle(Item):
     """`[context_handle]`: `kind` is the IDL's type name, which a handle keeps from the call that made it.
 
     [MS-RPCE] 3.1.1.5.3.3.1.1: a handle of another kind is rejected. `strict` refuses null, as an `[in]` handle has it.
@@ -232,35 +256,32 @@ class ContextHandle(NdrType):
     kind: str
     strict: bool = False
 
+    def code(self, layout: Format) -> str:
+        return "20s"
+
     def alignment(self, layout: Format) -> int:
         return 4
 
-    def least(self, layout: Format) -> int:
-        return 20
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> bytes:
+        return int(value.attributes).to_bytes(4, "little") + bytes(value.uuid.bytes_le)
 
-    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
-        writer.align(4)
-        writer.data += value.attributes.to_bytes(4, "little")
-        writer.data += value.uuid.bytes_le
-
-    def decode(self, reader: Reader, scope: Scope) -> Handle:
-        attributes = ulong.decode(reader, scope)
-        return Handle(attributes, guid.decode(reader, scope))
+    def load(self, reader: Reader, item: Any) -> Handle:
+        if reader.order == "<":
+            return Handle(int.from_bytes(item[:4], "little"), UUID(bytes_le=item[4:]))
+        return Handle(int.from_bytes(item[:4], "big"), UUID(bytes=item[4:]))
 
 
-small = Integer("small", "b", -0x80, 0x7F)
-usmall = Integer("unsigned small", "B", 0, 0xFF)
-short = Integer("short", "h", -0x8000, 0x7FFF)
-ushort = Integer("unsigned short", "H", 0, 0xFFFF)
-long = Integer("long", "i", -0x80000000, 0x7FFFFFFF)
-ulong = Integer("unsigned long", "I", 0, 0xFFFFFFFF)
-hyper = Integer("hyper", "q", -(1 << 63), (1 << 63) - 1)
-uhyper = Integer("unsigned hyper", "Q", 0, (1 << 64) - 1)
-byte = Integer("byte", "B", 0, 0xFF)
-char = Integer("char", "B", 0, 0xFF)
-wchar = Integer("wchar_t", "H", 0, 0xFFFF)
-enum2 = Integer("enum", "h", 0, 0x7FFF)  # [MS-RPCE] 2.2.4.11: values of 0 to 32767
-enum4 = Integer("v1_enum", "i", -0x80000000, 0x7FFFFFFF)
+small = Integer("small", "b")
+usmall = Integer("unsigned small", "B")
+short = Integer("short", "h")
+ushort = Integer("unsigned short", "H")
+long = Integer("long", "i")
+ulong = Integer("unsigned long", "I")
+hyper = Integer("hyper", "q")
+uhyper = Integer("unsigned hyper", "Q")
+byte = Integer("byte", "B")
+char = Integer("char", "B")
+wchar = Integer("wchar_t", "H")
 int3264 = Integer3264(long, hyper)
 uint3264 = Integer3264(ulong, uhyper)
 real = Real("f")

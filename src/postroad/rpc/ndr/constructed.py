@@ -5,20 +5,46 @@ A structure is a frozen dataclass whose members carry their types: `size: Annota
 
 from __future__ import annotations
 
+import struct as octets
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum, IntEnum
+from operator import attrgetter
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
-from postroad.rpc.ndr.base import Enumeration, Integer, NdrType
+from postroad.rpc.ndr.base import Enumeration, Integer, Item, NdrType
 from postroad.rpc.ndr.streams import FORMATS, Expression, Format, Reader, Scope, Writer
+
+
+class _Run:
+    """The members at the start of a structure whose places are fixed: one `struct` format for all of them."""
+
+    __slots__ = ("forms", "members", "names", "special", "values")
+
+    def __init__(self, members: tuple[tuple[str, NdrType], ...], layout: Format) -> None:
+        taken = []
+        codes = ""
+        offset = 0
+        for name, member in members:
+            code = member.code(layout)
+            if code is None:
+                break
+            gap = -offset % member.alignment(layout)
+            codes += f"{gap}x{code}"
+            offset += gap + member.least(layout)
+            taken.append((name, member))
+        self.members = tuple(taken)
+        self.names = tuple([name for name, _ in taken])
+        self.special = tuple([(n, name, member) for n, (name, member) in enumerate(taken) if not member.plain])
+        self.forms = {order: octets.Struct(order + codes) for order in "<>"}
+        self.values = attrgetter(*self.names) if len(taken) > 1 else None  # of one alone it would give no tuple
 
 
 class Structure(NdrType):
     """A structure of named members, in the order of the dataclass `kind`."""
 
-    __slots__ = ("_alignments", "_last", "_least", "conformant", "deferring", "kind", "members")
+    __slots__ = ("_alignments", "_last", "_least", "_rests", "_runs", "conformant", "deferring", "kind", "members")
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -29,12 +55,14 @@ class Structure(NdrType):
         if any(member.conformant for _, member in self.members[:-1]):
             raise LocalProtocolError(f"{kind.__name__}: only the last member can be a conformant array")
         self._alignments = {
-            layout: max((member.alignment(layout) for _, member in self.members), default=1) for layout in FORMATS
+            layout.value: max((member.alignment(layout) for _, member in self.members), default=1) for layout in FORMATS
         }
         self._least = {layout: sum(member.least(layout) for _, member in self.members) for layout in FORMATS}
+        self._runs = {layout.value: _Run(self.members, layout) for layout in FORMATS}
+        self._rests = {size: self.members[len(run.members) :] for size, run in self._runs.items()}
 
     def alignment(self, layout: Format) -> int:
-        return self._alignments[layout]
+        return self._alignments[layout.value]
 
     def least(self, layout: Format) -> int:
         return self._least[layout]
@@ -47,16 +75,35 @@ class Structure(NdrType):
             self._last.encode_max_count(writer, getattr(value, self.members[-1][0]), inner)
 
     def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
-        self._check(value)
+        if not isinstance(value, self.kind):
+            raise LocalProtocolError(f"{value!r} stands where a {self.kind.__name__} belongs")
         inner = Scope(value, scope)
-        alignment = self._alignments[writer.layout]
+        alignment = self._alignments[writer.word]
         writer.align(alignment)
-        for name, member in self.members:
+        self._encode_run(writer, value, inner)
+        for name, member in self._rests[writer.word]:
             if member.conformant and writer.wide:
                 writer.align(alignment)
             member.encode(writer, getattr(value, name), inner)
         if writer.wide and not self.conformant:
             writer.align(alignment)  # [MS-RPCE] 2.2.5.3.4.1: the size is a multiple of the alignment
+
+    def _encode_run(self, writer: Writer, value: Any, inner: Scope) -> None:
+        run = self._runs[writer.word]
+        if run.values is None:
+            for name, member in run.members:
+                member.encode(writer, getattr(value, name), inner)
+            return
+        items = list(run.values(value))
+        for n, _, member in run.special:
+            items[n] = member.dump(writer, items[n], inner)
+        try:
+            writer.data += run.forms["<"].pack(*items)
+        except octets.error:
+            for (name, member), item in zip(run.members, items, strict=True):  # which of them it is
+                if member.plain and not (isinstance(item, int) and member.fits(item)):
+                    raise LocalProtocolError(f"{self.kind.__name__}.{name} cannot be {item!r}") from None
+            raise
 
     def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
         if not self.deferring:
@@ -66,10 +113,6 @@ class Structure(NdrType):
             if member.deferring:
                 member.encode_deferred(writer, getattr(value, name), inner)
 
-    def _check(self, value: Any) -> None:
-        if not isinstance(value, self.kind):
-            raise LocalProtocolError(f"{value!r} stands where a {self.kind.__name__} belongs")
-
     # Reading
 
     def decode_max_count(self, reader: Reader) -> int:
@@ -78,11 +121,14 @@ class Structure(NdrType):
     def decode(self, reader: Reader, scope: Scope, max_count: int | None = None) -> Any:
         if max_count is None and self.conformant:
             max_count = self.decode_max_count(reader)
-        states: dict[str, Any] = {}
-        inner = Scope(states, scope)
-        alignment = self._alignments[reader.layout]
+        alignment = self._alignments[reader.word]
         reader.align(alignment)
-        for name, member in self.members:
+        run = self._runs[reader.word]
+        states = dict(zip(run.names, reader.unpack(run.forms[reader.order]), strict=True))
+        for _, name, member in run.special:
+            states[name] = member.load(reader, states[name])
+        inner = Scope(states, scope)
+        for name, member in self._rests[reader.word]:
             if member.conformant:
                 if reader.wide:
                     reader.align(alignment)
@@ -93,7 +139,8 @@ class Structure(NdrType):
             reader.align(alignment)
         if self.deferring:
             return inner
-        inner.settle(reader.offset)
+        if inner.checks:
+            inner.settle(reader.offset)
         return self.kind(**states)
 
     def finish(self, reader: Reader, state: Any, scope: Scope) -> Any:
@@ -103,7 +150,8 @@ class Structure(NdrType):
         for name, member in self.members:
             if member.deferring:
                 states[name] = member.finish(reader, states[name], state)
-        state.settle(reader.offset)
+        if state.checks:
+            state.settle(reader.offset)
         return self.kind(**states)
 
 
@@ -113,7 +161,7 @@ class PointerKind(Enum):
     FULL = "ptr"
 
 
-class Pointer(NdrType):
+class Pointer(Item):
     """A pointer inside a construction, or a parameter that may be null. None is null.
 
     A `ref` parameter leaves no trace in the stream: leave it out of the parameter's type.
@@ -127,28 +175,24 @@ class Pointer(NdrType):
         self.kind = kind
         self.target = target
 
-    def alignment(self, layout: Format) -> int:
-        return layout.value
+    def code(self, layout: Format) -> str:
+        return "I" if layout is Format.NDR else "Q"
 
-    def least(self, layout: Format) -> int:
-        return layout.value
-
-    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> int:
         if value is None:
             if self.kind is PointerKind.REF:
                 raise LocalProtocolError("a ref pointer is never null")
             self._refuse_missing(scope, LocalProtocolError("a null pointer to an array that has elements"))
-        writer.referent(value is not None)
+        return 0 if value is None else writer.referent()
+
+    def load(self, reader: Reader, item: Any) -> int:
+        if not item and self.kind is PointerKind.REF:
+            raise RemoteProtocolError("a ref pointer that is null", reader.offset)
+        return int(item)
 
     def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
         if value is not None:
             write(writer, self.target, value, scope)
-
-    def decode(self, reader: Reader, scope: Scope) -> int:
-        found = reader.referent()
-        if not found and self.kind is PointerKind.REF:
-            raise RemoteProtocolError("a ref pointer that is null", reader.offset - reader.layout.value)
-        return found
 
     def finish(self, reader: Reader, state: Any, scope: Scope) -> Any:
         if not state:

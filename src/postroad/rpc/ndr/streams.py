@@ -24,8 +24,11 @@ class Format(Enum):
 
 FORMATS: Final = tuple(Format)
 _ORDERS: Final = ("<", ">")
-_COUNTS: Final = {
-    (layout, order): Struct(order + ("I" if layout is Format.NDR else "Q")) for layout in FORMATS for order in _ORDERS
+_WORDS: Final = {
+    (size, order, count): Struct(f"{order}{count}{'I' if size == 4 else 'Q'}")
+    for size in (4, 8)
+    for order in _ORDERS
+    for count in (1, 2, 3)
 }
 
 Expression = int | str | Callable[["Scope"], int]
@@ -89,12 +92,13 @@ class Scope:
 class Reader:
     """Reads one octet stream from its start; every read is checked against its end."""
 
-    __slots__ = ("data", "full", "layout", "offset", "order", "size", "wide")
+    __slots__ = ("data", "full", "layout", "offset", "order", "size", "wide", "word")
 
     def __init__(self, data: bytes, layout: Format = Format.NDR, order: str = "<") -> None:
         self.data = data
         self.layout = layout
         self.wide = layout is Format.NDR64
+        self.word = 8 if self.wide else 4  # the size of pointers and counts
         self.order = order
         self.offset = 0
         self.size = len(data)
@@ -124,18 +128,18 @@ class Reader:
         self.offset = end
         return self.data[start:end]
 
-    def count(self) -> int:
-        """A maximum count, an offset or an actual count."""
-        self.align(self.layout.value)
-        (found,) = self.unpack(_COUNTS[self.layout, self.order])
-        if found > MAX_COUNT:
-            raise RemoteProtocolError(f"a count of {found} elements", self.offset - self.layout.value)
-        return int(found)
+    def counts(self, count: int) -> tuple[int, ...]:
+        """Maximum counts, offsets and actual counts that follow each other."""
+        self.align(self.word)
+        found = self.unpack(_WORDS[self.word, self.order, count])
+        if max(found) > MAX_COUNT:
+            raise RemoteProtocolError(f"a count of {max(found)} elements", self.offset - self.word * count)
+        return found
 
     def referent(self) -> int:
         """A pointer's own representation: 0 for null."""
-        self.align(self.layout.value)
-        return int(self.unpack(_COUNTS[self.layout, self.order])[0])
+        self.align(self.word)
+        return int(self.unpack(_WORDS[self.word, self.order, 1])[0])
 
     def require(self, count: int, each: int) -> None:
         """`count` elements of at least `each` octets are there: no list is made before this holds."""
@@ -146,12 +150,13 @@ class Reader:
 class Writer:
     """Writes one octet stream, little-endian."""
 
-    __slots__ = ("_next_referent", "data", "layout", "wide")
+    __slots__ = ("_next_referent", "data", "layout", "wide", "word")
 
     def __init__(self, layout: Format = Format.NDR) -> None:
         self.data = bytearray()
         self.layout = layout
         self.wide = layout is Format.NDR64
+        self.word = 8 if self.wide else 4
         self._next_referent = 0x00020000  # as Windows numbers them: any value but 0 would do
 
     def align(self, alignment: int) -> None:
@@ -159,14 +164,14 @@ class Writer:
         if gap:
             self.data += bytes(gap)
 
-    def count(self, value: int) -> None:
-        if value > MAX_COUNT:
-            raise LocalProtocolError(f"no stream can count {value} elements")
-        self.align(self.layout.value)
-        self.data += value.to_bytes(self.layout.value, "little")
+    def counts(self, *values: int) -> None:
+        if max(values) > MAX_COUNT:
+            raise LocalProtocolError(f"no stream can count {max(values)} elements")
+        self.align(self.word)
+        self.data += _WORDS[self.word, "<", len(values)].pack(*values)
 
-    def referent(self, present: bool) -> None:
-        self.align(self.layout.value)
-        self.data += (self._next_referent if present else 0).to_bytes(self.layout.value, "little")
-        if present:
-            self._next_referent += 4
+    def referent(self) -> int:
+        """The next pointer's own representation, which is not 0."""
+        found = self._next_referent
+        self._next_referent += 4
+        return found
