@@ -16,6 +16,7 @@ from typing import Any
 from impacket.dcerpc.v5 import epm, transport
 from impacket.dcerpc.v5.ndr import NULL
 from impacket.dcerpc.v5.rpcrt import DCERPCException, rpc_status_codes
+from impacket.uuid import uuidtup_to_bin
 
 from tests.remote import impacket_stubs as stubs
 
@@ -53,8 +54,6 @@ class Connection:
 
     def bind_to(self, host: str, port: int, uuid: str, version: str) -> dict[str, object]:
         """Whether any interface of this name can be bound; DCERPCException says why not."""
-        from impacket.uuid import uuidtup_to_bin
-
         self.dce = transport.DCERPCTransportFactory(f"ncacn_ip_tcp:{host}[{port}]").get_dce_rpc()
         self.dce.connect()
         self.dce.bind(uuidtup_to_bin((uuid, version)))
@@ -162,6 +161,18 @@ class Connection:
         else:
             _fill(call["lpRemoteReadDesc2"]["pRemoteReadDesc"], fields)
         return self._read2(self._request(call), keep, null)
+
+    def start2_raw(self, keep: str = "read", **fields: int) -> dict[str, object]:
+        """The stub as it came: impacket takes its time to unpack a large one."""
+        call = stubs.RemoteQMStartReceive2()
+        if self.dce.transfer_syntax == uuidtup_to_bin(stubs.NDR64):
+            call.changeTransferSyntax(self.dce.transfer_syntax)
+        call["lpRemoteReadDesc2"]["SequentialId"] = 0
+        _fill(call["lpRemoteReadDesc2"]["pRemoteReadDesc"], fields)
+        self.dce.call(call.opnum, call)
+        stub = bytes(self.dce.recv())
+        self.contexts[keep] = stub[:20]
+        return {"stub": stub.hex()}
 
     def lookup(self, lookup_id: int, keep: str = "read", null: bool = False, **fields: int) -> dict[str, object]:
         call = stubs.RemoteQMStartReceiveByLookupId()

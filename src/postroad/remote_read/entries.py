@@ -64,6 +64,11 @@ class RemoteReadEntry:
     waiting: WaitingRead | None = None
     settled: bool = False
 
+    @property
+    def place(self) -> int:
+        """Where the message stands in its queue."""
+        return 0 if self.record is None else self.record.lookup_id
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -133,7 +133,8 @@ class RemoteReadService:
             self.cancel_receive(read.queue_handle, read.queue_handle, read.request_id)
         remote = self.remote_queues.get(entry.queue_handle)
         if remote is not None:
-            for read in list(remote.unacknowledged):
+            # The foremost first: whoever waits gets them in the queue's order.
+            for read in sorted(remote.unacknowledged, key=lambda each: each.place):
                 self.end_receive(read, Ack.RR_NACK, now)
             self._close(remote)
         return Status.OK
