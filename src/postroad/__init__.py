@@ -21,7 +21,7 @@ from postroad.version import __version__
 if TYPE_CHECKING:
     from postroad import aio as aio
     from postroad import errors as errors
-    from postroad.client.opening import connect, open
+    from postroad.client.opening import connect, open, remote
     from postroad.client.sync.handle import Cursor, OpenQueue
     from postroad.client.sync.manager import QueueManager
     from postroad.client.sync.queue import Queue
@@ -63,6 +63,7 @@ _HOMES = {
     "TransactionUsage": "postroad.errors",
     "connect": "postroad.client.opening",
     "open": "postroad.client.opening",
+    "remote": "postroad.client.opening",
 }
 _MODULES = frozenset({"aio", "errors"})
 
@@ -90,6 +91,7 @@ __all__ = [
     "connect",
     "errors",
     "open",
+    "remote",
 ]
 
 

@@ -6,7 +6,7 @@ async with postroad.aio.open("data/alpha") as qm:  # or postroad.aio.connect("ht
 
 from postroad.client.aio.handle import Cursor, OpenQueue
 from postroad.client.aio.manager import QueueManager
-from postroad.client.aio.opening import Opening, connect, open
+from postroad.client.aio.opening import Opening, connect, open, remote
 from postroad.client.aio.queue import Queue
 from postroad.client.aio.transaction import Transaction
 from postroad.message import Message
@@ -23,4 +23,5 @@ __all__ = [
     "Transaction",
     "connect",
     "open",
+    "remote",
 ]

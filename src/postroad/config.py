@@ -43,6 +43,7 @@ UINT16_MAX = 0xFFFF
 UINT32_MAX = 0xFFFFFFFF
 PORT_MAX = 65535
 YEAR_S = 365 * 86400
+WITH_RPC = -1  # of rpc_read: the standard port where rpc has its own, else the same port as rpc
 DEFAULT_RESEND_S = (30.0, 30.0, 30.0, 300.0, 300.0, 300.0, 1800.0, 1800.0, 1800.0, 21600.0)
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -134,7 +135,7 @@ class ManagerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenSettings:
-    """`[listen]`: a port of None is off."""
+    """`[listen]`: a port of None is off; for `rpc_read` that means that remote readers use `rpc`'s."""
 
     host: str = setting(host_name, "127.0.0.1")
     binary: int | None = setting(port_number, 1801)
@@ -142,6 +143,7 @@ class ListenSettings:
     http: int | None = setting(port_number, StandardPort(80))
     https: int | None = setting(port_number, None)
     rpc: int | None = setting(port_number, 2103)
+    rpc_read: int | None = setting(port_number, WITH_RPC)
     api: int | None = setting(port_number, 8180)
     epm: int | None = setting(port_number, None)
 
@@ -204,6 +206,13 @@ class SrmpSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RpcSettings:
+    """`[rpc]`: MS-MQQP. With `authenticate`, queues open only for a `[[user]]` who has proved to be one."""
+
+    authenticate: bool = setting(switch, False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DirectorySettings:
     """`[directory]`: `poll_s` is how often to see whether the file was written; the others are the specifications'."""
 
@@ -259,6 +268,7 @@ class _File:
     api: ApiSettings = setting(Table(ApiSettings), ApiSettings())
     binary: BinarySettings = setting(Table(BinarySettings), BinarySettings())
     srmp: SrmpSettings = setting(Table(SrmpSettings), SrmpSettings())
+    rpc: RpcSettings = setting(Table(RpcSettings), RpcSettings())
     directory: DirectorySettings = setting(Table(DirectorySettings), DirectorySettings())
     peers: tuple[Peer, ...] = setting(tables_by_key(Peer, host_name, "host"), ())
     users: tuple[User, ...] = setting(items(Table(User)), (), key="user")
@@ -311,7 +321,7 @@ def _values(settings: _File) -> dict[str, Any]:
 def _check_ports(listen: ListenSettings, place: Place) -> None:
     """Two listeners on one TCP port would fail later, and less clearly; ping is UDP."""
     taken: dict[int, str] = {}
-    for name in ("binary", "http", "https", "rpc", "api", "epm"):
+    for name in ("binary", "http", "https", "rpc", "rpc_read", "api", "epm"):
         number: int | None = getattr(listen, name)
         if number and number in taken:
             place.inside("listen").inside(name).fail(f"port {number} is listen.{taken[number]}'s already")

@@ -39,10 +39,12 @@ class Status(IntEnum):
     TRANSACTION_SEQUENCE = 0xC00E0051
     STALE_HANDLE = 0xC00E0056
     QUEUE_DELETED = 0xC00E005A
+    ILLEGAL_OPERATION = 0xC00E0064  # [MS-MQMP]
     REMOTE_MACHINE_NOT_AVAILABLE = 0xC00E0069
     MESSAGE_NOT_FOUND = 0xC00E0088
     MESSAGE_NOT_AUTHENTICATED = 0xC00E009B
     MESSAGE_LOCKED_UNDER_TRANSACTION = 0xC00E009C
+    STATUS_INVALID_PARAMETER = 0xC000000D  # [MS-MQQP]
     STATUS_NOT_FOUND = 0xC0000225  # [MS-MQDMPR]
 
 
@@ -223,6 +225,12 @@ class OperationCancelled(PostroadError):
     status = Status.OPERATION_CANCELLED
 
 
+class RemoteCancelled(OperationCancelled):
+    """[MS-MQQP] 3.1.4.6: a remote reader took its waiting read back. No failure: the severity bit is clear."""
+
+    status = Status.INFORMATION_REMOTE_CANCELED_BY_CLIENT
+
+
 class SharingViolation(PostroadError):
     status = Status.SHARING_VIOLATION
 
@@ -271,6 +279,29 @@ class TransactionSequence(PostroadError):
 
 class NotAuthenticated(PostroadError):
     status = Status.MESSAGE_NOT_AUTHENTICATED
+
+
+class RpcFault(PostroadError):
+    """A call ended with a fault instead of a reply; `fault_status` is what the fault said, [MS-RPCE] 3.1.1.5.5.
+
+    A server's handler raises it to answer with that fault.
+    """
+
+    def __init__(self, fault_status: int, fault: str = "") -> None:
+        self.fault_status = fault_status
+        super().__init__(f"the call failed with 0x{fault_status:08X}" + (f": {fault}" if fault else ""))
+
+
+class RpcUnavailable(PostroadError):
+    """An RPC server cannot be reached, refuses the bind, or went away in the middle of a call."""
+
+    status = Status.REMOTE_MACHINE_NOT_AVAILABLE
+
+
+class AuthenticationFailed(PostroadError):
+    """A peer did not prove who it is, or a protected PDU is not what was sent."""
+
+    status = Status.ACCESS_DENIED
 
 
 class ManagerUnavailable(PostroadError):

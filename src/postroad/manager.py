@@ -44,6 +44,7 @@ from postroad.queues.tick import Tick
 from postroad.queues.transaction import Transaction
 from postroad.queues.waiting import ReadCall, WaitingRead
 from postroad.received import ReceivedMessage
+from postroad.remote_read.server import RemoteReaders
 from postroad.routing import Router
 from postroad.soap.report import told_by
 from postroad.soap.service import SoapService
@@ -107,6 +108,7 @@ class Manager:
         self._handle_used: dict[int, float] = {}
         self.binary: BinaryService | None = None  # set by whoever gives it a listener
         self.soap: SoapService | None = None  # the same
+        self.remote_read: RemoteReaders = RemoteReaders()  # likewise
         self._timer: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -218,8 +220,7 @@ class Manager:
             now = self.clock()
             self._release_abandoned(now)
             self.core.run_timers(now)
-            if self.core.tick:
-                self._schedule()
+            self.commit_soon()
 
     def _release_abandoned(self, now: float) -> None:
         for identifier, started in list(self._transaction_started.items()):

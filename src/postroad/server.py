@@ -28,14 +28,17 @@ from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySetti
 from postroad.binary.transport import BinaryTransport
 from postroad.binary.ways import resolver
 from postroad.client.embedded import NAME_STATE
-from postroad.config import Configuration, ConfiguredQueue, DirectorySettings, SrmpSettings, StandardPort
+from postroad.config import WITH_RPC, Configuration, ConfiguredQueue, DirectorySettings, SrmpSettings, StandardPort
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, NoRoute, PostroadError, QueueNotFound
 from postroad.manager import Manager
 from postroad.names import PublicName, QueueTail
 from postroad.queues.info import QueueInfo
+from postroad.remote_read.server import RemoteReadServer
+from postroad.remote_read.values import HANDSHAKE_PORT, READ_PORT
 from postroad.routing import Router
+from postroad.rpc.providers import providers
 from postroad.soap.client import ClientOptions
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
@@ -75,6 +78,7 @@ class Server:
         self._soap: SoapTransport | None = None
         self._http: Listener | None = None
         self._https: Listener | None = None
+        self._remote_read: RemoteReadServer | None = None
 
     @property
     def ready(self) -> dict[str, object]:
@@ -88,6 +92,12 @@ class Server:
             "api": self._api,
         }
         listen = {name: listener.address for name, listener in listeners.items() if listener is not None}
+        if self._remote_read is not None:
+            listen["rpc"] = self._remote_read.address
+            if self._remote_read.ports.read != self._remote_read.ports.handshake:
+                listen["rpc_read"] = self._remote_read.read_address
+            if self._remote_read.mapper_address is not None:
+                listen["epm"] = self._remote_read.mapper_address
         return {"ready": True, "name": self._manager.name, "id": str(self._manager.identifier), "listen": listen}
 
     async def start(self) -> None:
@@ -108,6 +118,9 @@ class Server:
         api, self._api = self._api, None
         if api is not None:
             await api.stop()
+        remote_read, self._remote_read = self._remote_read, None
+        if remote_read is not None:
+            await remote_read.stop()
         ping, self._ping = self._ping, None
         if ping is not None:
             ping.stop()
@@ -161,6 +174,8 @@ class Server:
             self._ping = await self._start_ping(manager, config.listen.ping)
         if config.listen.http is not None or config.listen.https is not None:
             await self._start_soap(manager)
+        if config.listen.rpc is not None:
+            self._remote_read = await self._start_remote_read(manager, config.listen.rpc)
         if config.listen.api is not None:
             self._api = await self._start_api(manager, config.listen.api)
 
@@ -332,6 +347,25 @@ class Server:
         await self._listen("ping", port, responder.start())
         log.info("listening", extra={"listener": "ping", "address": responder.address})
         return responder
+
+    async def _start_remote_read(self, manager: Manager, port: int) -> RemoteReadServer:
+        config = self._config
+        read_port = config.listen.rpc_read
+        if read_port == WITH_RPC:
+            read_port = READ_PORT if port == HANDSHAKE_PORT else None
+        server = RemoteReadServer(
+            manager,
+            config.listen.host,
+            port,
+            read_port,
+            mapper_port=config.listen.epm,
+            providers=providers({user.name: user.password for user in config.users}, manager.name),
+            authenticate=config.rpc.authenticate,
+        )
+        manager.remote_read = server
+        await self._listen("rpc", port, server.start())
+        log.info("listening", extra={"listener": "rpc", "address": server.address})
+        return server
 
     async def _listen(self, name: str, port: int, starting: Awaitable[None]) -> None:
         try:

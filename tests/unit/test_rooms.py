@@ -85,6 +85,19 @@ PURE = (
     "soap.streams",
     "rpc.pdu",
     "rpc.ndr",
+    "rpc.interface",
+    "rpc.constants",
+    "rpc.fragments",
+    "rpc.presentation",
+    "rpc.verification",
+    "rpc.security",
+    "rpc.association",
+    "rpc.calls",
+    "rpc.server_connection",
+    "rpc.client_connection",
+    "rpc.tower",
+    "rpc.epm_interface",
+    "rpc.negotiate",
 )
 IMPURE_LIBRARIES = frozenset(
     {"asyncio", "concurrent", "multiprocessing", "random", "secrets", "select", "selectors"}

@@ -36,7 +36,7 @@ CODES = {
     "MQ-2.4-28": ("MESSAGE_NOT_AUTHENTICATED", 0xC00E009B),
     "MQ-2.4-29": ("MESSAGE_LOCKED_UNDER_TRANSACTION", 0xC00E009C),
 }
-NOT_OF_MSMQ = {Status.STATUS_NOT_FOUND}
+NOT_OF_MSMQ = {Status.STATUS_NOT_FOUND, Status.STATUS_INVALID_PARAMETER}
 
 
 def error_classes(root: type[PostroadError]) -> set[type[PostroadError]]:

@@ -184,6 +184,7 @@ def metrics_text(manager: Manager) -> str:
     for counter in TALLY_METRICS:
         _write(lines, counter.name, counter.help, COUNTER, [({}, counter.value(tally))])
     _write_sessions(lines, manager)
+    _write_readers(lines, manager)
     named = [({"queue": queue.path, "type": queue.type}, queue) for queue in queues]
     outgoing = [({"queue": queue.path}, queue) for queue in queues if queue.state is not None]
     for metrics, labelled in ((QUEUE_METRICS, named), (OUTGOING_METRICS, outgoing)):
@@ -201,6 +202,22 @@ def _write_sessions(lines: list[str], manager: Manager) -> None:
     sent, received = outlook.traffic
     _write(lines, "postroad_session_messages_sent_total", "Messages that sessions sent.", COUNTER, [({}, sent)])
     _write(lines, "postroad_session_messages_received_total", "Messages that sessions took.", COUNTER, [({}, received)])
+
+
+def _write_readers(lines: list[str], manager: Manager) -> None:
+    readers = manager.remote_read.readers()
+    accesses = Counter(reader.access for reader in readers)
+    samples = [({"access": access}, accesses[access]) for access in ("receive", "peek")]
+    _write(lines, "postroad_remote_readers", "Queues that remote readers have open.", GAUGE, samples)
+    waiting = sum(reader.waiting for reader in readers)
+    _write(lines, "postroad_remote_reads_waiting", "Remote reads that wait for a message.", GAUGE, [({}, waiting)])
+    held = sum(reader.unacknowledged for reader in readers)
+    _write(lines, "postroad_remote_unacknowledged", "Messages that remote readers hold.", GAUGE, [({}, held)])
+    received, returned = manager.remote_read.settled
+    name = "postroad_remote_messages_received_total"
+    _write(lines, name, "Messages that remote readers acknowledged.", COUNTER, [({}, received)])
+    name = "postroad_remote_messages_returned_total"
+    _write(lines, name, "Messages that remote readers gave back, or left behind.", COUNTER, [({}, returned)])
 
 
 def _write(

@@ -15,7 +15,7 @@ from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
 from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL, Table
 from postroad.queues.findings import Finding
-from postroad.queues.info import ManagerInfo, QueueInfo, SessionInfo
+from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 from postroad.version import __version__
 
 Json = dict[str, Any]
@@ -220,11 +220,14 @@ def schemas() -> dict[str, Json]:
                 "manager": _reference("Manager"),
                 "queues": _list(_reference("Queue")),
                 "sessions": _list(_reference("Session")),
+                "readers": _list(_reference("Reader")),
                 "attention": _list(_TEXT),
             }
         ),
         "Session": _of_dataclass(SessionInfo),
         "Sessions": _open({"sessions": _list(_reference("Session"))}),
+        "Reader": _of_dataclass(ReaderInfo),
+        "Readers": _open({"readers": _list(_reference("Reader"))}),
         "Finding": _of_dataclass(Finding),
         "Trace": _open(
             {
@@ -261,7 +264,7 @@ def _closed(table: Table, required: list[str] | None = None) -> Json:
     return _open(properties, required or []) | {"additionalProperties": False}
 
 
-def _of_dataclass(kind: type[QueueInfo | ManagerInfo | SessionInfo | Finding]) -> Json:
+def _of_dataclass(kind: type[QueueInfo | ManagerInfo | SessionInfo | ReaderInfo | Finding]) -> Json:
     hints = get_type_hints(kind)
     return _open({each.name: _of_type(hints[each.name]) for each in fields(kind)})
 

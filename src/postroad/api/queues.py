@@ -9,7 +9,16 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Body, Call, Operation, json_answer, no_content
 from postroad.api.formats import JSON
-from postroad.api.schema import NEW_QUEUE, QUEUE_CHANGES, manager_json, queue_json, read_object, require, session_json
+from postroad.api.schema import (
+    NEW_QUEUE,
+    QUEUE_CHANGES,
+    manager_json,
+    queue_json,
+    read_object,
+    reader_json,
+    require,
+    session_json,
+)
 from postroad.queues.info import ManagerInfo, QueueInfo
 
 
@@ -24,6 +33,7 @@ async def show_status(call: Call) -> Response:
             "manager": manager_json(info),
             "queues": [queue_json(each) for each in queues],
             "sessions": [session_json(each) for each in call.manager.outlook().sessions()],
+            "readers": [reader_json(each) for each in call.manager.remote_read.readers()],
             "attention": list(attention(info, queues)),
         }
     )
@@ -93,7 +103,7 @@ OPERATIONS = (
         "GET",
         "/status",
         show_status,
-        "The manager, its queues and sessions, and what needs attention",
+        "The manager, its queues, sessions and remote readers, and what needs attention",
         (Answer(content={JSON: "ManagerStatus"}),),
     ),
     Operation("GET", "/queues", list_queues, "All queues", (Answer(content={JSON: "Queues"}),)),

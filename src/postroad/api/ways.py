@@ -1,4 +1,4 @@
-"""Calls about messages on their way: the sessions that carry them, and where one of them went."""
+"""Calls about messages on their way: the sessions that carry them, who reads remotely, where a message went."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Call, Operation, json_answer
 from postroad.api.formats import JSON
-from postroad.api.schema import session_json
+from postroad.api.schema import reader_json, session_json
 
 
 async def list_sessions(call: Call) -> Response:
     return json_answer({"sessions": [session_json(each) for each in call.manager.outlook().sessions()]})
+
+
+async def list_readers(call: Call) -> Response:
+    return json_answer({"readers": [reader_json(each) for each in call.manager.remote_read.readers()]})
 
 
 async def trace_message(call: Call) -> Response:
@@ -27,6 +31,13 @@ OPERATIONS = (
         list_sessions,
         "The sessions with other queue managers",
         (Answer(description="the sessions, in the order they were made", content={JSON: "Sessions"}),),
+    ),
+    Operation(
+        "GET",
+        "/readers",
+        list_readers,
+        "Who reads from another computer",
+        (Answer(description="the queues that remote readers have open", content={JSON: "Readers"}),),
     ),
     Operation(
         "GET",

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from postroad.cli import decode, ping, queue, read, rescue, route, send, serve, simulate, status, trace
+from postroad.cli import decode, ping, queue, read, remote, rescue, route, send, serve, simulate, status, trace
 from postroad.cli.outcome import ExitCode, report
 from postroad.errors import IllegalName, InvalidArgument, InvalidMessage, PostroadError
 from postroad.version import __version__
@@ -34,6 +34,7 @@ app.command("browse")(read.browse)
 app.command("move")(rescue.move)
 app.command("export")(rescue.export)
 app.command("import")(rescue.import_packets)
+app.add_typer(remote.app, name="remote")
 app.command("route")(route.route)
 app.command("trace")(trace.trace)
 app.command("ping")(ping.ping)

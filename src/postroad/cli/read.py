@@ -57,7 +57,7 @@ def receive(
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
-    printer = _printer(as_json, raw)
+    printer = printer_for(as_json, raw)
     _check(count, timeout, lookup)
     with connect(api, token) as manager:
         source = manager.queue(queue)
@@ -65,8 +65,8 @@ def receive(
             if lookup is not None:
                 printer.print_all([source.receive_by_id(lookup, tx=transaction)])
             else:
-                _receive(source, count, timeout, transaction, printer)
-    _exit(printer, queue, timeout)
+                take(source, count, timeout, transaction, printer)
+    end_reading(printer, queue, timeout)
 
 
 def peek(
@@ -85,7 +85,7 @@ def peek(
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
-    printer = _printer(as_json, raw)
+    printer = printer_for(as_json, raw)
     _check(count, timeout, lookup)
     with connect(api, token) as manager:
         source = manager.queue(queue)
@@ -93,7 +93,7 @@ def peek(
             printer.print_all([source.peek_by_id(lookup)])
         else:
             printer.print_all(islice(_peeked(source, timeout), count))
-    _exit(printer, queue, timeout)
+    end_reading(printer, queue, timeout)
 
 
 def browse(
@@ -124,7 +124,7 @@ def browse(
             _print_pages(messages)
 
 
-def _printer(as_json: bool, raw: bool) -> MessagePrinter:
+def printer_for(as_json: bool, raw: bool) -> MessagePrinter:
     if as_json and raw:
         fail("--json and --raw are two ways to print one message: choose one", ExitCode.USAGE)
     return MessagePrinter(as_json=as_json, raw=raw)
@@ -137,15 +137,13 @@ def _check(count: int, timeout: float, lookup: int | None) -> None:
         fail("--timeout: nan is no number of seconds", ExitCode.USAGE)
 
 
-def _exit(printer: MessagePrinter, queue: str, timeout: float) -> None:
+def end_reading(printer: MessagePrinter, queue: str, timeout: float) -> None:
     if not printer.count:
         waited = f" within {timeout:g} seconds" if timeout else ""
         fail(f"there was no message in {queue}{waited}", ExitCode.TIMEOUT)
 
 
-def _receive(
-    queue: Queue, count: int, timeout: float, transaction: Transaction | None, printer: MessagePrinter
-) -> None:
+def take(queue: Queue, count: int, timeout: float, transaction: Transaction | None, printer: MessagePrinter) -> None:
     """Prints messages as they come, up to `count` of them and up to the time-out.
 
     Without a transaction, messages are only locked while they are being printed: what cannot be printed, because a pipe

@@ -12,17 +12,18 @@ from postroad.cli.output import count_text, print_json, print_line, print_table,
 from postroad.cli.queue import is_of_interest, print_queues
 
 if TYPE_CHECKING:
-    from postroad.client.values import ManagerInfo, QueueInfo, SessionInfo
+    from postroad.client.values import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 
 _DEAD_LETTERS = ("system$;deadletter", "system$;deadxact")
 
 
 def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
-    """Show the queue manager, its queues and sessions, and what needs attention: messages that are stuck, and why."""
+    """Show the queue manager, its queues, sessions and remote readers, and what needs attention, with the reasons."""
     with connect(api, token) as manager:
         info = manager.info()
         queues = sorted(manager.queues(), key=lambda queue: (not queue.stuck, queue.path.lower()))
         sessions = manager.sessions()
+        readers = manager.readers()
     attention = list(_attention(info, queues))
     if as_json:
         print_json(
@@ -30,6 +31,7 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
                 "manager": asdict(info),
                 "queues": [asdict(queue) for queue in queues],
                 "sessions": [asdict(session) for session in sessions],
+                "readers": [asdict(reader) for reader in readers],
                 "attention": attention,
             }
         )
@@ -48,6 +50,9 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
     if sessions:
         print_line("")
         _print_sessions(sessions)
+    if readers:
+        print_line("")
+        _print_readers(readers)
 
 
 def _print_sessions(sessions: list[SessionInfo]) -> None:
@@ -68,6 +73,26 @@ def _print_sessions(sessions: list[SessionInfo]) -> None:
             for session in sessions
         ],
         numbers=("in", "out", "unacknowledged", "window"),
+    )
+
+
+def _print_readers(readers: list[ReaderInfo]) -> None:
+    print_table(
+        ("remote reader", "user", "queue", "access", "open for", "cursors", "waiting", "unacknowledged"),
+        [
+            (
+                reader.address,
+                reader.user,
+                reader.queue,
+                f"{reader.access}, exclusive" if reader.exclusive else reader.access,
+                _duration(reader.opened_at_s),
+                reader.cursors,
+                reader.waiting,
+                reader.unacknowledged,
+            )
+            for reader in readers
+        ],
+        numbers=("cursors", "waiting", "unacknowledged"),
     )
 
 

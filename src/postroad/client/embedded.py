@@ -16,7 +16,7 @@ from postroad.message import Message
 from postroad.names import FormatName, MultipleElementName, PathName
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, SessionInfo
+from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 from postroad.queues.properties import QueuePrivacy
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
@@ -88,6 +88,9 @@ class EmbeddedBackend:
 
     async def sessions(self) -> list[SessionInfo]:
         return self.manager.outlook().sessions()
+
+    async def readers(self) -> list[ReaderInfo]:
+        return self.manager.remote_read.readers()
 
     async def trace(self, message_id: str) -> Trace:
         return await self.manager.trace(message_id)

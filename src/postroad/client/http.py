@@ -16,7 +16,7 @@ from postroad.message import Message
 from postroad.names import MessageId
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace, read_message_id
-from postroad.queues.info import ManagerInfo, QueueInfo, SessionInfo
+from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
@@ -29,7 +29,7 @@ NO_TIME = "there was no message within the time to wait"
 LACKING = "the answer lacks members: it is of no queue manager, or of another version"
 
 T = TypeVar("T")
-InfoT = TypeVar("InfoT", bound=ManagerInfo | QueueInfo | SessionInfo)
+InfoT = TypeVar("InfoT", bound=ManagerInfo | QueueInfo | SessionInfo | ReaderInfo)
 
 
 class HttpBackend:
@@ -52,6 +52,9 @@ class HttpBackend:
 
     async def sessions(self) -> list[SessionInfo]:
         return [_info(SessionInfo, each) for each in await self._exchange.json("GET", "/sessions", member="sessions")]
+
+    async def readers(self) -> list[ReaderInfo]:
+        return [_info(ReaderInfo, each) for each in await self._exchange.json("GET", "/readers", member="readers")]
 
     async def trace(self, message_id: str) -> Trace:
         read_message_id(message_id)  # what is none might be taken for another path of the API

@@ -1,4 +1,4 @@
-"""Where a program gets a queue manager from: a data directory of its own, or the HTTP API of another."""
+"""Where a program gets a queue manager from: a data directory of its own, an HTTP API, or remote read."""
 
 from __future__ import annotations
 
@@ -24,6 +24,24 @@ def connect(url: str, *, token: str | None = None) -> QueueManager:
     """The queue manager behind an HTTP API, as in `http://host:8180`. The first verb is what connects, and raises
     ManagerUnavailable if nobody answers there."""
     return _start(opening.connect(url, token=token), at_exit=True)
+
+
+def remote(
+    host: str,
+    *,
+    port: int = opening.REMOTE_READ_PORT,
+    endpoint_mapper: int | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> QueueManager:
+    r"""The queues of any MSMQ server, to read and purge by MS-MQQP. Paths such as `private$\orders` are on `host`.
+
+    `port` is qmcomm's; with `endpoint_mapper`, as a rule 135, the server's endpoint mapper is asked for it instead.
+    With a `user` every call is authenticated and sealed. The first verb is what connects, and raises RpcUnavailable if
+    nobody answers there. Verbs that the protocol does not have, such as sending, raise LocalProtocolError.
+    """
+    opened = opening.remote(host, port=port, endpoint_mapper=endpoint_mapper, user=user, password=password)
+    return _start(opened, at_exit=True)
 
 
 def _start(opened: opening.Opening, *, at_exit: bool = False) -> QueueManager:

@@ -16,6 +16,7 @@ from postroad.queues.findings import Finding as Finding  # what verbs give back,
 from postroad.queues.findings import Trace as Trace
 from postroad.queues.info import ManagerInfo as ManagerInfo
 from postroad.queues.info import QueueInfo as QueueInfo
+from postroad.queues.info import ReaderInfo as ReaderInfo
 from postroad.queues.info import SessionInfo as SessionInfo
 from postroad.queues.reading import SeekAction
 from postroad.received import ReceivedMessage

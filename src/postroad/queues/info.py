@@ -94,6 +94,21 @@ class SessionInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ReaderInfo:
+    """A queue that somebody on another computer has open for reading. `user` is None where nobody proved to be one."""
+
+    queue: str
+    address: str
+    user: str | None
+    access: str
+    exclusive: bool
+    cursors: int
+    waiting: int
+    unacknowledged: int
+    opened_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ManagerInfo:
     """`storage_error` is what the last commit failed of; None once one has worked again.
 

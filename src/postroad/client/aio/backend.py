@@ -13,7 +13,7 @@ from postroad.client.values import QueueAttributes
 from postroad.message import Message
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, SessionInfo
+from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
@@ -35,6 +35,8 @@ class Backend(Protocol):
     async def route_table(self, source: str | None) -> Table: ...
 
     async def sessions(self) -> list[SessionInfo]: ...
+
+    async def readers(self) -> list[ReaderInfo]: ...
 
     async def trace(self, message_id: str) -> Trace: ...
 

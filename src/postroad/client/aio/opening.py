@@ -1,4 +1,4 @@
-"""Where an asynchronous program gets a queue manager from: a data directory of its own, or the HTTP API of another."""
+"""Where an asynchronous program gets a queue manager from: a data directory, an HTTP API, or remote read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from postroad.client.aio.backend import Backend
 from postroad.client.aio.manager import QueueManager
+
+REMOTE_READ_PORT = 2103  # [MS-MQMP] 3.1.4.24
 
 
 class Opening:
@@ -55,5 +57,28 @@ def connect(url: str, *, token: str | None = None) -> Opening:
         from postroad.client.http import HttpBackend
 
         return HttpBackend(url, token)
+
+    return Opening(backend)
+
+
+def remote(
+    host: str,
+    *,
+    port: int = REMOTE_READ_PORT,
+    endpoint_mapper: int | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> Opening:
+    r"""The queues of any MSMQ server, to read and purge by MS-MQQP. Paths such as `private$\orders` are on `host`.
+
+    `port` is qmcomm's; with `endpoint_mapper`, as a rule 135, the server's endpoint mapper is asked for it instead.
+    With a `user` every call is authenticated and sealed. The first verb is what connects, and raises RpcUnavailable if
+    nobody answers there. Verbs that the protocol does not have, such as sending, raise LocalProtocolError.
+    """
+
+    async def backend() -> Backend:
+        from postroad.client.remote import RemoteBackend
+
+        return RemoteBackend(host, port, endpoint_mapper=endpoint_mapper, user=user, password=password)
 
     return Opening(backend)

@@ -14,7 +14,7 @@ from postroad.client.values import QueueAttributes
 from postroad.message import Message
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, SessionInfo
+from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
@@ -36,6 +36,8 @@ class Backend(Protocol):
     def route_table(self, source: str | None) -> Table: ...
 
     def sessions(self) -> list[SessionInfo]: ...
+
+    def readers(self) -> list[ReaderInfo]: ...
 
     def trace(self, message_id: str) -> Trace: ...
 

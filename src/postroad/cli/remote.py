@@ -1,0 +1,210 @@
+"""`postroad remote`: the queues of any MSMQ server, read and purged by MS-MQQP."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroad.cli.options import AsJson
+from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.output import print_json, print_line
+from postroad.cli.read import DEFAULT_TIMEOUT_S, Count, Lookup, Raw, Timeout, end_reading, printer_for, take
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from postroad import Queue, QueueManager, ReceivedMessage
+
+STANDARD_PORT = 2103  # of qmcomm
+
+app = typer.Typer(
+    help="Read the queues of another computer, whatever MSMQ server runs there.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+class Place(StrEnum):
+    """Which message a lookup id leads to."""
+
+    CURRENT = "current"
+    NEXT = "next"
+    PREVIOUS = "previous"
+    FIRST = "first"
+    LAST = "last"
+
+
+Host = Annotated[str, typer.Argument(metavar="HOST", help="A name or address, with :PORT where qmcomm's is not 2103.")]
+RemoteQueueName = Annotated[
+    str,
+    typer.Argument(metavar="QUEUE", help=r"A path on HOST, such as private$\orders or ;deadletter, or a format name."),
+]
+User = Annotated[
+    str | None, typer.Option("--user", metavar="NAME", envvar="POSTROAD_USER", help="Authenticate as this user.")
+]
+Password = Annotated[
+    str | None,
+    typer.Option("--password", metavar="WORD", envvar="POSTROAD_PASSWORD", help="That user's password."),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option("-c", "--config", metavar="FILE", help="A manager's configuration: its \\[peers] tell HOST's port."),
+]
+Mapper = Annotated[
+    int | None,
+    typer.Option("--endpoint-mapper", metavar="PORT", min=1, max=65535, help="Ask the endpoint mapper there, as 135."),
+]
+Where = Annotated[Place | None, typer.Option("--place", help="Where from --lookup to read; first and last need no id.")]
+
+
+@app.command("peek")
+def peek(
+    host: Host,
+    queue: RemoteQueueName,
+    count: Count = 1,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    lookup: Lookup = None,
+    place: Where = None,
+    raw: Raw = False,
+    as_json: AsJson = False,
+    user: User = None,
+    password: Password = None,
+    config: Config = None,
+    mapper: Mapper = None,
+) -> None:
+    """Print the messages of a queue from the first on, by a cursor, and leave them where they are.
+
+    With --lookup, from that message on; --place says whether it is the first of them, or its neighbour is.
+
+    Exit code: 0 if there was a message, 3 if there was none in time.
+    """
+    from postroad.errors import NoMessage
+
+    printer = printer_for(as_json, raw)
+    with _connect(host, user, password, config, mapper) as manager:
+        source = manager.queue(queue)
+        if lookup is not None or place is not None:
+            printer.print_all(islice(_from(source, lookup, place), count))
+        else:
+            with suppress(NoMessage):
+                printer.print_all(source.peek_many(count, timeout))
+    end_reading(printer, queue, timeout)
+
+
+@app.command("receive")
+def receive(
+    host: Host,
+    queue: RemoteQueueName,
+    count: Count = 1,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    lookup: Lookup = None,
+    place: Where = None,
+    raw: Raw = False,
+    as_json: AsJson = False,
+    user: User = None,
+    password: Password = None,
+    config: Config = None,
+    mapper: Mapper = None,
+) -> None:
+    """Take messages from a queue, and print them. Each is acknowledged once it is printed; what cannot be stays.
+
+    Waits until there are as many as --count says, at the most as long as --timeout says. With --lookup or --place it
+    takes that one message, at once.
+
+    Exit code: 0 if there was a message, 3 if there was none in time.
+    """
+    printer = printer_for(as_json, raw)
+    with _connect(host, user, password, config, mapper) as manager:
+        source = manager.queue(queue)
+        if lookup is not None or place is not None:
+            word = _place(lookup, place)
+            printer.print_all([source.receive_by_id(lookup or 0, word.value)])
+        else:
+            take(source, count, timeout, None, printer)
+    end_reading(printer, queue, timeout)
+
+
+@app.command("purge")
+def purge(
+    host: Host,
+    queue: RemoteQueueName,
+    as_json: AsJson = False,
+    user: User = None,
+    password: Password = None,
+    config: Config = None,
+    mapper: Mapper = None,
+) -> None:
+    """Throw every message of a queue away. The server does not say how many there were."""
+    with _connect(host, user, password, config, mapper) as manager:
+        manager.queue(queue).purge()
+    if as_json:
+        print_json({"purged": True, "queue": queue, "host": host})
+    else:
+        print_line(f"purged {queue} on {host}")
+
+
+def _connect(
+    host: str, user: str | None, password: str | None, config: Path | None, mapper: int | None
+) -> QueueManager:
+    import postroad
+
+    name, port = _split(host)
+    if port is None:
+        port = _peer_port(name, config)
+    if user is not None and password is None:
+        fail("--user: there is no password; give --password, or set POSTROAD_PASSWORD", ExitCode.USAGE)
+    if port is not None and mapper is not None:
+        fail("--endpoint-mapper: HOST's port is known already", ExitCode.USAGE)
+    return postroad.remote(name, port=port or STANDARD_PORT, endpoint_mapper=mapper, user=user, password=password)
+
+
+def _split(host: str) -> tuple[str, int | None]:
+    """`host`, `host:port`, `[v6]:port` or a bare IPv6 address."""
+    name, colon, port = host.rpartition(":")
+    if not colon or (":" in name and not name.endswith("]")):
+        return host.strip("[]"), None
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        fail(f"HOST: {port!r} is no port", ExitCode.USAGE)
+    return name.strip("[]"), int(port)
+
+
+def _peer_port(host: str, config: Path | None) -> int | None:
+    if config is None:
+        return None
+    from postroad.config import load_configuration
+    from postroad.errors import ConfigurationError
+
+    try:
+        peers = load_configuration(config).peers
+    except ConfigurationError as fault:
+        fail(str(fault), ExitCode.USAGE)
+    return next((peer.rpc for peer in peers if peer.host.lower() == host.lower()), None)
+
+
+def _place(lookup: int | None, place: Place | None) -> Place:
+    word = place or Place.CURRENT
+    if lookup is None and word not in (Place.FIRST, Place.LAST):
+        fail(f"--place {word.value} needs --lookup", ExitCode.USAGE)
+    if lookup is not None and word in (Place.FIRST, Place.LAST):
+        fail(f"--place {word.value} is there without --lookup", ExitCode.USAGE)
+    return word
+
+
+def _from(queue: Queue, lookup: int | None, place: Place | None) -> Iterator[ReceivedMessage]:
+    """The message that is asked for, and those behind it; before it, where it is the previous or the last one."""
+    from postroad.errors import MessageNotFound
+
+    word = _place(lookup, place)
+    message = queue.peek_by_id(lookup or 0, word.value)
+    backward = word in (Place.PREVIOUS, Place.LAST)
+    while True:
+        yield message
+        try:
+            message = queue.peek_by_id(message.lookup_id, "previous" if backward else "next")
+        except MessageNotFound:
+            return

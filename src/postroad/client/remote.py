@@ -1,0 +1,382 @@
+"""The queues of any MSMQ server as a backend: the reading verbs, by MS-MQQP. What the protocol has no words for is
+refused with LocalProtocolError."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from typing import NoReturn
+from uuid import UUID, uuid4
+
+from postroad.client.values import QueueAttributes, as_name
+from postroad.errors import (
+    InvalidArgument,
+    InvalidHandle,
+    LocalProtocolError,
+    MessageNotFound,
+    NoMessage,
+    PostroadError,
+    QueueNotAvailable,
+    RpcUnavailable,
+    TransactionSequence,
+)
+from postroad.message import Message
+from postroad.names import FormatName, parse_format_name
+from postroad.queues.descriptor import QueueAccess, ShareMode
+from postroad.queues.findings import Trace
+from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.reading import SeekAction
+from postroad.queues.waiting import ReadCall
+from postroad.received import ReceivedMessage
+from postroad.remote_read.client import Identity, Received, RemoteOpenQueueEntry, RemoteReadClient
+from postroad.remote_read.values import (
+    HANDSHAKE_PORT,
+    INFINITE_MS,
+    LAST_LOOKUP_ID,
+    Ack,
+    Action,
+    DesiredAccess,
+    DesiredShare,
+)
+from postroad.routing import Route, Table
+from postroad.rpc.client import RpcClient, connect
+from postroad.rpc.epm import resolve
+from postroad.rpc.gss import initiator
+from postroad.rpc.interface import Interface
+from postroad.rpc.ndr import Format
+
+LAYOUTS = (Format.NDR, Format.NDR64)
+# (what to look for, whether it is taken) -> the action, and the lookup id that goes with it if it is not the caller's
+_ACTIONS: dict[tuple[SeekAction, bool], tuple[Action, int | None]] = {
+    (SeekAction.CURRENT, False): (Action.LOOKUP_PEEK_CURRENT, None),
+    (SeekAction.NEXT, False): (Action.LOOKUP_PEEK_NEXT, None),
+    (SeekAction.PREVIOUS, False): (Action.LOOKUP_PEEK_PREV, None),
+    (SeekAction.FIRST, False): (Action.LOOKUP_PEEK_NEXT, 0),
+    (SeekAction.LAST, False): (Action.LOOKUP_PEEK_PREV, LAST_LOOKUP_ID),
+    (SeekAction.CURRENT, True): (Action.LOOKUP_RECEIVE_CURRENT, None),
+    (SeekAction.NEXT, True): (Action.LOOKUP_RECEIVE_NEXT, None),
+    (SeekAction.PREVIOUS, True): (Action.LOOKUP_RECEIVE_PREV, None),
+    (SeekAction.FIRST, True): (Action.LOOKUP_RECEIVE_NEXT, 0),
+    (SeekAction.LAST, True): (Action.LOOKUP_RECEIVE_PREV, LAST_LOOKUP_ID),
+}
+_ACCESS = {QueueAccess.RECEIVE: DesiredAccess.RECEIVE, QueueAccess.PEEK: DesiredAccess.PEEK}
+_SHARE = {ShareMode.DENY_NONE: DesiredShare.DENY_NONE, ShareMode.DENY_RECEIVE: DesiredShare.DENY_RECEIVE}
+
+
+class RemoteBackend:
+    """The reading verbs of `Backend`. Queues stay open between two reads, until `close` or the connection's end."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int = HANDSHAKE_PORT,
+        *,
+        endpoint_mapper: int | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        layouts: tuple[Format, ...] = LAYOUTS,
+    ) -> None:
+        self.host = host
+        self._port = port
+        self._mapper_port = endpoint_mapper
+        self._user = user
+        self._password = password
+        self._layouts = layouts
+        self.client = RemoteReadClient(self._connect, Identity(uuid4()), ask_port=endpoint_mapper is None)
+        self._opened: dict[tuple[FormatName, DesiredAccess], RemoteOpenQueueEntry] = {}
+        self._opening = asyncio.Lock()
+        self._handles: dict[int, RemoteOpenQueueEntry] = {}
+        self._locked: dict[tuple[FormatName, int], Received] = {}
+
+    async def _connect(self, interface: Interface, port: int | None) -> RpcClient:
+        security = None
+        if self._user is not None:
+            security = initiator(self._user, self._password, host=self.host)
+        if port is None and self._mapper_port is not None:
+            port = await resolve(self.host, interface, port=self._mapper_port)
+        return await connect(self.host, port or self._port, interface, security=security, layouts=self._layouts)
+
+    async def close(self) -> None:
+        await self.client.close()
+        self._opened.clear()
+        self._handles.clear()
+        self._locked.clear()
+
+    # Queues that stay open
+
+    def _name(self, name: str) -> FormatName:
+        """A path without a computer is one on this host."""
+        parsed = as_name(name)
+        if isinstance(parsed, FormatName):
+            return parsed
+        kind = "OS"
+        if parsed.is_local:
+            parsed = parsed.on(self.host)
+            kind = "TCP" if _is_address(self.host) else "OS"
+        return parse_format_name(f"DIRECT={kind}:{parsed}")
+
+    @asynccontextmanager
+    async def _open(self, name: FormatName, access: DesiredAccess) -> AsyncIterator[RemoteOpenQueueEntry]:
+        """The queue, open; forgotten if it turns out that it is not any more."""
+        async with self._opening:
+            opened = self._opened.get((name, access))
+            if opened is None or opened.closed or not self.client.connected:
+                opened = self._opened[name, access] = await self.client.open(name, access)
+        try:
+            yield opened
+        except (InvalidHandle, QueueNotAvailable, RpcUnavailable):
+            if self._opened.get((name, access)) is opened:
+                del self._opened[name, access]
+            raise
+
+    async def purge_queue(self, name: str) -> int:
+        """The protocol does not tell how many messages went: 0."""
+        async with self._open(self._name(name), DesiredAccess.RECEIVE) as opened:
+            await self.client.purge(opened)
+        return 0
+
+    # Reading
+
+    async def receive(
+        self, name: str, count: int, timeout: float | None, transaction: UUID | None
+    ) -> list[ReceivedMessage]:
+        _refuse_transaction(transaction)
+        messages = await self.lock(name, count, timeout)
+        await self.settle(name, [message.lookup_id for message in messages], True)
+        return messages
+
+    async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
+        parsed, wait_ms = self._name(name), _milliseconds(timeout)
+        _check_count(count)
+        taken: list[Received] = []
+        try:
+            async with self._open(parsed, DesiredAccess.RECEIVE) as opened:
+                while len(taken) < count:
+                    try:
+                        taken.append(await self.client.receive(opened, 0 if taken else wait_ms))
+                    except NoMessage:
+                        if not taken:
+                            raise
+                        break
+        except BaseException:
+            await self._return(taken)
+            raise
+        return [self._hold(parsed, each).message for each in taken]
+
+    def _hold(self, name: FormatName, received: Received) -> Received:
+        message = received.message
+        if not message.lookup_id and received.entry is not None:
+            message.lookup_id = -received.entry.request_id  # an old server does not say: any number of its own will do
+        self._locked[name, message.lookup_id] = received
+        return received
+
+    async def _return(self, taken: Sequence[Received]) -> None:
+        for received in taken:
+            if received.entry is not None:
+                try:
+                    await self.client.end(received.entry, Ack.RR_NACK)
+                except PostroadError:
+                    return  # the connection is gone, and with it the locks
+
+    async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
+        parsed = self._name(name)
+        keys = [(parsed, lookup_id) for lookup_id in dict.fromkeys(lookup_ids)]
+        for key in keys:
+            if key not in self._locked:
+                raise TransactionSequence(f"message {key[1]} of {name} is not being received")
+        entries = [self._locked.pop(key).entry for key in keys]
+        ack = Ack.RR_ACK if delete else Ack.RR_NACK
+        await asyncio.gather(*(self.client.end(entry, ack) for entry in entries if entry is not None))
+
+    async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
+        parsed, wait_ms = self._name(name), _milliseconds(timeout)
+        _check_count(count)
+        async with self._open(parsed, DesiredAccess.PEEK) as opened:
+            if count == 1:
+                return [await self.client.peek(opened, wait_ms)]
+            cursor = await self.client.create_cursor(opened)
+            try:
+                found = [await self.client.peek(opened, wait_ms, cursor)]
+                while len(found) < count:
+                    try:
+                        found.append(await self.client.peek(opened, 0, cursor, following=True))
+                    except (NoMessage, MessageNotFound):
+                        break
+                return found
+            finally:
+                if not opened.closed and self.client.connected:
+                    await self.client.close_cursor(opened, cursor)
+
+    async def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
+        parsed = self._name(name)
+        _check_count(limit)
+        found: list[ReceivedMessage] = []
+        async with self._open(parsed, DesiredAccess.PEEK) as opened:
+            position = max(after, 0)
+            while len(found) < limit:
+                try:
+                    position, message = await self._following(opened, position)
+                except MessageNotFound:
+                    break
+                found.append(message)
+        return found
+
+    async def _following(self, opened: RemoteOpenQueueEntry, position: int) -> tuple[int, ReceivedMessage]:
+        """The message behind a lookup id, also where the message of that id is gone: then by a walk from the first."""
+        try:
+            message = (await self.client.lookup(opened, Action.LOOKUP_PEEK_NEXT, position)).message
+        except MessageNotFound:
+            last = (await self.client.lookup(opened, Action.LOOKUP_PEEK_PREV, LAST_LOOKUP_ID)).message
+            if last.lookup_id <= position:
+                raise
+            message = last
+            walked = 0
+            while walked <= position:
+                message = (await self.client.lookup(opened, Action.LOOKUP_PEEK_NEXT, walked)).message
+                walked = message.lookup_id
+        return message.lookup_id, message
+
+    async def lookup(
+        self, name: str, lookup_id: int, action: SeekAction, receive: bool, transaction: UUID | None
+    ) -> ReceivedMessage:
+        _refuse_transaction(transaction)
+        asked, instead = _ACTIONS[action, receive]
+        access = DesiredAccess.RECEIVE if receive else DesiredAccess.PEEK
+        async with self._open(self._name(name), access) as opened:
+            received = await self.client.lookup(opened, asked, lookup_id if instead is None else instead)
+            if received.entry is not None:
+                await self.client.end(received.entry, Ack.RR_ACK)
+        return received.message
+
+    # Handles and cursors
+
+    async def open_queue(self, name: str, access: QueueAccess, share: ShareMode) -> int:
+        opened = await self.client.open(self._name(name), _ACCESS[access], _SHARE[share])
+        self._handles[opened.queue_handle] = opened
+        return opened.queue_handle
+
+    def _handle(self, handle: int) -> RemoteOpenQueueEntry:
+        try:
+            return self._handles[handle]
+        except KeyError:
+            raise InvalidHandle(f"there is no open queue {handle}") from None
+
+    async def close_queue(self, handle: int) -> None:
+        await self.client.close_queue(self._handle(handle))
+        del self._handles[handle]
+
+    async def open_cursor(self, handle: int) -> int:
+        return await self.client.create_cursor(self._handle(handle))
+
+    async def close_cursor(self, handle: int, cursor: int) -> None:
+        await self.client.close_cursor(self._handle(handle), cursor)
+
+    async def read_cursor(self, handle: int, cursor: int, call: ReadCall, timeout: float | None) -> ReceivedMessage:
+        opened, wait_ms = self._handle(handle), _milliseconds(timeout)
+        try:
+            if call is ReadCall.RECEIVE:
+                received = await self.client.receive(opened, wait_ms, cursor)
+                assert received.entry is not None
+                await self.client.end(received.entry, Ack.RR_ACK)
+                return received.message
+            return await self.client.peek(opened, wait_ms, cursor, following=call is ReadCall.PEEK_NEXT)
+        except MessageNotFound as fault:  # the specification's name for a time-out of this one call
+            raise NoMessage(str(fault)) from None
+
+    # What MS-MQQP has no words for
+
+    async def info(self) -> ManagerInfo:
+        _unspeakable("say what the manager is")
+
+    async def route(self, destination: str, source: str | None) -> Route:
+        _unspeakable("ask for a route")
+
+    async def route_table(self, source: str | None) -> Table:
+        _unspeakable("ask for routes")
+
+    async def sessions(self) -> list[SessionInfo]:
+        _unspeakable("list sessions")
+
+    async def readers(self) -> list[ReaderInfo]:
+        _unspeakable("list readers")
+
+    async def trace(self, message_id: str) -> Trace:
+        _unspeakable("trace a message")
+
+    async def queues(self) -> list[QueueInfo]:
+        _unspeakable("list queues")
+
+    async def queue(self, name: str) -> QueueInfo:
+        _unspeakable("describe a queue")
+
+    async def create_queue(self, path: str, attributes: QueueAttributes) -> QueueInfo:
+        _unspeakable("make a queue")
+
+    async def set_queue(self, name: str, attributes: QueueAttributes) -> QueueInfo:
+        _unspeakable("change a queue")
+
+    async def delete_queue(self, name: str) -> None:
+        _unspeakable("delete a queue")
+
+    async def pause_queue(self, name: str) -> QueueInfo:
+        _unspeakable("pause a queue")
+
+    async def resume_queue(self, name: str) -> QueueInfo:
+        _unspeakable("resume a queue")
+
+    async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]:
+        _unspeakable("send: send from a queue manager of your own")
+
+    async def send_transactional(self, name: str, messages: Sequence[Message]) -> list[str]:
+        _unspeakable("send: send from a queue manager of your own")
+
+    async def begin(self) -> UUID:
+        _unspeakable("begin a transaction: use `receiving`, which takes a message when its block ends")
+
+    async def commit(self, transaction: UUID) -> None:
+        _unspeakable("commit a transaction")
+
+    async def abort(self, transaction: UUID) -> None:
+        _unspeakable("abort a transaction")
+
+    async def move(self, name: str, target: str, lookup_ids: Sequence[int]) -> list[int]:
+        _unspeakable("move messages")
+
+    async def move_page(self, name: str, target: str, after: int, limit: int) -> list[int]:
+        _unspeakable("move messages")
+
+    async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]:
+        _unspeakable("insert messages")
+
+
+def _unspeakable(what: str) -> NoReturn:
+    raise LocalProtocolError(f"remote readers read and purge; MS-MQQP cannot {what}")
+
+
+def _refuse_transaction(transaction: UUID | None) -> None:
+    if transaction is not None:
+        raise LocalProtocolError("transaction: MS-MQQP reads without one; use `receiving` instead")
+
+
+def _check_count(count: int) -> None:
+    if count < 1:
+        raise InvalidArgument(f"count: {count} is not at least 1")
+
+
+def _milliseconds(timeout: float | None) -> int:
+    if timeout is None or math.isinf(timeout):
+        return INFINITE_MS
+    if not timeout >= 0:
+        raise InvalidArgument(f"timeout: {timeout} seconds is negative; 0 does not wait, and none waits for ever")
+    return min(math.ceil(timeout * 1000), INFINITE_MS - 1)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

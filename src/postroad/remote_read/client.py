@@ -1,0 +1,494 @@
+"""A reader of queues on another computer, [MS-MQQP] 3.2: opening, peeking, receiving, cursors, lookups, cancelling.
+
+One connection for qmcomm and one for qm2qm serve any number of reads at a time. What people see is in client/remote.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from uuid import UUID
+
+from postroad.errors import (
+    InvalidHandle,
+    LocalProtocolError,
+    PostroadError,
+    RemoteProtocolError,
+    RpcFault,
+    RpcUnavailable,
+    Status,
+    told_error,
+)
+from postroad.names import FormatName, QueueFormat
+from postroad.received import ReceivedMessage
+from postroad.remote_read import qm2qm, qmcomm
+from postroad.remote_read.qm2qm import QM2QM, RemoteReadDesc, RemoteReadDesc2
+from postroad.remote_read.qmcomm import QMCOMM
+from postroad.remote_read.transfer_buffer import TransferBuffer
+from postroad.remote_read.values import (
+    CALLS,
+    INFINITE_MS,
+    LAST_LOOKUP_ID,
+    SEEKS,
+    Ack,
+    Action,
+    DesiredAccess,
+    DesiredShare,
+    PortType,
+    Version,
+    is_failure,
+)
+from postroad.rpc.client import RpcClient
+from postroad.rpc.constants import FaultStatus
+from postroad.rpc.interface import Interface, Nothing, Operation
+from postroad.rpc.ndr import NULL_HANDLE, Handle
+from postroad.store.interface import PRIORITY_SHIFT
+from postroad.wire.view import MessageView
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+Connect = Callable[[Interface, int | None], Awaitable[RpcClient]]
+
+OPEN_TIMEOUT_S = 300.0  # 3.2.4.1: a RemoteQMOpenQueue that takes longer is given up
+ANSWER_TIMEOUT_S = 60.0  # for methods that never wait; they are lost with their connection at the latest
+WITHDRAW_TIMEOUT_S = 10.0  # for a cancelled read to come back
+CLIENT_SYSTEM = 0x500  # dwMQS of R_QMOpenRemoteQueue: an operating system without licences to count
+HIGHEST_PRIORITY = 7
+FACILITY_MQ = 0x0E  # of an HRESULT that is raised as a fault
+OLD_VERSION = Version(5, 0, 0)  # of a server that does not know RemoteQmGetVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The queue manager on whose behalf queues are read."""
+
+    identifier: UUID
+    routing_server: bool = False
+    directory_server: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class PendingRemoteReadEntry:
+    """3.2.1.1"""
+
+    queue_handle: int
+    request_id: int
+    remote_read_handle: Handle = NULL_HANDLE
+
+
+@dataclass(slots=True, eq=False)
+class RemoteOpenQueueEntry:
+    """3.2.1.3, and what else R_QMOpenRemoteQueue gave."""
+
+    name: str
+    queue_handle: int  # phQueue
+    queue: int  # dwpQueue
+    session: Handle  # RRSessionHandle
+    context: Handle  # pphContext of R_QMOpenRemoteQueue
+    access: DesiredAccess
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message that is locked at its queue manager until `end`; a peeked one has no entry."""
+
+    message: ReceivedMessage
+    entry: PendingRemoteReadEntry | None = field(default=None)
+
+
+class RemoteReadClient:
+    """`connect` gives connections with an interface bound: to a port, or to wherever it is found first, for None.
+
+    With `ask_port` the port of qm2qm is asked for on a first binding, as 3.2.4.1 has it; without, the place where it
+    was found first serves all calls, as with Windows Vista and later (note 5).
+    """
+
+    def __init__(self, connect: Connect, identity: Identity, *, ask_port: bool = True) -> None:
+        self.identity = identity
+        self.pending: dict[int, PendingRemoteReadEntry] = {}  # rPendingRemoteReadEntryCollection
+        self.open_queues: dict[int, RemoteOpenQueueEntry] = {}  # rRemoteOpenQueueEntryCollection
+        self.version: Version | None = None
+        self._connect = connect
+        self._ask_port = ask_port
+        self._qmcomm: RpcClient | None = None
+        self._qm2qm: RpcClient | None = None
+        self._connecting = asyncio.Lock()
+        self._last_request = 0
+
+    # Connections
+
+    @property
+    def connected(self) -> bool:
+        """Whether the connection that handles belong to is there."""
+        return self._qm2qm is not None and not self._qm2qm.closed
+
+    async def _handshake_connection(self) -> RpcClient:
+        async with self._connecting:
+            if self._qmcomm is None or self._qmcomm.closed:
+                self._qmcomm = await self._connect(QMCOMM, None)
+            return self._qmcomm
+
+    async def _read_connection(self) -> RpcClient:
+        async with self._connecting:
+            if self._qm2qm is None or self._qm2qm.closed:
+                self.version = None
+                self._forget()
+                self._qm2qm = await self._bind_for_reading()
+            return self._qm2qm
+
+    async def _bind_for_reading(self) -> RpcClient:
+        """3.2.4.1: a first binding tells the port, and a second one to that port serves every further call."""
+        first = await self._connect(QM2QM, None)
+        if not self._ask_port:
+            return first
+        try:
+            answer = await first.call(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(PortType.IP_READ), ANSWER_TIMEOUT_S)
+        finally:
+            await first.close()
+        if not answer.result:
+            raise RpcUnavailable("the server has no port for remote readers")
+        return await self._connect(QM2QM, answer.result)
+
+    async def close(self) -> None:
+        """Closes every queue, then the connections. What cannot be said any more the server finds out by itself."""
+        for opened in list(self.open_queues.values()):
+            try:
+                await self.close_queue(opened)
+            except PostroadError:
+                break
+        for connection in (self._qm2qm, self._qmcomm):
+            if connection is not None:
+                await connection.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        """With its last connection a client's handles are gone."""
+        for opened in self.open_queues.values():
+            opened.closed = True
+        self.open_queues.clear()
+        self.pending.clear()
+
+    async def _call(self, operation: Operation[In, Out], request: In, timeout: float | None = ANSWER_TIMEOUT_S) -> Out:
+        """A call of qm2qm on the connection that the handles belong to."""
+        connection = self._qm2qm
+        if connection is None or connection.closed:
+            raise RpcUnavailable("the connection that the queue was opened on is gone: open it again")
+        try:
+            return await connection.call(operation, request, timeout)
+        except TimeoutError:
+            raise RpcUnavailable(f"there was no answer to {operation.name} within {timeout:g} seconds") from None
+        except RpcFault as fault:
+            raise _told_by_fault(fault, operation) from None
+
+    async def server_version(self) -> Version:
+        """RemoteQmGetVersion, once for each connection; a server without the method is an old one."""
+        if self.version is None:
+            try:
+                answer = await self._call(qm2qm.GET_VERSION, Nothing())
+                self.version = Version(answer.major, answer.minor, answer.build_number)
+            except RpcFault as fault:
+                if fault.fault_status != FaultStatus.NCA_OP_RANGE_ERROR:
+                    raise
+                self.version = OLD_VERSION
+        return self.version
+
+    # Queues
+
+    async def open(
+        self,
+        name: FormatName,
+        access: DesiredAccess = DesiredAccess.RECEIVE,
+        share: DesiredShare = DesiredShare.DENY_NONE,
+    ) -> RemoteOpenQueueEntry:
+        """R_QMOpenRemoteQueue of qmcomm, then Opening a Queue, 3.2.4.1."""
+        reading = await self._read_connection()
+        handshake = await self._handshake_connection()
+        structure = qmcomm.queue_format_structure(QueueFormat.from_format_name(name))
+        request = qmcomm.OpenRemoteQueueIn(structure, 0, access, share, self.identity.identifier, CLIENT_SYSTEM)
+        answer = await _called(handshake, qmcomm.OPEN_REMOTE_QUEUE, request, OPEN_TIMEOUT_S)
+        _check(answer.result, f"{name} cannot be opened")
+        supporting = self.identity.routing_server or self.identity.directory_server
+        request2 = qm2qm.OpenQueueIn(
+            self.identity.identifier, int(supporting), answer.queue_handle, answer.queue, answer.open_context
+        )
+        try:
+            opened = await _called(reading, qm2qm.OPEN_QUEUE, request2, OPEN_TIMEOUT_S)
+            _check(opened.result, f"{name} cannot be opened for reading")
+        except BaseException:
+            await _quietly(handshake, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseContext(answer.context))
+            raise
+        entry = RemoteOpenQueueEntry(
+            str(name), answer.queue_handle, answer.queue, opened.context, answer.context, access
+        )
+        self.open_queues[entry.queue_handle] = entry
+        # The queue is qm2qm's from now on, and the context of qmcomm has served its purpose.
+        await _quietly(handshake, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseContext(answer.context))
+        return entry
+
+    async def close_queue(self, opened: RemoteOpenQueueEntry) -> None:
+        """Closing a Queue, 3.2.4.9: reads that wait on it end, messages that were not acknowledged go back."""
+        if opened.closed:
+            return
+        opened.closed = True
+        self.open_queues.pop(opened.queue_handle, None)
+        answer = await self._call(qm2qm.CLOSE_QUEUE, qm2qm.CloseQueueIn(opened.session))
+        for entry in [each for each in self.pending.values() if each.queue_handle == opened.queue_handle]:
+            self.pending.pop(entry.request_id, None)
+        _check(answer.result, f"{opened.name} cannot be closed")
+
+    async def purge(self, opened: RemoteOpenQueueEntry) -> None:
+        """Purging a Queue, 3.2.4.4"""
+        self._require_open(opened)
+        # A large queue takes its time.
+        answer = await self._call(qm2qm.PURGE_QUEUE, qm2qm.PurgeQueueIn(opened.queue_handle), None)
+        _check(answer.result, f"{opened.name} cannot be purged")
+
+    async def create_cursor(self, opened: RemoteOpenQueueEntry) -> int:
+        """R_QMCreateRemoteCursor, [MS-MQMP] 3.1.4.4"""
+        self._require_open(opened)
+        handshake = await self._handshake_connection()
+        request = qmcomm.CreateRemoteCursorIn(TransferBuffer(), opened.queue_handle)
+        answer = await _called(handshake, qmcomm.CREATE_REMOTE_CURSOR, request, ANSWER_TIMEOUT_S)
+        _check(answer.result, f"there can be no cursor on {opened.name}")
+        return answer.cursor
+
+    async def close_cursor(self, opened: RemoteOpenQueueEntry, cursor: int) -> None:
+        """Closing a Cursor, 3.2.4.8"""
+        self._require_open(opened)
+        answer = await self._call(qm2qm.CLOSE_CURSOR, qm2qm.CloseCursorIn(opened.queue_handle, cursor))
+        _check(answer.result, f"the cursor on {opened.name} cannot be closed")
+
+    # Reading
+
+    async def peek(
+        self, opened: RemoteOpenQueueEntry, timeout_ms: int = 0, cursor: int = 0, *, following: bool = False
+    ) -> ReceivedMessage:
+        """Peeking a Message, 3.2.4.2 and 3.2.4.5: the first, the one at a cursor, or the one `following` it."""
+        action = Action.PEEK_NEXT if following else Action.PEEK_CURRENT
+        return (await self._read(opened, action, timeout_ms, cursor)).message
+
+    async def receive(self, opened: RemoteOpenQueueEntry, timeout_ms: int = 0, cursor: int = 0) -> Received:
+        """The first half of Receiving a Message, 3.2.4.3 and 3.2.4.6: the message is locked until `end`."""
+        return await self._read(opened, Action.RECEIVE, timeout_ms, cursor)
+
+    async def lookup(self, opened: RemoteOpenQueueEntry, action: Action, lookup_id: int) -> Received:
+        """RemoteQMStartReceiveByLookupId, 3.1.4.11; a receive is locked until `end`."""
+        if action not in SEEKS:
+            raise LocalProtocolError(f"{action.name} is no action on a lookup id")
+        if lookup_id == 0 and action not in (Action.LOOKUP_PEEK_NEXT, Action.LOOKUP_RECEIVE_NEXT):
+            raise LocalProtocolError("there is no message with lookup id 0; 0 stands before the first")
+        if not 0 <= lookup_id <= LAST_LOOKUP_ID:
+            raise LocalProtocolError(f"{lookup_id} is no lookup id")
+        self._require_open(opened)
+        if (await self.server_version()).is_old:
+            raise LocalProtocolError("the server is too old for lookup ids")
+        entry = self._enter(opened)
+        desc = self._desc(opened, entry, action)
+        request = qm2qm.StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(desc))
+        receive, _ = SEEKS[action]
+
+        async def start() -> Received:
+            answer = await self._call(qm2qm.START_RECEIVE_BY_LOOKUP_ID, request)
+            desc2 = answer.remote_read_desc2
+            return self._taken(
+                opened, entry, answer.result, answer.context, desc2.remote_read_desc, desc2.sequential_id, receive
+            )
+
+        return await self._finish(opened, entry, start, receive)
+
+    async def _read(self, opened: RemoteOpenQueueEntry, action: Action, timeout_ms: int, cursor: int) -> Received:
+        if action not in CALLS or (action is Action.PEEK_NEXT and not cursor):
+            raise LocalProtocolError("only a cursor has a next message")
+        if not 0 <= timeout_ms <= INFINITE_MS:
+            raise LocalProtocolError(f"{timeout_ms} milliseconds are no time-out")
+        self._require_open(opened)
+        version = await self.server_version()
+        entry = self._enter(opened)
+        desc = self._desc(opened, entry, action, timeout_ms, cursor)
+        receive = action is Action.RECEIVE
+
+        async def start() -> Received:
+            found: RemoteReadDesc | None
+            if version.is_old:
+                answer = await self._call(qm2qm.START_RECEIVE, qm2qm.StartReceiveIn(desc), None)
+                status, handle, found, sequential_id = answer.result, answer.context, answer.remote_read_desc, 0
+            else:
+                request = qm2qm.StartReceive2In(RemoteReadDesc2(desc))
+                answer2 = await self._call(qm2qm.START_RECEIVE2, request, None)
+                status, handle = answer2.result, answer2.context
+                found = answer2.remote_read_desc2.remote_read_desc
+                sequential_id = answer2.remote_read_desc2.sequential_id
+            return self._taken(opened, entry, status, handle, found, sequential_id, receive)
+
+        return await self._finish(opened, entry, start, receive)
+
+    def _desc(
+        self,
+        opened: RemoteOpenQueueEntry,
+        entry: PendingRemoteReadEntry,
+        action: Action,
+        timeout_ms: int = 0,
+        cursor: int = 0,
+    ) -> RemoteReadDesc:
+        return RemoteReadDesc(opened.queue_handle, cursor, action, timeout_ms, 0, opened.queue, entry.request_id)
+
+    def _enter(self, opened: RemoteOpenQueueEntry) -> PendingRemoteReadEntry:
+        """A request id that no pending read has, on whatever queue."""
+        while True:
+            self._last_request = self._last_request % 0xFFFFFFFF + 1
+            if self._last_request not in self.pending:
+                break
+        entry = PendingRemoteReadEntry(opened.queue_handle, self._last_request)
+        self.pending[entry.request_id] = entry
+        return entry
+
+    def _taken(
+        self,
+        opened: RemoteOpenQueueEntry,
+        entry: PendingRemoteReadEntry,
+        status: int,
+        handle: Handle,
+        desc: RemoteReadDesc | None,
+        sequential_id: int,
+        receive: bool,
+    ) -> Received:
+        """The message out of an answer. After a failure the handle means nothing, and is not looked at."""
+        _check(status, f"{opened.name} cannot be read")
+        if receive:
+            entry.remote_read_handle = handle
+        if desc is None or desc.buffer is None or (receive and not handle):
+            raise RemoteProtocolError("the server answered with a message that is not there")
+        return Received(_message(desc.buffer, sequential_id, desc.arrive_time), entry if receive else None)
+
+    async def _finish(
+        self,
+        opened: RemoteOpenQueueEntry,
+        entry: PendingRemoteReadEntry,
+        start: Callable[[], Awaitable[Received]],
+        receive: bool,
+    ) -> Received:
+        """Runs the call. A caller who leaves takes the request back; a message that cannot be read goes back."""
+        task = asyncio.ensure_future(start())
+        kept = False
+        try:
+            received = await asyncio.shield(task)
+            kept = receive
+            return received
+        except asyncio.CancelledError:
+            await self._withdraw(opened, entry, task)
+            raise
+        except RemoteProtocolError:
+            if entry.remote_read_handle:
+                await self.end(entry, Ack.RR_NACK)
+            raise
+        finally:
+            if not kept:
+                self.pending.pop(entry.request_id, None)
+
+    async def _withdraw(
+        self, opened: RemoteOpenQueueEntry, entry: PendingRemoteReadEntry, task: asyncio.Future[Received]
+    ) -> None:
+        """Canceling a Pending Peek or Receive, 3.2.4.7; what was received in that moment goes back.
+
+        A peek has no tag at the server (3.1.4.1): it is orphaned instead.
+        """
+        try:
+            async with asyncio.timeout(WITHDRAW_TIMEOUT_S):
+                if not task.done():
+                    await self.cancel(opened, entry.request_id)
+                received = await task
+            if received.entry is not None:
+                await self.end(received.entry, Ack.RR_NACK)
+        except (PostroadError, TimeoutError):
+            task.cancel()
+
+    async def cancel(self, opened: RemoteOpenQueueEntry, request_id: int) -> None:
+        """RemoteQMCancelReceive; the read ends with RemoteCancelled."""
+        entry = self.pending.get(request_id)
+        if entry is None or entry.queue_handle != opened.queue_handle:
+            raise InvalidHandle(f"no read of {opened.name} has the request id {request_id}")
+        request = qm2qm.CancelReceiveIn(opened.queue_handle, opened.queue, request_id)
+        answer = await self._call(qm2qm.CANCEL_RECEIVE, request)
+        self.pending.pop(request_id, None)
+        _check(answer.result, "the read cannot be cancelled")
+
+    async def end(self, entry: PendingRemoteReadEntry, ack: Ack) -> None:
+        """RemoteQMEndReceive: the message is gone for good, or back in its place."""
+        if not entry.remote_read_handle or entry.request_id not in self.pending:
+            raise InvalidHandle("there is no received message to acknowledge")
+        handle, entry.remote_read_handle = entry.remote_read_handle, NULL_HANDLE
+        try:
+            answer = await self._call(qm2qm.END_RECEIVE, qm2qm.EndReceiveIn(handle, ack))
+        finally:
+            self.pending.pop(entry.request_id, None)
+        _check(answer.result, "the message cannot be acknowledged")
+
+    def _require_open(self, opened: RemoteOpenQueueEntry) -> None:
+        if opened.closed:
+            raise InvalidHandle(f"{opened.name} is closed, or its connection is gone: open it again")
+
+
+async def _called(connection: RpcClient, operation: Operation[In, Out], request: In, timeout: float) -> Out:
+    try:
+        return await connection.call(operation, request, timeout)
+    except TimeoutError:
+        raise RpcUnavailable(f"there was no answer to {operation.name} within {timeout:g} seconds") from None
+    except RpcFault as fault:
+        raise _told_by_fault(fault, operation) from None
+
+
+async def _quietly(connection: RpcClient, operation: Operation[In, Any], request: In) -> None:
+    """A call whose failure changes nothing: the server cleans up by itself when the connection ends."""
+    try:
+        await connection.call(operation, request, ANSWER_TIMEOUT_S)
+    except (PostroadError, TimeoutError):
+        return
+
+
+def _told_by_fault(fault: RpcFault, operation: Operation[Any, Any]) -> PostroadError:
+    """Some methods raise their HRESULT as an exception, which comes as a fault of that status."""
+    if is_failure(fault.fault_status) and fault.fault_status >> 16 & 0xFF == FACILITY_MQ:
+        return _error(fault.fault_status, operation.name)
+    return fault
+
+
+def _check(status: int, what: str) -> None:
+    if status != Status.OK:
+        raise _error(status, what)
+
+
+def _error(status: int, what: str) -> PostroadError:
+    """The exception of an HRESULT. All failures are treated alike; the code is for people."""
+    words = _WORDS.get(status, f"the server answered 0x{status:08X}")
+    return told_error("", status, f"{what}: {words}", {})
+
+
+_WORDS: dict[int, str] = {
+    Status.INFORMATION_REMOTE_CANCELED_BY_CLIENT: "the read was cancelled",
+    Status.QUEUE_NOT_FOUND: "there is no such queue on the server",
+    Status.SHARING_VIOLATION: "somebody else has the queue open, and the two cannot share it",
+    Status.ACCESS_DENIED: "the server denies it",
+    Status.IO_TIMEOUT: "there was no message within the time to wait",
+    Status.MESSAGE_NOT_FOUND: "there is no such message",
+    Status.MESSAGE_ALREADY_RECEIVED: "the message was received by somebody else",
+    Status.ILLEGAL_CURSOR_ACTION: "the cursor has not been used yet: peek the current message first, then the next",
+    Status.QUEUE_NOT_AVAILABLE: "the queue was deleted while it was open",
+    Status.OPERATION_CANCELLED: "the queue was closed or deleted meanwhile",
+    Status.TRANSACTION_SEQUENCE: "the message is not being received any more",
+    Status.INVALID_HANDLE: "the server does not know the handle",
+    Status.UNSUPPORTED_FORMATNAME_OPERATION: "such a name can be sent to, not read from",
+}
+
+
+def _message(packet: bytes, sequential_id: int, arrive_time: int) -> ReceivedMessage:
+    """The message of a UserMessage packet. The top octet of a lookup identifier, which the answer lacks, follows from
+    the priority; an old server tells no identifier at all."""
+    view = MessageView(packet)
+    lookup_id = 0
+    if sequential_id:
+        rank = HIGHEST_PRIORITY - (0 if view.transactional else view.priority)
+        lookup_id = rank << PRIORITY_SHIFT | sequential_id
+    return ReceivedMessage(packet, lookup_id, arrive_time * 1000)

@@ -1,0 +1,79 @@
+"""What the server remembers of its readers: open queues, reads under way, and how they ended.
+
+[MS-MQQP] 3.1.1 and [MS-MQMP] 3.1.1.8. What is done with them is in service.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from uuid import UUID
+
+from postroad.queues.descriptor import OpenQueueDescriptor
+from postroad.queues.queue import Queue
+from postroad.queues.waiting import WaitingRead
+from postroad.remote_read.values import Caller
+from postroad.store.interface import Record
+
+
+class RemoteReadState(Enum):
+    """[MS-MQDMPR] 3.1.1.16 OpenQueueDescriptor.RemoteReadState"""
+
+    OPENED = "opened"
+    READY_FOR_READ = "ready for read"
+
+
+@dataclass(slots=True, eq=False)
+class RemoteQueue:
+    """[MS-MQMP] 3.1.1.8 RemoteQueueOpenContextHandle: a queue that somebody elsewhere has open.
+
+    `handle` is drawn at random and not the descriptor's own number, so that nobody reaches by guessing what others
+    have opened, here or remotely.
+    """
+
+    handle: int
+    descriptor: OpenQueueDescriptor
+    path: str
+    caller: Caller
+    opened_at: float
+    state: RemoteReadState = RemoteReadState.OPENED
+    unacknowledged: set[RemoteReadEntry] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenQueueEntry:
+    """3.1.1.4; a PCTX_RRSESSION_HANDLE_TYPE refers to one. `queue_handle` is its OpenQueueDescriptorHandle."""
+
+    queue_handle: int
+    client_id: UUID
+
+
+@dataclass(slots=True, eq=False)
+class RemoteReadEntry:
+    """3.1.1.2: one read. A PCTX_REMOTEREAD_HANDLE_TYPE refers to one whose message waits for its acknowledgment."""
+
+    queue_handle: int
+    timeout_ms: int
+    action: int
+    request_id: int
+    done: Callable[[Answer], None]
+    remote: RemoteQueue
+    queue: Queue | None = None  # the queue that the message is locked in
+    record: Record | None = None  # UserMessagePacket
+    waiting: WaitingRead | None = None
+    settled: bool = False
+
+    @property
+    def place(self) -> int:
+        """Where the message stands in its queue."""
+        return 0 if self.record is None else self.record.lookup_id
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a read ended. `entry` is there where the message has to be acknowledged."""
+
+    status: int
+    record: Record | None = None
+    entry: RemoteReadEntry | None = None

@@ -1,0 +1,264 @@
+"""The methods of qm2qm and qmcomm as calls: stubs become values, service.py answers, changes become durable, then the
+reply goes. The rules are in service.py; connections and stubs are the RPC runtime's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from postroad.errors import PostroadError, RpcFault, Status
+from postroad.queues.local import LocalQueueManager
+from postroad.remote_read import qm2qm, qmcomm
+from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry
+from postroad.remote_read.qm2qm import RemoteReadDesc, RemoteReadDesc2
+from postroad.remote_read.service import RemoteReadService
+from postroad.remote_read.values import INFINITE_MS, OWN_VERSION, SEQUENTIAL_MASK, Ack, Caller, ReadRequest
+from postroad.rpc.calls import Call
+from postroad.rpc.ndr import NULL_HANDLE, Handle
+from postroad.rpc.server import RpcServer
+
+Out = TypeVar("Out")
+
+SESSION_KIND = "PCTX_RRSESSION_HANDLE_TYPE"
+READ_KIND = "PCTX_REMOTEREAD_HANDLE_TYPE"
+OPEN_KIND = "PCTX_OPENREMOTE_HANDLE_TYPE"
+FROM_SERVER = 1  # of Reserved, by custom; nobody looks at it
+
+
+class Host(Protocol):
+    """What the handlers need of the queue manager that they serve."""
+
+    clock: Callable[[], float]
+    core: LocalQueueManager
+
+    def commit_soon(self) -> None: ...
+
+    async def durable(self) -> None: ...
+
+
+class Handlers:
+    """One queue manager's methods. What can be answered at once is; a call that waits is cancelled by the runtime when
+    its client leaves."""
+
+    def __init__(self, host: Host, service: RemoteReadService) -> None:
+        self.host = host
+        self.service = service
+
+    def register(self, server: RpcServer) -> None:
+        """Offers both interfaces."""
+        server.register(qmcomm.QMCOMM)
+        server.on(qmcomm.GET_REMOTE_QUEUE_NAME, self._get_remote_queue_name)
+        server.on(qmcomm.OPEN_REMOTE_QUEUE, self._open_remote_queue)
+        server.on(qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, self._close_remote_queue_context)
+        server.on(qmcomm.CREATE_REMOTE_CURSOR, self._create_remote_cursor)
+        server.on(qmcomm.GET_SERVER_PORT, self._get_rt_server_port)
+        server.register(qm2qm.QM2QM)
+        server.on(qm2qm.START_RECEIVE, self._start_receive)
+        server.on(qm2qm.END_RECEIVE, self._end_receive)
+        server.on(qm2qm.OPEN_QUEUE, self._open_queue)
+        server.on(qm2qm.CLOSE_QUEUE, self._close_queue)
+        server.on(qm2qm.CLOSE_CURSOR, self._close_cursor)
+        server.on(qm2qm.CANCEL_RECEIVE, self._cancel_receive)
+        server.on(qm2qm.PURGE_QUEUE, self._purge_queue)
+        server.on(qm2qm.GET_SERVER_PORT, self._get_server_port)
+        server.on(qm2qm.GET_VERSION, self._get_version)
+        server.on(qm2qm.START_RECEIVE2, self._start_receive2)
+        server.on(qm2qm.START_RECEIVE_BY_LOOKUP_ID, self._start_receive_by_lookup_id)
+
+    # qmcomm
+
+    def _get_remote_queue_name(self, call: Call, request: qmcomm.GetRemoteQueueNameIn) -> qmcomm.GetRemoteQueueNameOut:
+        raise RpcFault(Status.ILLEGAL_OPERATION, "the method is obsolete, [MS-MQMP] 3.1.4.1")
+
+    def _open_remote_queue(self, call: Call, request: qmcomm.OpenRemoteQueueIn) -> qmcomm.OpenRemoteQueueOut:
+        structure = request.queue_format
+        status, remote = self.service.open_remote_queue(
+            None if structure is None else qmcomm.queue_format_parts(structure),
+            request.desired_access,
+            request.share_mode,
+            self.host.clock(),
+            Caller(call.address, call.identity),
+        )
+        if remote is None:
+            return qmcomm.OpenRemoteQueueOut(NULL_HANDLE, 0, 0, 0, status)
+        handle = call.open_context(OPEN_KIND, remote, self.service.close_remote_queue_context)
+        return qmcomm.OpenRemoteQueueOut(handle, remote.handle, remote.handle, remote.handle, status)
+
+    def _close_remote_queue_context(self, call: Call, request: qmcomm.CloseContext) -> qmcomm.CloseContext:
+        if request.context:
+            self.service.close_remote_queue_context(call.context(request.context, RemoteQueue))
+        return qmcomm.CloseContext(call.close_context(request.context))
+
+    def _create_remote_cursor(self, call: Call, request: qmcomm.CreateRemoteCursorIn) -> qmcomm.CreateRemoteCursorOut:
+        status, cursor = self.service.create_remote_cursor(request.queue_handle)
+        return qmcomm.CreateRemoteCursorOut(cursor, status)
+
+    def _get_rt_server_port(self, call: Call, request: qmcomm.GetServerPortIn) -> qm2qm.Result:
+        return qm2qm.Result(self.service.server_port(request.port_type))
+
+    # qm2qm: opening and closing
+
+    def _get_server_port(self, call: Call, request: qm2qm.GetPortIn) -> qm2qm.Result:
+        return qm2qm.Result(self.service.server_port(request.port_type))
+
+    def _get_version(self, call: Call, request: object) -> qm2qm.GetVersionOut:
+        return qm2qm.GetVersionOut(OWN_VERSION.major, OWN_VERSION.minor, OWN_VERSION.build)
+
+    def _open_queue(self, call: Call, request: qm2qm.OpenQueueIn) -> qm2qm.OpenQueueOut:
+        status, entry = self.service.open_queue(request.lic_guid, request.queue, request.open_context)
+        if entry is None:
+            return qm2qm.OpenQueueOut(NULL_HANDLE, status)
+        return qm2qm.OpenQueueOut(call.open_context(SESSION_KIND, entry, self._run_down_session), status)
+
+    def _close_queue(
+        self, call: Call, request: qm2qm.CloseQueueIn
+    ) -> qm2qm.CloseQueueOut | Awaitable[qm2qm.CloseQueueOut]:
+        entry = call.context(request.context, OpenQueueEntry) if request.context else None
+        null = call.close_context(request.context)
+        return self._durably(
+            lambda: self.service.close_queue(entry, self.host.clock()),
+            lambda status: qm2qm.CloseQueueOut(null, status),
+        )
+
+    def _close_cursor(self, call: Call, request: qm2qm.CloseCursorIn) -> qm2qm.Result:
+        return qm2qm.Result(self.service.close_cursor(request.queue_handle, request.cursor))
+
+    async def _purge_queue(self, call: Call, request: qm2qm.PurgeQueueIn) -> qm2qm.Result:
+        status, more = self.service.purge_queue(request.queue_handle, self.host.clock())
+        try:
+            while more:
+                await self.host.durable()  # one commit for each step
+                status, more = self.service.purge_queue(request.queue_handle, self.host.clock())
+            await self.host.durable()
+        except PostroadError as error:
+            return qm2qm.Result(error.status)
+        return qm2qm.Result(status)
+
+    # qm2qm: reading
+
+    def _start_receive(
+        self, call: Call, request: qm2qm.StartReceiveIn
+    ) -> qm2qm.StartReceiveOut | Awaitable[qm2qm.StartReceiveOut]:
+        desc = request.remote_read_desc
+        return self._read(
+            desc,
+            lambda answer: qm2qm.StartReceiveOut(self._context(call, answer), _filled(desc, answer), answer.status),
+        )
+
+    def _start_receive2(
+        self, call: Call, request: qm2qm.StartReceive2In
+    ) -> qm2qm.StartReceive2Out | Awaitable[qm2qm.StartReceive2Out]:
+        desc = request.remote_read_desc2.remote_read_desc
+        return self._read(desc, lambda answer: self._answer2(call, desc, answer))
+
+    def _start_receive_by_lookup_id(
+        self, call: Call, request: qm2qm.StartReceiveByLookupIdIn
+    ) -> qm2qm.StartReceive2Out:
+        desc = request.remote_read_desc2.remote_read_desc
+        answer = self.service.start_receive_by_lookup_id(request.lookup_id, _asked(desc), self.host.clock())
+        self.host.commit_soon()
+        return self._answer2(call, desc, answer)
+
+    def _answer2(self, call: Call, desc: RemoteReadDesc | None, answer: Answer) -> qm2qm.StartReceive2Out:
+        sequential_id = 0 if answer.record is None else answer.record.lookup_id & SEQUENTIAL_MASK
+        filled = None if desc is None else _filled(desc, answer)
+        return qm2qm.StartReceive2Out(
+            self._context(call, answer), RemoteReadDesc2(filled, sequential_id), answer.status
+        )
+
+    def _read(self, desc: RemoteReadDesc | None, reply: Callable[[Answer], Out]) -> Out | Awaitable[Out]:
+        answers: list[Answer] = []
+        entry = self.service.start_receive(_asked(desc), self.host.clock(), answers.append)
+        self.host.commit_soon()  # messages whose time was over went on the way
+        return reply(answers[0]) if entry is None else self._wait(entry, reply)
+
+    def _wait(self, entry: RemoteReadEntry, reply: Callable[[Answer], Out]) -> Awaitable[Out]:
+        """The reply, once there is an answer. If the caller leaves meanwhile, no message leaves with it.
+
+        A future and no coroutine: one that is cancelled before its first step could not give anything back.
+        """
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Out] = loop.create_future()
+        entry.done = lambda answer: None if ended.done() else ended.set_result(reply(answer))
+        alarm = None
+        if entry.timeout_ms != INFINITE_MS:
+            alarm = loop.call_later(entry.timeout_ms / 1000, self.service.time_out, entry)
+
+        def finish(future: asyncio.Future[Out]) -> None:
+            if alarm is not None:
+                alarm.cancel()
+            if future.cancelled():
+                self.service.abandon(entry, self.host.clock())
+                self.host.commit_soon()
+
+        ended.add_done_callback(finish)
+        return ended
+
+    def _context(self, call: Call, answer: Answer) -> Handle:
+        if answer.entry is None:
+            return NULL_HANDLE
+        return call.open_context(READ_KIND, answer.entry, self._run_down_read)
+
+    def _end_receive(
+        self, call: Call, request: qm2qm.EndReceiveIn
+    ) -> qm2qm.EndReceiveOut | Awaitable[qm2qm.EndReceiveOut]:
+        entry = call.context(request.context, RemoteReadEntry) if request.context else None
+        null = call.close_context(request.context)
+        return self._durably(
+            lambda: self.service.end_receive(entry, request.ack, self.host.clock()),
+            lambda status: qm2qm.EndReceiveOut(null, status),
+        )
+
+    def _cancel_receive(self, call: Call, request: qm2qm.CancelReceiveIn) -> qm2qm.Result:
+        return qm2qm.Result(self.service.cancel_receive(request.queue_handle, request.queue, request.request_id))
+
+    # Rundown, [MS-MQQP] 3.1.6
+
+    def _run_down_session(self, entry: OpenQueueEntry) -> None:
+        self.service.close_queue(entry, self.host.clock())
+        self.host.commit_soon()
+
+    def _run_down_read(self, entry: RemoteReadEntry) -> None:
+        self.service.end_receive(entry, Ack.RR_NACK, self.host.clock())
+        self.host.commit_soon()
+
+    # Durability
+
+    def _durably(self, operation: Callable[[], int], reply: Callable[[int], Out]) -> Out | Awaitable[Out]:
+        """The reply with the operation's status: at once if nothing has to be on disk for it, else when it is."""
+        tick = self.host.core.tick
+        writes = tick.writes
+        status = operation()
+        return reply(status) if tick.writes == writes else self._when_durable(status, reply)
+
+    async def _when_durable(self, status: int, reply: Callable[[int], Out]) -> Out:
+        try:
+            await self.host.durable()
+        except PostroadError as error:
+            return reply(error.status)
+        return reply(status)
+
+
+def _asked(desc: RemoteReadDesc | None) -> ReadRequest | None:
+    if desc is None:
+        return None
+    return ReadRequest(desc.remote_queue, desc.queue, desc.action, desc.request_id, desc.timeout, desc.cursor)
+
+
+def _filled(desc: RemoteReadDesc, answer: Answer) -> RemoteReadDesc:
+    """The descriptor as it goes back: what the client set, and the message if there is one."""
+    record = answer.record
+    return RemoteReadDesc(
+        desc.remote_queue,
+        desc.cursor,
+        desc.action,
+        desc.timeout,
+        0 if record is None else len(record.packet),
+        desc.queue,
+        desc.request_id,
+        FROM_SERVER,
+        0 if record is None else record.arrived_ms // 1000,
+        0,
+        None if record is None else record.packet,
+    )

@@ -1,0 +1,116 @@
+"""Remote read as a part of a running queue manager: its listeners, its RPC server, and who reads.
+
+What the methods do is in service.py, how calls reach it in handlers.py.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from functools import partial
+
+from postroad.queues.info import ReaderInfo
+from postroad.remote_read.handlers import Handlers, Host
+from postroad.remote_read.qm2qm import QM2QM
+from postroad.remote_read.qmcomm import QMCOMM
+from postroad.remote_read.service import RemoteReadService
+from postroad.remote_read.values import HANDSHAKE_PORT, MAX_BUFFER, READ_PORT, Ports
+from postroad.rpc.calls import Limits
+from postroad.rpc.epm import Offer, Registration, offer
+from postroad.rpc.security import Provider
+from postroad.rpc.server import RpcServer
+
+# A request holds no message; but one with an lpBuffer of the largest size is no invalid one.
+MAX_REQUEST = MAX_BUFFER + 4096
+ANNOTATION = "Message Queuing - QMRT V1"
+
+
+class RemoteReaders:
+    """Who reads from other computers, as far as anybody can: nobody, where there is no listener."""
+
+    def readers(self) -> list[ReaderInfo]:
+        return []
+
+    @property
+    def settled(self) -> tuple[int, int]:
+        """Messages that readers have acknowledged, and messages that came back."""
+        return 0, 0
+
+
+class RemoteReadServer(RemoteReaders):
+    """`start`, then `stop`. `port` is that of qmcomm; that of qm2qm is `read_port`, or the same where it is None. An
+    endpoint mapper tells of both where `mapper_port` is given.
+
+    Both ports serve both interfaces, as on Windows. The standard ports are probed in steps of 11 where they are taken
+    ([MS-MQQP] 3.1.4.8); any other one is a wish that is fulfilled or refused.
+    """
+
+    def __init__(
+        self,
+        manager: Host,
+        host: str,
+        port: int,
+        read_port: int | None = None,
+        *,
+        mapper_port: int | None = None,
+        providers: Mapping[int, Provider] | None = None,
+        authenticate: bool = False,
+    ) -> None:
+        self.host = host
+        self.service = RemoteReadService(manager.core, partial(secrets.randbits, 32), authenticate=authenticate)
+        self.rpc = RpcServer(limits=Limits(max_request=MAX_REQUEST), providers=providers)
+        Handlers(manager, self.service).register(self.rpc)
+        self._wanted = port
+        self._wanted_read = read_port
+        self._mapper_port = mapper_port
+        self._offer: Offer | None = None
+
+    @property
+    def ports(self) -> Ports:
+        return self.service.ports
+
+    @property
+    def address(self) -> str:
+        return _address(self.host, self.ports.handshake)
+
+    @property
+    def read_address(self) -> str:
+        return _address(self.host, self.ports.read)
+
+    @property
+    def mapper_address(self) -> str | None:
+        """Where the endpoint mapper is that tells of us; None where there is none."""
+        return None if self._offer is None else _address(self.host, self._offer.port)
+
+    async def start(self) -> None:
+        """Listens; OSError if a port cannot be had."""
+        handshake = await self.rpc.listen(self.host, self._wanted, probe=self._wanted == HANDSHAKE_PORT)
+        read = handshake
+        if self._wanted_read is not None:
+            read = await self.rpc.listen(self.host, self._wanted_read, probe=self._wanted_read == READ_PORT)
+        self.service.ports = Ports(handshake, read)
+        if self._mapper_port is not None:
+            registrations = (
+                Registration.of(QMCOMM, self.host, handshake, ANNOTATION),
+                Registration.of(QM2QM, self.host, read, ANNOTATION),
+            )
+            self._offer = await offer(registrations, self.host, self._mapper_port)
+
+    async def stop(self) -> None:
+        """Ends every call and connection; what readers had locked is back in its place."""
+        if self._offer is not None:
+            await self._offer.stop()
+            self._offer = None
+        await self.rpc.stop()
+        self.service.ports = Ports(0, 0)
+
+    def readers(self) -> list[ReaderInfo]:
+        return list(self.service.readers())
+
+    @property
+    def settled(self) -> tuple[int, int]:
+        return self.service.received, self.service.returned
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,360 @@
+"""What the methods of [MS-MQQP] 3.1.4 do, and those of [MS-MQMP] 3.1.4 that they rest on: plain values in and out.
+
+No RPC, no clock, no chance. Expected failures are HRESULTs, never exceptions. What a method changes gathers in the
+core's tick: whoever calls waits for its commit before the client is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+from uuid import UUID
+
+from postroad.errors import NoMessage, OperationCancelled, PostroadError, RemoteCancelled, Status
+from postroad.names import DistributionListName, MulticastName
+from postroad.names.queue_format import Arm, QueueFormat
+from postroad.queues.descriptor import RECEIVING
+from postroad.queues.info import ReaderInfo
+from postroad.queues.local import PURGE_BATCH, LocalQueueManager
+from postroad.queues.reading import SeekAction
+from postroad.queues.waiting import WaitingRead
+from postroad.remote_read.entries import (
+    Answer,
+    OpenQueueEntry,
+    RemoteQueue,
+    RemoteReadEntry,
+    RemoteReadState,
+)
+from postroad.remote_read.values import (
+    ACCESS,
+    CALLS,
+    INFINITE_MS,
+    LAST_LOOKUP_ID,
+    SEEKS,
+    SHARE,
+    Ack,
+    Action,
+    Caller,
+    DesiredAccess,
+    DesiredShare,
+    Ports,
+    PortType,
+    ReadRequest,
+)
+from postroad.store.interface import Record
+
+Done = Callable[[Answer], None]
+_Entry = TypeVar("_Entry", OpenQueueEntry, RemoteReadEntry)
+
+_ACTIONS = frozenset(Action)
+
+
+class RemoteReadService:
+    """One queue manager's remote readers. `new_handle` gives numbers that cannot be guessed.
+
+    With `authenticate`, only callers who have proved who they are can open a queue ([MS-MQQP] 5).
+    """
+
+    def __init__(self, core: LocalQueueManager, new_handle: Callable[[], int], *, authenticate: bool = False) -> None:
+        self.core = core
+        self.authenticate = authenticate
+        self.ports = Ports(0, 0)
+        self.remote_queues: dict[int, RemoteQueue] = {}
+        self.open_queue_entries: dict[int, list[OpenQueueEntry]] = {}  # rOpenQueueEntryCollection, by queue handle
+        self.remote_reads: dict[int, list[RemoteReadEntry]] = {}  # rRemoteReadEntryCollection, by queue handle
+        self.received = 0  # messages that readers have acknowledged
+        self.returned = 0  # messages that they have not, and that are back in their places
+        self._new_handle = new_handle
+
+    # qmcomm, [MS-MQMP] 3.1.4
+
+    def open_remote_queue(
+        self, queue_format: tuple[int, int, Arm] | None, access: int, share: int, now: float, caller: Caller
+    ) -> tuple[int, RemoteQueue | None]:
+        """R_QMOpenRemoteQueue, 3.1.4.2. `queue_format` is m_qft, m_SuffixAndFlags and the arm of the union."""
+        if self.authenticate and caller.user is None:
+            return Status.ACCESS_DENIED, None
+        if access not in ACCESS:
+            return Status.UNSUPPORTED_ACCESS_MODE, None
+        if queue_format is None or share not in SHARE:
+            return Status.INVALID_PARAMETER, None
+        try:
+            name = QueueFormat(*queue_format).to_format_name()
+            if isinstance(name, DistributionListName | MulticastName):
+                return Status.UNSUPPORTED_FORMATNAME_OPERATION, None
+            descriptor = self.core.open(name, ACCESS[DesiredAccess(access)], SHARE[DesiredShare(share)], now)
+        except PostroadError as error:
+            return error.status, None
+        assert descriptor.queue is not None
+        handle = self._free_handle()
+        remote = RemoteQueue(handle, descriptor, descriptor.queue.properties.path, caller, now)
+        self.remote_queues[handle] = remote
+        return Status.OK, remote
+
+    def close_remote_queue_context(self, remote: RemoteQueue | None) -> None:
+        """R_QMCloseRemoteQueueContext, 3.1.4.3, and the rundown of its handle, 3.1.7.2."""
+        if remote is not None and remote.state is RemoteReadState.OPENED and remote.handle in self.remote_queues:
+            self._close(remote)
+
+    def create_remote_cursor(self, queue_handle: int) -> tuple[int, int]:
+        """R_QMCreateRemoteCursor, 3.1.4.4: the status, and the cursor's handle."""
+        remote = self.remote_queues.get(queue_handle)
+        if remote is None:
+            return Status.INVALID_HANDLE, 0
+        try:
+            return Status.OK, self.core.open_cursor(remote.descriptor).handle
+        except PostroadError as error:
+            return error.status, 0
+
+    def server_port(self, port_type: int) -> int:
+        """R_QMGetRTQMServerPort, 3.1.4.24, and RemoteQMGetQMQMServerPort: 0 for what is not there, as SPX is not."""
+        if port_type == PortType.IP_HANDSHAKE:
+            return self.ports.handshake
+        return self.ports.read if port_type == PortType.IP_READ else 0
+
+    # Opening and closing, [MS-MQQP] 3.1.4.3 to 3.1.4.5
+
+    def open_queue(self, client_id: UUID | None, queue: int, open_context: int) -> tuple[int, OpenQueueEntry | None]:
+        """RemoteQMOpenQueue, 3.1.4.3. A handle that no R_QMOpenRemoteQueue gave is refused: see RemoteQueue."""
+        remote = self.remote_queues.get(open_context)
+        if client_id is None or not queue or not open_context or queue != open_context or remote is None:
+            return Status.INVALID_PARAMETER, None
+        entry = OpenQueueEntry(open_context, client_id)
+        self.open_queue_entries.setdefault(open_context, []).append(entry)
+        remote.state = RemoteReadState.READY_FOR_READ  # or closing the qmcomm context would close the queue
+        return Status.OK, entry
+
+    def close_queue(self, entry: OpenQueueEntry | None, now: float) -> int:
+        """RemoteQMCloseQueue, 3.1.4.4, and the rundown of its handle, 3.1.6.1."""
+        if entry is None:
+            return Status.INVALID_HANDLE
+        _remove(self.open_queue_entries, entry.queue_handle, entry)
+        for read in list(self.remote_reads.get(entry.queue_handle, ())):
+            self.cancel_receive(read.queue_handle, read.queue_handle, read.request_id)
+        remote = self.remote_queues.get(entry.queue_handle)
+        if remote is not None:
+            # The foremost first: whoever waits gets them in the queue's order.
+            for read in sorted(remote.unacknowledged, key=lambda each: each.place):
+                self.end_receive(read, Ack.RR_NACK, now)
+            self._close(remote)
+        return Status.OK
+
+    def _close(self, remote: RemoteQueue) -> None:
+        del self.remote_queues[remote.handle]
+        if not remote.descriptor.closed:
+            self.core.close(remote.descriptor)
+
+    def close_cursor(self, queue_handle: int, cursor_handle: int) -> int:
+        """RemoteQMCloseCursor, 3.1.4.5"""
+        remote = self.remote_queues.get(queue_handle)
+        cursor = None if remote is None else remote.descriptor.cursors.get(cursor_handle)
+        if remote is None or cursor is None:
+            return Status.INVALID_HANDLE
+        self.core.close_cursor(remote.descriptor, cursor)
+        return Status.OK
+
+    def purge_queue(self, queue_handle: int, now: float) -> tuple[int, bool]:
+        """RemoteQMPurgeQueue, 3.1.4.7, one step of it: the status, and whether there may be more to throw away."""
+        remote = self.remote_queues.get(queue_handle)
+        if remote is None or queue_handle not in self.open_queue_entries:
+            return Status.INVALID_HANDLE, False
+        try:
+            queue = remote.descriptor.require(RECEIVING, "purge")
+        except PostroadError as error:
+            return error.status, False
+        return Status.OK, self.core.purge(queue, now) == PURGE_BATCH
+
+    # Reading, [MS-MQQP] 3.1.4.1, 3.1.4.10 and 3.1.4.11
+
+    def start_receive(self, request: ReadRequest | None, now: float, done: Done) -> RemoteReadEntry | None:
+        """RemoteQMStartReceive and RemoteQMStartReceive2. `done` is called once, with the answer.
+
+        The entry comes back where that has not happened yet: for `time_out`, and for `abandon`.
+        """
+        if request is None:
+            done(Answer(Status.INVALID_HANDLE))
+            return None
+        fault, remote = self._check(request)
+        if remote is None:
+            done(Answer(fault))
+            return None
+        entry = self._enter(request, remote, done)
+        infinite = request.timeout_ms == INFINITE_MS
+        entry.waiting = WaitingRead(
+            remote.descriptor,
+            CALLS[Action(request.action)],
+            deadline=None if infinite else now + request.timeout_ms / 1000,
+            cursor=remote.descriptor.cursors.get(request.cursor) if request.cursor else None,
+            two_phase=request.action == Action.RECEIVE,
+            # A Peek Message event has no tag: only its end and the queue's close end a peek that waits.
+            tag=(entry.queue_handle, entry.request_id) if request.action == Action.RECEIVE else None,
+            satisfied=lambda records: self._finish(entry, records[0]),
+            failed=lambda error: self._fail(entry, error),
+        )
+        try:
+            records = self.core.reading.read(entry.waiting, now)
+        except PostroadError as error:
+            self._fail(entry, error)
+            return None
+        if records is None:
+            return entry
+        self._finish(entry, records[0])
+        return None
+
+    def _check(self, request: ReadRequest) -> tuple[int, RemoteQueue | None]:
+        """The checks of 3.1.4.1, in their order."""
+        handle = request.queue_handle
+        if not request.queue or request.queue != handle:
+            return Status.INVALID_PARAMETER, None
+        if any(each.request_id == request.request_id for each in self.remote_reads.get(handle, ())):
+            return Status.INVALID_PARAMETER, None
+        if not request.cursor and request.action == Action.PEEK_NEXT:
+            return Status.STATUS_INVALID_PARAMETER, None
+        remote = self.remote_queues.get(handle)
+        if remote is None or handle not in self.open_queue_entries:
+            return Status.INVALID_PARAMETER, None
+        if request.cursor and request.cursor not in remote.descriptor.cursors:
+            return Status.STATUS_INVALID_PARAMETER, None
+        if request.action not in _ACTIONS or Action(request.action) not in CALLS:
+            return Status.INVALID_PARAMETER, None
+        return Status.OK, remote
+
+    def start_receive_by_lookup_id(self, lookup_id: int, request: ReadRequest | None, now: float) -> Answer:
+        """RemoteQMStartReceiveByLookupId, 3.1.4.11: it never waits.
+
+        A receive locks the message, though the event that the text raises would delete it at once: or a negative
+        acknowledgment could not put it back.
+        """
+        if request is None:
+            return Answer(Status.INVALID_HANDLE)
+        handle = request.queue_handle
+        if not handle or request.timeout_ms or request.cursor:
+            return Answer(Status.INVALID_PARAMETER)
+        remote = self.remote_queues.get(handle)
+        if remote is None or handle not in self.open_queue_entries:
+            return Answer(Status.INVALID_PARAMETER)
+        if request.action not in _ACTIONS or Action(request.action) not in SEEKS:
+            return Answer(Status.INVALID_PARAMETER)
+        receive, seek = SEEKS[Action(request.action)]
+        if seek is SeekAction.NEXT and lookup_id == 0:
+            seek = SeekAction.FIRST
+        elif seek is SeekAction.PREVIOUS and lookup_id == LAST_LOOKUP_ID:
+            seek, lookup_id = SeekAction.LAST, 0
+        answers: list[Answer] = []
+        entry = self._enter(request, remote, answers.append)
+        try:
+            record = self.core.reading.read_by_lookup_id(
+                remote.descriptor, lookup_id, seek, now, peek=not receive, two_phase=True
+            )
+        except PostroadError as error:
+            self._fail(entry, error)
+        else:
+            self._finish(entry, record, receive=receive)
+        return answers[0]
+
+    def _enter(self, request: ReadRequest, remote: RemoteQueue, done: Done) -> RemoteReadEntry:
+        entry = RemoteReadEntry(
+            request.queue_handle, request.timeout_ms, request.action, request.request_id, done, remote
+        )
+        self.remote_reads.setdefault(entry.queue_handle, []).append(entry)
+        return entry
+
+    def _finish(self, entry: RemoteReadEntry, record: Record, *, receive: bool | None = None) -> None:
+        _remove(self.remote_reads, entry.queue_handle, entry)
+        entry.waiting = None
+        if receive is None:
+            receive = entry.action == Action.RECEIVE
+        if receive:
+            entry.record, entry.queue = record, entry.remote.descriptor.queue
+            entry.remote.unacknowledged.add(entry)
+        entry.done(Answer(Status.OK, record, entry if receive else None))
+
+    def _fail(self, entry: RemoteReadEntry, error: PostroadError) -> None:
+        _remove(self.remote_reads, entry.queue_handle, entry)
+        entry.waiting = None
+        entry.done(Answer(error.status))
+
+    # The end of a read, [MS-MQQP] 3.1.4.2 and 3.1.4.6
+
+    def end_receive(self, entry: RemoteReadEntry | None, ack: int, now: float) -> int:
+        """RemoteQMEndReceive, 3.1.4.2, and, with RR_NACK, the rundown of its handle, 3.1.6.2."""
+        if entry is None:
+            return Status.INVALID_HANDLE
+        if entry.settled or entry.record is None or entry.queue is None:
+            return Status.TRANSACTION_SEQUENCE  # it is Available again, or somebody else's by now
+        entry.settled = True
+        entry.remote.unacknowledged.discard(entry)
+        delete = ack == Ack.RR_ACK
+        try:
+            self.core.reading.end(entry.queue, entry.record, now, delete=delete)
+        except PostroadError as error:
+            return error.status
+        if delete:
+            self.received += 1
+        else:
+            self.returned += 1
+        return Status.OK
+
+    def cancel_receive(self, queue_handle: int, queue: int, request_id: int) -> int:
+        """RemoteQMCancelReceive, 3.1.4.6: the read ends with MQ_INFORMATION_REMOTE_CANCELED_BY_CLIENT."""
+        if not queue or queue != queue_handle:
+            return Status.INVALID_PARAMETER
+        reads = self.remote_reads.get(queue_handle)
+        if not reads:
+            return Status.INVALID_HANDLE
+        entry = next((each for each in reads if each.request_id == request_id), None)
+        if entry is None:
+            return Status.ERROR
+        waited_on = entry.remote.descriptor.queue
+        if waited_on is None:
+            return Status.STATUS_NOT_FOUND
+        cancelled = RemoteCancelled("the reader took its request back")
+        return self.core.reading.cancel_tagged(waited_on, (queue_handle, request_id), cancelled)
+
+    def time_out(self, entry: RemoteReadEntry) -> None:
+        """The Call Timer of 3.1.2: ends a read that still waits."""
+        self._stop_waiting(entry, NoMessage("there was no message within the time to wait"))
+
+    def abandon(self, entry: RemoteReadEntry, now: float) -> None:
+        """Nobody is there to take the answer of this read any more: it must not take a message away."""
+        entry.done = lambda answer: None
+        self._stop_waiting(entry, OperationCancelled("the reader left"))
+        if entry.record is not None and not entry.settled:
+            self.end_receive(entry, Ack.RR_NACK, now)
+
+    def _stop_waiting(self, entry: RemoteReadEntry, error: PostroadError) -> None:
+        queue = entry.remote.descriptor.queue
+        if entry.waiting is not None and queue is not None:
+            self.core.reading.cancel(queue, entry.waiting, error)
+
+    # Looking
+
+    def readers(self) -> Iterator[ReaderInfo]:
+        """Every queue that somebody elsewhere has open."""
+        for remote in self.remote_queues.values():
+            descriptor = remote.descriptor
+            yield ReaderInfo(
+                queue=remote.path,
+                address=remote.caller.address,
+                user=remote.caller.user,
+                access=descriptor.access.name.lower(),
+                exclusive=descriptor.share is SHARE[DesiredShare.DENY_RECEIVE],
+                cursors=len(descriptor.cursors),
+                waiting=len(self.remote_reads.get(remote.handle, ())),
+                unacknowledged=len(remote.unacknowledged),
+                opened_at_s=remote.opened_at,
+            )
+
+    def _free_handle(self) -> int:
+        while True:
+            handle = self._new_handle()
+            if handle and handle not in self.remote_queues:
+                return handle
+
+
+def _remove(collection: dict[int, list[_Entry]], handle: int, entry: _Entry) -> None:
+    entries = collection.get(handle, [])
+    if entry in entries:
+        entries.remove(entry)
+        if not entries:
+            del collection[handle]

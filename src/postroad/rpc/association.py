@@ -1,0 +1,135 @@
+"""Associations (association groups) and the context handles in their scope, [MS-RPCE] 3.3.1.1.1 and 3.3.1.4.1.
+
+No I/O: a connection joins and leaves; with the last one gone the context handles are run down.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import UUID
+
+from postroad.errors import RpcFault
+from postroad.rpc.constants import FaultStatus
+from postroad.rpc.ndr import NULL_HANDLE, ContextHandle, Handle
+
+_log = logging.getLogger(__name__)
+
+Kind = TypeVar("Kind")
+Rundown = Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a handle stands for: the IDL's type name, the server's own object, and what to do when nobody closes it."""
+
+    kind: str
+    value: object
+    rundown: Rundown | None
+
+
+class Association:
+    """A client's connections to this server, and the context handles that they share."""
+
+    def __init__(self, identifier: int, address: str, max_handles: int, new_uuid: Callable[[], UUID]) -> None:
+        self.identifier = identifier
+        self.address = address
+        self.connections: set[object] = set()
+        self.contexts: dict[Handle, Context] = {}
+        self.ended = False
+        self._max_handles = max_handles
+        self._new_uuid = new_uuid
+
+    def open(self, kind: str, value: object, rundown: Rundown | None = None) -> Handle:
+        """A new handle for `value`. If the client is gone already, `value` is run down at once."""
+        handle = Handle(0, self._new_uuid())
+        context = Context(kind, value, rundown)
+        if self.ended:
+            _run_down(context)
+            return handle
+        if len(self.contexts) >= self._max_handles:
+            _run_down(context)
+            raise RpcFault(FaultStatus.NCA_OUT_OF_MEMORY, f"the client holds {self._max_handles} context handles")
+        self.contexts[handle] = context
+        return handle
+
+    def find(self, handle: Handle, kind: type[Kind]) -> Kind:
+        """What a handle stands for; a fault for null, for a stranger's, and for one of another class."""
+        context = self.contexts.get(handle)
+        if context is None or not isinstance(context.value, kind):
+            raise RpcFault(FaultStatus.NCA_CONTEXT_MISMATCH, "there is no such context handle")
+        return context.value
+
+    def close(self, handle: Handle) -> Handle:
+        """Forgets a handle without a rundown, and gives the null that answers the client."""
+        self.contexts.pop(handle, None)
+        return NULL_HANDLE
+
+    def check(self, expected: ContextHandle, handle: Handle) -> None:
+        """[MS-RPCE] 3.1.1.5.3.3.1.1: a handle is of this association and of the type that the call expects."""
+        if not handle:
+            if expected.strict:
+                raise RpcFault(FaultStatus.IN_NULL_CONTEXT, "a null context handle")
+            return
+        context = self.contexts.get(handle)
+        if context is None:
+            raise RpcFault(FaultStatus.NCA_CONTEXT_MISMATCH, "there is no such context handle")
+        if context.kind != expected.kind:
+            raise RpcFault(FaultStatus.NCA_CONTEXT_MISMATCH, f"a {context.kind} where {expected.kind} belongs")
+
+    def end(self) -> None:
+        """[MS-RPCE] 3.3.3.7.1: the last connection is gone."""
+        self.ended = True
+        contexts, self.contexts = self.contexts, {}
+        for context in contexts.values():
+            _run_down(context)
+
+
+def _run_down(context: Context) -> None:
+    if context.rundown is None:
+        return
+    try:
+        context.rundown(context.value)
+    except Exception:  # one context's failure must leave the others' rundown alone
+        _log.exception("The rundown of a %s failed", context.kind)
+
+
+class Associations:
+    """[MS-RPCE] 3.3.1.1.5 Table of Associations. `random` gives 32 bits, `new_uuid` a UUID that nobody can guess."""
+
+    def __init__(self, random: Callable[[], int], new_uuid: Callable[[], UUID], max_handles: int) -> None:
+        self._random = random
+        self._new_uuid = new_uuid
+        self._max_handles = max_handles
+        self._table: dict[int, Association] = {}
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def join(self, identifier: int, address: str, connection: object) -> Association | None:
+        """The association that a bind asks for, a new one for 0. None for one that is not the client's to join.
+
+        [MS-RPCE] 3.3.1.5.7: the connection has to come from the address that made the association.
+        """
+        if identifier:
+            found = self._table.get(identifier)
+            if found is None or found.address != address:
+                return None
+        else:
+            found = Association(self._new_identifier(), address, self._max_handles, self._new_uuid)
+            self._table[found.identifier] = found
+        found.connections.add(connection)
+        return found
+
+    def leave(self, association: Association, connection: object) -> None:
+        association.connections.discard(connection)
+        if not association.connections and self._table.pop(association.identifier, None) is not None:
+            association.end()
+
+    def _new_identifier(self) -> int:
+        while True:
+            found = self._random() & 0xFFFFFFFF
+            if found and found not in self._table:
+                return found

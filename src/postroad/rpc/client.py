@@ -1,0 +1,225 @@
+"""An RPC client on asyncio: many calls in flight on one connection, time-outs, cancelling. Rules are in the core."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import TypeVar
+
+from postroad.errors import AuthenticationFailed, PostroadError, RemoteProtocolError, RpcFault, RpcUnavailable
+from postroad.rpc.client_connection import Bound, ClientConnection, Faulted, Refused, Replied
+from postroad.rpc.interface import Interface, Operation
+from postroad.rpc.ndr import Format
+from postroad.rpc.security import SecurityContext
+from postroad.rpc.server import keep_alive
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+CONNECT_TIMEOUT_S = 20.0
+
+
+class RpcClient:
+    """One connection to a server. Interfaces are bound when they are first called; use `connect` to make one."""
+
+    def __init__(self, core: ClientConnection, peer: str) -> None:
+        self._core = core
+        self._peer = peer
+        self._link = _Link(self)
+        self._calls: dict[int, asyncio.Future[tuple[bytes, str]]] = {}
+        self._binding: asyncio.Future[None] | None = None
+        self._bind_lock = asyncio.Lock()
+        self._error: PostroadError | None = None
+
+    @property
+    def association(self) -> int:
+        """The association's id: a client that connects with it shares this one's context handles."""
+        return self._core.association
+
+    @property
+    def closed(self) -> bool:
+        return self._error is not None or self._core.closed
+
+    async def bind(self, interface: Interface) -> None:
+        """Makes an interface callable. RpcUnavailable if the server does not offer it."""
+        async with self._bind_lock:
+            if self._core.layout(interface) is not None:
+                return
+            self._refuse_closed()
+            self._binding = asyncio.get_running_loop().create_future()
+            self._core.bind(interface)
+            self.flush()
+            try:
+                await self._binding
+            finally:
+                self._binding = None
+
+    async def call(self, operation: Operation[In, Out], request: In, timeout: float | None = None) -> Out:
+        """One call. RpcFault is the server's answer, RpcUnavailable the connection's end, TimeoutError ours.
+
+        A call that times out or whose task is cancelled is orphaned: the server ends it, and no other call is touched.
+        """
+        interface = operation.interface
+        layout = self._core.layout(interface)
+        if layout is None:
+            async with asyncio.timeout(timeout):
+                await self.bind(interface)
+            layout = self._core.layout(interface)
+        self._refuse_closed()
+        assert layout is not None
+        stub = operation.request.encode(request, layout)
+        call_id = self._core.call(interface, operation.opnum, stub)
+        answer = self._calls[call_id] = asyncio.get_running_loop().create_future()
+        self.flush()
+        try:
+            if timeout is None:
+                octets, order = await answer
+            else:
+                async with asyncio.timeout(timeout):
+                    octets, order = await answer
+        except (TimeoutError, asyncio.CancelledError):
+            if not self.closed:
+                self._core.orphan(call_id)
+                self.flush()
+            raise
+        finally:
+            del self._calls[call_id]
+        try:
+            return operation.reply.decode(octets, layout, order if layout is Format.NDR else "<", request)
+        except RemoteProtocolError as error:
+            raise RpcUnavailable(
+                f"{self._peer} answered {operation.name} with octets that are no answer: {error}"
+            ) from None
+
+    def cancel_calls(self) -> None:
+        """Asks the server to end the calls in flight; each ends with its fault, or with the reply that was first."""
+        for call_id in self._calls:
+            self._core.cancel(call_id)
+        self.flush()
+
+    async def close(self) -> None:
+        """Closes the connection; with the association's last, the server runs its context handles down."""
+        self._fail(RpcUnavailable(f"the connection to {self._peer} is closed"))
+        await self._link.gone.wait()
+
+    # What the link tells
+
+    def flush(self) -> None:
+        transport = self._link.transport
+        if transport is None or transport.is_closing():
+            return
+        data = self._core.data_to_send()
+        if data:
+            transport.write(data)
+        if self._core.closed:
+            self._fail(RpcUnavailable(f"the connection to {self._peer} ended with a call that was given up"))
+
+    def received(self, data: bytes) -> None:
+        if self._error is not None:
+            return
+        try:
+            events = self._core.receive(data)
+        except AuthenticationFailed as error:
+            self._fail(error)
+            return
+        except RemoteProtocolError as error:
+            self._fail(RpcUnavailable(f"{self._peer} does not speak RPC as it should: {error}"))
+            return
+        for event in events:
+            if isinstance(event, Replied):
+                self._settle(event.call_id, (event.stub, event.order), None)
+            elif isinstance(event, Faulted):
+                self._settle(event.call_id, None, RpcFault(event.status))
+            elif self._binding is not None and not self._binding.done():
+                if isinstance(event, Bound):
+                    self._binding.set_result(None)
+                else:
+                    assert isinstance(event, Refused)
+                    self._binding.set_exception(RpcUnavailable(f"{self._peer}: {event.why}"))
+        self.flush()
+
+    def lost(self, error: Exception | None) -> None:
+        words = f": {_words(error)}" if isinstance(error, OSError) else ""
+        self._fail(RpcUnavailable(f"{self._peer} closed the connection{words}"))
+
+    def _settle(self, call_id: int, answer: tuple[bytes, str] | None, error: RpcFault | None) -> None:
+        future = self._calls.get(call_id)
+        if future is None or future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        elif answer is not None:
+            future.set_result(answer)
+
+    def _fail(self, error: PostroadError) -> None:
+        """The connection has ended: so has every call in flight."""
+        if self._error is None:
+            self._error = error
+        for call in self._calls.values():
+            if not call.done():
+                call.set_exception(self._error)
+        if self._binding is not None and not self._binding.done():
+            self._binding.set_exception(self._error)
+        if self._link.transport is not None:
+            self._link.transport.close()
+
+    def _refuse_closed(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+class _Link(asyncio.Protocol):
+    def __init__(self, client: RpcClient) -> None:
+        self._client = client
+        self.transport: asyncio.Transport | None = None
+        self.gone = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        keep_alive(transport.get_extra_info("socket"))
+
+    def data_received(self, data: bytes) -> None:
+        self._client.received(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._client.lost(error)
+        self.gone.set()
+
+
+async def connect(
+    host: str,
+    port: int,
+    *interfaces: Interface,
+    association: int = 0,
+    security: SecurityContext | None = None,
+    layouts: tuple[Format, ...] = (Format.NDR, Format.NDR64),
+    local_host: str | None = None,
+    timeout: float = CONNECT_TIMEOUT_S,
+) -> RpcClient:
+    """A connection to `host`:`port` with the interfaces bound. RpcUnavailable, in one sentence, where there is none."""
+    peer = f"{host}:{port}"
+    core = ClientConnection(association=association, security=security, layouts=layouts)
+    client = RpcClient(core, peer)
+    try:
+        async with asyncio.timeout(timeout):
+            local = None if local_host is None else (local_host, 0)
+            await asyncio.get_running_loop().create_connection(lambda: client._link, host, port, local_addr=local)
+            try:
+                for interface in interfaces:
+                    await client.bind(interface)
+            except BaseException:
+                await client.close()
+                raise
+    except TimeoutError:
+        raise RpcUnavailable(f"{peer} did not answer within {timeout:g} seconds") from None
+    except socket.gaierror as error:
+        raise RpcUnavailable(f"{host} cannot be found: {error.strerror}") from None
+    except OSError as error:
+        raise RpcUnavailable(f"cannot connect to {peer}: {_words(error)}") from None
+    return client
+
+
+def _words(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)

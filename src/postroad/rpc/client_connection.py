@@ -1,0 +1,293 @@
+"""The client's side of one connection without I/O: binds, requests into fragments, replies out of fragments.
+
+Octets come in, events come out; [MS-RPCE] 3.3.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from postroad.errors import AuthenticationFailed, LocalProtocolError, RemoteProtocolError
+from postroad.rpc import pdu as pdus
+from postroad.rpc.constants import (
+    MUST_RECEIVE_FRAGMENT,
+    WHOLE,
+    AuthType,
+    ContextResult,
+    PacketFlag,
+    PacketType,
+    ProviderReason,
+    RejectReason,
+)
+from postroad.rpc.fragments import fragments
+from postroad.rpc.interface import Interface
+from postroad.rpc.ndr import Format
+from postroad.rpc.pdu import Pdu, PresentationContext, SyntaxId
+from postroad.rpc.presentation import FEATURES
+from postroad.rpc.security import SecurityContext
+
+MAX_FRAGMENT: Final = 0xFFF8
+MAX_REPLY: Final = 64 << 20  # what a server can make us hold for one call
+_KEEP_ON_ORPHAN: Final = 0x02
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The bind or alter_context is answered, and its interface can be called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The bind is refused, or the interface is. After a refused bind the connection is of no use."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replied:
+    call_id: int
+    stub: bytes
+    order: str
+
+
+@dataclass(frozen=True, slots=True)
+class Faulted:
+    call_id: int
+    status: int
+
+
+Event = Bound | Refused | Replied | Faulted
+
+
+class State(Enum):
+    FRESH = auto()
+    BINDING = auto()
+    BOUND = auto()
+    CLOSED = auto()
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A call whose answer has not come in full."""
+
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+
+class ClientConnection:
+    """`bind` first, then calls; `data_to_send` after each, and after `receive`."""
+
+    def __init__(
+        self,
+        *,
+        association: int = 0,
+        security: SecurityContext | None = None,
+        layouts: tuple[Format, ...] = (Format.NDR, Format.NDR64),
+    ) -> None:
+        """A nonzero `association` joins one that exists at the server, with its context handles."""
+        self.state = State.FRESH
+        self.association = association
+        self.keeps_orphans = False  # the connection outlives an orphaned call
+        self.waiting: dict[int, _Waiting] = {}
+        self._security = security
+        self._header_sign = security is not None and security.signs
+        self._layouts = layouts
+        self._framer = pdus.Framer()
+        self._out: list[bytes] = []
+        self._contexts: dict[SyntaxId, tuple[int, Format]] = {}
+        self._proposed: tuple[PresentationContext, ...] = ()
+        self._next_context = 0
+        self._next_call = 1
+        self._max_xmit = MUST_RECEIVE_FRAGMENT
+
+    def data_to_send(self) -> bytes:
+        out, self._out = self._out, []
+        return b"".join(out)
+
+    @property
+    def closed(self) -> bool:
+        return self.state is State.CLOSED
+
+    # Binds
+
+    def bind(self, interface: Interface) -> None:
+        """Begins to make an interface callable; Bound or Refused is the answer. One at a time."""
+        if self.state not in (State.FRESH, State.BOUND):
+            raise LocalProtocolError(f"a bind in state {self.state.name.lower()}")
+        first = self.state is State.FRESH
+        abstract = syntax_of(interface)
+        transfers = [pdus.SYNTAXES[layout] for layout in self._layouts]
+        if first:
+            transfers.append(pdus.feature_syntax(FEATURES))
+        self._proposed = tuple(
+            [PresentationContext(self._next_context + n, abstract, (each,)) for n, each in enumerate(transfers)]
+        )
+        self._next_context += len(transfers)
+        self.state = State.BINDING
+        token = self._security.negotiation.step(b"") if first and self._security is not None else b""
+        self._propose(pdus.Bind if first else pdus.AlterContext, token)
+
+    def _propose(self, kind: type[pdus.Bind], token: bytes) -> None:
+        flags = WHOLE | PacketFlag.CONC_MPX
+        trailer = None
+        if token and self._security is not None:
+            trailer = self._security.trailer(token)
+            if self._header_sign:
+                flags |= PacketFlag.SUPPORT_HEADER_SIGN
+        pdu = kind(
+            call_id=self._call_id(),
+            flags=flags,
+            trailer=trailer,
+            max_xmit_frag=MAX_FRAGMENT,
+            max_recv_frag=MAX_FRAGMENT,
+            assoc_group_id=self.association,
+            contexts=self._proposed,
+        )
+        self._out.append(pdu.encode())
+
+    def _call_id(self) -> int:
+        found, self._next_call = self._next_call, self._next_call + 1
+        return found
+
+    def layout(self, interface: Interface) -> Format | None:
+        """How the interface's parameters are represented; None while it is not bound."""
+        found = self._contexts.get(syntax_of(interface))
+        return None if found is None else found[1]
+
+    # Calls
+
+    def call(self, interface: Interface, opnum: int, stub: bytes) -> int:
+        """Sends a request, and gives the call id that its answer will carry."""
+        if self.state not in (State.BOUND, State.BINDING):
+            raise LocalProtocolError(f"a call in state {self.state.name.lower()}")
+        context_id, _ = self._contexts[syntax_of(interface)]
+        call_id = self._call_id()
+        security = self._security if self._security is not None and self._security.signs else None
+        room = self._max_xmit - pdus.REQUEST_HEADER_SIZE
+        if security is not None:
+            room = security.room(room)
+        for flags, hint, part in fragments(stub, room):
+            fixed = pdus.request_fields(hint, context_id, opnum)
+            if security is not None:
+                self._out.append(
+                    security.protect(PacketType.REQUEST, flags, call_id, fixed, part, header_sign=self._header_sign)
+                )
+            else:
+                size = pdus.REQUEST_HEADER_SIZE + len(part)
+                self._out.append(pdus.header(PacketType.REQUEST, flags, size, 0, call_id) + fixed + part)
+        self.waiting[call_id] = _Waiting()
+        return call_id
+
+    def cancel(self, call_id: int) -> None:
+        """Asks the server to end the call; its answer is still awaited."""
+        if call_id in self.waiting:
+            self._out.append(pdus.CoCancel(call_id=call_id).encode())
+
+    def orphan(self, call_id: int) -> None:
+        """Gives the call up. [MS-RPCE] 3.3.1.5.10: unless the server keeps it, the connection is closed too."""
+        if self.waiting.pop(call_id, None) is not None:
+            self._out.append(pdus.Orphaned(call_id=call_id).encode())
+            if not self.keeps_orphans:
+                self.state = State.CLOSED
+
+    # Answers
+
+    def receive(self, data: bytes) -> list[Event]:
+        """What the octets bring; RemoteProtocolError or AuthenticationFailed, and the connection is of no use."""
+        events: list[Event] = []
+        for frame in self._framer.feed(data):
+            event = self._received(pdus.decode(frame))
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _received(self, pdu: Pdu) -> Event | None:
+        if isinstance(pdu, pdus.Response):
+            return self._response(pdu)
+        if isinstance(pdu, pdus.Fault):
+            return self._fault(pdu)
+        if isinstance(pdu, pdus.BindAck) and self.state is State.BINDING:
+            return self._acknowledged(pdu)
+        if isinstance(pdu, pdus.BindNak) and self.state is State.BINDING:
+            self.state = State.CLOSED
+            return Refused(f"the server refused the bind: {_reason(pdu.reason)}")
+        if isinstance(pdu, pdus.Shutdown):
+            return None  # [C706] 12.6.4.11: advice that we follow by being closed when no call is left
+        raise RemoteProtocolError(f"{pdu.ptype.name.lower()} in state {self.state.name.lower()}")
+
+    def _acknowledged(self, pdu: pdus.BindAck) -> Event | None:
+        if not isinstance(pdu, pdus.AlterContextResponse):
+            self.association = pdu.assoc_group_id
+            self._max_xmit = max(min(pdu.max_recv_frag, MAX_FRAGMENT), MUST_RECEIVE_FRAGMENT)
+            if self._security is not None and not pdu.flags & PacketFlag.SUPPORT_HEADER_SIGN:
+                self._header_sign = False
+        if len(pdu.results) != len(self._proposed):
+            raise RemoteProtocolError(f"{len(pdu.results)} answers to {len(self._proposed)} presentation contexts")
+        refusal = self._settle(pdu)
+        if self._security is not None and not self._security.negotiation.complete:
+            token = self._security.negotiation.step(pdu.trailer.token if pdu.trailer is not None else b"")
+            if token and self._security.auth_type == AuthType.NTLM:
+                self._out.append(pdus.Auth3(call_id=self._call_id(), trailer=self._security.trailer(token)).encode())
+            elif token:
+                self._propose(pdus.AlterContext, token)
+                return None
+            if not self._security.negotiation.complete:
+                raise AuthenticationFailed("the server asks for no more, and the security context is not built")
+        self.state = State.BOUND
+        return refusal or Bound()
+
+    def _settle(self, pdu: pdus.BindAck) -> Refused | None:
+        accepted = False
+        why = "no transfer syntax"
+        for context, answer in zip(self._proposed, pdu.results, strict=True):
+            layout = _LAYOUTS.get(answer.transfer)
+            if answer.result == ContextResult.ACCEPTANCE and layout is not None and not accepted:
+                self._contexts[context.abstract] = (context.context_id, layout)
+                accepted = True
+            elif answer.result == ContextResult.NEGOTIATE_ACK:
+                self.keeps_orphans = bool(answer.reason & _KEEP_ON_ORPHAN)
+            elif answer.result != ContextResult.ACCEPTANCE and answer.reason in list(ProviderReason):
+                why = ProviderReason(answer.reason).name.lower().replace("_", " ")
+        return None if accepted else Refused(f"the server does not offer the interface: {why}")
+
+    def _response(self, pdu: pdus.Response) -> Event | None:
+        waiting = self.waiting.get(pdu.call_id)
+        stub = pdu.stub
+        if self._security is not None and self._security.signs:
+            stub = self._security.unprotect(pdu, header_sign=self._header_sign)
+        elif pdu.trailer is not None:
+            stub = stub[: len(stub) - min(pdu.trailer.pad_length, len(stub))]
+        if waiting is None:
+            return None  # of a call that was orphaned
+        waiting.parts.append(stub)
+        waiting.size += len(stub)
+        if waiting.size > MAX_REPLY:
+            raise RemoteProtocolError(f"a reply of more than {MAX_REPLY} octets")
+        if not pdu.last:
+            return None
+        del self.waiting[pdu.call_id]
+        return Replied(pdu.call_id, b"".join(waiting.parts), pdu.order)
+
+    def _fault(self, pdu: pdus.Fault) -> Event | None:
+        if self.state is State.BINDING and pdu.call_id not in self.waiting:
+            self.state = State.CLOSED
+            return Refused(f"the server refused the bind with the fault 0x{pdu.status:08X}")
+        if self.waiting.pop(pdu.call_id, None) is None:
+            return None
+        return Faulted(pdu.call_id, pdu.status)
+
+
+_LAYOUTS: Final = {syntax: layout for layout, syntax in pdus.SYNTAXES.items()}
+
+
+def syntax_of(interface: Interface) -> SyntaxId:
+    return SyntaxId(interface.uuid, *interface.version)
+
+
+def _reason(reason: int) -> str:
+    try:
+        return RejectReason(reason).name.lower().replace("_", " ")
+    except ValueError:
+        return f"reason {reason}"

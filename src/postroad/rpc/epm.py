@@ -1,0 +1,291 @@
+"""The endpoint mapper: serves it where its port is free, registers with the one that runs, and asks one as a client."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from ipaddress import ip_address
+from typing import Any, Final
+from uuid import UUID
+
+from postroad.errors import RemoteProtocolError, RpcFault, RpcUnavailable
+from postroad.rpc import epm_interface as ept
+from postroad.rpc.calls import Call
+from postroad.rpc.client import CONNECT_TIMEOUT_S, RpcClient, connect
+from postroad.rpc.client_connection import syntax_of
+from postroad.rpc.interface import Interface
+from postroad.rpc.ndr import NULL_HANDLE, Handle
+from postroad.rpc.pdu import SyntaxId
+from postroad.rpc.server import RpcServer
+from postroad.rpc.tower import Tower
+
+_log = logging.getLogger(__name__)
+
+PORT: Final = 135
+MAX_ENTRIES: Final = 4096
+_NO_OBJECT: Final = UUID(int=0)
+_ANY: Final = ("", "0.0.0.0", "::")
+
+
+class Inquiry(IntEnum):
+    """[MS-RPCE] 2.2.1.2.4 inquiry_type"""
+
+    ALL = 0
+    BY_INTERFACE = 1
+    BY_OBJECT = 2
+    BY_BOTH = 3
+
+
+class Versions(IntEnum):
+    """[MS-RPCE] 2.2.1.2.4 vers_option"""
+
+    ALL = 1
+    COMPATIBLE = 2
+    EXACT = 3
+    MAJOR_ONLY = 4
+    UP_TO = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """An interface that is served at a port of this machine."""
+
+    interface: SyntaxId
+    port: int
+    address: str = "0.0.0.0"
+    annotation: str = ""
+    object: UUID = _NO_OBJECT
+
+    @classmethod
+    def of(cls, interface: Interface, host: str, port: int, annotation: str = "") -> Registration:
+        return cls(syntax_of(interface), port, "0.0.0.0" if host in _ANY else host, annotation)
+
+    def tower(self, called: str) -> ept.Twr:
+        """`called` is the address that the client used, for an interface that is served at all of them."""
+        address = called if self.address in _ANY else self.address
+        return ept.Twr.of(Tower(self.interface, self.port, address).encode())
+
+    def entry(self, called: str) -> ept.Entry:
+        return ept.Entry(self.object, self.tower(called), self.annotation[: ept.ANNOTATION - 1])
+
+
+class EndpointMapper:
+    """The table, and the handlers of its interface. What a process registers goes when its association ends."""
+
+    def __init__(self) -> None:
+        self._own: list[Registration] = []
+        self._inserted: dict[Registration, int] = {}  # by which association
+
+    @property
+    def registrations(self) -> list[Registration]:
+        return [*self._own, *self._inserted]
+
+    def add(self, registrations: Iterable[Registration]) -> None:
+        self._own += registrations
+
+    def attach(self, server: RpcServer) -> None:
+        server.register(ept.EPMAPPER)
+        server.on(ept.EPT_INSERT, self._insert)
+        server.on(ept.EPT_DELETE, self._delete)
+        server.on(ept.EPT_LOOKUP, self._lookup)
+        server.on(ept.EPT_MAP, self._map)
+        server.on(ept.EPT_LOOKUP_HANDLE_FREE, self._free)
+
+    # [MS-RPCE] 3.1.3.5.3: only interfaces that run on this machine are registered, so only from this machine.
+
+    def _insert(self, call: Call, request: ept.Insert) -> ept.StatusReply:
+        found = _read(request.entries) if is_local(call) else []
+        room = MAX_ENTRIES - len(self._inserted)
+        if not found or len(found) != len(request.entries) or len(found) > room:
+            return ept.StatusReply(ept.CANNOT_PERFORM)
+        if call.association.identifier not in self._inserted.values():
+            call.open_context("registrations", call.association.identifier, self._withdraw)
+        for registration in found:
+            self._inserted.setdefault(registration, call.association.identifier)
+        return ept.StatusReply(0)
+
+    def _delete(self, call: Call, request: ept.Delete) -> ept.StatusReply:
+        own = call.association.identifier
+        found = [each for each in _read(request.entries) if self._inserted.get(each) == own]
+        for registration in found:
+            del self._inserted[registration]
+        return ept.StatusReply(0 if found else ept.NOT_REGISTERED)
+
+    def _withdraw(self, association: int) -> None:
+        self._inserted = {each: owner for each, owner in self._inserted.items() if owner != association}
+
+    def _lookup(self, call: Call, request: ept.Lookup) -> ept.LookupReply:
+        def find() -> list[Registration]:
+            return [each for each in self.registrations if _asked_for(each, request)]
+
+        handle, found = self._page(call, request.entry_handle, request.max_ents, find)
+        entries = tuple([each.entry(call.local_address) for each in found])
+        return ept.LookupReply(handle, len(entries), entries, 0 if entries else ept.NOT_REGISTERED)
+
+    def _map(self, call: Call, request: ept.Map) -> ept.MapReply:
+        def find() -> list[Registration]:
+            wanted = None
+            if request.map_tower is not None:
+                wanted = Tower.decode(request.map_tower.tower_octet_string)
+            if wanted is None:
+                return []
+            return [each for each in self.registrations if serves(each.interface, wanted.interface)]
+
+        try:
+            handle, found = self._page(call, request.entry_handle, request.max_towers, find)
+        except RemoteProtocolError:
+            return ept.MapReply(NULL_HANDLE, 0, (), ept.CANNOT_PERFORM)
+        towers = tuple([each.tower(call.local_address) for each in found])
+        return ept.MapReply(handle, len(towers), towers, 0 if towers else ept.NOT_REGISTERED)
+
+    def _page(
+        self, call: Call, handle: Handle, limit: int, find: Callable[[], list[Registration]]
+    ) -> tuple[Handle, list[Registration]]:
+        """The next `limit` of what was asked for; a handle, where there are more."""
+        if handle:
+            found = call.context(handle, list)
+            call.close_context(handle)
+        else:
+            found = find()
+        page, rest = found[:limit], found[limit:]
+        return (call.open_context(ept.LOOKUP_HANDLE, rest) if rest and page else NULL_HANDLE), page
+
+    def _free(self, call: Call, request: ept.HandleFree) -> ept.HandleFreeReply:
+        return ept.HandleFreeReply(call.close_context(request.entry_handle), 0)
+
+
+def is_local(call: Call) -> bool:
+    return call.address == call.local_address or ip_address(call.address).is_loopback
+
+
+def serves(offered: SyntaxId, wanted: SyntaxId) -> bool:
+    """[C706] 6.1.2: the same major version, and no smaller minor version than is wanted."""
+    return (offered.uuid, offered.major) == (wanted.uuid, wanted.major) and offered.minor >= wanted.minor
+
+
+def _asked_for(registration: Registration, request: ept.Lookup) -> bool:
+    if request.inquiry_type in (Inquiry.BY_OBJECT, Inquiry.BY_BOTH) and registration.object != request.object:
+        return False
+    wanted = request.if_id
+    if request.inquiry_type not in (Inquiry.BY_INTERFACE, Inquiry.BY_BOTH) or wanted is None:
+        return request.inquiry_type in (Inquiry.ALL, Inquiry.BY_OBJECT)
+    offered = registration.interface
+    if offered.uuid != wanted.uuid:
+        return False
+    mine, theirs = (offered.major, offered.minor), (wanted.vers_major, wanted.vers_minor)
+    match request.vers_option:
+        case Versions.ALL:
+            return True
+        case Versions.COMPATIBLE:
+            return mine[0] == theirs[0] and mine[1] >= theirs[1]
+        case Versions.EXACT:
+            return mine == theirs
+        case Versions.MAJOR_ONLY:
+            return mine[0] == theirs[0]
+        case Versions.UP_TO:
+            return mine <= theirs
+        case _:
+            return False
+
+
+def _read(entries: Sequence[ept.Entry]) -> list[Registration]:
+    """The entries that are of our protocol."""
+    found = []
+    for entry in entries:
+        try:
+            tower = None if entry.tower is None else Tower.decode(entry.tower.tower_octet_string)
+        except RemoteProtocolError:
+            continue
+        if tower is not None:
+            found.append(Registration(tower.interface, tower.port, tower.address, entry.annotation, entry.object))
+    return found
+
+
+# As a client
+
+
+async def resolve(
+    host: str,
+    interface: Interface,
+    *,
+    port: int = PORT,
+    local_host: str | None = None,
+    timeout: float = CONNECT_TIMEOUT_S,
+) -> int:
+    """The port at which `host` serves an interface, as its endpoint mapper says."""
+    client = await connect(host, port, ept.EPMAPPER, local_host=local_host, timeout=timeout)
+    try:
+        tower = ept.Twr.of(Tower(syntax_of(interface), 0).encode())
+        reply = await client.call(ept.EPT_MAP, ept.Map(None, tower, NULL_HANDLE, 4), timeout=timeout)
+    except (RpcFault, TimeoutError) as error:
+        raise RpcUnavailable(f"the endpoint mapper of {host} does not answer: {error}") from None
+    finally:
+        await client.close()
+    for found in reply.towers:
+        try:
+            decoded = None if found is None else Tower.decode(found.tower_octet_string)
+        except RemoteProtocolError:
+            continue
+        if decoded is not None and decoded.port:
+            return decoded.port
+    raise RpcUnavailable(f"the endpoint mapper of {host} knows no {interface.name}")
+
+
+async def connect_mapped(host: str, interface: Interface, *, mapper_port: int = PORT, **options: Any) -> RpcClient:
+    """A connection to an interface at the port that the endpoint mapper names; `options` are those of `connect`."""
+    port = await resolve(host, interface, port=mapper_port, local_host=options.get("local_host"))
+    return await connect(host, port, interface, **options)
+
+
+# As a server
+
+
+class Offer:
+    """What is registered on this machine, by our own endpoint mapper or with the one that was there."""
+
+    def __init__(self, server: RpcServer | None, client: RpcClient | None, port: int) -> None:
+        self._server = server
+        self._client = client
+        self.port = port
+
+    @property
+    def serving(self) -> bool:
+        """Whether the endpoint mapper is ours."""
+        return self._server is not None
+
+    async def stop(self) -> None:
+        """Withdraws the registrations."""
+        if self._server is not None:
+            await self._server.stop()
+        if self._client is not None:
+            await self._client.close()
+
+
+async def offer(registrations: Sequence[Registration], host: str, port: int = PORT) -> Offer:
+    """Registers: with an endpoint mapper of our own where `port` can be bound, else with the one that is there."""
+    server = RpcServer()
+    mapper = EndpointMapper()
+    mapper.attach(server)
+    mapper.add(registrations)
+    try:
+        return Offer(server, None, await server.listen(host, port))
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES, errno.EPERM):
+            raise
+        await server.stop()
+        _log.info("Port %d is not ours: registering with the endpoint mapper there", port)
+    there = "127.0.0.1" if host in _ANY else host
+    client = await connect(there, port, ept.EPMAPPER, local_host=None if host in _ANY else host)
+    entries = tuple([each.entry("0.0.0.0") for each in registrations])
+    try:
+        reply = await client.call(ept.EPT_INSERT, ept.Insert(len(entries), entries, 0), timeout=CONNECT_TIMEOUT_S)
+    except (RpcFault, TimeoutError) as fault:
+        await client.close()
+        raise RpcUnavailable(f"the endpoint mapper at {there}:{port} takes no registration: {fault}") from None
+    if reply.status:
+        await client.close()
+        raise RpcUnavailable(f"the endpoint mapper at {there}:{port} takes no registration: 0x{reply.status:08X}")
+    return Offer(None, client, port)

@@ -1,0 +1,213 @@
+"""NDR arrays and strings: fixed, conformant, varying and both, [C706] 14.3.3 and 14.3.4, [MS-RPCE] 2.2.5.3.2.
+
+An array of octets is `bytes`, any other a tuple. A string is `str` without its terminator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.rpc.ndr.base import Integer, NdrType, char, wchar
+from postroad.rpc.ndr.streams import Expression, Format, Reader, Scope, Writer
+
+
+class Array(NdrType):
+    """`count` elements; or as many as `size_is` says, of which `length_is` says how many are sent.
+
+    The maximum count of a conformant array stands before it, or before the structure that it ends.
+    """
+
+    __slots__ = ("conformant", "count", "deferring", "element", "length_is", "octets", "size_is", "varying")
+
+    def __init__(
+        self,
+        element: NdrType,
+        count: int | None = None,
+        size_is: Expression | None = None,
+        length_is: Expression | None = None,
+    ) -> None:
+        if element.conformant:
+            raise LocalProtocolError("an array's elements cannot be conformant themselves")
+        self.element = element
+        self.count = count
+        self.size_is = size_is
+        self.length_is = length_is
+        self.conformant = count is None
+        self.varying = length_is is not None
+        self.deferring = element.deferring
+        self.octets = isinstance(element, Integer) and element.is_octet
+
+    def alignment(self, layout: Format) -> int:
+        own = layout.value if self.varying else 1
+        return max(own, self.element.alignment(layout))
+
+    def least(self, layout: Format) -> int:
+        if self.varying or self.conformant:
+            return 2 * layout.value if self.varying else 0
+        return (self.count or 0) * self.element.least(layout)
+
+    # Writing
+
+    def encode_max_count(self, writer: Writer, value: Any, scope: Scope) -> None:
+        if not self.conformant:
+            return
+        size = len(value) if self.size_is is None else scope.evaluate(self.size_is)
+        if size is None:
+            size = len(value)
+        if size < len(value) or (size > len(value) and not self.varying):
+            raise LocalProtocolError(f"an array of {len(value)} elements, and size_is says {size}")
+        writer.counts(size)
+
+    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
+        length = len(value)
+        if self.varying:
+            told = None if self.length_is is None else scope.evaluate(self.length_is)
+            if told is not None and told != length:
+                raise LocalProtocolError(f"an array of {length} elements, and length_is says {told}")
+            writer.counts(0, length)
+        if self.count is not None and (length > self.count or (length < self.count and not self.varying)):
+            raise LocalProtocolError(f"an array of {length} elements, where there are {self.count}")
+        if self.octets:
+            writer.data += value
+            return
+        if length:
+            writer.align(self.element.alignment(writer.layout))
+        for each in value:
+            self.element.encode(writer, each, scope)
+
+    def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
+        if self.deferring:
+            for each in value:
+                self.element.encode_deferred(writer, each, scope)
+
+    # Reading
+
+    def decode_max_count(self, reader: Reader) -> int:
+        return reader.counts(1)[0] if self.conformant else self.count or 0
+
+    def decode(self, reader: Reader, scope: Scope, max_count: int | None = None) -> Any:
+        """The elements; `max_count` where it stood before the structure."""
+        if max_count is None:
+            max_count = self.decode_max_count(reader)
+        if self.conformant and self.size_is is not None:
+            scope.expect(self.size_is, max_count, "the maximum count", reader.offset)
+        length = max_count
+        if self.varying:
+            # [MS-RPCE] 3.1.1.5.3.2.1.7: without first_is, the offset is 0.
+            offset, length = reader.counts(2)
+            if offset:
+                raise RemoteProtocolError(f"the offset of a varying array is {offset}", reader.offset)
+            if length > max_count:
+                raise RemoteProtocolError(f"{length} elements of an array of {max_count}", reader.offset)
+            if self.length_is is not None:
+                scope.expect(self.length_is, length, "the actual count", reader.offset)
+        if self.octets:
+            return reader.take(length)
+        if length:
+            reader.align(self.element.alignment(reader.layout))
+        reader.require(length, self.element.least(reader.layout))
+        decode = self.element.decode
+        return tuple([decode(reader, scope) for _ in range(length)])
+
+    def finish(self, reader: Reader, state: Any, scope: Scope) -> Any:
+        if not self.deferring:
+            return state
+        finish = self.element.finish
+        return tuple([finish(reader, each, scope) for each in state])
+
+
+class String(NdrType):
+    """`[string]`: conformant and varying, or varying within an array of `count` characters. Zero-terminated."""
+
+    __slots__ = ("character", "conformant", "count", "high", "low")
+
+    def __init__(self, character: Integer, count: int | None = None, low: int = 0, high: int | None = None) -> None:
+        self.character = character
+        self.count = count
+        self.low = low
+        self.high = high
+        self.conformant = count is None
+
+    def range(self, low: int, high: int) -> String:
+        """[MS-RPCE] 2.2.4.14.2: the lengths that are acceptable, the terminator included."""
+        return String(self.character, self.count, low, high)
+
+    def alignment(self, layout: Format) -> int:
+        return layout.value
+
+    def least(self, layout: Format) -> int:
+        return 2 * layout.value
+
+    def _encoding(self, order: str) -> str:
+        if self.character is char:
+            return "latin-1"
+        return "utf-16-le" if order == "<" else "utf-16-be"
+
+    def _octets(self, value: str) -> bytes:
+        """With the terminator. Windows' strings may hold half a surrogate pair; it must come back as it was."""
+        if "\0" in value:
+            raise LocalProtocolError(f"{value!r} holds the zero that ends a string")
+        try:
+            return (value + "\0").encode(self._encoding("<"), "surrogatepass" if self.character is wchar else "strict")
+        except UnicodeEncodeError:
+            raise LocalProtocolError(f"{value!r} has characters that this string cannot hold") from None
+
+    def encode_max_count(self, writer: Writer, value: Any, scope: Scope) -> None:
+        if self.conformant:
+            writer.counts(len(self._octets(value)) // self.character.size)
+
+    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
+        octets = self._octets(value)
+        length = len(octets) // self.character.size
+        if self.count is not None and length > self.count:
+            raise LocalProtocolError(f"{value!r} is longer than {self.count - 1} characters")
+        if length < self.low or (self.high is not None and length > self.high):
+            raise LocalProtocolError(f"{value!r} is {length} long, and {self.low} to {self.high} is what is allowed")
+        writer.counts(0, length)
+        writer.data += octets
+
+    def decode_max_count(self, reader: Reader) -> int:
+        return reader.counts(1)[0] if self.conformant else self.count or 0
+
+    def decode(self, reader: Reader, scope: Scope, max_count: int | None = None) -> str:
+        if max_count is None:
+            max_count = self.decode_max_count(reader)
+        offset, length = reader.counts(2)
+        start = reader.offset
+        if offset or length > max_count:
+            raise RemoteProtocolError(f"{length} characters from {offset} of a string of {max_count}", start)
+        if length < self.low or (self.high is not None and length > self.high):
+            raise RemoteProtocolError(f"a string of {length}, and {self.low} to {self.high} is what is allowed", start)
+        data = reader.take(length * self.character.size)
+        try:
+            text = data.decode(self._encoding(reader.order), "surrogatepass" if self.character is wchar else "strict")
+        except UnicodeDecodeError:
+            raise RemoteProtocolError("a string that is no UTF-16", start) from None
+        if not text.endswith("\0"):
+            raise RemoteProtocolError("a string without its terminator", start)
+        return text.partition("\0")[0]
+
+
+def fixed(element: NdrType, count: int) -> Array:
+    """`element name[count]`"""
+    return Array(element, count)
+
+
+def array(element: NdrType, *, size_is: Expression, length_is: Expression | None = None) -> Array:
+    """`[size_is(...)] element name[]`, and varying with `length_is(...)`."""
+    return Array(element, None, size_is, length_is)
+
+
+def varying(element: NdrType, count: int, *, length_is: Expression) -> Array:
+    """`[length_is(...)] element name[count]`"""
+    return Array(element, count, None, length_is)
+
+
+wstring = String(wchar)
+string = String(char)
+
+
+def varying_string(character: Integer, count: int) -> String:
+    """`[string] character name[count]`"""
+    return String(character, count)

@@ -1,0 +1,290 @@
+"""NDR types of a fixed size: integers, floating-point numbers, enumerations, GUIDs and context handles.
+
+A type says how its value is written and read in either syntax; it holds no value itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+from typing import Any, Final
+from uuid import UUID
+
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.rpc.ndr.streams import Format, Reader, Scope, Writer
+
+
+class NdrType:
+    """What every type can do. A value with pointers is written and read in two steps, [C706] 14.3.12.3:
+
+    `encode` and `decode` handle what stands in place, `encode_deferred` and `finish` the referents that follow the
+    outermost construction. `decode` may return a state that only `finish` turns into the value.
+    """
+
+    __slots__ = ()
+
+    deferring = False  # there are pointers inside
+    conformant = False  # its maximum count stands before the structure that it ends
+    plain = False  # `dump` and `load` change nothing
+
+    def alignment(self, layout: Format) -> int:
+        raise NotImplementedError
+
+    def least(self, layout: Format) -> int:
+        """The fewest octets that a value takes: what a count is held against before anything is allocated."""
+        raise NotImplementedError
+
+    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
+        raise NotImplementedError
+
+    def decode(self, reader: Reader, scope: Scope) -> Any:
+        raise NotImplementedError
+
+    # A type whose place in a stream is one item of `struct`: a structure reads and writes a run of them at once.
+
+    def code(self, layout: Format) -> str | None:
+        """The item's `struct` code; None for a type that is more than one."""
+        return None
+
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> Any:
+        """The item to pack for `value`."""
+        return value
+
+    def load(self, reader: Reader, item: Any) -> Any:
+        """What `decode` gives for the item."""
+        return item
+
+    def fits(self, value: int) -> bool:
+        """Whether an integer is one of this type's."""
+        return True
+
+    def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
+        """The referents of `value`; nothing where there are no pointers."""
+
+    def finish(self, reader: Reader, state: Any, scope: Scope) -> Any:
+        """The value, with the referents read."""
+        return state
+
+    def encode_max_count(self, writer: Writer, value: Any, scope: Scope) -> None:
+        """The maximum count of a conformant array, wherever it has to stand."""
+
+    def decode_max_count(self, reader: Reader) -> int:
+        return 0
+
+
+ENUM_MAX: Final = 0x7FFF
+_FORMS: Final = {(order, code): Struct(order + code) for order in "<>" for code in "bBhHiIqQfd"}
+_FORMS.update({(order, code): Struct(order + code) for order in "<>" for code in ("16s", "20s")})
+_SIZES: Final = {code: form.size for (_, code), form in _FORMS.items()}
+_BOUNDS: Final = {
+    code: (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1) if code.islower() else (0, (1 << 8 * size) - 1)
+    for code, size in _SIZES.items()
+    if code in "bBhHiIqQ"
+}
+
+
+class Item(NdrType):
+    """A type that is always one item of `struct`."""
+
+    __slots__ = ()
+
+    def code(self, layout: Format) -> str:
+        raise NotImplementedError
+
+    def alignment(self, layout: Format) -> int:
+        return _SIZES[self.code(layout)]
+
+    def least(self, layout: Format) -> int:
+        return _SIZES[self.code(layout)]
+
+    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
+        item = self.dump(writer, value, scope)
+        writer.align(self.alignment(writer.layout))
+        writer.data += _FORMS["<", self.code(writer.layout)].pack(item)
+
+    def decode(self, reader: Reader, scope: Scope) -> Any:
+        reader.align(self.alignment(reader.layout))
+        return self.load(reader, reader.unpack(_FORMS[reader.order, self.code(reader.layout)])[0])
+
+
+class Integer(Item):
+    """An integer of 1, 2, 4 or 8 octets, within `low` to `high`."""
+
+    __slots__ = ("_code", "high", "low", "name", "plain", "size")
+
+    def __init__(self, name: str, code: str, low: int | None = None, high: int | None = None) -> None:
+        least, most = _BOUNDS[code]
+        self.name = name
+        self.size = _SIZES[code]
+        self.low = least if low is None else low
+        self.high = most if high is None else high
+        self.plain = (self.low, self.high) == (least, most)
+        self._code = code
+
+    @property
+    def is_octet(self) -> bool:
+        return self._code == "B"
+
+    def range(self, low: int, high: int) -> Integer:
+        """[MS-RPCE] 2.2.4.14.1: the same integer within narrower bounds, both included."""
+        return Integer(self.name, self._code, low, high)
+
+    def code(self, layout: Format) -> str:
+        return self._code
+
+    def fits(self, value: int) -> bool:
+        return self.low <= value <= self.high
+
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> Any:
+        if not self.low <= value <= self.high:
+            raise LocalProtocolError(f"{value} is not within {self.low} to {self.high}, as {self.name} has it here")
+        return value
+
+    def load(self, reader: Reader, item: Any) -> int:
+        if not self.low <= item <= self.high:
+            raise RemoteProtocolError(f"{item} is not within {self.low} to {self.high}", reader.offset)
+        return int(item)
+
+
+@dataclass(frozen=True)
+class Integer3264(Item):
+    """[MS-RPCE] 2.2.4.1.2 __int3264: 4 octets in NDR, 8 in NDR64."""
+
+    narrow: Integer
+    wide: Integer
+
+    def code(self, layout: Format) -> str:
+        return (self.narrow if layout is Format.NDR else self.wide).code(layout)
+
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> Any:
+        return (self.wide if writer.wide else self.narrow).dump(writer, value, scope)
+
+
+@dataclass(frozen=True)
+class Real(Item):
+    """An IEEE number of 4 or 8 octets; PDUs in other floating-point formats are refused before they come here."""
+
+    letter: str
+
+    def code(self, layout: Format) -> str:
+        return self.letter
+
+
+@dataclass(frozen=True)
+class Boolean(Item):
+    """One octet: 0 is false, everything else true."""
+
+    def code(self, layout: Format) -> str:
+        return "B"
+
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> int:
+        return 1 if value else 0
+
+    def load(self, reader: Reader, item: Any) -> bool:
+        return bool(item)
+
+
+@dataclass(frozen=True)
+class Enumeration(Item):
+    """An enum: 2 octets in NDR (4 with `v1_enum`), 4 in NDR64, [MS-RPCE] 2.2.4.6 and 2.2.5.2.
+
+    A number that the enumeration does not name is invalid, unless `kind` is None: then it is a plain integer.
+    """
+
+    kind: type[IntEnum] | None
+    v1_enum: bool = False
+
+    def code(self, layout: Format) -> str:
+        return "i" if self.v1_enum or layout is Format.NDR64 else "h"
+
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> int:
+        most = ENUM_MAX if not self.v1_enum else 0x7FFFFFFF
+        if not 0 <= value <= most:  # [MS-RPCE] 2.2.4.11
+            raise LocalProtocolError(f"{value} is not within 0 to {most}, as an enum has it")
+        return int(value)
+
+    def load(self, reader: Reader, item: Any) -> int:
+        if item < 0 or (item > ENUM_MAX and not self.v1_enum):
+            raise RemoteProtocolError(f"{item} is no value of an enum", reader.offset)
+        if self.kind is None:
+            return int(item)
+        try:
+            return self.kind(item)
+        except ValueError:
+            raise RemoteProtocolError(f"{item} is no {self.kind.__name__}", reader.offset) from None
+
+
+@dataclass(frozen=True)
+class Guid(Item):
+    """A UUID: ulong, ushort, ushort and eight octets, so that it is aligned to 4."""
+
+    def code(self, layout: Format) -> str:
+        return "16s"
+
+    def alignment(self, layout: Format) -> int:
+        return 4
+
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> bytes:
+        return bytes(value.bytes_le)
+
+    def load(self, reader: Reader, item: Any) -> UUID:
+        return UUID(bytes_le=item) if reader.order == "<" else UUID(bytes=item)
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """[C706] N ndr_context_handle: what a server gives for a context, opaque to the client. Null is 20 zero octets."""
+
+    attributes: int
+    uuid: UUID
+
+    def __bool__(self) -> bool:
+        return bool(self.attributes or self.uuid.int)
+
+
+NULL_HANDLE: Final = Handle(0, UUID(int=0))
+
+
+@dataclass(frozen=True)
+class ContextHandle(Item):
+    """`[context_handle]`: `kind` is the IDL's type name, which a handle keeps from the call that made it.
+
+    [MS-RPCE] 3.1.1.5.3.3.1.1: a handle of another kind is rejected. `strict` refuses null, as an `[in]` handle has it.
+    """
+
+    kind: str
+    strict: bool = False
+
+    def code(self, layout: Format) -> str:
+        return "20s"
+
+    def alignment(self, layout: Format) -> int:
+        return 4
+
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> bytes:
+        return int(value.attributes).to_bytes(4, "little") + bytes(value.uuid.bytes_le)
+
+    def load(self, reader: Reader, item: Any) -> Handle:
+        if reader.order == "<":
+            return Handle(int.from_bytes(item[:4], "little"), UUID(bytes_le=item[4:]))
+        return Handle(int.from_bytes(item[:4], "big"), UUID(bytes=item[4:]))
+
+
+small = Integer("small", "b")
+usmall = Integer("unsigned small", "B")
+short = Integer("short", "h")
+ushort = Integer("unsigned short", "H")
+long = Integer("long", "i")
+ulong = Integer("unsigned long", "I")
+hyper = Integer("hyper", "q")
+uhyper = Integer("unsigned hyper", "Q")
+byte = Integer("byte", "B")
+char = Integer("char", "B")
+wchar = Integer("wchar_t", "H")
+int3264 = Integer3264(long, hyper)
+uint3264 = Integer3264(ulong, uhyper)
+real = Real("f")
+double = Real("d")
+boolean = Boolean()
+guid = Guid()

@@ -1,0 +1,360 @@
+"""NDR structures, unions and pointers, [C706] 14.3.5 to 14.3.12, [MS-RPCE] 2.2.5.3.4 and 2.2.5.3.5.
+
+A structure is a frozen dataclass whose members carry their types: `size: Annotated[int, ulong]`.
+"""
+
+from __future__ import annotations
+
+import struct as octets
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum, IntEnum
+from operator import attrgetter
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.rpc.ndr.base import Enumeration, Integer, Item, NdrType
+from postroad.rpc.ndr.streams import FORMATS, Expression, Format, Reader, Scope, Writer
+
+
+class _Run:
+    """The members at the start of a structure whose places are fixed: one `struct` format for all of them."""
+
+    __slots__ = ("forms", "members", "names", "special", "values")
+
+    def __init__(self, members: tuple[tuple[str, NdrType], ...], layout: Format) -> None:
+        taken = []
+        codes = ""
+        offset = 0
+        for name, member in members:
+            code = member.code(layout)
+            if code is None:
+                break
+            gap = -offset % member.alignment(layout)
+            codes += f"{gap}x{code}"
+            offset += gap + member.least(layout)
+            taken.append((name, member))
+        self.members = tuple(taken)
+        self.names = tuple([name for name, _ in taken])
+        self.special = tuple([(n, name, member) for n, (name, member) in enumerate(taken) if not member.plain])
+        self.forms = {order: octets.Struct(order + codes) for order in "<>"}
+        self.values = attrgetter(*self.names) if len(taken) > 1 else None  # of one alone it would give no tuple
+
+
+class Structure(NdrType):
+    """A structure of named members, in the order of the dataclass `kind`."""
+
+    __slots__ = ("_alignments", "_last", "_least", "_rests", "_runs", "conformant", "deferring", "kind", "members")
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        self.members = members_of(kind)
+        self.deferring = any(member.deferring for _, member in self.members)
+        self._last = self.members[-1][1] if self.members else None
+        self.conformant = self._last is not None and self._last.conformant
+        if any(member.conformant for _, member in self.members[:-1]):
+            raise LocalProtocolError(f"{kind.__name__}: only the last member can be a conformant array")
+        self._alignments = {
+            layout.value: max((member.alignment(layout) for _, member in self.members), default=1) for layout in FORMATS
+        }
+        self._least = {layout: sum(member.least(layout) for _, member in self.members) for layout in FORMATS}
+        self._runs = {layout.value: _Run(self.members, layout) for layout in FORMATS}
+        self._rests = {size: self.members[len(run.members) :] for size, run in self._runs.items()}
+
+    def alignment(self, layout: Format) -> int:
+        return self._alignments[layout.value]
+
+    def least(self, layout: Format) -> int:
+        return self._least[layout]
+
+    # Writing
+
+    def encode_max_count(self, writer: Writer, value: Any, scope: Scope) -> None:
+        if self.conformant and self._last is not None:
+            inner = Scope(value, scope)
+            self._last.encode_max_count(writer, getattr(value, self.members[-1][0]), inner)
+
+    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
+        if not isinstance(value, self.kind):
+            raise LocalProtocolError(f"{value!r} stands where a {self.kind.__name__} belongs")
+        inner = Scope(value, scope)
+        alignment = self._alignments[writer.word]
+        writer.align(alignment)
+        self._encode_run(writer, value, inner)
+        for name, member in self._rests[writer.word]:
+            if member.conformant and writer.wide:
+                writer.align(alignment)
+            member.encode(writer, getattr(value, name), inner)
+        if writer.wide and not self.conformant:
+            writer.align(alignment)  # [MS-RPCE] 2.2.5.3.4.1: the size is a multiple of the alignment
+
+    def _encode_run(self, writer: Writer, value: Any, inner: Scope) -> None:
+        run = self._runs[writer.word]
+        if run.values is None:
+            for name, member in run.members:
+                member.encode(writer, getattr(value, name), inner)
+            return
+        items = list(run.values(value))
+        for n, _, member in run.special:
+            items[n] = member.dump(writer, items[n], inner)
+        try:
+            writer.data += run.forms["<"].pack(*items)
+        except octets.error:
+            for (name, member), item in zip(run.members, items, strict=True):  # which of them it is
+                if member.plain and not (isinstance(item, int) and member.fits(item)):
+                    raise LocalProtocolError(f"{self.kind.__name__}.{name} cannot be {item!r}") from None
+            raise
+
+    def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
+        if not self.deferring:
+            return
+        inner = Scope(value, scope)
+        for name, member in self.members:
+            if member.deferring:
+                member.encode_deferred(writer, getattr(value, name), inner)
+
+    # Reading
+
+    def decode_max_count(self, reader: Reader) -> int:
+        return self._last.decode_max_count(reader) if self._last is not None and self.conformant else 0
+
+    def decode(self, reader: Reader, scope: Scope, max_count: int | None = None) -> Any:
+        if max_count is None and self.conformant:
+            max_count = self.decode_max_count(reader)
+        alignment = self._alignments[reader.word]
+        reader.align(alignment)
+        run = self._runs[reader.word]
+        states = dict(zip(run.names, reader.unpack(run.forms[reader.order]), strict=True))
+        for _, name, member in run.special:
+            states[name] = member.load(reader, states[name])
+        inner = Scope(states, scope)
+        for name, member in self._rests[reader.word]:
+            if member.conformant:
+                if reader.wide:
+                    reader.align(alignment)
+                states[name] = member.decode(reader, inner, max_count)  # type: ignore[call-arg]
+            else:
+                states[name] = member.decode(reader, inner)
+        if reader.wide and not self.conformant:
+            reader.align(alignment)
+        if self.deferring:
+            return inner
+        if inner.checks:
+            inner.settle(reader.offset)
+        return self.kind(**states)
+
+    def finish(self, reader: Reader, state: Any, scope: Scope) -> Any:
+        if not self.deferring:
+            return state
+        states = state.source
+        for name, member in self.members:
+            if member.deferring:
+                states[name] = member.finish(reader, states[name], state)
+        if state.checks:
+            state.settle(reader.offset)
+        return self.kind(**states)
+
+
+class PointerKind(Enum):
+    REF = "ref"
+    UNIQUE = "unique"
+    FULL = "ptr"
+
+
+class Pointer(Item):
+    """A pointer inside a construction, or a parameter that may be null. None is null.
+
+    A `ref` parameter leaves no trace in the stream: leave it out of the parameter's type.
+    """
+
+    __slots__ = ("kind", "target")
+
+    deferring = True
+
+    def __init__(self, kind: PointerKind, target: NdrType) -> None:
+        self.kind = kind
+        self.target = target
+
+    def code(self, layout: Format) -> str:
+        return "I" if layout is Format.NDR else "Q"
+
+    def dump(self, writer: Writer, value: Any, scope: Scope) -> int:
+        if value is None:
+            if self.kind is PointerKind.REF:
+                raise LocalProtocolError("a ref pointer is never null")
+            self._refuse_missing(scope, LocalProtocolError("a null pointer to an array that has elements"))
+        return 0 if value is None else writer.referent()
+
+    def load(self, reader: Reader, item: Any) -> int:
+        if not item and self.kind is PointerKind.REF:
+            raise RemoteProtocolError("a ref pointer that is null", reader.offset)
+        return int(item)
+
+    def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
+        if value is not None:
+            write(writer, self.target, value, scope)
+
+    def finish(self, reader: Reader, state: Any, scope: Scope) -> Any:
+        if not state:
+            self._refuse_missing(scope, RemoteProtocolError("a null pointer to an array that has elements"))
+            return None
+        if self.kind is not PointerKind.FULL:
+            return read(reader, self.target, scope)
+        if state not in reader.full:
+            reader.full[state] = read(reader, self.target, scope)
+        return reader.full[state]
+
+    def _refuse_missing(self, scope: Scope, error: Exception) -> None:
+        """[MS-RPCE] 3.1.1.5.3.3.1.2: a null pointer to a conformant array whose size is told as more than 0."""
+        size_is = getattr(self.target, "size_is", None)
+        if isinstance(size_is, str) and (scope.evaluate(size_is) or 0) > 0:
+            raise error
+
+
+DEFAULT: Final = None  # the key of a union's default arm
+
+
+class Union(NdrType):
+    """`[switch_is(...)] union`: the value is the arm's own, None for an empty arm. The tag is written once more inside.
+
+    Without `switch_is` the union is encapsulated: its value is (tag, arm).
+    """
+
+    __slots__ = ("_alignments", "arms", "deferring", "switch_is", "tag")
+
+    def __init__(
+        self, tag: Integer | Enumeration, arms: Mapping[int | None, NdrType | None], switch_is: Expression | None
+    ) -> None:
+        self.tag = tag
+        self.arms = dict(arms)
+        self.switch_is = switch_is
+        present = [arm for arm in self.arms.values() if arm is not None]
+        if any(arm.conformant for arm in present):
+            raise LocalProtocolError("a union's arm cannot be a conformant array")
+        self.deferring = any(arm.deferring for arm in present)
+        self._alignments = {layout: max((arm.alignment(layout) for arm in present), default=1) for layout in FORMATS}
+
+    def alignment(self, layout: Format) -> int:
+        return max(self._alignments[layout], self.tag.alignment(layout))
+
+    def least(self, layout: Format) -> int:
+        return self.tag.least(layout)
+
+    def _split(self, value: Any, scope: Scope) -> tuple[int, Any]:
+        if self.switch_is is None:
+            tag, value = value
+            return int(tag), value
+        told = scope.evaluate(self.switch_is)
+        if told is None:
+            raise LocalProtocolError(f"{self.switch_is!r}, which selects the union's arm, has no value")
+        return told, value
+
+    def _arm(self, tag: int, error: type[LocalProtocolError] | type[RemoteProtocolError]) -> NdrType | None:
+        if tag in self.arms:
+            return self.arms[tag]
+        if DEFAULT in self.arms:
+            return self.arms[DEFAULT]
+        raise error(f"{tag} selects no arm of the union")
+
+    def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
+        tag, value = self._split(value, scope)
+        arm = self._arm(tag, LocalProtocolError)
+        if writer.wide:
+            writer.align(self._alignments[Format.NDR64])  # [MS-RPCE] 2.2.5.3.4.4
+        self.tag.encode(writer, tag, scope)
+        if writer.wide:
+            writer.align(self._alignments[Format.NDR64])
+        if arm is not None:
+            arm.encode(writer, value, scope)
+
+    def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
+        if self.deferring:
+            tag, value = self._split(value, scope)
+            arm = self._arm(tag, LocalProtocolError)
+            if arm is not None and arm.deferring:
+                arm.encode_deferred(writer, value, scope)
+
+    def decode(self, reader: Reader, scope: Scope) -> Any:
+        if reader.wide:
+            reader.align(self._alignments[Format.NDR64])
+        tag = self.tag.decode(reader, scope)
+        if self.switch_is is not None:
+            scope.expect(self.switch_is, tag, "the union's tag", reader.offset)
+        if reader.wide:
+            reader.align(self._alignments[Format.NDR64])
+        arm = self._arm(tag, RemoteProtocolError)
+        state = None if arm is None else arm.decode(reader, scope)
+        return (tag, state) if self.deferring or self.switch_is is None else state
+
+    def finish(self, reader: Reader, state: Any, scope: Scope) -> Any:
+        if not self.deferring:
+            return state
+        tag, inner = state
+        arm = self._arm(tag, RemoteProtocolError)
+        if arm is not None and arm.deferring:
+            inner = arm.finish(reader, inner, scope)
+        return inner if self.switch_is is not None else (tag, inner)
+
+
+def write(writer: Writer, kind: NdrType, value: Any, scope: Scope) -> None:
+    """One construction as a whole: its maximum count, what stands in place, then its referents."""
+    if kind.conformant:
+        kind.encode_max_count(writer, value, scope)
+    kind.encode(writer, value, scope)
+    if kind.deferring:
+        kind.encode_deferred(writer, value, scope)
+
+
+def read(reader: Reader, kind: NdrType, scope: Scope) -> Any:
+    state = kind.decode(reader, scope)
+    return kind.finish(reader, state, scope) if kind.deferring else state
+
+
+def unique(target: NdrType) -> Pointer:
+    return Pointer(PointerKind.UNIQUE, target)
+
+
+def ref(target: NdrType) -> Pointer:
+    return Pointer(PointerKind.REF, target)
+
+
+def full(target: NdrType) -> Pointer:
+    """`[ptr]`: two of them may point to the same."""
+    return Pointer(PointerKind.FULL, target)
+
+
+def union(
+    tag: Integer | Enumeration, arms: Mapping[int | None, NdrType | None], *, switch_is: Expression | None = None
+) -> Union:
+    return Union(tag, arms, switch_is)
+
+
+_STRUCTURES: dict[type, Structure] = {}
+
+
+def struct(kind: type) -> Structure:
+    """The structure that a dataclass describes; its hints must be resolvable in its own module."""
+    found = _STRUCTURES.get(kind)
+    if found is None:
+        found = _STRUCTURES[kind] = Structure(kind)
+    return found
+
+
+def members_of(kind: type) -> tuple[tuple[str, NdrType], ...]:
+    """(name, type) of each member: what `Annotated` carries, or the structure or enumeration that the hint is."""
+    if not is_dataclass(kind):
+        raise LocalProtocolError(f"{kind.__name__} is no dataclass")
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple((field.name, _type_of(kind, field.name, hints[field.name])) for field in fields(kind))
+
+
+def _type_of(kind: type, name: str, hint: Any) -> NdrType:
+    if get_origin(hint) is Annotated:
+        found = [extra for extra in get_args(hint)[1:] if isinstance(extra, NdrType)]
+        if found:
+            return found[-1]
+    if isinstance(hint, type) and is_dataclass(hint):
+        return struct(hint)
+    if isinstance(hint, type) and issubclass(hint, IntEnum):
+        return Enumeration(hint)
+    raise LocalProtocolError(f"{kind.__name__}.{name} says nothing of its NDR type")

@@ -1,0 +1,177 @@
+"""Octet streams of NDR and NDR64: alignment, counts, referents, and the scope that correlated counts are looked up in.
+
+No type is known here; what a stream lacks is always told as a RemoteProtocolError, never as a larger allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from struct import Struct
+from typing import Any, Final
+
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+
+MAX_COUNT: Final = 0x7FFFFFFF  # [MS-RPCE] 3.1.1.5.3.2.2.1: at most 2**31 - 1 elements in each dimension
+
+
+class Format(Enum):
+    """A transfer syntax: its value is the size of pointers, counts and offsets."""
+
+    NDR = 4
+    NDR64 = 8
+
+
+FORMATS: Final = tuple(Format)
+_ORDERS: Final = ("<", ">")
+_WORDS: Final = {
+    (size, order, count): Struct(f"{order}{count}{'I' if size == 4 else 'Q'}")
+    for size in (4, 8)
+    for order in _ORDERS
+    for count in (1, 2, 3)
+}
+
+Expression = int | str | Callable[["Scope"], int]
+MISSING: Final = object()
+
+
+class Scope:
+    """Where `size_is`, `length_is` and `switch_is` find their values: a structure's members or a call's parameters.
+
+    `source` is the value that is written, or the members read so far.
+    """
+
+    __slots__ = ("checks", "outer", "source")
+
+    def __init__(self, source: object, outer: Scope | None = None) -> None:
+        self.source = source
+        self.outer = outer
+        self.checks: list[tuple[Expression, int, str]] = []
+
+    def find(self, name: str) -> Any:
+        """The value of a member, MISSING while it has not been read."""
+        source = self.source
+        found = source.get(name, MISSING) if isinstance(source, Mapping) else getattr(source, name, MISSING)
+        return self.outer.find(name) if found is MISSING and self.outer is not None else found
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.find(name)
+        if found is MISSING:
+            raise KeyError(name)
+        return found
+
+    def evaluate(self, expression: Expression) -> int | None:
+        """The expression's value; None where it speaks of a member that has not been read."""
+        if isinstance(expression, int):
+            return expression
+        try:
+            found = self[expression] if isinstance(expression, str) else expression(self)
+        except KeyError:
+            return None
+        return int(found) if isinstance(found, int) else None
+
+    def expect(self, expression: Expression, found: int, what: str, offset: int) -> None:
+        """[MS-RPCE] 3.1.1.5.3.1: the stream must say what the correlated member says, now or once it is read."""
+        value = self.evaluate(expression)
+        if value is None:
+            self.checks.append((expression, found, what))
+        elif value != found:
+            raise RemoteProtocolError(f"{what} is {found}, and what dictates it says {value}", offset)
+
+    def settle(self, offset: int) -> None:
+        """Every member is read: what had to wait is checked now. An expression of no member here is the outer's."""
+        checks, self.checks = self.checks, []
+        for expression, found, what in checks:
+            value = self.evaluate(expression)
+            if value is not None and value != found:
+                raise RemoteProtocolError(f"{what} is {found}, and what dictates it says {value}", offset)
+            if value is None and self.outer is not None:
+                self.outer.checks.append((expression, found, what))
+
+
+class Reader:
+    """Reads one octet stream from its start; every read is checked against its end."""
+
+    __slots__ = ("data", "full", "layout", "offset", "order", "size", "wide", "word")
+
+    def __init__(self, data: bytes, layout: Format = Format.NDR, order: str = "<") -> None:
+        self.data = data
+        self.layout = layout
+        self.wide = layout is Format.NDR64
+        self.word = 8 if self.wide else 4  # the size of pointers and counts
+        self.order = order
+        self.offset = 0
+        self.size = len(data)
+        self.full: dict[int, Any] = {}  # the referents of full pointers, which may be shared
+
+    @property
+    def remaining(self) -> int:
+        return self.size - self.offset
+
+    def align(self, alignment: int) -> None:
+        """[MS-RPCE] 3.1.1.5.3.2.2.6: what stands in a gap is ignored."""
+        self.offset += -self.offset % alignment
+
+    def unpack(self, form: Struct) -> tuple[Any, ...]:
+        start = self.offset
+        end = start + form.size
+        if end > self.size:
+            raise RemoteProtocolError(f"{form.size} octets are needed, and {max(self.size - start, 0)} are left", start)
+        self.offset = end
+        return form.unpack_from(self.data, start)
+
+    def take(self, size: int) -> bytes:
+        start = self.offset
+        end = start + size
+        if end > self.size:
+            raise RemoteProtocolError(f"{size} octets are needed, and {max(self.size - start, 0)} are left", start)
+        self.offset = end
+        return self.data[start:end]
+
+    def counts(self, count: int) -> tuple[int, ...]:
+        """Maximum counts, offsets and actual counts that follow each other."""
+        self.align(self.word)
+        found = self.unpack(_WORDS[self.word, self.order, count])
+        if max(found) > MAX_COUNT:
+            raise RemoteProtocolError(f"a count of {max(found)} elements", self.offset - self.word * count)
+        return found
+
+    def referent(self) -> int:
+        """A pointer's own representation: 0 for null."""
+        self.align(self.word)
+        return int(self.unpack(_WORDS[self.word, self.order, 1])[0])
+
+    def require(self, count: int, each: int) -> None:
+        """`count` elements of at least `each` octets are there: no list is made before this holds."""
+        if count * max(each, 1) > self.remaining:
+            raise RemoteProtocolError(f"{count} elements of {each} octets, and {self.remaining} are left", self.offset)
+
+
+class Writer:
+    """Writes one octet stream, little-endian."""
+
+    __slots__ = ("_next_referent", "data", "layout", "wide", "word")
+
+    def __init__(self, layout: Format = Format.NDR) -> None:
+        self.data = bytearray()
+        self.layout = layout
+        self.wide = layout is Format.NDR64
+        self.word = 8 if self.wide else 4
+        self._next_referent = 0x00020000  # as Windows numbers them: any value but 0 would do
+
+    def align(self, alignment: int) -> None:
+        gap = -len(self.data) % alignment
+        if gap:
+            self.data += bytes(gap)
+
+    def counts(self, *values: int) -> None:
+        if max(values) > MAX_COUNT:
+            raise LocalProtocolError(f"no stream can count {max(values)} elements")
+        self.align(self.word)
+        self.data += _WORDS[self.word, "<", len(values)].pack(*values)
+
+    def referent(self) -> int:
+        """The next pointer's own representation, which is not 0."""
+        found = self._next_referent
+        self._next_referent += 4
+        return found

@@ -1,0 +1,560 @@
+"""Connection-oriented PDUs, [C706] 12.6 and [MS-RPCE] 2.2.2: octets <-> values, one dataclass for each type.
+
+Encode and decode stand side by side. Any octets give a PDU or a RemoteProtocolError; no state is kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import ClassVar, Final
+from uuid import UUID
+
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.rpc.constants import WHOLE, PacketFlag, PacketType
+from postroad.rpc.ndr.streams import Format
+
+HEADER_SIZE: Final = 16
+REQUEST_HEADER_SIZE: Final = 24
+TRAILER_SIZE: Final = 8
+_VERSION: Final = 5
+_LITTLE_ENDIAN: Final = b"\x10\0\0\0"
+_MAX_FRAGMENT: Final = 0xFFFF
+
+# Plain numbers where every PDU passes: IntFlag's own operators cost a microsecond each.
+_FIRST: Final = int(PacketFlag.FIRST_FRAG)
+_LAST: Final = int(PacketFlag.LAST_FRAG)
+_OBJECT: Final = int(PacketFlag.OBJECT_UUID)
+
+_HEADERS: Final = {order: Struct(order + "BBBB4sHHI") for order in "<>"}
+_HEADER: Final = _HEADERS["<"]
+_REQUESTS: Final = {order: Struct(order + "IHH") for order in "<>"}
+_RESPONSES: Final = {order: Struct(order + "IHBx") for order in "<>"}
+_FAULTS: Final = {order: Struct(order + "IHBBI") for order in "<>"}
+_BINDS: Final = {order: Struct(order + "HHI") for order in "<>"}
+_TRAILERS: Final = {order: Struct(order + "BBBxI") for order in "<>"}
+_VERSIONS: Final = {order: Struct(order + "HH") for order in "<>"}
+_CONTEXTS: Final = {order: Struct(order + "HBx") for order in "<>"}
+_SHORTS: Final = {order: Struct(order + "H") for order in "<>"}
+
+
+@dataclass(frozen=True, slots=True)
+class SyntaxId:
+    """p_syntax_id_t: an interface or a transfer syntax, with its version."""
+
+    uuid: UUID
+    major: int
+    minor: int = 0
+
+    def encode(self) -> bytes:
+        return self.uuid.bytes_le + _VERSIONS["<"].pack(self.major, self.minor)
+
+
+NDR: Final = SyntaxId(UUID("8a885d04-1ceb-11c9-9fe8-08002b104860"), 2)
+NDR64: Final = SyntaxId(UUID("71710533-beba-4937-8319-b5dbef9ccc36"), 1)
+NO_SYNTAX: Final = SyntaxId(UUID(int=0), 0)
+SYNTAXES: Final = {Format.NDR: NDR, Format.NDR64: NDR64}
+
+# [MS-RPCE] 3.3.1.5.3: a transfer syntax whose UUID starts so carries a bitmask of features instead.
+_FEATURES: Final = UUID("6cb71c2c-9812-4540-0000-000000000000").bytes_le[:8]
+
+
+def feature_syntax(bits: int) -> SyntaxId:
+    return SyntaxId(UUID(bytes_le=_FEATURES + bytes([bits]) + bytes(7)), 1)
+
+
+def features_of(syntax: SyntaxId) -> int | None:
+    """The features that a proposed syntax asks for; None for a real transfer syntax."""
+    octets = syntax.uuid.bytes_le
+    return octets[8] if octets[:8] == _FEATURES and syntax.major == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class PresentationContext:
+    """p_cont_elem_t: what a client proposes under one context id."""
+
+    context_id: int
+    abstract: SyntaxId
+    transfers: tuple[SyntaxId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContextAnswer:
+    """p_result_t"""
+
+    result: int
+    reason: int
+    transfer: SyntaxId
+
+
+@dataclass(frozen=True, slots=True)
+class SecTrailer:
+    """[MS-RPCE] 2.2.2.11 sec_trailer and the token behind it."""
+
+    auth_type: int
+    auth_level: int
+    context_id: int
+    token: bytes
+    pad_length: int = 0
+
+    def header(self) -> bytes:
+        return _TRAILERS["<"].pack(self.auth_type, self.auth_level, self.pad_length, self.context_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pdu:
+    """What every PDU has. `order` is the byte order of the sender's integers, as its data representation says."""
+
+    ptype: ClassVar[PacketType]
+
+    call_id: int
+    flags: int = WHOLE
+    trailer: SecTrailer | None = None
+    order: str = "<"
+
+    def body(self) -> bytes:
+        return b"" if self.trailer is None else bytes(4)
+
+    def encode(self) -> bytes:
+        """The whole fragment, with a trailer that is 4-aligned. Protected stubs are put together in security.py."""
+        body = self.body()
+        if self.trailer is None:
+            return header(self.ptype, self.flags, HEADER_SIZE + len(body), 0, self.call_id) + body
+        pad = -len(body) % 4
+        trailer = SecTrailer(
+            self.trailer.auth_type, self.trailer.auth_level, self.trailer.context_id, self.trailer.token, pad
+        )
+        size = HEADER_SIZE + len(body) + pad + TRAILER_SIZE + len(trailer.token)
+        head = header(self.ptype, self.flags, size, len(trailer.token), self.call_id)
+        return head + body + bytes(pad) + trailer.header() + trailer.token
+
+    @property
+    def first(self) -> bool:
+        return self.flags & _FIRST != 0
+
+    @property
+    def last(self) -> bool:
+        return self.flags & _LAST != 0
+
+
+def header(ptype: int, flags: int, size: int, auth_length: int, call_id: int) -> bytes:
+    if size > _MAX_FRAGMENT:
+        raise LocalProtocolError(f"a PDU of {size} octets, and {_MAX_FRAGMENT} is the most")
+    return _HEADER.pack(_VERSION, 0, ptype, flags, _LITTLE_ENDIAN, size, auth_length, call_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind(Pdu):
+    ptype: ClassVar[PacketType] = PacketType.BIND
+
+    max_xmit_frag: int
+    max_recv_frag: int
+    assoc_group_id: int
+    contexts: tuple[PresentationContext, ...]
+
+    def body(self) -> bytes:
+        parts = [_BINDS["<"].pack(self.max_xmit_frag, self.max_recv_frag, self.assoc_group_id)]
+        parts.append(bytes([len(self.contexts), 0, 0, 0]))
+        for context in self.contexts:
+            parts.append(_CONTEXTS["<"].pack(context.context_id, len(context.transfers)))
+            parts.append(context.abstract.encode())
+            parts.extend(transfer.encode() for transfer in context.transfers)
+        return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterContext(Bind):
+    ptype: ClassVar[PacketType] = PacketType.ALTER_CONTEXT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindAck(Pdu):
+    ptype: ClassVar[PacketType] = PacketType.BIND_ACK
+
+    max_xmit_frag: int
+    max_recv_frag: int
+    assoc_group_id: int
+    secondary_address: str
+    results: tuple[ContextAnswer, ...]
+
+    def body(self) -> bytes:
+        head = _BINDS["<"].pack(self.max_xmit_frag, self.max_recv_frag, self.assoc_group_id)
+        address = self.secondary_address.encode("ascii") + b"\0" if self.secondary_address else b""
+        address = _SHORTS["<"].pack(len(address)) + address
+        parts = [head, address, bytes(-len(address) % 4), bytes([len(self.results), 0, 0, 0])]
+        parts += [_VERSIONS["<"].pack(each.result, each.reason) + each.transfer.encode() for each in self.results]
+        return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterContextResponse(BindAck):
+    ptype: ClassVar[PacketType] = PacketType.ALTER_CONTEXT_RESP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindNak(Pdu):
+    ptype: ClassVar[PacketType] = PacketType.BIND_NAK
+
+    reason: int
+    versions: tuple[tuple[int, int], ...] = ((5, 0),)
+
+    def body(self) -> bytes:
+        versions = bytes(part for version in self.versions for part in version)
+        body = _SHORTS["<"].pack(self.reason) + bytes([len(self.versions)]) + versions
+        return body + bytes(-len(body) % 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auth3(Pdu):
+    """[MS-RPCE] 2.2.2.10: the third leg, which nobody answers."""
+
+    ptype: ClassVar[PacketType] = PacketType.AUTH3
+
+    def body(self) -> bytes:
+        return bytes(4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(Pdu):
+    """One fragment of a request. `stub` still holds the authentication padding; `frame` is the fragment as it came."""
+
+    ptype: ClassVar[PacketType] = PacketType.REQUEST
+
+    alloc_hint: int
+    context_id: int
+    opnum: int
+    object: UUID | None = None
+    stub: bytes
+    frame: bytes = b""
+
+    @property
+    def stub_offset(self) -> int:
+        return REQUEST_HEADER_SIZE + (16 if self.object is not None else 0)
+
+    def body(self) -> bytes:
+        head = _REQUESTS["<"].pack(self.alloc_hint, self.context_id, self.opnum)
+        return head + (b"" if self.object is None else self.object.bytes_le) + self.stub
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response(Pdu):
+    ptype: ClassVar[PacketType] = PacketType.RESPONSE
+
+    alloc_hint: int
+    context_id: int
+    cancel_count: int = 0
+    stub: bytes
+    frame: bytes = b""
+
+    @property
+    def stub_offset(self) -> int:
+        return REQUEST_HEADER_SIZE
+
+    def body(self) -> bytes:
+        return _RESPONSES["<"].pack(self.alloc_hint, self.context_id, self.cancel_count) + self.stub
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault(Pdu):
+    """[MS-RPCE] 2.2.2.8: the error is in `status`; stub data is never sent, and ignored."""
+
+    ptype: ClassVar[PacketType] = PacketType.FAULT
+
+    context_id: int = 0
+    cancel_count: int = 0
+    status: int
+
+    def body(self) -> bytes:
+        return _FAULTS["<"].pack(32, self.context_id, self.cancel_count, 0, self.status) + bytes(4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoCancel(Pdu):
+    ptype: ClassVar[PacketType] = PacketType.CO_CANCEL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphaned(Pdu):
+    ptype: ClassVar[PacketType] = PacketType.ORPHANED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shutdown(Pdu):
+    ptype: ClassVar[PacketType] = PacketType.SHUTDOWN
+
+
+def request_fields(alloc_hint: int, context_id: int, opnum: int) -> bytes:
+    """What stands between a request's header and its stub."""
+    return _REQUESTS["<"].pack(alloc_hint, context_id, opnum)
+
+
+def response_fields(alloc_hint: int, context_id: int) -> bytes:
+    return _RESPONSES["<"].pack(alloc_hint, context_id, 0)
+
+
+class UnsupportedVersion(RemoteProtocolError):
+    """[MS-RPCE] 3.3.1.5.1: only 5.0 is spoken. `call_id` is what a bind_nak answers."""
+
+    def __init__(self, major: int, minor: int, call_id: int) -> None:
+        super().__init__(f"protocol version {major}.{minor}, and only 5.0 is spoken", 0)
+        self.call_id = call_id
+
+
+class Framer:
+    """Cuts a stream into fragments. It never holds more than one fragment that is not complete."""
+
+    __slots__ = ("_buffer", "max_fragment")
+
+    def __init__(self, max_fragment: int = _MAX_FRAGMENT) -> None:
+        self._buffer = b""
+        self.max_fragment = max_fragment
+
+    @property
+    def buffered(self) -> int:
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The fragments that are now complete. After a RemoteProtocolError nothing more can be read."""
+        if self._buffer:
+            data = self._buffer + data
+        frames = []
+        start, end = 0, len(data)
+        while end - start >= HEADER_SIZE:
+            size = fragment_size(data, start)
+            if size > self.max_fragment:
+                raise RemoteProtocolError(f"a fragment of {size} octets, and {self.max_fragment} were agreed", start)
+            if end - start < size:
+                break
+            frames.append(data[start : start + size])
+            start += size
+        self._buffer = data[start:]
+        return frames
+
+
+def fragment_size(data: bytes, start: int) -> int:
+    """What the common header says, once it is known to be one of ours."""
+    order = _order(data[start + 4], start)
+    major, minor, _, _, _, size, _, call_id = _HEADERS[order].unpack_from(data, start)
+    if (major, minor) != (_VERSION, 0):
+        raise UnsupportedVersion(major, minor, call_id)
+    if size < HEADER_SIZE:
+        raise RemoteProtocolError(f"a fragment of {size} octets is shorter than its own header", start)
+    return int(size)
+
+
+def _order(label: int, start: int) -> str:
+    """[C706] 14.1: the integers' order and the characters' set in one octet."""
+    if label not in (0x00, 0x10):
+        raise RemoteProtocolError(f"data representation 0x{label:02x}", start + 4)
+    return "<" if label == 0x10 else ">"
+
+
+def decode(frame: bytes) -> Pdu:
+    """The PDU of one whole fragment."""
+    if len(frame) < HEADER_SIZE:
+        raise RemoteProtocolError(f"{len(frame)} octets hold no header", 0)
+    size = fragment_size(frame, 0)
+    if size != len(frame):
+        raise RemoteProtocolError(f"a fragment of {size} octets in {len(frame)}", 8)
+    order = "<" if frame[4] else ">"
+    _, _, ptype, flags, representation, _, auth_length, call_id = _HEADERS[order].unpack_from(frame)
+    if representation[1]:
+        raise RemoteProtocolError("a floating-point format other than IEEE", 5)
+    end, trailer = _split_trailer(frame, auth_length, order)
+    reading = _READERS.get(ptype)
+    if reading is None:
+        raise RemoteProtocolError(f"PDU type {ptype} is not known", 2)
+    cursor = _Cursor(frame, HEADER_SIZE, end, order)
+    return reading(cursor, call_id, flags, trailer)
+
+
+def _split_trailer(frame: bytes, auth_length: int, order: str) -> tuple[int, SecTrailer | None]:
+    if not auth_length:
+        return len(frame), None
+    start = len(frame) - auth_length - TRAILER_SIZE
+    if start < HEADER_SIZE:
+        raise RemoteProtocolError(f"an authentication token of {auth_length} octets leaves no room", 10)
+    auth_type, level, pad, context_id = _TRAILERS[order].unpack_from(frame, start)
+    if pad > start - HEADER_SIZE:
+        raise RemoteProtocolError(f"{pad} octets of padding, and there are {start - HEADER_SIZE}", start + 2)
+    return start, SecTrailer(auth_type, level, context_id, frame[start + TRAILER_SIZE :], pad)
+
+
+class _Cursor:
+    __slots__ = ("data", "end", "offset", "order")
+
+    def __init__(self, data: bytes, offset: int, end: int, order: str) -> None:
+        self.data = data
+        self.offset = offset
+        self.end = end
+        self.order = order
+
+    def unpack(self, forms: dict[str, Struct]) -> tuple[int, ...]:
+        form = forms[self.order]
+        return form.unpack(self.take(form.size))
+
+    def take(self, size: int) -> bytes:
+        start, self.offset = self.offset, self.offset + size
+        if self.offset > self.end:
+            raise RemoteProtocolError("the PDU ends too early", start)
+        return self.data[start : self.offset]
+
+    def rest(self) -> bytes:
+        return self.data[self.offset : self.end]
+
+    def align(self) -> None:
+        self.take(-self.offset % 4)
+
+    def uuid(self) -> UUID:
+        octets = self.take(16)
+        return UUID(bytes_le=octets) if self.order == "<" else UUID(bytes=octets)
+
+    def syntax(self) -> SyntaxId:
+        uuid = self.uuid()
+        major, minor = self.unpack(_VERSIONS)
+        return SyntaxId(uuid, major, minor)
+
+
+def _read_bind(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Bind:
+    return _bind(Bind, cursor, call_id, flags, trailer)
+
+
+def _read_alter_context(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Bind:
+    return _bind(AlterContext, cursor, call_id, flags, trailer)
+
+
+def _bind(kind: type[Bind], cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Bind:
+    xmit, recv, group = cursor.unpack(_BINDS)
+    count = cursor.take(4)[0]
+    contexts = []
+    for _ in range(count):
+        context_id, transfers = cursor.unpack(_CONTEXTS)
+        abstract = cursor.syntax()
+        contexts.append(PresentationContext(context_id, abstract, tuple([cursor.syntax() for _ in range(transfers)])))
+    return kind(
+        call_id=call_id,
+        flags=flags,
+        trailer=trailer,
+        order=cursor.order,
+        max_xmit_frag=xmit,
+        max_recv_frag=recv,
+        assoc_group_id=group,
+        contexts=tuple(contexts),
+    )
+
+
+def _read_bind_ack(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> BindAck:
+    return _bind_ack(BindAck, cursor, call_id, flags, trailer)
+
+
+def _read_alter_context_resp(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> BindAck:
+    return _bind_ack(AlterContextResponse, cursor, call_id, flags, trailer)
+
+
+def _bind_ack(kind: type[BindAck], cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> BindAck:
+    xmit, recv, group = cursor.unpack(_BINDS)
+    (length,) = cursor.unpack(_SHORTS)
+    address = cursor.take(length).partition(b"\0")[0].decode("ascii", "replace")
+    cursor.align()
+    results = []
+    for _ in range(cursor.take(4)[0]):
+        result, reason = cursor.unpack(_VERSIONS)
+        results.append(ContextAnswer(result, reason, cursor.syntax()))
+    return kind(
+        call_id=call_id,
+        flags=flags,
+        trailer=trailer,
+        order=cursor.order,
+        max_xmit_frag=xmit,
+        max_recv_frag=recv,
+        assoc_group_id=group,
+        secondary_address=address,
+        results=tuple(results),
+    )
+
+
+def _read_bind_nak(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> BindNak:
+    (reason,) = cursor.unpack(_SHORTS)
+    # Windows leaves the versions out where they are not what is wrong.
+    count = cursor.take(1)[0] if cursor.offset < cursor.end else 0
+    versions = tuple([(major, minor) for major, minor in (cursor.take(2) for _ in range(count))])
+    return BindNak(call_id=call_id, flags=flags, trailer=trailer, order=cursor.order, reason=reason, versions=versions)
+
+
+def _read_request(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Request:
+    alloc_hint, context_id, opnum = cursor.unpack(_REQUESTS)
+    return Request(
+        call_id=call_id,
+        flags=flags,
+        trailer=trailer,
+        order=cursor.order,
+        alloc_hint=alloc_hint,
+        context_id=context_id,
+        opnum=opnum,
+        object=cursor.uuid() if flags & _OBJECT else None,
+        stub=cursor.rest(),
+        frame=cursor.data if trailer is not None else b"",
+    )
+
+
+def _read_response(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Response:
+    alloc_hint, context_id, cancel_count = cursor.unpack(_RESPONSES)
+    return Response(
+        call_id=call_id,
+        flags=flags,
+        trailer=trailer,
+        order=cursor.order,
+        alloc_hint=alloc_hint,
+        context_id=context_id,
+        cancel_count=cancel_count,
+        stub=cursor.rest(),
+        frame=cursor.data if trailer is not None else b"",
+    )
+
+
+def _read_fault(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Fault:
+    _, context_id, cancel_count, _, status = cursor.unpack(_FAULTS)
+    return Fault(
+        call_id=call_id,
+        flags=flags,
+        trailer=trailer,
+        order=cursor.order,
+        context_id=context_id,
+        cancel_count=cancel_count,
+        status=status,
+    )
+
+
+def _read_auth3(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Auth3:
+    if trailer is None:
+        raise RemoteProtocolError("an rpc_auth_3 without a token", 10)
+    return Auth3(call_id=call_id, flags=flags, trailer=trailer, order=cursor.order)
+
+
+def _read_co_cancel(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> CoCancel:
+    return CoCancel(call_id=call_id, flags=flags, trailer=trailer, order=cursor.order)
+
+
+def _read_orphaned(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Orphaned:
+    return Orphaned(call_id=call_id, flags=flags, trailer=trailer, order=cursor.order)
+
+
+def _read_shutdown(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Shutdown:
+    return Shutdown(call_id=call_id, flags=flags, trailer=trailer, order=cursor.order)
+
+
+_READERS: Final[dict[int, Callable[[_Cursor, int, int, SecTrailer | None], Pdu]]] = {
+    int(PacketType.REQUEST): _read_request,
+    int(PacketType.RESPONSE): _read_response,
+    int(PacketType.FAULT): _read_fault,
+    int(PacketType.BIND): _read_bind,
+    int(PacketType.BIND_ACK): _read_bind_ack,
+    int(PacketType.BIND_NAK): _read_bind_nak,
+    int(PacketType.ALTER_CONTEXT): _read_alter_context,
+    int(PacketType.ALTER_CONTEXT_RESP): _read_alter_context_resp,
+    int(PacketType.AUTH3): _read_auth3,
+    int(PacketType.SHUTDOWN): _read_shutdown,
+    int(PacketType.CO_CANCEL): _read_co_cancel,
+    int(PacketType.ORPHANED): _read_orphaned,
+}

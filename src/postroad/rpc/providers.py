@@ -1,0 +1,32 @@
+"""The security providers that a server registers, [MS-RPCE] 3.1.3.1.1: from the users and what is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from postroad.rpc.constants import AuthType
+from postroad.rpc.gss import KerberosProvider, kerberos_available
+from postroad.rpc.negotiate import KERBEROS, MS_KERBEROS, NTLM, MechanismProvider, SpnegoProvider
+from postroad.rpc.ntlm import NtlmProvider
+from postroad.rpc.security import Provider
+
+
+def providers(passwords: Mapping[str, str], computer: str) -> dict[int, Provider]:
+    """By authentication type: NTLM where there are users, Kerberos where the system has it, and SPNEGO over both.
+
+    Empty without the extra `auth`: a client that wants to authenticate is then told that nobody here can check it.
+    """
+    found: dict[int, Provider] = {}
+    mechanisms: dict[bytes, MechanismProvider] = {}
+    if find_spec("cryptography") is None:
+        return found
+    if passwords:
+        ntlm = NtlmProvider(passwords, computer)
+        found[AuthType.NTLM] = mechanisms[NTLM] = ntlm
+    if kerberos_available():
+        kerberos = KerberosProvider(computer)
+        found[AuthType.KERBEROS] = mechanisms[KERBEROS] = mechanisms[MS_KERBEROS] = kerberos
+    if mechanisms:
+        found[AuthType.SPNEGO] = SpnegoProvider(mechanisms)
+    return found

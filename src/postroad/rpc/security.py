@@ -1,0 +1,192 @@
+"""Security contexts of a connection: who the client is, and how PDUs are protected, [MS-RPCE] 3.3.1.5.2.
+
+Providers (NTLM, SPNEGO, Kerberos) live in modules of their own; nothing here knows their tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from postroad.errors import AuthenticationFailed
+from postroad.rpc.constants import AuthLevel, PacketFlag
+from postroad.rpc.pdu import HEADER_SIZE, TRAILER_SIZE, Auth3, Bind, Request, Response, SecTrailer, header
+
+MAX_CONTEXTS: Final = 64  # a client may build 2000, [MS-RPCE] 3.3.1.5.4; none that we know builds many
+_STUB_ALIGNMENT: Final = 16  # [MS-RPCE] 2.2.2.11: the trailer is 16-aligned from the start of the body
+_EFFECTIVE: Final[dict[int, int]] = {AuthLevel.DEFAULT: AuthLevel.CONNECT, AuthLevel.CALL: AuthLevel.PACKET}
+
+
+class Negotiation(Protocol):
+    """A context of a security provider: tokens go back and forth until `complete`, then PDUs can be protected."""
+
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def identity(self) -> str | None:
+        """Who the client has proved to be, once complete."""
+
+    @property
+    def signature_size(self) -> int: ...
+
+    def step(self, token: bytes) -> bytes:
+        """The next token to send, empty if there is none. AuthenticationFailed ends it."""
+
+    def protect(self, head: bytes, body: bytes, tail: bytes, *, seal: bool, header_sign: bool) -> tuple[bytes, bytes]:
+        """(the body as it is sent, the signature). `head` and `tail` are signed too where `header_sign` was agreed."""
+
+    def unprotect(
+        self, head: bytes, body: bytes, tail: bytes, signature: bytes, *, seal: bool, header_sign: bool
+    ) -> bytes:
+        """The body as it was; AuthenticationFailed if anything was changed."""
+
+
+class Provider(Protocol):
+    """A security provider that the server has registered, [MS-RPCE] 3.1.3.1.1."""
+
+    def accept(self) -> Negotiation: ...
+
+
+def effective_level(level: int) -> int:
+    """[MS-RPCE] 2.2.1.1.8: call level is packet level, and the default is connect."""
+    return _EFFECTIVE.get(level, level)
+
+
+@dataclass(slots=True)
+class SecurityContext:
+    """One row of a connection's table of security contexts."""
+
+    auth_type: int
+    auth_level: int
+    context_id: int
+    negotiation: Negotiation
+    failed: bool = False
+
+    @property
+    def ready(self) -> bool:
+        return self.negotiation.complete and not self.failed
+
+    @property
+    def identity(self) -> str | None:
+        return self.negotiation.identity if self.ready else None
+
+    @property
+    def signs(self) -> bool:
+        """At packet level we sign as at integrity level: more than is asked for, and what other implementations do."""
+        return self.auth_level >= AuthLevel.PACKET
+
+    @property
+    def seals(self) -> bool:
+        return self.auth_level == AuthLevel.PRIVACY
+
+    def room(self, room: int) -> int:
+        """How much of a stub fits in `room` octets of a fragment."""
+        if self.signs:
+            room -= TRAILER_SIZE + self.negotiation.signature_size
+            room -= room % _STUB_ALIGNMENT
+        return room
+
+    def trailer(self, token: bytes, pad_length: int = 0) -> SecTrailer:
+        return SecTrailer(self.auth_type, self.auth_level, self.context_id, token, pad_length)
+
+    def protect(self, ptype: int, flags: int, call_id: int, fixed: bytes, stub: bytes, *, header_sign: bool) -> bytes:
+        """A whole fragment of `stub` behind the `fixed` fields of its type."""
+        pad = -len(stub) % _STUB_ALIGNMENT
+        body = stub + bytes(pad)
+        size = self.negotiation.signature_size
+        tail = self.trailer(b"", pad).header()
+        whole = HEADER_SIZE + len(fixed) + len(body) + len(tail) + size
+        head = header(ptype, flags, whole, size, call_id) + fixed
+        sent, signature = self.negotiation.protect(head, body, tail, seal=self.seals, header_sign=header_sign)
+        return head + sent + tail + signature
+
+    def unprotect(self, pdu: Request | Response, *, header_sign: bool) -> bytes:
+        """The stub of a fragment that came, without its padding."""
+        trailer = pdu.trailer
+        if trailer is None:
+            raise AuthenticationFailed("a PDU without the protection that was agreed")
+        body = pdu.stub
+        if self.signs:
+            start = pdu.stub_offset
+            end = start + len(body)
+            head, tail = pdu.frame[:start], pdu.frame[end : end + TRAILER_SIZE]
+            body = self.negotiation.unprotect(head, body, tail, trailer.token, seal=self.seals, header_sign=header_sign)
+        if trailer.pad_length > len(body):
+            raise AuthenticationFailed(f"{trailer.pad_length} octets of padding in a stub of {len(body)}")
+        return body[: len(body) - trailer.pad_length]
+
+
+class SecurityContexts:
+    """The contexts that a server builds with one client on one connection."""
+
+    def __init__(self, providers: Mapping[int, Provider]) -> None:
+        self._providers = providers
+        self._table: dict[int, SecurityContext] = {}
+        self.header_sign = False
+
+    def known(self, trailer: SecTrailer | None) -> bool:
+        """There is no authentication, or by a provider that is registered."""
+        return trailer is None or trailer.auth_type in self._providers
+
+    def step(self, pdu: Bind | Auth3) -> SecTrailer | None:
+        """One leg of building a context: the trailer to answer with. AuthenticationFailed leaves it unusable."""
+        trailer = pdu.trailer
+        if trailer is None:
+            return None
+        context = self._table.get(trailer.context_id)
+        if context is None:
+            context = self._begin(pdu, trailer)
+        elif not self._continues(context, trailer):
+            context.failed = True
+            raise AuthenticationFailed("a leg that does not belong to the security context")
+        try:
+            token = context.negotiation.step(trailer.token)
+        except AuthenticationFailed:
+            context.failed = True
+            raise
+        return context.trailer(token) if token else None
+
+    def _begin(self, pdu: Bind | Auth3, trailer: SecTrailer) -> SecurityContext:
+        level = effective_level(trailer.auth_level)
+        if isinstance(pdu, Auth3) or not self.known(trailer):
+            raise AuthenticationFailed("the last leg of a security context that was never begun")
+        if not AuthLevel.CONNECT <= level <= AuthLevel.PRIVACY:
+            raise AuthenticationFailed(f"authentication level {trailer.auth_level} is not known")
+        if len(self._table) >= MAX_CONTEXTS:
+            raise AuthenticationFailed(f"more than {MAX_CONTEXTS} security contexts")
+        if not self._table:
+            self.header_sign = bool(pdu.flags & PacketFlag.SUPPORT_HEADER_SIGN)
+        context = SecurityContext(
+            trailer.auth_type, level, trailer.context_id, self._providers[trailer.auth_type].accept()
+        )
+        self._table[trailer.context_id] = context
+        return context
+
+    def _continues(self, context: SecurityContext, trailer: SecTrailer) -> bool:
+        return (
+            not context.failed
+            and not context.negotiation.complete
+            and (context.auth_type, context.auth_level) == (trailer.auth_type, effective_level(trailer.auth_level))
+        )
+
+    def of(self, pdu: Request) -> SecurityContext | None:
+        """The context that a request comes under; AuthenticationFailed if it may not."""
+        if pdu.trailer is None:
+            return self._unnamed()
+        context = self._table.get(pdu.trailer.context_id)
+        if context is None or not context.ready:
+            raise AuthenticationFailed("a security context that was not built")
+        if (context.auth_type, context.auth_level) != (pdu.trailer.auth_type, effective_level(pdu.trailer.auth_level)):
+            raise AuthenticationFailed("another provider or level than the security context has")
+        return context
+
+    def _unnamed(self) -> SecurityContext | None:
+        """[MS-RPCE] 3.3.1.5.4: at connect level, the only context stands for requests that name none."""
+        if not self._table:
+            return None
+        context = next(iter(self._table.values()))
+        if len(self._table) > 1 or context.auth_level != AuthLevel.CONNECT or not context.ready:
+            raise AuthenticationFailed("a request without the protection that was agreed")
+        return context

@@ -1,0 +1,264 @@
+"""An RPC server on asyncio: listens, hands calls to handlers, writes what they answer. The rules are in the core.
+
+A handler is a plain function, or a coroutine where it has to wait; one that waits holds up no other call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import inspect
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from postroad.errors import RpcFault
+from postroad.rpc.association import Associations
+from postroad.rpc.calls import Call, CallCancelled, Endpoint, Event, Limits
+from postroad.rpc.constants import FaultStatus
+from postroad.rpc.interface import Interface, Operation
+from postroad.rpc.security import Provider
+from postroad.rpc.server_connection import ServerConnection
+
+_log = logging.getLogger(__name__)
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+Handler = Callable[[Call, In], Out | Awaitable[Out]]
+
+PORT_STEP = 11  # [MS-MQQP] 3.1.4.8: a static port that is taken is probed in steps of 11
+PORT_TRIES = 100
+_SWEEP_S = 1.0
+_BACKLOG = 1024
+
+
+class RpcServer:
+    """Serves any number of interfaces at any number of addresses; the associations are common to all."""
+
+    def __init__(
+        self,
+        *,
+        limits: Limits | None = None,
+        providers: Mapping[int, Provider] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.limits = limits or Limits()
+        associations = Associations(partial(secrets.randbits, 32), uuid4, self.limits.max_handles)
+        self.endpoint = Endpoint(associations, self.limits, providers=providers or {})
+        self.clock = clock
+        self.links: set[_Link] = set()
+        self.half_open: dict[_Link, None] = {}  # the oldest first
+        self._handlers: dict[Operation[Any, Any], Handler[Any, Any]] = {}
+        self._servers: list[asyncio.Server] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Event | None = None
+
+    def register(self, interface: Interface) -> None:
+        """Offers an interface. An operation without a handler answers as one that does not exist."""
+        self.endpoint.interfaces[interface.uuid] = interface
+
+    def on(self, operation: Operation[In, Out], handler: Handler[In, Out]) -> None:
+        """The handler of an operation. It may raise RpcFault; on a cancelled call it sees CancelledError."""
+        self._handlers[operation] = handler
+
+    async def listen(self, host: str, port: int, *, probe: bool = False) -> int:
+        """Listens at one address more, and gives the port; with `probe`, at the next free one 11 further on."""
+        loop = asyncio.get_running_loop()
+        for attempt in range(PORT_TRIES if probe else 1):
+            chosen = port + attempt * PORT_STEP
+            try:
+                server = await loop.create_server(lambda: _Link(self), host, chosen, backlog=_BACKLOG)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or not probe or attempt == PORT_TRIES - 1:
+                    raise
+                continue
+            self._servers.append(server)
+            if self._timer is None:
+                self._timer = loop.call_later(_SWEEP_S, self._sweep)
+            return int(server.sockets[0].getsockname()[1])
+        raise AssertionError("unreachable")
+
+    async def stop(self) -> None:
+        """Ends every call and connection; context handles are run down."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for server in self._servers:
+            server.close()
+        tasks = [task for link in self.links for task in link.tasks.values()]
+        for link in list(self.links):
+            link.abort()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.links:
+            self._emptied = asyncio.Event()
+            await self._emptied.wait()
+
+    def gone(self, link: _Link) -> None:
+        self.links.discard(link)
+        self.half_open.pop(link, None)
+        if not self.links and self._emptied is not None:
+            self._emptied.set()
+
+    def handler(self, operation: Operation[Any, Any]) -> Handler[Any, Any] | None:
+        return self._handlers.get(operation)
+
+    def _sweep(self) -> None:
+        now = self.clock()
+        for link in [*self.links]:
+            deadline = link.connection.deadline if link.connection is not None else None
+            if deadline is not None and deadline <= now:
+                _log.info("%s sent no complete bind or request in time", link.address)
+                link.abort()
+        self._timer = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
+
+
+class _Link(asyncio.Protocol):
+    """One connection, and the tasks of its calls that wait."""
+
+    def __init__(self, server: RpcServer) -> None:
+        self.server = server
+        self.address = ""
+        self.connection: ServerConnection | None = None
+        self.tasks: dict[Call, asyncio.Future[Any]] = {}
+        self._orphans: set[Call] = set()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        server = self.server
+        self._transport = transport
+        self.address = str(transport.get_extra_info("peername")[0])
+        server.links.add(self)
+        if len(server.links) > server.limits.max_connections:
+            _log.warning("%s is refused: there are %d connections", self.address, server.limits.max_connections)
+            transport.abort()
+            return
+        keep_alive(transport.get_extra_info("socket"))
+        local = transport.get_extra_info("sockname")
+        self.connection = ServerConnection(server.endpoint, self.address, server.clock(), (local[0], local[1]))
+        server.half_open[self] = None
+        if len(server.half_open) > server.limits.max_half_open:
+            next(iter(server.half_open)).abort()
+
+    def data_received(self, data: bytes) -> None:
+        connection = self.connection
+        if connection is None or connection.closed:
+            return
+        events = connection.receive(data, self.server.clock())
+        if not connection.half_open:
+            self.server.half_open.pop(self, None)
+        for event in events:
+            self._handle(event)
+        self._flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.server.gone(self)
+        if self.connection is None:
+            return
+        # First the calls, then the handles that they may use: disconnected() waits for the last of them.
+        self.connection.disconnected()
+        for task in list(self.tasks.values()):
+            task.cancel()
+
+    def abort(self) -> None:
+        self.server.half_open.pop(self, None)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        """The client does not take its answers: we take no more of its requests."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # Calls
+
+    def _handle(self, event: Event) -> None:
+        call = event.call
+        if isinstance(event, CallCancelled):
+            if event.orphaned:
+                self._orphans.add(call)
+            if call in self.tasks:
+                self.tasks[call].cancel()
+            return
+        assert self.connection is not None
+        handler = self.server.handler(call.operation)
+        if handler is None:
+            self.connection.fault(call, FaultStatus.NCA_OP_RANGE_ERROR, executed=False)
+            return
+        try:
+            result = handler(call, call.request)
+        except Exception as error:
+            self._fail(call, error)
+            return
+        if inspect.isawaitable(result):
+            task = asyncio.ensure_future(result)
+            self.tasks[call] = task
+            task.add_done_callback(partial(self._done, call))
+        else:
+            self._reply(call, result)
+
+    def _done(self, call: Call, task: asyncio.Future[Any]) -> None:
+        assert self.connection is not None
+        del self.tasks[call]
+        if call in self._orphans:
+            self._orphans.discard(call)
+            if not task.cancelled():
+                task.exception()  # looked at, so that nobody complains
+            self.connection.drop(call)
+        elif task.cancelled():
+            self.connection.fault(call, FaultStatus.NCA_FAULT_CANCEL)
+        elif (error := task.exception()) is not None:
+            self._fail(call, error)
+        else:
+            self._reply(call, task.result())
+        self._flush()
+
+    def _reply(self, call: Call, reply: object) -> None:
+        assert self.connection is not None
+        try:
+            self.connection.reply(call, reply)
+        except Exception as error:  # the handler's answer is not what its operation gives
+            self._fail(call, error)
+
+    def _fail(self, call: Call, error: BaseException) -> None:
+        assert self.connection is not None
+        if isinstance(error, RpcFault):
+            self.connection.fault(call, error.fault_status)
+            return
+        _log.error("%r of %s failed", call.operation, self.address, exc_info=error)
+        self.connection.fault(call, FaultStatus.NCA_FAULT_UNSPECIFIED)
+
+    def _flush(self) -> None:
+        connection, transport = self.connection, self._transport
+        if connection is None or transport is None:
+            return
+        data = connection.data_to_send()
+        if data and not transport.is_closing():
+            transport.write(data)
+            if transport.get_write_buffer_size() > self.server.limits.max_unsent:
+                _log.warning("%s takes none of its answers", self.address)
+                transport.abort()
+        if connection.closed and not transport.is_closing():
+            if connection.fault_text:
+                _log.info("%s: %s", self.address, connection.fault_text)
+            transport.close()
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """A peer that vanished without a word is noticed within two minutes, and its context handles are run down."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6), ("TCP_USER_TIMEOUT", 120000)):
+        option = getattr(socket, name, None)  # not every system has them all
+        if option is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)

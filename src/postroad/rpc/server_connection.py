@@ -1,0 +1,406 @@
+"""The server's side of one connection without I/O: binds, requests out of fragments, replies into fragments.
+
+Octets and `now` come in, calls come out; replies and faults go in, octets come out. [MS-RPCE] 3.3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from postroad.errors import AuthenticationFailed, RemoteProtocolError, RpcFault
+from postroad.rpc import pdu as pdus
+from postroad.rpc import verification
+from postroad.rpc.association import Association
+from postroad.rpc.calls import Call, CallCancelled, CallReceived, Endpoint, Event
+from postroad.rpc.constants import (
+    FORBIDDEN_STATUSES,
+    MUST_RECEIVE_FRAGMENT,
+    WHOLE,
+    FaultStatus,
+    PacketFlag,
+    PacketType,
+    RejectReason,
+)
+from postroad.rpc.fragments import fragments
+from postroad.rpc.ndr import Format, Reader
+from postroad.rpc.pdu import AlterContext, Auth3, Bind, CoCancel, Orphaned, Pdu, Request, SecTrailer
+from postroad.rpc.presentation import Presentation, Presentations
+from postroad.rpc.security import SecurityContext, SecurityContexts
+
+MAX_CALL_ID: Final = 0x7FFFFFFF  # [MS-RPCE] note 123
+OLD_CALLS: Final = 150  # [MS-RPCE] 3.3.3.5.6
+
+
+class State(Enum):
+    ESTABLISHED = auto()
+    NEGOTIATED = auto()
+    CLOSED = auto()
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """A request of which not all fragments have come."""
+
+    first: Request
+    security: SecurityContext | None
+    deadline: float
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+
+class ServerConnection:
+    """`receive` gives events; `data_to_send` is to be written after it, and after `reply` and `fault`."""
+
+    def __init__(self, endpoint: Endpoint, address: str, now: float, local: tuple[str, int] = ("", 0)) -> None:
+        """`address` is the client's, `local` are our own address and port as the client called them."""
+        self.endpoint = endpoint
+        self.address = address
+        self.local = local
+        self.state = State.ESTABLISHED
+        self.association: Association | None = None
+        self.calls: dict[int, Call] = {}
+        self.fault_text = ""  # why we closed it
+        self._limits = endpoint.limits
+        self._bind_deadline = now + self._limits.bind_timeout_s
+        self._framer = pdus.Framer()
+        self._out: list[bytes] = []
+        self._presentations = Presentations(endpoint.interfaces)
+        self._security = SecurityContexts(endpoint.providers)
+        self._gathering: _Gathering | None = None
+        self._discarding: int | None = None  # the call id of a request that was answered before it was complete
+        self._max_xmit = self._max_recv = MUST_RECEIVE_FRAGMENT
+        self._last_call_id = -1
+        self._actions = _ACTIONS[State.ESTABLISHED]
+
+    # What the shell asks
+
+    @property
+    def closed(self) -> bool:
+        return self.state is State.CLOSED
+
+    @property
+    def half_open(self) -> bool:
+        return self.state is State.ESTABLISHED
+
+    @property
+    def deadline(self) -> float | None:
+        """When the connection has waited long enough for a bind, or for the rest of a request."""
+        if self.state is State.ESTABLISHED:
+            return self._bind_deadline
+        return self._gathering.deadline if self._gathering is not None else None
+
+    def data_to_send(self) -> bytes:
+        if not self._out:
+            return b""
+        out, self._out = self._out, []
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def disconnected(self) -> None:
+        """The transport is gone. The association is left once no call is in flight any more."""
+        self._drop_gathering()
+        self.state = State.CLOSED
+        self._leave()
+
+    def _leave(self) -> None:
+        if self.association is not None and not self.calls:
+            self.endpoint.associations.leave(self.association, self)
+
+    # Octets come in
+
+    def receive(self, data: bytes, now: float) -> list[Event]:
+        """What the octets bring. A protocol error closes the connection; the calls before it are still events."""
+        events: list[Event] = []
+        try:
+            for frame in self._framer.feed(data):
+                if self.closed:
+                    break
+                event = self._received(pdus.decode(frame), now)
+                if event is not None:
+                    events.append(event)
+        except pdus.UnsupportedVersion as error:
+            if self.half_open:
+                reason = RejectReason.PROTOCOL_VERSION_NOT_SUPPORTED
+                self._out.append(pdus.BindNak(call_id=error.call_id, reason=reason).encode())
+            self._close(str(error))
+        except RemoteProtocolError as error:
+            self._close(str(error))
+        return events
+
+    def _received(self, pdu: Pdu, now: float) -> Event | None:
+        action = self._actions.get(type(pdu))
+        if action is None:
+            raise RemoteProtocolError(f"{pdu.ptype.name.lower()} in state {self.state.name.lower()}")
+        return action(self, pdu, now)
+
+    def _close(self, why: str) -> None:
+        self.fault_text = why
+        self._drop_gathering()
+        self.state = State.CLOSED
+
+    # Binds
+
+    def _bind(self, pdu: Pdu, now: float) -> Event | None:
+        assert isinstance(pdu, Bind)
+        if not self._security.known(pdu.trailer):
+            return self._reject(pdu, RejectReason.AUTHENTICATION_TYPE_NOT_RECOGNIZED)
+        self.association = self.endpoint.associations.join(pdu.assoc_group_id, self.address, self)
+        if self.association is None:
+            return self._reject(pdu, RejectReason.NOT_SPECIFIED)
+        largest = self._limits.max_fragment
+        self._max_xmit = max(min(pdu.max_recv_frag, largest), MUST_RECEIVE_FRAGMENT)
+        self._max_recv = max(min(pdu.max_xmit_frag, largest), MUST_RECEIVE_FRAGMENT)
+        try:
+            trailer = self._security.step(pdu)
+        except AuthenticationFailed as error:
+            return self._reject(pdu, RejectReason.INVALID_CHECKSUM, str(error))
+        answers = self._presentations.negotiate(pdu.contexts)
+        self.state = State.NEGOTIATED
+        self._actions = _ACTIONS[State.NEGOTIATED]
+        self._acknowledge(pdus.BindAck, pdu, answers, trailer)
+        return None
+
+    def _alter_context(self, pdu: Pdu, now: float) -> Event | None:
+        assert isinstance(pdu, AlterContext)
+        try:
+            trailer = self._security.step(pdu)
+        except AuthenticationFailed as error:
+            # A half-finished security context must not be used: the connection ends with it.
+            self._fault_pdu(pdu.call_id, 0, FaultStatus.ACCESS_DENIED)
+            self._close(str(error))
+            return None
+        answers = self._presentations.negotiate(pdu.contexts)
+        if self._presentations.full:
+            return self._reject(pdu, RejectReason.LOCAL_LIMIT_EXCEEDED)
+        self._acknowledge(pdus.AlterContextResponse, pdu, answers, trailer)
+        return None
+
+    def _auth3(self, pdu: Pdu, now: float) -> Event | None:
+        """Nobody answers an rpc_auth_3: the first request learns that it failed, [MS-RPCE] 3.3.1.5.2.1."""
+        assert isinstance(pdu, Auth3)
+        try:
+            self._security.step(pdu)
+        except AuthenticationFailed as error:
+            self.fault_text = str(error)
+        return None
+
+    def _reject(self, pdu: Bind, reason: RejectReason, why: str = "") -> Event | None:
+        self._out.append(pdus.BindNak(call_id=pdu.call_id, reason=reason).encode())
+        self._close(why or f"the bind was refused: {reason.name.lower()}")
+        return None
+
+    def _acknowledge(
+        self, kind: type[pdus.BindAck], pdu: Bind, answers: tuple[pdus.ContextAnswer, ...], trailer: SecTrailer | None
+    ) -> None:
+        assert self.association is not None
+        flags = WHOLE | pdu.flags & PacketFlag.CONC_MPX
+        if pdu.trailer is not None and self._security.header_sign:
+            flags |= PacketFlag.SUPPORT_HEADER_SIGN
+        ack = kind(
+            call_id=pdu.call_id,
+            flags=flags,
+            trailer=trailer,
+            max_xmit_frag=self._max_xmit,
+            max_recv_frag=self._max_recv,
+            assoc_group_id=self.association.identifier,
+            secondary_address=str(self.local[1]) if kind is pdus.BindAck else "",
+            results=answers,
+        )
+        self._out.append(ack.encode())
+
+    # Requests
+
+    def _request(self, pdu: Pdu, now: float) -> Event | None:
+        assert isinstance(pdu, Request)
+        gathering = self._gathering
+        if pdu.first:
+            # A request is complete before the next begins, [MS-RPCE] 3.3.1.5.8. Of 3.3.3.5.2 we ask only that no two
+            # calls in flight have one id: clients that alter the context count for each interface by itself.
+            if gathering is not None or pdu.call_id in self.calls or pdu.call_id > MAX_CALL_ID:
+                return self._protocol_error(pdu, "a request out of turn")
+        elif gathering is None or gathering.first.call_id != pdu.call_id:
+            return self._stray(pdu)
+        try:
+            security = self._security.of(pdu)
+            if gathering is not None and security is not gathering.security:
+                raise AuthenticationFailed("fragments under different security contexts")
+            stub = pdu.stub
+            if security is not None and pdu.trailer is not None:
+                stub = security.unprotect(pdu, header_sign=self._security.header_sign)
+        except AuthenticationFailed as error:
+            self._fault_pdu(pdu.call_id, pdu.context_id, FaultStatus.ACCESS_DENIED, executed=False)
+            self._close(str(error))
+            return None
+        if pdu.first:
+            self._last_call_id = max(self._last_call_id, pdu.call_id)
+            self._discarding = None
+            if pdu.last:
+                return self._dispatch(pdu, stub, security)
+        return self._gather(pdu, stub, security, now)
+
+    def _stray(self, pdu: Request) -> Event | None:
+        """A later fragment of no request that is being received, [MS-RPCE] 3.3.3.5.6."""
+        if pdu.call_id == self._discarding or 0 < self._last_call_id - pdu.call_id < OLD_CALLS:
+            return None
+        return self._protocol_error(pdu, "a fragment of no request")
+
+    def _gather(self, pdu: Request, stub: bytes, security: SecurityContext | None, now: float) -> Event | None:
+        gathering = self._gathering
+        if gathering is None:
+            gathering = self._gathering = _Gathering(pdu, security, now + self._limits.fragment_timeout_s)
+        if (pdu.context_id, pdu.opnum) != (gathering.first.context_id, gathering.first.opnum):
+            return self._protocol_error(pdu, "fragments that name different operations")
+        gathering.parts.append(stub)
+        gathering.size += len(stub)
+        self.endpoint.gathering += len(stub)
+        # [MS-RPCE] 3.3.3.5.8: the answer does not wait for the fragments that are still to come.
+        if gathering.size > self._limits.max_request:
+            return self._give_up(pdu, FaultStatus.ACCESS_DENIED)
+        if self.endpoint.gathering > self._limits.max_gathering:
+            return self._give_up(pdu, FaultStatus.NCA_SERVER_TOO_BUSY)
+        if not pdu.last:
+            return None
+        self._drop_gathering()
+        return self._dispatch(gathering.first, b"".join(gathering.parts), security)
+
+    def _give_up(self, pdu: Request, status: FaultStatus) -> Event | None:
+        self._drop_gathering()
+        self._discarding = pdu.call_id
+        self._fault_pdu(pdu.call_id, pdu.context_id, status, executed=False)
+        return None
+
+    def _drop_gathering(self) -> None:
+        if self._gathering is not None:
+            self.endpoint.gathering -= self._gathering.size
+            self._gathering = None
+
+    def _protocol_error(self, pdu: Request, why: str) -> Event | None:
+        """[MS-RPCE] 3.3.3.5.7. What follows cannot be trusted, so the connection ends."""
+        self._fault_pdu(pdu.call_id, pdu.context_id, FaultStatus.NCA_PROTOCOL_ERROR, executed=False)
+        self._close(why)
+        return None
+
+    def _dispatch(self, pdu: Request, stub: bytes, security: SecurityContext | None) -> Event | None:
+        try:
+            call = self._call(pdu, stub, security)
+        except RpcFault as error:
+            self._fault_pdu(pdu.call_id, pdu.context_id, error.fault_status, executed=False)
+            return None
+        except RemoteProtocolError:
+            self._fault_pdu(pdu.call_id, pdu.context_id, FaultStatus.BAD_STUB_DATA, executed=False)
+            return None
+        self.calls[pdu.call_id] = call
+        return CallReceived(call)
+
+    def _call(self, pdu: Request, stub: bytes, security: SecurityContext | None) -> Call:
+        presentation = self._presentations.get(pdu.context_id)
+        if presentation is None:
+            raise RpcFault(FaultStatus.NCA_UNKNOWN_INTERFACE)
+        operation = presentation.interface.operations.get(pdu.opnum)
+        if operation is None:
+            raise RpcFault(FaultStatus.NCA_OP_RANGE_ERROR)
+        if len(self.calls) >= self._limits.max_calls:
+            raise RpcFault(FaultStatus.NCA_SERVER_TOO_BUSY)
+        # [MS-RPCE] 2.2.2.6: a hint of more than there is means that something is missing.
+        if pdu.alloc_hint > len(stub):
+            raise RpcFault(FaultStatus.NCA_PROTOCOL_ERROR)
+        layout = presentation.layout
+        reader = Reader(stub, layout, pdu.order if layout is Format.NDR else "<")
+        request = operation.request.decode_from(reader)
+        if reader.remaining > 0:
+            self._verify(stub[reader.offset :], pdu, presentation)
+        assert self.association is not None
+        for expected, handle in operation.request.context_handles(request):
+            self.association.check(expected, handle)
+        return Call(self, pdu.call_id, pdu.context_id, operation, request, layout, security)
+
+    def _verify(self, rest: bytes, pdu: Request, presentation: Presentation) -> None:
+        verification.check(
+            rest,
+            abstract=presentation.abstract,
+            transfer=presentation.transfer,
+            call_id=pdu.call_id,
+            context_id=pdu.context_id,
+            opnum=pdu.opnum,
+            header_sign=self._security.header_sign,
+        )
+
+    def _co_cancel(self, pdu: Pdu, now: float) -> Event | None:
+        call = self.calls.get(pdu.call_id)
+        return None if call is None else CallCancelled(call, orphaned=False)
+
+    def _orphaned(self, pdu: Pdu, now: float) -> Event | None:
+        if self._gathering is not None and self._gathering.first.call_id == pdu.call_id:
+            self._drop_gathering()
+            self._discarding = pdu.call_id
+        call = self.calls.get(pdu.call_id)
+        return None if call is None else CallCancelled(call, orphaned=True)
+
+    # Answers
+
+    def reply(self, call: Call, reply: object) -> None:
+        """Answers a call with its `[out]` parameters. Nothing is sent to a client that is gone."""
+        stub = call.operation.reply.encode(reply, call.layout, call.request)
+        self._forget(call)
+        if self.closed:
+            return
+        security = call.security if call.security is not None and call.security.signs else None
+        room = self._max_xmit - pdus.REQUEST_HEADER_SIZE
+        if security is not None:
+            room = security.room(room)
+        for flags, hint, part in fragments(stub, room):
+            fixed = pdus.response_fields(hint, call.context_id)
+            if security is not None:
+                self._out.append(
+                    security.protect(
+                        PacketType.RESPONSE,
+                        flags,
+                        call.call_id,
+                        fixed,
+                        part,
+                        header_sign=self._security.header_sign,
+                    )
+                )
+            else:
+                size = pdus.REQUEST_HEADER_SIZE + len(part)
+                self._out.append(pdus.header(PacketType.RESPONSE, flags, size, 0, call.call_id) + fixed + part)
+
+    def fault(self, call: Call, status: int, *, executed: bool = True) -> None:
+        """Answers a call with a fault."""
+        self._forget(call)
+        if not self.closed:
+            self._fault_pdu(call.call_id, call.context_id, status, executed=executed)
+
+    def drop(self, call: Call) -> None:
+        """Ends a call without an answer: the client orphaned it, or is gone."""
+        self._forget(call)
+
+    def _forget(self, call: Call) -> None:
+        if self.calls.get(call.call_id) is call:
+            del self.calls[call.call_id]
+        if self.closed:
+            self._leave()
+
+    def _fault_pdu(self, call_id: int, context_id: int, status: int, *, executed: bool = True) -> None:
+        if status in FORBIDDEN_STATUSES:
+            status = FaultStatus.NCA_FAULT_UNSPECIFIED
+        flags = WHOLE if executed else WHOLE | PacketFlag.DID_NOT_EXECUTE
+        self._out.append(pdus.Fault(call_id=call_id, flags=flags, context_id=context_id, status=status).encode())
+
+
+Action = Callable[[ServerConnection, Pdu, float], Event | None]
+
+# [MS-RPCE] 3.3.3: what a server takes in which state. Anything else is a protocol error.
+_ACTIONS: Final[dict[State, dict[type[Pdu], Action]]] = {
+    State.ESTABLISHED: {Bind: ServerConnection._bind},
+    State.NEGOTIATED: {
+        AlterContext: ServerConnection._alter_context,
+        Auth3: ServerConnection._auth3,
+        Request: ServerConnection._request,
+        CoCancel: ServerConnection._co_cancel,
+        Orphaned: ServerConnection._orphaned,
+    },
+    State.CLOSED: {},
+}

@@ -1,0 +1,55 @@
+"""[MS-RPCE] 2.2.2.13 Verification trailer: what a client says once more within the protected stub."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from postroad.errors import RpcFault
+from postroad.rpc.constants import FaultStatus, PacketType
+from postroad.rpc.pdu import SyntaxId
+
+SIGNATURE: Final = bytes.fromhex("8ae3137102f43671")
+_COMMAND: Final = Struct("<HH")
+_HEADER2: Final = Struct("<BxxxIIHH")
+_BITMASK, _PCONTEXT, _HEADER = 1, 2, 3
+_END, _MUST_PROCESS, _TYPE = 0x4000, 0x8000, 0x3FFF
+_LITTLE_ENDIAN: Final = 0x10
+_SUPPORTS_HEADER_SIGNING: Final = 1
+
+
+def check(
+    rest: bytes, *, abstract: SyntaxId, transfer: SyntaxId, call_id: int, context_id: int, opnum: int, header_sign: bool
+) -> None:
+    """Checks the trailer in what follows a request's parameters, if there is one; a fault where it tells otherwise."""
+    start = rest.find(SIGNATURE)
+    if start < 0:
+        return
+    offset = start + len(SIGNATURE)
+    more = True
+    while more:
+        if offset + _COMMAND.size > len(rest):
+            raise _refused("it ends too early")
+        command, length = _COMMAND.unpack_from(rest, offset)
+        body = rest[offset + _COMMAND.size : offset + _COMMAND.size + length]
+        if len(body) != length or length % 4:
+            raise _refused(f"a command of {length} octets")
+        kind = command & _TYPE
+        if kind == _PCONTEXT:
+            if body != abstract.encode() + transfer.encode():
+                raise _refused("another presentation context")
+        elif kind == _HEADER:
+            told = _HEADER2.unpack(body) if length == _HEADER2.size else None
+            if told != (PacketType.REQUEST, _LITTLE_ENDIAN, call_id, context_id, opnum):
+                raise _refused("another header")
+        elif kind == _BITMASK:
+            if length != 4 or (body[0] & _SUPPORTS_HEADER_SIGNING and not header_sign):
+                raise _refused("header signing was asked for, and the bind did not say so")
+        elif command & _MUST_PROCESS:
+            raise _refused(f"command {kind} is not known")
+        offset += _COMMAND.size + length
+        more = not command & _END
+
+
+def _refused(fault: str) -> RpcFault:
+    return RpcFault(FaultStatus.ACCESS_DENIED, f"the verification trailer: {fault}")

@@ -1,0 +1,1 @@
+"""An independent client of remote read, made of impacket's DCE/RPC, and how tests drive it."""

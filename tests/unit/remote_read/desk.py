@@ -1,0 +1,204 @@
+"""The remote read service in a test's hands, over an office whose clock stands still: readers and what they ask for."""
+
+from __future__ import annotations
+
+from itertools import count
+from uuid import UUID
+
+from postroad.names import DirectName, QueueFormat, parse_format_name
+from postroad.names.queue_format import Arm
+from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry
+from postroad.remote_read.service import RemoteReadService
+from postroad.remote_read.values import (
+    INFINITE_MS,
+    Ack,
+    Action,
+    Caller,
+    DesiredAccess,
+    DesiredShare,
+    ReadRequest,
+)
+from postroad.wire.view import MessageView
+from tests.unit.queues.office import ORDERS, OTHER, Office
+
+CLIENT = UUID("99887766-5544-3322-1100-ffeeddccbbaa")
+SOMEBODY = Caller("127.0.70.9", "reader")
+NOBODY = Caller("127.0.70.9")
+FIRST_HANDLE = 0x1001
+OK = 0
+
+Parts = tuple[int, int, Arm]
+
+
+def parts(name: str) -> Parts:
+    """A format name, or a path on this manager, as a QUEUE_FORMAT carries it."""
+    parsed = parse_format_name(name if "=" in name else f"DIRECT=OS:alpha\\{name}")
+    value = QueueFormat.from_format_name(parsed)
+    assert isinstance(parsed, DirectName) or value.arm is not None
+    return value.m_qft, value.m_suffix_and_flags, value.arm
+
+
+class Read:
+    """One read and what came of it."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.pending: RemoteReadEntry | None = None
+
+    @property
+    def waits(self) -> bool:
+        return not self.answers
+
+    @property
+    def answer(self) -> Answer:
+        (answer,) = self.answers  # one, and only one
+        return answer
+
+    @property
+    def status(self) -> int:
+        return self.answer.status
+
+    @property
+    def entry(self) -> RemoteReadEntry | None:
+        return self.answer.entry
+
+    @property
+    def label(self) -> str | None:
+        """The message's label; None where there is no message."""
+        record = self.answer.record
+        assert (record is None) == (self.answer.status != OK)
+        return None if record is None else MessageView(record.packet).label
+
+
+class Reader:
+    """A client that has opened a queue, by both interfaces."""
+
+    def __init__(self, desk: Desk, remote: RemoteQueue) -> None:
+        self.desk = desk
+        self.remote = remote
+        self.handle = remote.handle
+        status, session = desk.service.open_queue(CLIENT, self.handle, self.handle)
+        assert status == OK
+        assert session is not None
+        self.session: OpenQueueEntry = session
+        self._ids = count(1)
+
+    def ask(
+        self,
+        action: int = Action.RECEIVE,
+        timeout_ms: int = 0,
+        cursor: int = 0,
+        request_id: int | None = None,
+        *,
+        queue_handle: int | None = None,
+        queue: int | None = None,
+    ) -> Read:
+        request = ReadRequest(
+            self.handle if queue_handle is None else queue_handle,
+            self.handle if queue is None else queue,
+            action,
+            next(self._ids) if request_id is None else request_id,
+            timeout_ms,
+            cursor,
+        )
+        read = Read()
+        read.pending = self.desk.service.start_receive(request, self.desk.office.now, read.answers.append)
+        assert (read.pending is None) == bool(read.answers)
+        self.desk.office.tick()
+        return read
+
+    def receive(self, cursor: int = 0) -> Read:
+        return self.ask(Action.RECEIVE, cursor=cursor)
+
+    def peek(self, cursor: int = 0) -> Read:
+        return self.ask(Action.PEEK_CURRENT, cursor=cursor)
+
+    def peek_next(self, cursor: int) -> Read:
+        return self.ask(Action.PEEK_NEXT, cursor=cursor)
+
+    def wait(self, action: int = Action.RECEIVE, timeout_ms: int = INFINITE_MS, request_id: int | None = None) -> Read:
+        read = self.ask(action, timeout_ms, request_id=request_id)
+        assert read.waits
+        return read
+
+    def lookup(self, action: int, lookup_id: int, timeout_ms: int = 0, cursor: int = 0, request_id: int = 0) -> Read:
+        request = ReadRequest(self.handle, 0, action, request_id, timeout_ms, cursor)
+        read = Read()
+        read.answers.append(self.desk.service.start_receive_by_lookup_id(lookup_id, request, self.desk.office.now))
+        self.desk.office.tick()
+        return read
+
+    def end(self, read: Read, ack: Ack) -> int:
+        status = self.desk.service.end_receive(read.entry, ack, self.desk.office.now)
+        self.desk.office.tick()
+        return status
+
+    def take(self) -> str | None:
+        """Receives and acknowledges the first message; its label."""
+        read = self.receive()
+        assert self.end(read, Ack.RR_ACK) == OK
+        return read.label
+
+    def cancel(self, request_id: int, *, queue: int | None = None) -> int:
+        return self.desk.service.cancel_receive(self.handle, self.handle if queue is None else queue, request_id)
+
+    def cursor(self) -> int:
+        status, handle = self.desk.service.create_remote_cursor(self.handle)
+        assert status == OK
+        assert handle
+        return handle
+
+    def purge(self) -> int:
+        status, _ = self.desk.service.purge_queue(self.handle, self.desk.office.now)
+        self.desk.office.tick()
+        return status
+
+    def close(self) -> int:
+        status = self.desk.service.close_queue(self.session, self.desk.office.now)
+        self.desk.office.tick()
+        return status
+
+
+class Desk:
+    """Handles count from FIRST_HANDLE on, so that a test can tell them from other numbers."""
+
+    def __init__(self, *, authenticate: bool = False) -> None:
+        self.office = Office()
+        self.office.create(ORDERS)
+        self.office.create(OTHER)
+        self.service = RemoteReadService(self.office.manager, count(FIRST_HANDLE).__next__, authenticate=authenticate)
+
+    def try_open(
+        self,
+        name: str | Parts | None = ORDERS,
+        access: int = DesiredAccess.RECEIVE,
+        share: int = DesiredShare.DENY_NONE,
+        caller: Caller = SOMEBODY,
+    ) -> tuple[int, RemoteQueue | None]:
+        given = parts(name) if isinstance(name, str) else name
+        return self.service.open_remote_queue(given, access, share, self.office.now, caller)
+
+    def open(
+        self, name: str = ORDERS, access: int = DesiredAccess.RECEIVE, share: int = DesiredShare.DENY_NONE
+    ) -> RemoteQueue:
+        """Opened by qmcomm alone."""
+        status, remote = self.try_open(name, access, share)
+        assert status == OK
+        assert remote is not None
+        return remote
+
+    def reader(
+        self, name: str = ORDERS, access: int = DesiredAccess.RECEIVE, share: int = DesiredShare.DENY_NONE
+    ) -> Reader:
+        return Reader(self, self.open(name, access, share))
+
+    def send(self, *labels: str, queue: str = ORDERS) -> list[int]:
+        """Messages with these labels; the lookup ids of everything in the queue."""
+        self.office.send(queue, *labels)
+        return [record.lookup_id for record in self.office.queue(queue).available(1000)]
+
+    def labels(self, queue: str = ORDERS) -> list[str]:
+        return self.office.labels(queue)
+
+    def pending(self) -> int:
+        return sum(map(len, self.service.remote_reads.values()))
