@@ -30,6 +30,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("routing",),
     ("rpc",),
     ("binary", "soap", "remote_read"),
+    ("offsets",),
     ("manager", "simulation"),  # the simulator joins managers' parts by itself, so it stands beside the manager
     ("api",),
     ("client",),  # above the manager, because an embedded client opens one
@@ -51,7 +52,7 @@ ONLY: dict[str, frozenset[str]] = {
     # Pipelines and the front door see a queue manager as its users do.
     "aio": WORDS | {"client", "received"},
     FRONT_DOOR: WORDS | {"aio", "client", "received"},
-    "spark": frozenset({"errors", "version", "client", "wire"}),
+    "spark": WORDS | {"client", "capture", "describe", "received", "records"},
     # The console is a user of the API; a command is a user of the client. `serve` alone starts a server.
     "console": WORDS | {FRONT_DOOR, "api", "client"},
     "cli": WORDS

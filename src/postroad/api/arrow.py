@@ -60,11 +60,20 @@ COLUMNS = (
     Column("transaction_id", "int64", "transaction_id"),
     Column("aborts", "int32", lambda message: message.aborts),
 )
+REASON = Column("reason", "int32", lambda message: message.reason)
 PACKET = Column("packet", "binary", lambda message: message.packet)
+_BY_NAME = {column.name: column for column in (*COLUMNS, REASON, PACKET)}
 
 
 def _whole(text: str | None) -> str | None:
     return None if text is None else whole_text(text)
+
+
+def _column(name: str) -> Column:
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        raise InvalidArgument(f"columns: there is no column {name!r}; known are {', '.join(_BY_NAME)}") from None
 
 
 def _pyarrow() -> Any:
@@ -81,9 +90,11 @@ def _pyarrow() -> Any:
 class ArrowWriter:
     """Makes one stream: `start`, any number of `batch`, `end`. Raises HttpFault, 406, where pyarrow is missing."""
 
-    def __init__(self, *, packet: bool = False) -> None:
+    def __init__(self, *, packet: bool = False, columns: Sequence[str] | None = None) -> None:
         self._pyarrow = _pyarrow()
-        self._columns = (*COLUMNS, PACKET) if packet else COLUMNS
+        self._columns: tuple[Column, ...] = (*COLUMNS, PACKET) if packet else COLUMNS
+        if columns is not None:
+            self._columns = tuple(_column(name) for name in columns)
         self._schema = _schema(self._columns)
 
     def start(self) -> bytes:

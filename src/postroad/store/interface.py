@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 PRIORITY_SHIFT = (
     56  # the lookup id holds 7 - priority above 56 bits of arrival order, so that lookup order is queue order
 )
+ARRIVAL_MASK = (1 << PRIORITY_SHIFT) - 1
 MAX_ARRIVAL = (
     1 << 44
 ) - 1  # a key packs queue, priority and arrival into 63 bits: 20 years of 25,000 messages a second
