@@ -52,7 +52,7 @@ ONLY: dict[str, frozenset[str]] = {
     # Pipelines and the front door see a queue manager as its users do.
     "aio": WORDS | {"client", "received"},
     FRONT_DOOR: WORDS | {"aio", "client", "received"},
-    "spark": WORDS | {"client", "capture", "describe", "received", "records"},
+    "spark": WORDS | {"client", "capture", "columns", "describe"},
     # The console is a user of the API; a command is a user of the client. `serve` alone starts a server.
     "console": WORDS | {FRONT_DOOR, "api", "client"},
     "cli": WORDS

@@ -80,13 +80,13 @@ class Options:
 
     def check_names(self) -> None:
         """InvalidArgument for an option that is nearly one of ours. Others may be Spark's own, and are left alone."""
+        if "path" in self._given and "path" not in self._known:
+            raise InvalidArgument("path: a queue is not a path; name it by the option `queue`")
         for name in self._given:
             if name not in self._known:
                 near = suggestion(name, self._known)
                 if "did you mean" in near:
                     raise InvalidArgument(f"{name}: there is no such option{near}")
-        if "path" in self._given and "path" not in self._known:
-            raise InvalidArgument("path: a queue is not a path; name it by the option `queue`")
 
     def text(self, name: str) -> str | None:
         return self._given.get(name.lower())
@@ -118,6 +118,8 @@ class Options:
 
 def _place(options: Options) -> Place:
     api = options.text("api") or API
+    if options.text("rpc") is not None:
+        raise InvalidArgument("rpc: queues are read by the HTTP API alone; name it by the option `api`")
     parts = urlsplit(api)
     try:
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -18,12 +18,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from postroad.capture import STANDARD_PORTS, CaptureFile, DamagedPacket, DecodedPacket, Item, Ports
+from postroad.columns import PROPERTIES, decode
+from postroad.columns.schema import PACKET
 from postroad.describe import packet_json
 from postroad.describe.packet import packet_kind
 from postroad.errors import InvalidArgument
-from postroad.spark.decoding import decode
 from postroad.spark.options import Options
-from postroad.spark.schema import FOUND, PACKET, PROPERTIES, arrow_schema, named, spark_schema
+from postroad.spark.schema import FOUND, arrow_schema, named, spark_schema
 from postroad.spark.telling import told, told_while_reading
 from postroad.wire import MessageView
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroad.spark.decoding import decode
+from postroad.columns import ERROR, PROPERTIES, decode
+from postroad.columns.schema import PACKET
 from postroad.spark.manager import ARRIVAL_MASK
-from postroad.spark.schema import BODIES, PACKET, arrow_schema
+from postroad.spark.schema import ARRIVAL, BODIES, arrow_schema
 
-# What a manager says beside the packet, without looking into it.
-PLACED = ("lookup_id", "arrived_at", "aborts")
-_ERROR = "decode_error"
+_OURS = frozenset({"lookup_id", ARRIVAL, ERROR})  # added to what the manager says, or always asked for
+_DECODED = frozenset({*PROPERTIES, ERROR})
 _NEED_PACKET = BODIES | {PACKET}
 
 
@@ -21,7 +21,7 @@ def asked(columns: Sequence[str]) -> tuple[str, ...]:
     """The columns to ask for: whole packets, to be decoded here, where bodies are wanted; otherwise no bodies, for they
     can be any size."""
     if _NEED_PACKET.isdisjoint(columns):
-        return ("lookup_id", *(name for name in columns if name not in ("lookup_id", "arrival")))
+        return ("lookup_id", *(name for name in columns if name not in _OURS))
     return ("lookup_id", *(name for name in ("arrived_at", "aborts") if name in columns), "reason", PACKET)
 
 
@@ -30,10 +30,10 @@ def rows(answer: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     schema = arrow_schema(columns)
     found = {name: answer.column(name) for name in answer.schema.names}
     if PACKET in found:
-        decoded = decode(found[PACKET], reason=found["reason"], columns=[c for c in columns if c not in found])
+        decoded = decode(found[PACKET], reason=found["reason"], columns=[name for name in columns if name in _DECODED])
         found = decoded | found
-    arrival = pc.bit_wise_and(found["lookup_id"], pa.scalar(ARRIVAL_MASK, pa.int64()))
-    found["arrival"] = arrival
+    found[ARRIVAL] = pc.bit_wise_and(found["lookup_id"], pa.scalar(ARRIVAL_MASK, pa.int64()))
+    found.setdefault(ERROR, pa.nulls(answer.num_rows, pa.string()))
     return pa.RecordBatch.from_arrays([_as(found[field.name], field.type) for field in schema], schema=schema)
 
 

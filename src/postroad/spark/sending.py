@@ -22,9 +22,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from postroad.columns.schema import PACKET
 from postroad.errors import InvalidArgument
 from postroad.spark.manager import JSON
-from postroad.spark.schema import MESSAGE, PACKET, suggestion
+from postroad.spark.schema import MESSAGE, suggestion
 
 MOST_ROWS = 5000  # in a request
 MOST_BYTES = 16 << 20  # about: the manager takes 64 MiB, and base64 adds a third
