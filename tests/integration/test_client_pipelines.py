@@ -99,7 +99,7 @@ def test_a_submission_is_sent_once(manager: postroad.QueueManager) -> None:
 
 def test_what_cannot_be_is_refused(manager: postroad.QueueManager) -> None:
     queue = manager.queue(QUEUE)
-    with pytest.raises(InvalidArgument, match="to: .* is above"):
+    with pytest.raises(InvalidArgument, match="is above"):
         queue.hold("stream", 0, 1 << 40)
     with pytest.raises(InvalidArgument, match="name: "):
         queue.hold("x" * 300, 0)

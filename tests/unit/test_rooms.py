@@ -24,7 +24,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("store", "security"),
     ("capture", "describe"),
     ("received",),
-    ("records",),
+    ("records", "columns"),
     ("queues",),
     ("config", "directory"),
     ("routing",),
@@ -49,6 +49,7 @@ ONLY: dict[str, frozenset[str]] = {
     "describe": WORDS | {"security"},
     "received": WORDS | {"describe"},
     "records": WORDS | {"received"},
+    "columns": WORDS | {"describe"},
     # Pipelines and the front door see a queue manager as its users do.
     "aio": WORDS | {"client", "received"},
     FRONT_DOOR: WORDS | {"aio", "client", "received"},
