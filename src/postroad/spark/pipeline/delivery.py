@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 # What is known of a message, the strongest first.
 STATES = ("received", "dead", "reached", "outgoing", "sent", "mentioned")
-PERCENTILES = (0.5, 0.9, 0.99)
 
 _REACH, _RECEIVE = MessageClass.ACK_REACH_QUEUE.value, MessageClass.ACK_RECEIVE.value
 _FIRST_NACK = MessageClass.NACK_BAD_DST_Q.value
@@ -72,47 +71,9 @@ def delivery(
         f.coalesce("duplicates", f.lit(0)).alias("duplicates"),
         f.coalesce("out_of_order", f.lit(False)).alias("out_of_order"),
         (f.col("received_at").isNotNull() & f.col("dead_at").isNotNull()).alias("contradicted"),
+        _asked().alias("asked"),
         _unexplained().alias("unexplained"),
         f.to_date(f.coalesce("sent_at", "received_at", "reached_at", "dead_at")).alias("day"),
-    )
-
-
-def latency(delivered: DataFrame) -> DataFrame:
-    """Percentiles of the seconds until a message reached its queue and was received: of all, and by queue, route and
-    priority."""
-    from pyspark.sql import functions as f
-
-    route = f.concat_ws(" -> ", f.coalesce("source", f.lit("?")), f.coalesce("destination", f.lit("?")))
-    ways = {
-        "all": f.lit("all"),
-        "queue": f.col("queue"),
-        "route": route,
-        "priority": f.col("priority").cast("string"),
-    }
-    each = f.explode(f.array(*(f.struct(f.lit(by).alias("by"), value.alias("value")) for by, value in ways.items())))
-    spans = f.explode(
-        f.array(
-            f.struct(f.lit("reach").alias("until"), f.col("reach_s").alias("seconds")),
-            f.struct(f.lit("receive").alias("until"), f.col("receive_s").alias("seconds")),
-        )
-    )
-    rows = delivered.select(each.alias("group"), "reach_s", "receive_s").select("group", spans.alias("span"))
-    rows = rows.select("group.*", "span.*").where("seconds is not null and value is not null")
-    return rows.groupBy("by", "value", "until").agg(
-        f.count("*").alias("messages"),
-        *(f.percentile("seconds", f.lit(each)).alias(f"p{each * 100:.0f}_s") for each in PERCENTILES),
-        f.max("seconds").alias("max_s"),
-    )
-
-
-def dead_letters(delivered: DataFrame) -> DataFrame:
-    """Messages that died, by the minute, reason, sender and queue."""
-    from pyspark.sql import functions as f
-
-    minute = f.date_trunc("minute", "dead_at").alias("minute")
-    dead = delivered.where(f.col("state") == "dead")
-    return dead.groupBy(minute, "reason", "source", "queue").agg(
-        f.count("*").alias("messages"), f.min("dead_at").alias("first_at"), f.max("dead_at").alias("last_at")
     )
 
 
@@ -251,18 +212,26 @@ def _state() -> Column:
     )
 
 
+def _asked() -> Column:
+    """What the sender wanted to be told: that it reached its queue, that it was received."""
+    from pyspark.sql import functions as f
+
+    reach = f.when(f.col("asked_reach"), "reach")
+    receive = f.when(f.col("asked_receive") | (f.col("delivery") == "transactional"), "receive")
+    return f.concat_ws(",", reach, receive)
+
+
 def _unexplained() -> Column:
     from pyspark.sql import functions as f
 
-    asked = f.col("asked_reach") | f.col("asked_receive") | (f.col("delivery") == "transactional")
-    return f.coalesce(_state().isin("sent") & asked, f.lit(False))
+    return f.coalesce((_state() == "sent") & (_asked() != ""), f.lit(False))
 
 
 def _seconds(until: str) -> Column:
     """Since it was sent; clocks that disagree make no message arrive before it was sent."""
     from pyspark.sql import functions as f
 
-    span = f.col(until).cast("double") - f.col("sent_at").cast("double")
+    span = f.round((f.unix_micros(until) - f.unix_micros("sent_at")) / 1_000_000, 3)
     return f.when(span.isNotNull(), f.greatest(span, f.lit(0.0)))
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from postroad.errors import PipelineError
-from postroad.spark.pipeline.tables import DAY, Commit, Table
+from postroad.spark.pipeline.tables import DAY, Commit, Table, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,7 +69,7 @@ class DeltaTable(Table):
                 {DAY: _day(file)} if days else {},
                 int(file.stat().st_mtime * 1000),
                 True,
-                json.dumps({"numRecords": _rows(file)}),
+                json.dumps({"numRecords": rows_of(file)}),
             )
             for file in files
         ]
@@ -124,7 +124,7 @@ class IcebergTable(Table):
         from pyiceberg.expressions import AlwaysTrue
 
         files = self._write_files(frame, _new_directory(self.root, commit), keep_day=True)
-        files = [file for file in files if _rows(file)]
+        files = [file for file in files if rows_of(file)]
         arrow = _arrow_schema(commit)
         table = self._table()
         if table is None:
@@ -177,12 +177,6 @@ def _arrow_schema(commit: Commit) -> Any:
 def _delta_schema(commit: Commit) -> Any:
     """Delta's own JSON of a schema is Spark's."""
     return _library("deltalake", "delta").Schema.from_json(commit.schema.json())
-
-
-def _rows(file: Path) -> int:
-    from pyarrow.parquet import read_metadata
-
-    return int(read_metadata(file).num_rows)
 
 
 def _day(file: Path) -> str | None:

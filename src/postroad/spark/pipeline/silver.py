@@ -134,14 +134,15 @@ def _is_acknowledgment() -> Column:
 
 
 def _decoded_schema(bronze: StructType) -> StructType:
+    import pyarrow
+    from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
-    from postroad.spark.schema import PROPERTIES, spark_schema
+    from postroad.columns import ERROR, PROPERTIES, arrow_type
 
-    added = [*spark_schema(list(PROPERTIES), PROPERTIES), StructField("decode_error", _type("string"))]
-    added += [StructField(name, _type(kind)) for name, kind in _EXTRAS.items()]
-    names = {field.name for field in added}
-    return StructType([*(field for field in bronze if field.name not in names), *added])
+    properties = from_arrow_schema(pyarrow.schema([(name, arrow_type(name)) for name in (*PROPERTIES, ERROR)]))
+    extras = [StructField(name, _type(kind)) for name, kind in _EXTRAS.items()]
+    return StructType([*bronze, *properties, *extras])
 
 
 def _type(kind: str) -> Any:
@@ -153,24 +154,11 @@ def _type(kind: str) -> Any:
 def _decode_batch(batch: Any, schema: StructType) -> Iterator[Any]:
     import pyarrow
 
-    try:
-        from postroad.columns import decode as decode_columns
-    except ImportError:
-        decode_columns = _interim
-    from postroad.spark.schema import PROPERTIES, arrow_schema
+    from postroad.columns import decode as decode_columns
 
     packets = batch.column("packet")
-    found = decode_columns(packets)
-    extras = _extras(packets.to_pylist())
-    types = {field.name: field.type for field in arrow_schema(list(PROPERTIES), PROPERTIES)}
-    arrays = []
-    for name in schema.names:
-        if name in _EXTRAS:
-            arrays.append(extras[name])
-        elif name in found:
-            arrays.append(found[name].cast(types[name]) if name in types else found[name])
-        else:
-            arrays.append(batch.column(name))
+    found = decode_columns(packets) | _extras(packets.to_pylist())
+    arrays = [found[name] if name in found else batch.column(name) for name in schema.names]
     yield pyarrow.RecordBatch.from_arrays(arrays, names=schema.names)
 
 
@@ -215,28 +203,3 @@ def _signed(value: int) -> int:
 
 def reason_name(reason: int | None) -> str | None:
     return None if reason is None else class_name(reason)
-
-
-def _interim(packets):
-    from datetime import UTC, datetime
-
-    import pyarrow
-
-    from postroad.describe.message import message_json
-    from postroad.spark.schema import PROPERTIES, arrow_schema
-
-    rows = []
-    for packet in packets.to_pylist():
-        try:
-            view = MessageView(packet)
-            row = message_json(view)
-            row["body"], row["body_text"], row["decode_error"] = view.body, row.get("body"), None
-            row["sent_at"] = datetime.fromtimestamp(view.sent_time, UTC)
-        except RemoteProtocolError as fault:
-            row = {"decode_error": str(fault)}
-        rows.append(row)
-    out = {
-        f.name: pyarrow.array([r.get(f.name) for r in rows], f.type) for f in arrow_schema(list(PROPERTIES), PROPERTIES)
-    }
-    out["decode_error"] = pyarrow.array([r["decode_error"] for r in rows], pyarrow.string())
-    return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 from postroad.client.opening import connect
 from postroad.spark.manager import ManagerApi, Mark
+from postroad.spark.offsets import shares, split_evenly
 from postroad.spark.options import TIMEOUT_S, Place
 from postroad.spark.pipeline.places import KnownManager
 from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 _OWN = "system$"  # before the names of a manager's own queues, which people write without
 _ROLES = {";journal": SENT, ";deadletter": DEAD, ";deadxact": DEAD}
+# [MS-MQDMPR] 3.1.3: the queues that managers talk to each other by, here and at the other end of an outgoing queue.
+_INTERNAL = re.compile(r"private\$\\[^\\;]*\$(;.*)?|PRIVATE=[^\\]*\\[2-5]", re.IGNORECASE)
+_TASK_MESSAGES = 20_000  # that one task reads, about
+_MOST_TASKS = 1000  # for one queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +43,12 @@ class Source:
         """What offsets are kept by. A manager keeps its GUID when it moves to another address."""
         return f"{self.manager.id}|{self.queue}"
 
+    @property
+    def place(self) -> Place:
+        return Place(self.api, self.queue, self.token, TIMEOUT_S)
+
     def mark(self) -> Mark:
-        api = ManagerApi(Place(self.api, self.queue, self.token, TIMEOUT_S))
+        api = ManagerApi(self.place)
         try:
             return api.mark()
         finally:
@@ -74,13 +84,15 @@ def sources(api: str, token: str | None = None, patterns: Sequence[str] = ()) ->
 
 def role_of(queue: QueueInfo) -> str | None:
     """None for the queues that managers talk to each other by."""
+    if _INTERNAL.fullmatch(queue.path):
+        return None
     if queue.type == "system":
         return _ROLES.get(queue.path.removeprefix(_OWN))
     if queue.type == "journal":
         return RECEIVED
     if queue.type == "outgoing":
         return OUTGOING
-    return None if queue.path.endswith("$") else QUEUED
+    return QUEUED
 
 
 def _wanted(name: str, patterns: Sequence[str]) -> bool:
@@ -92,5 +104,6 @@ def new_ranges(found: Iterable[Source], offsets: Mapping[str, int]) -> Iterator[
     for source in found:
         start = offsets.get(source.key, 0)
         mark = source.mark()
-        if mark.arrival > start and mark.messages:
-            yield Range(source, start, mark.arrival)
+        begin = max(start, mark.arrival if mark.oldest is None else mark.oldest)
+        for low, high in split_evenly(begin, mark.arrival, shares(mark.messages, _MOST_TASKS, _TASK_MESSAGES)):
+            yield Range(source, low, high)

@@ -42,11 +42,18 @@ class Commit:
 class Table(ABC):
     """One writer at a time: see `writing`. Readers see whole batches, before, during and after."""
 
-    def __init__(self, spark: SparkSession, lake: Path, name: str) -> None:
-        self.spark = spark
+    def __init__(self, spark: SparkSession | None, lake: Path, name: str) -> None:
+        self._spark = spark
         self.lake = lake
         self.name = name
         self.root = lake / name
+        self.rows_written = 0  # by the last batch
+
+    @property
+    def spark(self) -> SparkSession:
+        if self._spark is None:
+            raise PipelineError(f"{self.name}: it takes a Spark session to read or write this table")
+        return self._spark
 
     @abstractmethod
     def last(self) -> Commit | None:
@@ -114,6 +121,7 @@ class Table(ABC):
         files = sorted(directory.rglob("*.parquet"))
         for file in files:
             _sync(file)
+        self.rows_written = sum(map(rows_of, files))
         return files
 
 
@@ -231,6 +239,13 @@ def _with_columns(frame: DataFrame, schema: StructType) -> DataFrame:
 def _gathered(frame: DataFrame) -> DataFrame:
     """Few large files: one for each day, or one."""
     return frame.repartition(DAY) if DAY in frame.columns else frame.coalesce(1)
+
+
+def rows_of(file: Path) -> int:
+    """Of a Parquet file, by its footer."""
+    from pyarrow.parquet import read_metadata
+
+    return int(read_metadata(file).num_rows)
 
 
 def _sync(path: Path) -> None:
