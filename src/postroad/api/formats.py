@@ -80,24 +80,20 @@ class _Records:
 class _Arrow:
     media_type = ARROW
 
-    def __init__(self, *, packet: bool, columns: Sequence[str] | None) -> None:
-        self._writer = arrow.ArrowWriter(packet=packet, columns=columns)
+    def __init__(self, *, packet: bool) -> None:
+        self._writer = arrow.ArrowWriter(packet=packet)
         self.start = self._writer.start
         self.page = self._writer.batch
         self.end = self._writer.end
 
 
-def choose(
-    accept: str | None, *, one: bool = False, packet: bool = False, columns: Sequence[str] | None = None
-) -> Format:
+def choose(accept: str | None, *, one: bool = False, packet: bool = False) -> Format:
     """The format for an Accept header; HttpFault, 406, where it admits none of ours, or Arrow without pyarrow."""
     media_type = negotiate(accept)
-    if columns is not None and media_type != ARROW:
-        raise InvalidArgument(f"columns: they are of {ARROW} alone")
     if media_type == RECORDS:
         return _Records()
     if media_type == ARROW:
-        return _Arrow(packet=packet, columns=columns)
+        return _Arrow(packet=packet)
     return _OneJson() if one else _Json()
 
 

@@ -47,14 +47,14 @@ def _json(value: Mark | HoldInfo | Submission) -> dict[str, object]:
 
 
 async def show_mark(call: Call) -> Response:
-    return json_answer(_json(call.manager.offsets.mark(call.queue, call.query["from"], call.query["limit"])))
+    return json_answer(_json(await call.manager.offsets.mark(call.queue, call.query["from"], call.query["limit"])))
 
 
 # Holds
 
 
 async def list_holds(call: Call) -> Response:
-    return json_answer({"holds": [_json(each) for each in call.manager.offsets.holds(call.queue)]})
+    return json_answer({"holds": [_json(each) for each in await call.manager.offsets.holds(call.queue)]})
 
 
 async def put_hold(call: Call) -> Response:

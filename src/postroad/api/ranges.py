@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
+from postroad.api.arrow import columns_room
 from postroad.api.calls import Call, Parameter
-from postroad.api.formats import choose, streamed_answer
+from postroad.api.formats import ARROW, choose, negotiate, streamed_answer
 from postroad.api.kinds import TEXT, Kind, whole
 from postroad.errors import InvalidArgument
 from postroad.message import MAX_PRIORITY
@@ -46,16 +47,24 @@ def answer_range(call: Call, limit: int | None) -> Response:
     query = call.query
     if query["to"] is not None and query["from"] is not None and query["to"] < query["from"]:
         raise InvalidArgument(f"to: {query['to']} is before {query['from']}, where the range begins")
-    form = choose(call.request.headers.get("accept"), packet=bool(query["packet"]), columns=query["columns"])
-    call.manager.queue(call.queue)  # raises, as long as there can be another answer
+    media_type = negotiate(call.request.headers.get("accept"))
+    columns = query["columns"]
+    if media_type == ARROW:
+        columns = columns or columns_room().listed(packet=bool(query["packet"]))
+    elif columns is not None:
+        raise InvalidArgument(f"columns: they are of {ARROW} alone")
     selection = Selection(
         query["from"] or 0,
         query["to"],
         query["hold"],
         limit,
-        query["columns"],
+        columns,
         query["priority"],
         query["class"],
         query["label"],
     )
+    if media_type == ARROW:
+        return StreamingResponse(call.manager.offsets.arrow(call.queue, selection), media_type=ARROW)
+    call.manager.queue(call.queue)  # raises, as long as there can be another answer
+    form = choose(call.request.headers.get("accept"))
     return streamed_answer(form, call.manager.offsets.pages(call.queue, selection))

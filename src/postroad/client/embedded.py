@@ -165,22 +165,17 @@ class EmbeddedBackend:
     # Ranges by order of arrival
 
     async def mark(self, name: str, start: int, limit: int | None) -> Mark:
-        return self.manager.offsets.mark(as_name(name), start, limit)
+        return await self.manager.offsets.mark(as_name(name), start, limit)
 
     async def arrow(self, name: str, selection: Selection) -> AsyncIterator[bytes]:
-        from postroad.api.arrow import ArrowWriter
-
-        writer = ArrowWriter(columns=selection.columns)
-        yield writer.start()
-        async for page in self.manager.offsets.pages(as_name(name), selection):
-            yield writer.batch(page)
-        yield writer.end()
+        async for piece in self.manager.offsets.arrow(as_name(name), selection):
+            yield piece
 
     async def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo:
         return await self.manager.offsets.hold(as_name(name), holder, start, end)
 
     async def holds(self, name: str) -> list[HoldInfo]:
-        return self.manager.offsets.holds(as_name(name))
+        return await self.manager.offsets.holds(as_name(name))
 
     async def commit_hold(self, name: str, holder: str, end: int) -> int:
         return await self.manager.offsets.commit_hold(as_name(name), holder, end)

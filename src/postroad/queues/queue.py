@@ -244,6 +244,14 @@ class Queue:
                 break
         return found
 
+    def runs(self, start: int, end: int) -> list[tuple[Store, int, int]]:
+        """Where the messages with `start` <= arrival < `end` are: stores, with a first and a last lookup id in each."""
+        stores = [
+            store for store, count in ((self._durable, self.stored_count), (self._express, self.express_count)) if count
+        ]
+        ranks = [rank << PRIORITY_SHIFT for rank in range(PRIORITIES)] if start < end else []
+        return [(store, rank | start, rank | end - 1) for store in stores for rank in ranks]
+
     def is_shown(self, lookup_id: int, hold: Hold | None) -> bool:
         """Whether a reader with this hold, or with none, sees the message: within the hold, what it covers."""
         if lookup_id in self.positions:
