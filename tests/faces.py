@@ -13,6 +13,7 @@ from postroad import aio
 from postroad.api.server import ApiServer
 from postroad.client.blocking import LoopThread
 from postroad.manager import Manager
+from postroad.offsets import HoldInfo, Mark, Submission
 from postroad.queues.findings import Trace
 from postroad.queues.info import ManagerInfo, QueueInfo
 from postroad.received import ReceivedMessage
@@ -25,7 +26,10 @@ NAME = "alpha"
 class Driven:
     """An object of `postroad.aio` used as if it were one of `postroad`: whatever it gives to await is waited for."""
 
-    PLAIN = (str, bytes, int, float, list, tuple, ReceivedMessage, QueueInfo, ManagerInfo, Trace, type(None))
+    PLAIN = (
+        *(str, bytes, int, float, list, tuple, type(None)),
+        *(ReceivedMessage, QueueInfo, ManagerInfo, Trace, Mark, HoldInfo, Submission),
+    )
 
     def __init__(self, thing: Any, thread: LoopThread) -> None:
         self._thing = thing

@@ -11,7 +11,10 @@ from postroad.client.blocking import LoopThread
 
 
 class Relay:
-    """Bytes go through both ways. With `cut` set, the next bytes that the server sends end the connection instead."""
+    """Bytes go through both ways. With `cut` set, the next bytes that the server sends end the connection instead.
+
+    `allowances` are how many bytes from the server the next connections get, one after the other, before they end.
+    """
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -19,6 +22,7 @@ class Relay:
         self.url = ""
         self.connections = 0
         self.cut = False
+        self.allowances: list[int] = []
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -34,10 +38,16 @@ class Relay:
             await asyncio.gather(self._copy(reader, upstream_writer), self._copy(upstream_reader, writer, down=True))
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, down: bool = False) -> None:
+        left = self.allowances.pop(0) if down and self.allowances else None
         try:
             while data := await reader.read(65536):
                 if down and self.cut:
                     break
+                if left is not None:
+                    data, left = data[:left], left - len(data)
+                    if left < 0:
+                        writer.write(data)
+                        break
                 writer.write(data)
                 await writer.drain()
         finally:

@@ -134,6 +134,10 @@ class IllegalExpression(IllegalName):
     status = Status.INVALID_PARAMETER
 
 
+class PipelineError(PostroadError):
+    """Spark's tables, routes or replays cannot do what was asked; nothing was changed."""
+
+
 class ConfigurationError(PostroadError):
     """A configuration file at fault: the file, the key (dotted, as in `listen.binary`) and what is wrong with it."""
 
@@ -316,6 +320,16 @@ class ManagerUnavailable(PostroadError):
             f"no queue manager answers at {url}: {fault}; check that it runs, that `api` in its [listen] section is "
             "this port, and that nothing between here and there keeps it closed"
         )
+
+
+class SparkUnavailable(PostroadError):
+    """Spark cannot start here: the sentence says what is missing and how to install it."""
+
+
+class MessagesGone(PostroadError):
+    """A stream finds fewer messages than came: others have received them, or they were purged or have expired."""
+
+    status = Status.MESSAGE_ALREADY_RECEIVED
 
 
 def told_error(name: str, status: int, sentence: str, members: Mapping[str, object]) -> PostroadError:

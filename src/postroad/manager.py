@@ -31,6 +31,7 @@ from postroad.errors import (
 )
 from postroad.message import Message
 from postroad.names import FormatName, PathName
+from postroad.offsets import Offsets
 from postroad.queues.collection import QueueCollection
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
@@ -94,6 +95,7 @@ class Manager:
         self.identifier = identifier or _stored_identifier(store) or uuid4()
         self.core = LocalQueueManager(name, self.identifier, store, insecure_nacks=insecure_nacks)
         self.core.delivery.quota_kb = quota_kb
+        self.offsets = Offsets(self.core, self._durably, clock)
         self.router = Router(self.identifier, Directory(), clock())
         self.watch: DirectoryWatch | None = None  # whoever sets it keeps the router up to date too
         self.started_at = 0.0
@@ -291,11 +293,9 @@ class Manager:
     async def purge_queue(self, name: Name) -> int:
         """How many messages went."""
         queue = self.core.queues.get(name)
-        purged = 0
-        while step := await self._durably(lambda: self.core.purge(queue, self.clock())):
-            purged += step
-            if step < PURGE_BATCH:
-                break
+        purged, step = 0, PURGE_BATCH
+        while step == PURGE_BATCH:
+            purged += (step := await self._durably(lambda: self.core.purge(queue, self.clock())))
         return purged
 
     def pause_queue(self, name: Name) -> QueueInfo:

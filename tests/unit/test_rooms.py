@@ -24,12 +24,13 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("store", "security"),
     ("capture", "describe"),
     ("received",),
-    ("records",),
+    ("records", "columns"),
     ("queues",),
     ("config", "directory"),
     ("routing",),
     ("rpc",),
     ("binary", "soap", "remote_read"),
+    ("offsets",),
     ("manager", "simulation"),  # the simulator joins managers' parts by itself, so it stands beside the manager
     ("api",),
     ("client",),  # above the manager, because an embedded client opens one
@@ -48,10 +49,11 @@ ONLY: dict[str, frozenset[str]] = {
     "describe": WORDS | {"security"},
     "received": WORDS | {"describe"},
     "records": WORDS | {"received"},
+    "columns": WORDS | {"describe"},
     # Pipelines and the front door see a queue manager as its users do.
     "aio": WORDS | {"client", "received"},
     FRONT_DOOR: WORDS | {"aio", "client", "received"},
-    "spark": frozenset({"errors", "version", "client", "wire"}),
+    "spark": WORDS | {"client", "capture", "columns", "describe"},
     # The console is a user of the API; a command is a user of the client. `serve` alone starts a server.
     "console": WORDS | {FRONT_DOOR, "api", "client"},
     "cli": WORDS

@@ -1,90 +1,38 @@
-"""Messages as Arrow: one column a property, batches in the IPC stream format. The one module that needs pyarrow.
-
-Types are those that Spark reads too: signed integers, microseconds in UTC.
-"""
+"""Messages as Arrow: record batches in the IPC stream format, of the columns that postroad/columns has."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
 from postroad.api.problems import HttpFault
-from postroad.describe.message import message_json
-from postroad.describe.values import whole_text
 from postroad.errors import InvalidArgument
 from postroad.received import ReceivedMessage
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
-END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"  # the Arrow format's own mark: a message of no length
-_MICROSECONDS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """`source` is the key of the message's JSON, or what reads the value from the message."""
-
-    name: str
-    type: str
-    source: str | Callable[[ReceivedMessage], object]
-
-
-COLUMNS = (
-    Column("id", "string", "id"),
-    Column("lookup_id", "int64", lambda message: message.lookup_id),
-    Column("class", "int32", lambda message: message.message_class),
-    Column("class_name", "string", lambda message: message.class_name),
-    Column("label", "string", "label"),
-    Column("body", "binary", lambda message: message.body),
-    Column("body_text", "string", lambda message: _whole(message.text)),
-    Column("body_type", "int64", "body_type"),
-    Column("priority", "int32", "priority"),
-    Column("delivery", "string", "delivery"),
-    Column("correlation_id", "string", "correlation_id"),
-    Column("sent_at", "timestamp", lambda message: message.view.sent_time * _MICROSECONDS),
-    Column("arrived_at", "timestamp", lambda message: message.arrived_ms * 1000),
-    Column("source_manager", "string", "source_manager"),
-    Column("destination_queue", "string", "destination_queue"),
-    Column("admin_queue", "string", "admin_queue"),
-    Column("response_queue", "string", "response_queue"),
-    Column("extension", "binary", lambda message: message.extension),
-    Column("app_tag", "int64", "app_tag"),
-    Column("hops", "int32", "hops"),
-    Column("authenticated", "bool", "authenticated"),
-    Column("encrypted", "bool", "encrypted"),
-    Column("sender_id", "string", "sender_id"),
-    Column("first_in_transaction", "bool", "first_in_transaction"),
-    Column("last_in_transaction", "bool", "last_in_transaction"),
-    Column("transaction_id", "int64", "transaction_id"),
-    Column("aborts", "int32", lambda message: message.aborts),
-)
-PACKET = Column("packet", "binary", lambda message: message.packet)
-
-
-def _whole(text: str | None) -> str | None:
-    return None if text is None else whole_text(text)
-
-
-def _pyarrow() -> Any:
+def columns_room() -> Any:
+    """The modules that need pyarrow and numpy; HttpFault, 406, where these are missing."""
     try:
-        import pyarrow
+        import pyarrow  # noqa: F401
+
+        from postroad.columns import batches
     except ImportError:
         raise HttpFault(
             HTTPStatus.NOT_ACCEPTABLE,
             InvalidArgument("Accept: this server cannot write Arrow: pip install postroad[arrow], and start it again"),
         ) from None
-    return pyarrow
+    return batches
 
 
 class ArrowWriter:
     """Makes one stream: `start`, any number of `batch`, `end`. Raises HttpFault, 406, where pyarrow is missing."""
 
     def __init__(self, *, packet: bool = False) -> None:
-        self._pyarrow = _pyarrow()
-        self._columns = (*COLUMNS, PACKET) if packet else COLUMNS
-        self._schema = _schema(self._columns)
+        self._columns = columns_room()
+        self._schema = self._columns.schema_of(self._columns.listed(packet=packet))
 
     def start(self) -> bytes:
         return bytes(self._schema.serialize())
@@ -93,35 +41,14 @@ class ArrowWriter:
         """One record batch; nothing for no messages."""
         if not messages:
             return b""
-        described = [message_json(message.view) for message in messages]
-        arrays = [
-            self._pyarrow.array(_values(column, messages, described), type=field.type)
-            for column, field in zip(self._columns, self._schema, strict=True)
-        ]
-        return bytes(self._pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema).serialize())
+        rows = self._columns.Rows.of(
+            [message.lookup_id for message in messages],
+            [message.arrived_ms for message in messages],
+            [message.aborts for message in messages],
+            [message.reason for message in messages],
+            [message.packet for message in messages],
+        )
+        return bytes(rows.batch(self._schema).serialize())
 
     def end(self) -> bytes:
-        return END_OF_STREAM
-
-
-def _values(
-    column: Column, messages: Sequence[ReceivedMessage], described: Sequence[dict[str, object]]
-) -> list[object]:
-    source = column.source
-    if isinstance(source, str):
-        return [each[source] for each in described]
-    return [source(message) for message in messages]
-
-
-@cache
-def _schema(columns: tuple[Column, ...]) -> Any:
-    pyarrow = _pyarrow()
-    types = {
-        "string": pyarrow.string(),
-        "binary": pyarrow.binary(),
-        "bool": pyarrow.bool_(),
-        "int32": pyarrow.int32(),
-        "int64": pyarrow.int64(),
-        "timestamp": pyarrow.timestamp("us", tz="UTC"),
-    }
-    return pyarrow.schema([(column.name, types[column.type]) for column in columns])
+        return bytes(self._columns.END_OF_STREAM)

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from postroad.api.calls import Answer, Body, Call, Operation, Parameter, json_answer, no_content
 from postroad.api.formats import ARROW, JSON, RECORDS, Format, choose, streamed_answer, whole_answer
 from postroad.api.kinds import GUID, LOOKUP_ID, MAX_LOOKUP_ID, SWITCH, choice, distinct, number, whole
+from postroad.api.ranges import RANGE, answer_range, is_range
 from postroad.api.schema import (
     MAX_BATCH_MESSAGES,
     MESSAGE_PROPERTIES,
@@ -45,6 +46,8 @@ _HELD = frozenset({PositionState.LOCKED, PositionState.PURGE_PENDING})
 
 _AFTER = Parameter("after", whole(START, MAX_LOOKUP_ID), "the lookup id behind which to begin", START)
 _LIMIT = Parameter("limit", whole(1, MAX_LIMIT), "how many at the most", DEFAULT_LIMIT)
+_LISTED_AFTER = Parameter("after", _AFTER.kind, "the lookup id behind which to begin, in queue order")
+_LISTED_LIMIT = Parameter("limit", _LIMIT.kind, f"how many at the most; {DEFAULT_LIMIT} if absent, of a range all")
 _COUNT = Parameter("count", whole(1, MAX_LIMIT), "how many at the most", 1)
 TIMEOUT = Parameter("timeout", number(0, MAX_TIMEOUT_S), "seconds to wait for the first; absent waits for ever")
 _TRANSACTION = Parameter("transaction", GUID, "the transaction that this is a part of")
@@ -124,6 +127,11 @@ def _fitting(call: Call, queue: str, most_messages: int, most_bytes: int) -> int
 async def list_messages(call: Call) -> Response:
     """GET messages"""
     queue, after, limit = call.queue, call.query["after"], call.query["limit"]
+    if is_range(call):
+        if after is not None:
+            raise InvalidArgument("after: a range in the order of arrival begins at `from`")
+        return answer_range(call, limit)
+    after, limit = START if after is None else after, limit or DEFAULT_LIMIT
     form = _format(call)
     page = _fitting(call, queue, PAGE_MESSAGES, PAGE_BYTES)
     first = await call.manager.peek(queue, min(page, limit), after=after)
@@ -307,9 +315,9 @@ OPERATIONS = (
         "GET",
         _MESSAGES,
         list_messages,
-        "Messages in queue order, kept where they are",
+        "Messages in queue order, or a range of them in the order of arrival; all stay",
         (_FOUND,),
-        (_AFTER, _LIMIT, PACKET),
+        (_LISTED_AFTER, _LISTED_LIMIT, PACKET, *RANGE),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE),
     ),
     Operation(

@@ -8,7 +8,7 @@ from dataclasses import fields
 from http import HTTPStatus
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from postroad.api import handles, messages, queues
+from postroad.api import handles, messages, offsets, queues
 from postroad.api.calls import Answer, Operation, Parameter
 from postroad.api.kinds import LOOKUP_ID
 from postroad.api.paths import API
@@ -29,6 +29,9 @@ PATH_PARAMETERS: Mapping[str, tuple[str, Json]] = {
     "id": ("the transaction", {"type": "string", "format": "uuid"}),
     "handle": ("an open queue", {"type": "integer"}),
     "cursor": ("a cursor of this handle", {"type": "integer"}),
+    "name": ("who holds or sends", {"type": "string"}),
+    "epoch": ("which of its epochs", dict(offsets.EPOCH.schema)),
+    "partition": ("which part of the epoch", dict(offsets.EPOCH.schema)),
     "message_id": (r"{guid}\ordinal, percent-encoded; the braces may be left out", {"type": "string"}),
 }
 # What any call can answer with, whatever it is about.
@@ -75,6 +78,7 @@ MESSAGE: Mapping[str, Json] = {
     "transaction_id": _NULLABLE_NUMBER,
     "aborts": _NUMBER,
 }
+HOLD: Mapping[str, Json] = {"name": _TEXT, "from": _NUMBER, "to": _NUMBER, "messages": _NUMBER, "since_s": _NUMBER}
 # All by name, in the order that is tried.
 ROUTE: Mapping[str, Json] = {
     "from": _TEXT,
@@ -183,11 +187,13 @@ def _reference(name: str) -> Json:
 
 def schemas() -> dict[str, Json]:
     """Every schema by its name; closed objects are those that we read, and refuse other keys in."""
-    tables = {**queues.SCHEMAS, **messages.SCHEMAS, **handles.SCHEMAS}
+    tables = {**queues.SCHEMAS, **messages.SCHEMAS, **offsets.SCHEMAS, **handles.SCHEMAS}
     required = {
         "NewQueue": ["path"],
         "Settlement": ["lookup_ids", "delete"],
         "Move": ["to"],
+        "NewHold": ["from"],
+        "HoldCommit": ["to"],
         "Opening": ["queue", "access"],
     }
     new_message = _closed(MESSAGE_PROPERTIES)
@@ -212,6 +218,11 @@ def schemas() -> dict[str, Json]:
         "LookupIds": _open({"lookup_ids": _list(_NUMBER)}),
         "Moved": _open({"moved": _list(_NUMBER)}),
         "Purged": _open({"purged": _NUMBER}),
+        "Mark": _open({"arrival": _NUMBER, "added": _NUMBER, "oldest": _NULLABLE_NUMBER, "messages": _NUMBER}),
+        "Hold": _open(HOLD),
+        "Holds": _open({"holds": _list(_reference("Hold"))}),
+        "Removed": _open({"removed": _NUMBER}),
+        "Submission": _open({"sent": _NUMBER, "dropped": _NUMBER}),
         "Queue": _of_dataclass(QueueInfo),
         "Queues": _open({"queues": _list(_reference("Queue"))}),
         "Manager": _of_dataclass(ManagerInfo),

@@ -140,9 +140,8 @@ class Search:
         if path == AWAITING_FINAL_ACK:
             sentence = "put in order at its destination; whether it was received is not known yet"
             return _finding(FindingKind.AWAITING_FINAL_ACK, sentence, queue, record)
-        return _finding(
-            FindingKind.QUEUED, f"in {queue.name}, {_STATES[queue.positions.get(record.lookup_id)]}", queue, record
-        )
+        sentence = f"in {queue.name}, {_STATES[queue.state(record.lookup_id)]}"
+        return _finding(FindingKind.QUEUED, sentence, queue, record)
 
     def _outgoing(self, queue: Queue, record: Record) -> str:
         place = f"in the outgoing queue to {queue.name}"

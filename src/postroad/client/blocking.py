@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
-from collections.abc import Callable, Coroutine
+import inspect
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from threading import Lock, Thread
 from typing import Any, Generic, TypeVar
 
@@ -122,12 +123,27 @@ class BlockingBackend:
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         coroutine_function = getattr(self._backend, verb)
+        if inspect.isasyncgenfunction(coroutine_function):
+            return lambda *arguments, **options: self._iterate(coroutine_function(*arguments, **options))
 
         def call(*arguments: Any, **options: Any) -> Any:
             return self._thread.run(coroutine_function(*arguments, **options))
 
         setattr(self, verb, call)  # the next call finds it at once
         return call
+
+    def _iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        async def following() -> list[T]:
+            try:
+                return [await anext(items)]
+            except StopAsyncIteration:  # which no coroutine may raise
+                return []
+
+        try:
+            while found := self._thread.run(following()):
+                yield from found
+        finally:
+            self._thread.run(items.aclose())
 
     def close(self) -> None:
         """Closes the backend and ends its thread. A second call does nothing."""

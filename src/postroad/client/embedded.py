@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from postroad.errors import IllegalName, InvalidArgument, MessageNotFound, NoMes
 from postroad.manager import Manager
 from postroad.message import Message
 from postroad.names import FormatName, MultipleElementName, PathName
+from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
 from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
@@ -186,6 +187,49 @@ class EmbeddedBackend:
 
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
         await self.manager.settle(as_name(name), lookup_ids, delete=delete)
+
+    # Ranges by order of arrival
+
+    async def mark(self, name: str, start: int, limit: int | None) -> Mark:
+        return await self.manager.offsets.mark(as_name(name), start, limit)
+
+    async def arrow(self, name: str, selection: Selection) -> AsyncIterator[bytes]:
+        async for piece in self.manager.offsets.arrow(as_name(name), selection):
+            yield piece
+
+    async def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo:
+        return await self.manager.offsets.hold(as_name(name), holder, start, end)
+
+    async def holds(self, name: str) -> list[HoldInfo]:
+        return await self.manager.offsets.holds(as_name(name))
+
+    async def commit_hold(self, name: str, holder: str, end: int) -> int:
+        return await self.manager.offsets.commit_hold(as_name(name), holder, end)
+
+    async def release(self, name: str, holder: str) -> None:
+        await self.manager.offsets.release(as_name(name), holder)
+
+    # Submissions
+
+    async def submit(
+        self,
+        name: str,
+        sender: str,
+        epoch: int,
+        partition: int,
+        row: int,
+        messages: Sequence[Message] | bytes,
+        transactional: bool | None,
+    ) -> Submission:
+        if isinstance(messages, bytes):
+            raise NotImplementedError
+        return await self.manager.offsets.submit(as_name(name), sender, epoch, partition, row, messages, transactional)
+
+    async def commit_submission(self, name: str, sender: str, epoch: int) -> None:
+        await self.manager.offsets.commit_submission(as_name(name), sender, epoch)
+
+    async def forget_submission(self, name: str, sender: str) -> None:
+        await self.manager.offsets.forget_submission(as_name(name), sender)
 
     # Handles and cursors
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -20,6 +21,7 @@ API = "/api/v1"
 CONNECT_S = 10.0
 ANSWER_S = 60.0  # for an answer that does not wait for a message: a commit on a busy disk takes far less
 KEEP_ALIVE_S = 30.0  # less than the server's, so that no request goes into a connection that is being closed
+STREAM_BUFFER = 1 << 20  # bytes of a streamed answer that are read ahead
 _PROBLEM = "application/problem+json"
 _PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "hresult", "code", "error"})
 _NO_CONTENT = 204
@@ -71,18 +73,46 @@ class Exchange:
 
         `wait` is how long the manager may wait for a message, in seconds; None for ever.
         """
-        given = {name: value for name, value in (query or {}).items() if value is not None}
-        target = URL(f"{self.url}{API}{path}{'?' if given else ''}{urlencode(given)}", encoded=True)
-        timeout = aiohttp.ClientTimeout(
-            sock_connect=CONNECT_S, sock_read=None if wait is None else ANSWER_S + wait, total=None
-        )
         headers = {} if body is None else {"Content-Type": media_type}
-        try:
+        with self._explained():
             async with self._started().request(
-                method, target, data=body, headers=headers, timeout=timeout, allow_redirects=False
+                method,
+                self._target(path, query),
+                data=body,
+                headers=headers,
+                timeout=_timeout(wait),
+                allow_redirects=False,
             ) as answer:
                 content = await answer.read()
                 status, kind = answer.status, answer.content_type
+        if status < 300:
+            return b"" if status == _NO_CONTENT else content
+        raise self._error(status, kind, content)
+
+    async def stream(self, path: str, query: Mapping[str, object], accept: str) -> AsyncIterator[bytes]:
+        """The answer to a GET in pieces, as they come; an answer that breaks off raises ManagerUnavailable."""
+        with self._explained():
+            async with self._started().get(
+                self._target(path, query),
+                headers={"Accept": accept},
+                timeout=_timeout(0.0),
+                allow_redirects=False,
+                read_bufsize=STREAM_BUFFER,
+            ) as answer:
+                if answer.status >= 300:
+                    raise self._error(answer.status, answer.content_type, await answer.read())
+                async for piece in answer.content.iter_any():
+                    yield piece
+
+    def _target(self, path: str, query: Mapping[str, object] | None) -> URL:
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        return URL(f"{self.url}{API}{path}{'?' if given else ''}{urlencode(given)}", encoded=True)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Says what it means for the caller that a request did not come through."""
+        try:
+            yield
         except aiohttp.ClientConnectorError as fault:
             raise ManagerUnavailable(self.url, _reason(fault.os_error)) from None
         except aiohttp.ConnectionTimeoutError:
@@ -90,9 +120,6 @@ class Exchange:
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
             told = "no answer in time" if isinstance(fault, TimeoutError) else "the connection broke"
             raise ManagerUnavailable(self.url, f"{told}, and whether the call was done is not known") from fault
-        if status < 300:
-            return b"" if status == _NO_CONTENT else content
-        raise self._error(status, kind, content)
 
     def _started(self) -> aiohttp.ClientSession:
         """The session, made at the first request because it belongs to the event loop that runs then."""
@@ -113,6 +140,12 @@ class Exchange:
             code = 0
         members = {name: value for name, value in problem.items() if name not in _PROBLEM_MEMBERS}
         return told_error(str(problem.get("error", "")), code, str(problem.get("detail", "")), members)
+
+
+def _timeout(wait: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(
+        sock_connect=CONNECT_S, sock_read=None if wait is None else ANSWER_S + wait, total=None
+    )
 
 
 def _reason(fault: OSError) -> str:

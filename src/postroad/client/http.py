@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -14,6 +15,7 @@ from postroad.client.values import QueueAttributes, as_name
 from postroad.errors import InvalidArgument, NoMessage, RemoteProtocolError
 from postroad.message import Message
 from postroad.names import MessageId
+from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace, read_message_id
 from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
@@ -23,13 +25,15 @@ from postroad.received import ReceivedMessage
 from postroad.records import decode_records
 from postroad.routing import Route, Table
 
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
 WAIT_S = 60.0  # one request waits so long: then it asks again, so that a broken connection is noticed
 NO_TIME = "there was no message within the time to wait"
 
 LACKING = "the answer lacks members: it is of no queue manager, or of another version"
 
 T = TypeVar("T")
-InfoT = TypeVar("InfoT", bound=ManagerInfo | QueueInfo | SessionInfo | ReaderInfo)
+InfoT = TypeVar("InfoT", bound=ManagerInfo | QueueInfo | SessionInfo | ReaderInfo | Mark | HoldInfo | Submission)
 
 
 class HttpBackend:
@@ -148,6 +152,73 @@ class HttpBackend:
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
         await self._exchange.json("POST", _queue(name, "settle"), {"lookup_ids": list(lookup_ids), "delete": delete})
 
+    # Ranges by order of arrival
+
+    async def mark(self, name: str, start: int, limit: int | None) -> Mark:
+        answer = await self._exchange.request("GET", _queue(name, "mark"), {"from": start, "limit": limit})
+        return _info(Mark, self._exchange.parsed(answer))
+
+    async def arrow(self, name: str, selection: Selection) -> AsyncIterator[bytes]:
+        query = {
+            "from": selection.start,
+            "to": selection.end,
+            "hold": selection.hold,
+            "limit": selection.limit,
+            "columns": None if selection.columns is None else ",".join(selection.columns),
+            "priority": selection.priority,
+            "class": selection.message_class,
+            "label": selection.label,
+        }
+        async for piece in self._exchange.stream(_queue(name, "messages"), query, ARROW):
+            yield piece
+
+    async def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo:
+        return _hold(await self._exchange.json("PUT", _holds(name, holder), {"from": start, "to": end}))
+
+    async def holds(self, name: str) -> list[HoldInfo]:
+        return [_hold(each) for each in await self._exchange.json("GET", _queue(name, "holds"), member="holds")]
+
+    async def commit_hold(self, name: str, holder: str, end: int) -> int:
+        # However many there are: a step that is done stays done, so that a broken connection loses nothing.
+        body = json.dumps({"to": end}).encode()
+        answer = await self._exchange.request("POST", f"{_holds(name, holder)}/commit", body=body, wait=None)
+        return int(self._exchange.parsed(answer, "removed"))
+
+    async def release(self, name: str, holder: str) -> None:
+        await self._exchange.json("DELETE", _holds(name, holder))
+
+    # Submissions
+
+    async def submit(
+        self,
+        name: str,
+        sender: str,
+        epoch: int,
+        partition: int,
+        row: int,
+        messages: Sequence[Message] | bytes,
+        transactional: bool | None,
+    ) -> Submission:
+        if isinstance(messages, bytes):
+            body, media_type = messages, ARROW
+        else:
+            body, media_type = json.dumps({"messages": list(map(message_json, messages))}).encode(), JSON
+        switch = None if transactional is None else str(transactional).lower()
+        answer = await self._exchange.request(
+            "POST",
+            f"{_submissions(name, sender)}/{epoch}/{partition}",
+            {"row": row, "transactional": switch},
+            body=body,
+            media_type=media_type,
+        )
+        return _info(Submission, self._exchange.parsed(answer))
+
+    async def commit_submission(self, name: str, sender: str, epoch: int) -> None:
+        await self._exchange.json("POST", f"{_submissions(name, sender)}/{epoch}/commit")
+
+    async def forget_submission(self, name: str, sender: str) -> None:
+        await self._exchange.json("DELETE", _submissions(name, sender))
+
     # Handles and cursors
 
     async def open_queue(self, name: str, access: QueueAccess, share: ShareMode) -> int:
@@ -204,6 +275,18 @@ class HttpBackend:
 def _queue(name: str, call: str = "") -> str:
     as_name(name)  # what is no name might be taken for another path of the API
     return f"/queues/{quote(name, safe='')}{'/' if call else ''}{call}"
+
+
+def _holds(name: str, holder: str) -> str:
+    return _queue(name, f"holds/{quote(holder, safe='')}")
+
+
+def _submissions(name: str, sender: str) -> str:
+    return _queue(name, f"submissions/{quote(sender, safe='')}")
+
+
+def _hold(values: Mapping[str, Any]) -> HoldInfo:
+    return _info(HoldInfo, {**values, "start": values.get("from"), "end": values.get("to")})
 
 
 def _word(member: QueueAccess | ShareMode | ReadCall) -> str:

@@ -12,7 +12,10 @@ from typing import Literal, TypeAlias, TypedDict
 from postroad.errors import InvalidArgument
 from postroad.message import Message
 from postroad.names import FormatName, PathName, parse_name
-from postroad.queues.findings import Finding as Finding  # what verbs give back, for those who annotate
+from postroad.offsets import HoldInfo as HoldInfo  # what verbs give back, for those who annotate
+from postroad.offsets import Mark as Mark
+from postroad.offsets import Submission as Submission
+from postroad.queues.findings import Finding as Finding
 from postroad.queues.findings import Trace as Trace
 from postroad.queues.info import ManagerInfo as ManagerInfo
 from postroad.queues.info import QueueInfo as QueueInfo

@@ -65,7 +65,7 @@ class Cursor:
         if step is _Step.REFUSE:
             raise IllegalCursorAction("the cursor has not been used yet: peek the current message first, then the next")
         if step is _Step.SAME:
-            record = self.queue.get(self.position) if self.position not in self.queue.positions else None
+            record = self.queue.get(self.position) if self.queue.is_available(self.position) else None
             if record is None:
                 raise MessageAlreadyReceived("the message under the cursor was received by somebody else")
         else:
@@ -84,7 +84,7 @@ class Cursor:
         """
         record = next(iter(self.queue.available(1, self.position)), None)
         if record is None:
-            there = (self.queue.get(lookup_id) for lookup_id in opened if lookup_id not in self.queue.positions)
+            there = (self.queue.get(lookup_id) for lookup_id in opened if self.queue.is_available(lookup_id))
             record = next((each for each in there if each is not None), None)
         if record is not None:
             self.state = _AFTER_WAIT[self.state]

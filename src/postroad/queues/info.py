@@ -14,7 +14,8 @@ from postroad.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """`messages` counts what is in the queue, `locked` those of them that a reader holds.
+    """`messages` counts what is in the queue, `locked` those of them that a reader has; `holds` are ranges that readers
+    keep to themselves, by order of arrival.
 
     From `state` on it is about outgoing queues. Their messages are unsent; in flight, that is sent and not acknowledged
     by the next hop; or unacknowledged, that is at the next hop and not put in order by the destination, as
@@ -43,6 +44,7 @@ class QueueInfo:
     damaged: int
     created_at_s: int
     oldest_arrived_ms: int | None
+    holds: tuple[dict[str, object], ...] = ()
     state: str | None = None
     next_hops: tuple[str, ...] = ()
     history: tuple[dict[str, object], ...] = ()
@@ -184,6 +186,10 @@ def describe_queue(queues: QueueCollection, queue: Queue, damaged: Mapping[Key |
         damaged=sum(isinstance(key, Key) and key.queue == queue.number for key in damaged),
         created_at_s=properties.create_time,
         oldest_arrived_ms=head[0].arrived_ms if head else None,
+        holds=tuple(
+            {"name": each.name, "from": each.start, "to": each.end, "since_s": each.since_s}
+            for each in queue.holds.values()
+        ),
         state=outgoing.state.value if outgoing else None,
         next_hops=outgoing.next_hops if outgoing else (),
         history=tuple(

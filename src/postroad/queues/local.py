@@ -51,15 +51,19 @@ from postroad.queues.counters import STATE as COUNTERS_STATE
 from postroad.queues.cursor import Cursor
 from postroad.queues.delivery import Delivery, as_format_name, check_kind, check_movable, is_internal
 from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, QueueAccess, ShareMode, check_sharing
+from postroad.queues.holds import STATE as HOLD_STATE
+from postroad.queues.holds import Holding
 from postroad.queues.outgoing import is_http
 from postroad.queues.properties import QueueType
-from postroad.queues.queue import PositionState, Queue
+from postroad.queues.queue import END, PositionState, Queue
 from postroad.queues.reading import Reading
+from postroad.queues.submissions import STATE as SUBMISSION_STATE
+from postroad.queues.submissions import Submissions
 from postroad.queues.tick import Tick
 from postroad.queues.transacting import STATE as SEQUENCE_STATE
 from postroad.queues.transacting import Transacting
 from postroad.queues.transaction import Transaction
-from postroad.store.interface import NEVER, Record, Store
+from postroad.store.interface import ARRIVAL_MASK, NEVER, Record, Store
 from postroad.store.memory import MemoryStore
 from postroad.wire.constants import MessageClass
 from postroad.wire.multi_queue_header import MultiQueueFormatHeader
@@ -107,7 +111,10 @@ class LocalQueueManager:
         self.descriptors: dict[int, OpenQueueDescriptor] = {}
         self.transacting = Transacting(self.delivery, self.reading)
         self.transactions = self.transacting.open
+        self.holding = Holding(self.queues, self.delivery, self.reading)
+        self.submissions = Submissions(lambda: self.tick)
         self._handles = count(1)
+        self._out: Tick | None = None  # the tick that is being committed
 
     def start(self, now: float) -> None:
         """Loads the queues, makes the manager's own where they are missing. Commit the tick after."""
@@ -116,6 +123,8 @@ class LocalQueueManager:
             self.counters.recover(now)
         self.queues.load()
         self.transacting.start(self.store.state(SEQUENCE_STATE), now)
+        self.holding.load(self.store.state(HOLD_STATE))
+        self.submissions.load(self.store.state(SUBMISSION_STATE))
         for path in (JOURNAL, DEADLETTER, DEADXACT, *INTERNAL_QUEUES):
             if self.queues.find(path) is None:
                 self.queues.create(self.tick, path, int(now), transactional=path == DEADXACT)
@@ -143,21 +152,20 @@ class LocalQueueManager:
         if not tick:
             return None
         self.delivery.tick = Tick()
+        self._out = tick
         for queue, change in tick.changes.items():
             if queue.number in self.queues.by_number:
-                counts = queue.encode_counts(change.added - change.removed, change.added_bytes - change.removed_bytes)
-                tick.batch.state[f"{COUNT_STATE}{queue.number}"] = counts
+                tick.batch.state[f"{COUNT_STATE}{queue.number}"] = queue.encode_counts(change)
         self.counters.reserve(tick.batch)
         return tick
 
     def committed(self, tick: Tick, now: float) -> None:
         """The tick is durable: messages appear and vanish, promises are kept, readers are served."""
+        self._out = None
         for queue, lookup_id in tick.taken:
             queue.positions.pop(lookup_id, None)
         for queue, change in tick.changes.items():
-            queue.stored_count += change.added - change.removed
-            queue.stored_bytes += change.added_bytes - change.removed_bytes
-            queue.reserved_bytes -= change.added_bytes
+            queue.note(change)
             if change.first is not None:
                 queue.opened_before(change.first)
             if queue.deleted:
@@ -172,6 +180,7 @@ class LocalQueueManager:
 
     def failed(self, tick: Tick, error: StorageError, now: float) -> None:
         """The tick is lost as a whole: what it took is available again, what it added never was."""
+        self._out = None
         for queue, lookup_id in tick.taken:
             queue.positions.pop(lookup_id, None)
             queue.opened_before(lookup_id)
@@ -191,6 +200,28 @@ class LocalQueueManager:
                 opened = sorted(lookup_id for each, lookup_id in tick.taken if each is queue)
                 self.reading.wake(queue, now, opened)
 
+    # Marks
+
+    def arrived(self, queue: Queue) -> int:
+        """The arrival number below which no message can come into the queue any more: all ticks with such have landed.
+
+        A transaction's messages get theirs when it commits, however long it was open.
+        """
+        for tick in (self._out, self.tick):
+            change = None if tick is None else tick.changes.get(queue)
+            if change is not None and change.added and change.first_arrival is not None:
+                return change.first_arrival
+        return self.counters.last_arrival + 1
+
+    def mark(self, queue: Queue) -> int:
+        """The same, and no message below it can return from a reader who has it locked."""
+        locked = (
+            lookup_id & ARRIVAL_MASK
+            for lookup_id, state in queue.positions.items()
+            if state is not PositionState.DELETED
+        )
+        return min(self.arrived(queue), min(locked, default=END))
+
     # Queues
 
     def create_queue(self, path: str | PathName, now: float, **attributes: object) -> Queue:
@@ -203,6 +234,7 @@ class LocalQueueManager:
         self.queues.remove(self.tick, queue)  # first, so that no acknowledgment of its messages comes back to it
         self.transacting.forget_reads()
         for each in self.queues.family(queue):
+            self.holding.forget(each)
             for request in list(each.waiting):
                 self.reading.cancel(each, request, OperationCancelled("the queue was deleted"))
             for descriptor in each.descriptors:
@@ -489,7 +521,7 @@ class LocalQueueManager:
         for store in (self.store, self.express):
             for record in store.expired(int(now), limit):
                 holder = self.queues.by_number.get(record.queue)
-                if holder is not None and record.lookup_id not in holder.positions:
+                if holder is not None and holder.is_available(record.lookup_id):
                     self.delivery.expire(holder, record, now)
         self.counters.reserve(self.tick.batch)  # messages that never touch the store use up ids too
 

@@ -13,13 +13,16 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from postroad.queues.properties import QueueProperties, QueueType
-from postroad.store.interface import PRIORITY_SHIFT, Record, Store
+from postroad.store.interface import ARRIVAL_MASK, PRIORITY_SHIFT, Record, Store
 
 if TYPE_CHECKING:
     from postroad.queues.descriptor import OpenQueueDescriptor
+    from postroad.queues.holds import Hold
+    from postroad.queues.tick import Change
     from postroad.queues.waiting import WaitingRead
 
-COUNTS = Struct("<QQ")  # messages and bytes, as the store keeps them
+COUNTS = Struct("<QQQ")  # messages, bytes, and messages ever added, as the store keeps them
+OLD_COUNTS = Struct("<QQ")  # without the last, as stores had them at first
 START = -1  # the position before Head
 END = 1 << 63  # the position past Tail
 SCAN_LIMIT = 1000  # records that one look at the store brings at the most
@@ -47,6 +50,7 @@ class Queue:
         "descriptors",
         "express_bytes",
         "express_count",
+        "holds",
         "is_outgoing",
         "journal",
         "name",
@@ -54,6 +58,7 @@ class Queue:
         "positions",
         "properties",
         "reserved_bytes",
+        "stored_added",
         "stored_bytes",
         "stored_count",
         "subqueues",
@@ -71,8 +76,10 @@ class Queue:
         self.waiting: list[WaitingRead] = []
         self.journal: Queue | None = None
         self.subqueues: dict[str, Queue] = {}
+        self.holds: dict[str, Hold] = {}
         self.stored_count = 0
         self.stored_bytes = 0
+        self.stored_added = 0  # messages that were ever stored here
         self.reserved_bytes = 0  # of messages that are promised and not yet committed
         self.express_count = 0
         self.express_bytes = 0
@@ -114,16 +121,49 @@ class Queue:
         """[MS-MQDMPR] 3.1.1.2 Active, computed."""
         return bool(self.descriptors) or (self.is_outgoing and self.count > 0)
 
-    def encode_counts(self, count: int, size: int) -> bytes:
-        return COUNTS.pack(self.stored_count + count, self.stored_bytes + size)
+    def encode_counts(self, change: Change) -> bytes:
+        """The counts as they will be once `change` is durable."""
+        return COUNTS.pack(
+            self.stored_count + change.added - change.removed,
+            self.stored_bytes + change.added_bytes - change.removed_bytes,
+            self.stored_added + change.added,
+        )
 
     def decode_counts(self, data: bytes) -> None:
-        self.stored_count, self.stored_bytes = COUNTS.unpack(data)
+        if len(data) == OLD_COUNTS.size:
+            self.stored_count, self.stored_bytes = OLD_COUNTS.unpack(data)
+            self.stored_added = self.stored_count
+        else:
+            self.stored_count, self.stored_bytes, self.stored_added = COUNTS.unpack(data)
+
+    def note(self, change: Change) -> None:
+        """A change is durable."""
+        self.stored_count += change.added - change.removed
+        self.stored_bytes += change.added_bytes - change.removed_bytes
+        self.stored_added += change.added
+        self.reserved_bytes -= change.added_bytes
 
     def recount(self) -> None:
         """Reads every stored message: for a queue whose counts were damaged."""
         sizes = [len(record.packet) for record in self.everything()]
         self.stored_count, self.stored_bytes = len(sizes), sum(sizes)
+        self.stored_added = self.stored_count
+
+    # State
+
+    def is_available(self, lookup_id: int) -> bool:
+        """Whether a message at this position can be had by any reader."""
+        return lookup_id not in self.positions and (not self.holds or self.holder(lookup_id) is None)
+
+    def state(self, lookup_id: int) -> PositionState | None:
+        """The state of a position, None for Available: what is held counts as locked."""
+        state = self.positions.get(lookup_id)
+        if state is None and self.holds and self.holder(lookup_id) is not None:
+            return PositionState.LOCKED
+        return state
+
+    def holder(self, lookup_id: int) -> Hold | None:
+        return next((hold for hold in self.holds.values() if hold.covers(lookup_id)), None)
 
     # Order
 
@@ -137,15 +177,17 @@ class Queue:
         positions = self.positions
         while len(found) < limit:
             wanted = min(SCAN_LIMIT, limit - len(found) + min(len(positions), 64))
+            if self.holds:
+                position = self._past_holds(position)
             records = self._scan(position, wanted)
             if not records:
                 break
             position = records[-1].lookup_id
-            if not positions:
+            if not positions and not self.holds:
                 found += records
             else:
                 for record in records:
-                    if record.lookup_id not in positions:
+                    if self.is_available(record.lookup_id):
                         found.append(record)
                     elif from_head and not found:
                         self._head = record.lookup_id  # nothing before here can be had: do not look again
@@ -159,11 +201,64 @@ class Queue:
         position = before
         while len(found) < limit:
             records = self._scan_back(position, SCAN_LIMIT)
-            found += [record for record in records if record.lookup_id not in self.positions]
+            found += [record for record in records if self.is_available(record.lookup_id)]
             if len(records) < SCAN_LIMIT:
                 break
             position = records[-1].lookup_id
         return found[:limit]
+
+    def _past_holds(self, position: int) -> int:
+        """Steps over what is held right behind `position`: there may be a million of it."""
+        for hold in sorted(self.holds.values(), key=lambda each: each.start):
+            following = position + 1
+            if hold.spans(following):
+                last = following & ~ARRIVAL_MASK | hold.end - 1
+                passed_over = [each for each in hold.passed_over if following <= each <= last]
+                position = min(passed_over) - 1 if passed_over else last
+        return position
+
+    def by_arrival(self, start: int, end: int, limit: int, hold: Hold | None = None) -> list[Record]:
+        """Up to `limit` messages with `start` <= arrival < `end`, whatever their priority, in the order they came.
+
+        Those are the Available ones; where `hold` spans them, those that it covers.
+        """
+        found: list[Record] = []
+        for rank in range(PRIORITIES):
+            found += self._of_rank(rank, start, end, limit, hold)
+        found.sort(key=lambda record: record.lookup_id & ARRIVAL_MASK)
+        return found[:limit]
+
+    def _of_rank(self, rank: int, start: int, end: int, limit: int, hold: Hold | None) -> list[Record]:
+        found: list[Record] = []
+        position, stop = (rank << PRIORITY_SHIFT | start) - 1, rank << PRIORITY_SHIFT | end
+        while len(found) < limit and position < stop - 1:
+            wanted = min(SCAN_LIMIT, limit - len(found))
+            records = self._scan(position, wanted)
+            for record in records:
+                position = record.lookup_id
+                if position >= stop:
+                    break
+                if self.is_shown(position, hold):
+                    found.append(record)
+            if len(records) < wanted:
+                break
+        return found
+
+    def runs(self, start: int, end: int) -> list[tuple[Store, int, int]]:
+        """Where the messages with `start` <= arrival < `end` are: stores, with a first and a last lookup id in each."""
+        stores = [
+            store for store, count in ((self._durable, self.stored_count), (self._express, self.express_count)) if count
+        ]
+        ranks = [rank << PRIORITY_SHIFT for rank in range(PRIORITIES)] if start < end else []
+        return [(store, rank | start, rank | end - 1) for store in stores for rank in ranks]
+
+    def is_shown(self, lookup_id: int, hold: Hold | None) -> bool:
+        """Whether a reader with this hold, or with none, sees the message: within the hold, what it covers."""
+        if lookup_id in self.positions:
+            return False
+        if hold is not None and hold.spans(lookup_id):
+            return hold.covers(lookup_id)
+        return not self.holds or self.holder(lookup_id) is None
 
     def get(self, lookup_id: int) -> Record | None:
         """The message at this position, whatever its state; None where there is none."""
@@ -179,8 +274,19 @@ class Queue:
         """The message that came first, whatever its state and its priority; None where there is none."""
         if self.count == 0:
             return None
-        firsts = (self._scan((rank << PRIORITY_SHIFT) - 1, 1) for rank in range(PRIORITIES))
-        return min((records[0] for records in firsts if records), key=lambda each: each.arrived_ms, default=None)
+        return min(self._firsts(), key=lambda each: each.arrived_ms, default=None)
+
+    @property
+    def first_arrival(self) -> int | None:
+        """The arrival number of the message that came first, whatever its state; None where there is none."""
+        if self.count == 0:
+            return None
+        return min((record.lookup_id & ARRIVAL_MASK for record in self._firsts()), default=None)
+
+    def _firsts(self) -> Iterator[Record]:
+        """The first message of each priority; of one that has none, that of the next."""
+        for rank in range(PRIORITIES):
+            yield from self._scan((rank << PRIORITY_SHIFT) - 1, 1)
 
     def everything(self) -> Iterator[Record]:
         """Every message from the head on, whatever its state; the queue may change meanwhile."""

@@ -211,7 +211,7 @@ class Reading:
             records = queue.available(1) if action is SeekAction.FIRST else queue.available_before(1)
         else:
             record = queue.get(lookup_id)
-            state = queue.positions.get(lookup_id)
+            state = queue.state(lookup_id)
             if state is PositionState.DELETED and action is SeekAction.CURRENT:
                 raise MessageAlreadyReceived(f"the message with lookup id {lookup_id} was received by somebody else")
             if record is None or (state is PositionState.DELETED):

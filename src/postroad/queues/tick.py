@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from postroad.errors import StorageError
-from postroad.store.interface import Batch, Key, Record
+from postroad.store.interface import ARRIVAL_MASK, Batch, Key, Record
 
 if TYPE_CHECKING:
     from postroad.queues.queue import Queue
@@ -26,6 +26,7 @@ class Change:
     removed: int = 0
     removed_bytes: int = 0
     first: int | None = None  # the foremost position that was added
+    first_arrival: int | None = None
 
 
 @dataclass(slots=True)
@@ -60,6 +61,8 @@ class Tick:
         size = len(record.packet)
         change.added += 1
         change.added_bytes += size
+        if change.first is None:
+            change.first_arrival = record.lookup_id & ARRIVAL_MASK  # arrival numbers only grow
         if change.first is None or record.lookup_id < change.first:
             change.first = record.lookup_id
         queue.reserved_bytes += size

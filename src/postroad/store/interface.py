@@ -5,17 +5,20 @@ No queue rules and no packet fields here: a store keeps bytes under keys, atomic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import NamedTuple, Protocol
 
 PRIORITY_SHIFT = (
     56  # the lookup id holds 7 - priority above 56 bits of arrival order, so that lookup order is queue order
 )
+ARRIVAL_MASK = (1 << PRIORITY_SHIFT) - 1
 MAX_ARRIVAL = (
     1 << 44
 ) - 1  # a key packs queue, priority and arrival into 63 bits: 20 years of 25,000 messages a second
 MAX_QUEUE = (1 << 16) - 1
+NUMBERS = Struct(">6q16x")  # of a record in Columns
 NEVER = 0  # `expires_s` of a record that does not expire
 
 
@@ -36,6 +39,23 @@ class Record(NamedTuple):
     aborts: int  # how often an aborted transaction put it back
     packet: bytes
     reason: int = 0  # of a dead letter: the message class that says why it died
+
+
+class Columns(NamedTuple):
+    """Records side by side: 64 bytes of numbers of each, and their packets back to back. The numbers are big-endian,
+    signed and of 64 bits: lookup id, size of the packet, arrived_ms, expires_s, aborts, reason. The last 16 bytes are
+    the store's own."""
+
+    numbers: bytes
+    packets: bytes
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Columns:
+        numbers = [
+            NUMBERS.pack(each.lookup_id, len(each.packet), each.arrived_ms, each.expires_s, each.aborts, each.reason)
+            for each in records
+        ]
+        return cls(b"".join(numbers), b"".join(each.packet for each in records))
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +88,14 @@ class Store(Protocol):
 
     def scan_back(self, queue: int, before: int, limit: int = 100) -> list[Record]:
         """Up to `limit` records with a lookup id below `before`, descending; fewer only where the queue begins."""
+
+    def columns(self, queue: int, after: int, last: int, limit: int, most_bytes: int) -> Columns | None:
+        """Records with `after` < lookup id <= `last`, ascending: up to `limit`, and about `most_bytes` of packets, but
+        at least one; fewer only where the range ends. None where something is damaged: then `scan` tells more.
+        For any number of threads, beside the one that reads otherwise."""
+
+    def lookup_ids(self, queue: int, after: int, last: int, limit: int) -> list[int] | None:
+        """The same without the records."""
 
     def get(self, queue: int, lookup_id: int) -> Record | None:
         """The record, None where there is none; raises CorruptRecord where its checksum fails."""

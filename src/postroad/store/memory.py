@@ -5,13 +5,13 @@ Nothing here survives the process, and nothing here touches a disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from threading import Lock
 
 from sortedcontainers import SortedDict, SortedList
 
-from postroad.store.interface import Batch, Key, Record
+from postroad.store.interface import Batch, Columns, Key, Record
 from postroad.store.row import pack_key
 
 
@@ -72,6 +72,29 @@ class MemoryStore:
             return [
                 records[lookup_id] for lookup_id in islice(records.irange(None, before, (True, False), True), limit)
             ]
+
+    def columns(self, queue: int, after: int, last: int, limit: int, most_bytes: int) -> Columns:
+        found: list[Record] = []
+        size = 0
+        with self._lock:
+            records = self._queues.get(queue, {})
+            for lookup_id in self._range(queue, after, last, limit):
+                record = records[lookup_id]
+                size += len(record.packet)
+                if found and size > most_bytes:
+                    break
+                found.append(record)
+        return Columns.of(found)
+
+    def lookup_ids(self, queue: int, after: int, last: int, limit: int) -> list[int]:
+        with self._lock:
+            return list(self._range(queue, after, last, limit))
+
+    def _range(self, queue: int, after: int, last: int, limit: int) -> Iterator[int]:
+        records = self._queues.get(queue)
+        if records is None or after >= last:
+            return iter(())
+        return islice(records.irange(after, last, (False, True)), max(limit, 0))
 
     def get(self, queue: int, lookup_id: int) -> Record | None:
         with self._lock:

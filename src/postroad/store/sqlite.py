@@ -6,15 +6,17 @@ What a row holds is in row.py; how the database is opened and what its errors me
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
 from postroad.errors import CorruptRecord
+from postroad.store.columns import Suspicious, read_columns, read_lookup_ids
 from postroad.store.database import (
     CHECKPOINT_PAGES,
     DATABASE_NAME,
@@ -23,7 +25,7 @@ from postroad.store.database import (
     open_reader,
     open_writer,
 )
-from postroad.store.interface import Batch, Key, Record
+from postroad.store.interface import Batch, Columns, Key, Record
 from postroad.store.lock import DirectoryLock
 from postroad.store.row import (
     MAX_KEY,
@@ -39,6 +41,7 @@ from postroad.store.row import (
     unpack_key,
 )
 
+T = TypeVar("T")
 MAX_DAMAGED = 10_000  # that many damaged records are named; more are still left out, but not listed
 MAX_UNREADABLE = 100  # that many rows a read steps over that SQLite cannot take apart, before it gives up
 
@@ -91,6 +94,9 @@ class SqliteStore:
         self._checkpoint_pages = checkpoint_pages
         self._log_pages = 0
         self._damaged: dict[Key | str, str] = {}
+        self._vfs = vfs
+        self._aside: deque[apsw.Connection] = deque()  # connections of threads that read columns, while they rest
+        self._closed = False
         make_directory(directory)
         with self._explained("opening"), ExitStack() as opened:
             opened.callback(DirectoryLock(directory).close)
@@ -98,7 +104,8 @@ class SqliteStore:
             opened.callback(self._writer.close)
             self._reader = open_reader(self._file, vfs)
             opened.callback(self._reader.close)
-            # The reader closes first: the last connection is the one that folds the log into the database.
+            opened.callback(self._close_aside)
+            # The readers close first: the last connection is the one that folds the log into the database.
             self._opened = opened.pop_all()
 
     def commit(self, batches: Iterable[Batch]) -> None:
@@ -138,6 +145,36 @@ class SqliteStore:
 
     def scan_back(self, queue: int, before: int, limit: int = 100) -> list[Record]:
         return self._scan(last_key(queue, -1) + 1, last_key(queue, before - 1), limit, forward=False)
+
+    def columns(self, queue: int, after: int, last: int, limit: int, most_bytes: int) -> Columns | None:
+        low, high = last_key(queue, after) + 1, last_key(queue, last)
+        if low > high or limit <= 0:
+            return Columns(b"", b"")
+        return self._read_aside(lambda connection: read_columns(connection, low, high, limit, most_bytes))
+
+    def lookup_ids(self, queue: int, after: int, last: int, limit: int) -> list[int] | None:
+        low, high = last_key(queue, after) + 1, last_key(queue, last)
+        if low > high or limit <= 0:
+            return []
+        return self._read_aside(lambda connection: read_lookup_ids(connection, low, high, limit))
+
+    def _read_aside(self, read: Callable[[apsw.Connection], T]) -> T | None:
+        """Reads on a connection that no other thread uses meanwhile, from one state of the store."""
+        with self._explained("reading"):
+            try:
+                connection = self._aside.pop()
+            except IndexError:
+                connection = open_reader(self._file, self._vfs)
+            found: T | None = None
+            try:
+                with suppress(Suspicious, *_UNREADABLE), connection:
+                    found = read(connection)
+            finally:
+                if self._closed:
+                    connection.close()
+                else:
+                    self._aside.append(connection)
+        return found
 
     def get(self, queue: int, lookup_id: int) -> Record | None:
         try:
@@ -180,6 +217,11 @@ class SqliteStore:
         """Closes the database, which folds its log into it, and frees the directory. A second call does nothing."""
         with self._explained("closing"):
             self._opened.close()
+
+    def _close_aside(self) -> None:
+        self._closed = True
+        while self._aside:
+            self._aside.pop().close()
 
     def _explained(self, doing: str) -> AbstractContextManager[None]:
         return explained(self._file, doing)

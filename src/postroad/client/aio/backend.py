@@ -5,12 +5,13 @@ Served in this process by client/embedded.py and over HTTP by client/http.py. No
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from postroad.client.values import QueueAttributes
 from postroad.message import Message
+from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
 from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
@@ -82,6 +83,39 @@ class Backend(Protocol):
     async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]: ...
 
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None: ...
+
+    # Ranges by order of arrival
+
+    async def mark(self, name: str, start: int, limit: int | None) -> Mark: ...
+
+    def arrow(self, name: str, selection: Selection) -> AsyncIterator[bytes]:
+        """One Arrow stream, in pieces of any size; nothing is read ahead of whoever takes them."""
+
+    async def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo: ...
+
+    async def holds(self, name: str) -> list[HoldInfo]: ...
+
+    async def commit_hold(self, name: str, holder: str, end: int) -> int: ...
+
+    async def release(self, name: str, holder: str) -> None: ...
+
+    # Submissions
+
+    async def submit(
+        self,
+        name: str,
+        sender: str,
+        epoch: int,
+        partition: int,
+        row: int,
+        messages: Sequence[Message] | bytes,
+        transactional: bool | None,
+    ) -> Submission:
+        """Messages, or the bytes of an Arrow stream with one in each row."""
+
+    async def commit_submission(self, name: str, sender: str, epoch: int) -> None: ...
+
+    async def forget_submission(self, name: str, sender: str) -> None: ...
 
     # Handles and cursors
 

@@ -20,6 +20,7 @@ from postroad.client.values import (
     next_page,
 )
 from postroad.errors import InvalidArgument, PostroadError
+from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.info import QueueInfo
 from postroad.received import ReceivedMessage
@@ -151,6 +152,79 @@ class Queue:
             for message in page:
                 after = message.lookup_id
                 yield message
+
+    # Pipelines: ranges by order of arrival, and sending once
+
+    async def mark(self, start: int = 0, limit: int | None = None) -> Mark:
+        """How far the queue can be read: below `arrival` nothing can appear any more. With `limit`, no further than
+        behind that many messages from `start` on. An arrival number is the lower 56 bits of a lookup id."""
+        return await self._backend.mark(self.name, start, limit)
+
+    def arrow(
+        self,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        hold: str | None = None,
+        limit: int | None = None,
+        priority: int | None = None,
+        message_class: int | None = None,
+        label: str | None = None,
+    ) -> AsyncIterator[bytes]:
+        """Messages with `start` <= arrival < `end`, in that order, as the pieces of one Arrow stream. `hold` is whose
+        messages are shown besides those that anybody can have."""
+        chosen = None if columns is None else tuple(columns)
+        selection = Selection(start, end, hold, limit, chosen, priority, message_class, label)
+        return self._backend.arrow(self.name, selection)
+
+    async def hold(self, name: str, start: int, end: int | None = None) -> HoldInfo:
+        """Keeps messages with `start` <= arrival < `end` from every other reader, from purges and from expiry, restarts
+        included, until `commit_hold` or `release`; without an end, up to the mark. Again, and wider, under the same
+        name; SharingViolation where another name holds some of them."""
+        return await self._backend.hold(self.name, name, start, end)
+
+    async def holds(self) -> list[HoldInfo]:
+        return await self._backend.holds(self.name)
+
+    async def commit_hold(self, name: str, end: int) -> int:
+        """Receives what `name` holds below the arrival number `end`; how many messages went. What is gone is gone: a
+        second call does nothing."""
+        return await self._backend.commit_hold(self.name, name, end)
+
+    async def release(self, name: str) -> None:
+        """Gives what `name` holds back to every reader."""
+        await self._backend.release(self.name, name)
+
+    async def submit(
+        self,
+        messages: Sendable | Iterable[Sendable],
+        name: str,
+        epoch: int,
+        partition: int,
+        row: int = 0,
+        *,
+        transactional: bool | None = None,
+    ) -> Submission:
+        """Sends messages that are the rows from `row` on of a partition of an epoch, but for those that the sender
+        `name` has sent already: to try again is safe. Whether they go in a transaction is the queue's to say, if it is
+        a local one and nobody else does."""
+        values, _ = as_messages(messages)
+        return await self._backend.submit(self.name, name, epoch, partition, row, values, transactional)
+
+    async def submit_arrow(
+        self, stream: bytes, name: str, epoch: int, partition: int, row: int = 0, *, transactional: bool | None = None
+    ) -> Submission:
+        """The same for an Arrow stream with a message in each row."""
+        return await self._backend.submit(self.name, name, epoch, partition, row, stream, transactional)
+
+    async def commit_submission(self, name: str, epoch: int) -> None:
+        """All of the epoch, and of those before it, is sent: what comes of them again is dropped."""
+        await self._backend.commit_submission(self.name, name, epoch)
+
+    async def forget_submission(self, name: str) -> None:
+        """The sender does not come back: nothing is remembered of it."""
+        await self._backend.forget_submission(self.name, name)
 
     # Handles
 

@@ -1,0 +1,202 @@
+"""Messages into Spark, beside Spark's own readers on the same rows in the same run. `make bench-spark`.
+
+A real manager in a process of its own has the messages in its store; Spark reads them from a queue, from Parquet, and
+from a Python source that yields tuples, into a sink that throws them away, and into Parquet. `routing` is measured too
+where benchmarks/spark_routing.py is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from benchmarks.harness import print_table
+from postroad.columns.schema import BYTES, INT, LONG, TEXT, TIME, TRUTH
+from postroad.manager import Manager
+from postroad.message import Message
+from postroad.spark import session
+from postroad.spark.schema import MESSAGE, spark_schema
+from postroad.store import open_store
+
+MESSAGES = 1_000_000
+BODY_BYTES = 1024
+SEND_BATCH = 2000
+PARTITIONS = 4
+QUEUE = r"private$\bench"
+CONFIGURATION = '[manager]\nname = "bench"\ndata = "data"\n[listen]\nhost = "127.0.0.1"\napi = 0\n' + "".join(
+    f"{name} = false\n" for name in ("binary", "ping", "http", "rpc")
+)
+OTHER_PARTS = {"routing": "benchmarks.spark_routing"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=MESSAGES)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--master", default="local[*]")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.driver.memory": "2g",
+            "spark.local.dir": str(directory / "local"),
+            "spark.log.level": "ERROR",
+        }
+        filled_s = asyncio.run(fill(directory / "data", arguments.messages))
+        spark = session("benchmark", arguments.master, settings=settings)
+        with manager(directory) as api:
+            measure(spark, api, directory, arguments.messages, arguments.rounds, filled_s)
+        for module in OTHER_PARTS.values():
+            if importlib.util.find_spec(module) is not None:
+                importlib.import_module(module).measure(spark)
+        spark.stop()
+
+
+# The messages
+
+
+async def fill(data: Path, messages: int) -> float:
+    """Puts the messages into a store, and says how long it took."""
+    running = Manager("bench", open_store(data))
+    await running.start()
+    await running.create_queue(QUEUE)
+    began = time.perf_counter()
+    body = bytes(range(97, 123)) * (BODY_BYTES // 26) + b"x" * (BODY_BYTES % 26)
+    for first in range(0, messages, SEND_BATCH):
+        numbers = range(first, min(first + SEND_BATCH, messages))
+        await running.send(QUEUE, [Message(body, label=f"order {number}", recoverable=True) for number in numbers])
+    await running.stop()
+    return time.perf_counter() - began
+
+
+@contextmanager
+def manager(directory: Path) -> Iterator[str]:
+    """The address of its HTTP API."""
+    file = directory / "bench.toml"
+    file.write_text(CONFIGURATION)
+    command = [sys.executable, "-m", "postroad", "serve", "-c", str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        try:
+            yield "http://" + json.loads(process.stdout.readline())["listen"]["api"]
+        finally:
+            process.terminate()
+
+
+# What they are compared with
+
+
+class TupleSource(DataSource):
+    """The same rows from a plain generator."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tuples"
+
+    def schema(self) -> StructType:
+        return spark_schema(tuple(MESSAGE))
+
+    def reader(self, schema: StructType) -> TupleReader:
+        return TupleReader(int(self.options["rows"]))
+
+
+class TupleReader(DataSourceReader):
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(self._rows // PARTITIONS) for _ in range(PARTITIONS)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        text = "order 123456"
+        plain: dict[Any, Any] = {TEXT: text, BYTES: b"", TRUTH: False, INT: 3, LONG: 7, TIME: datetime.now(UTC)}
+        bodies = {"body": b"x" * BODY_BYTES, "body_text": "x" * BODY_BYTES}
+        row = tuple(bodies.get(name, plain[kind]) for name, kind in MESSAGE.items())
+        for _ in range(partition.value):
+            yield row
+
+
+# Measuring
+
+
+def measure(spark: SparkSession, api: str, directory: Path, messages: int, rounds: int, filled_s: float) -> None:
+    spark.dataSource.register(TupleSource)
+    queue = spark.read.format("postroad").options(api=api, queue=QUEUE, partitions=str(PARTITIONS)).load()
+    parquet = str(directory / "rows.parquet")
+    timed: dict[str, float] = {}
+
+    def take(what: str, work: Callable[[], None]) -> None:
+        timed[what] = min(seconds(work) for _ in range(rounds))
+
+    discard(queue.limit(1000))  # the first job starts everything
+    take("a queue, to nowhere", lambda: discard(queue))
+    take("a queue, to Parquet", lambda: keep(queue, parquet))
+    kept = spark.read.parquet(parquet)
+    assert kept.count() == messages
+    assert kept.select("id").distinct().count() == messages
+    take("Parquet, to nowhere", lambda: discard(kept))
+    take("Parquet, to Parquet", lambda: keep(kept, str(directory / "copy.parquet")))
+    few = spark.read.format("postroad").options(api=api, queue=QUEUE, columns="id,lookup_id,label,arrived_at").load()
+    take("a queue, four columns, to nowhere", lambda: discard(few))
+    tuples = spark.read.format("tuples").options(rows=str(messages)).load()
+    take("tuples of a generator, to nowhere", lambda: discard(tuples))
+    stream_s = seconds(lambda: consume(spark, api, directory))
+    timed["a queue, consumed by a stream, to Parquet"] = stream_s
+    own = {"nowhere": timed["Parquet, to nowhere"], "Parquet": timed["Parquet, to Parquet"]}
+    rows = [
+        (what, f"{messages / taken:,.0f}", f"{taken / own[what.rpartition(' ')[2]]:.2f}")
+        for what, taken in timed.items()
+    ]
+    print_table(
+        f"{messages:,} messages of {BODY_BYTES} bytes into Spark",
+        ("from", "rows/s", "times Parquet's"),
+        rows,
+        f"best of {rounds} rounds on {os.cpu_count()} cores, the manager's process among them; "
+        f"they were sent at {messages / filled_s:,.0f} a second",
+    )
+
+
+def seconds(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def discard(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def keep(frame: DataFrame, path: str) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    frame.write.parquet(path)
+
+
+def consume(spark: SparkSession, api: str, directory: Path) -> None:
+    source = spark.readStream.format("postroad").options(api=api, queue=QUEUE, mode="consume")
+    source = source.options(maxMessagesPerBatch="200000", partitions=str(PARTITIONS))
+    writer = source.load().writeStream.format("parquet").option("path", str(directory / "streamed.parquet"))
+    writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""Calls for pipelines: marks, holds on ranges of a queue, and submissions, sent once however often they come."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from http import HTTPStatus
+from urllib.parse import unquote
+
+from starlette.responses import Response
+
+from postroad.api.calls import Answer, Body, Call, Operation, Parameter, json_answer, no_content
+from postroad.api.formats import ARROW, JSON
+from postroad.api.kinds import SWITCH, Kind, NotOfKind, nullable, whole
+from postroad.api.messages import MAX_BATCH_BYTES, MAX_LIMIT
+from postroad.api.schema import TRANSACTIONAL, Property, read_object, read_sending
+from postroad.errors import InvalidArgument
+from postroad.offsets import HoldInfo, Mark, Submission
+from postroad.queues.submissions import MAX_EPOCH
+from postroad.store.interface import ARRIVAL_MASK
+
+ARRIVAL = whole(0, ARRIVAL_MASK)
+EPOCH = whole(0, MAX_EPOCH)
+_FROM = Parameter("from", ARRIVAL, "the arrival number that `limit` counts from", 0)
+_LIMIT = Parameter("limit", whole(1, MAX_LIMIT), "how many messages may lie before the mark")
+_ROW = Parameter("row", EPOCH, "the number of the first message within its partition", 0)
+_HOLD = {
+    "from": Property("from", "start", ARRIVAL, "the first arrival number"),
+    "to": Property("to", "end", nullable(ARRIVAL), "the arrival number behind the last; the mark if absent"),
+}
+_COMMIT = {"to": Property("to", "end", ARRIVAL, "the arrival number behind the last that goes")}
+_NAMES = {"start": "from", "end": "to"}
+
+
+def _segment(call: Call, name: str) -> str:
+    return unquote(call.request.path_params[name])
+
+
+def _number(call: Call, name: str, kind: Kind = EPOCH) -> int:
+    try:
+        return int(kind.from_text(_segment(call, name)))
+    except NotOfKind as problem:
+        raise InvalidArgument(f"{name}: {problem}") from None
+
+
+def _json(value: Mark | HoldInfo | Submission) -> dict[str, object]:
+    return {_NAMES.get(each.name, each.name): getattr(value, each.name) for each in fields(value)}
+
+
+async def show_mark(call: Call) -> Response:
+    return json_answer(_json(await call.manager.offsets.mark(call.queue, call.query["from"], call.query["limit"])))
+
+
+# Holds
+
+
+async def list_holds(call: Call) -> Response:
+    return json_answer({"holds": [_json(each) for each in await call.manager.offsets.holds(call.queue)]})
+
+
+async def put_hold(call: Call) -> Response:
+    values = read_object(await call.json_object(), _HOLD)
+    if "start" not in values:
+        raise InvalidArgument("from: it is missing")
+    return json_answer(_json(await call.manager.offsets.hold(call.queue, _segment(call, "name"), **values)))
+
+
+async def commit_hold(call: Call) -> Response:
+    values = read_object(await call.json_object(), _COMMIT)
+    if "end" not in values:
+        raise InvalidArgument("to: it is missing")
+    removed = await call.manager.offsets.commit_hold(call.queue, _segment(call, "name"), values["end"])
+    return json_answer({"removed": removed})
+
+
+async def release_hold(call: Call) -> Response:
+    await call.manager.offsets.release(call.queue, _segment(call, "name"))
+    return no_content()
+
+
+# Submissions
+
+
+async def submit(call: Call) -> Response:
+    transactional: bool | None = call.query[TRANSACTIONAL]
+    sending = read_sending(await call.body(MAX_BATCH_BYTES))
+    messages = sending.messages
+    if sending.transactional:
+        transactional = True
+    submission = await call.manager.offsets.submit(
+        call.queue,
+        _segment(call, "name"),
+        _number(call, "epoch"),
+        _number(call, "partition"),
+        call.query["row"],
+        messages,
+        transactional,
+    )
+    return json_answer(_json(submission))
+
+
+async def commit_submission(call: Call) -> Response:
+    await call.manager.offsets.commit_submission(call.queue, _segment(call, "name"), _number(call, "epoch"))
+    return no_content()
+
+
+async def forget_submission(call: Call) -> Response:
+    await call.manager.offsets.forget_submission(call.queue, _segment(call, "name"))
+    return no_content()
+
+
+_NOT_FOUND = (HTTPStatus.NOT_FOUND,)
+_CONFLICT = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/queues/{queue}/mark",
+        show_mark,
+        "The arrival number below which nothing can appear any more",
+        (Answer(description="the mark", content={JSON: "Mark"}),),
+        (_FROM, _LIMIT),
+        errors=_NOT_FOUND,
+    ),
+    Operation(
+        "GET",
+        "/queues/{queue}/holds",
+        list_holds,
+        "Ranges of the queue that readers hold",
+        (Answer(description="the holds", content={JSON: "Holds"}),),
+        errors=_NOT_FOUND,
+    ),
+    Operation(
+        "PUT",
+        "/queues/{queue}/holds/{name}",
+        put_hold,
+        "Keep a range of messages from every other reader, or widen the range",
+        (Answer(description="the whole hold", content={JSON: "Hold"}),),
+        body=Body({JSON: "NewHold"}),
+        errors=_CONFLICT,
+    ),
+    Operation(
+        "POST",
+        "/queues/{queue}/holds/{name}/commit",
+        commit_hold,
+        "Receive what is held, up to an arrival number",
+        (Answer(description="how many went", content={JSON: "Removed"}),),
+        body=Body({JSON: "HoldCommit"}),
+        errors=_NOT_FOUND,
+    ),
+    Operation(
+        "DELETE",
+        "/queues/{queue}/holds/{name}",
+        release_hold,
+        "Give what is held back to every reader",
+        (Answer(HTTPStatus.NO_CONTENT, "nothing is held by this name"),),
+        errors=_NOT_FOUND,
+    ),
+    Operation(  # before the next, whose path has room for it
+        "POST",
+        "/queues/{queue}/submissions/{name}/{epoch}/commit",
+        commit_submission,
+        "An epoch is complete: what comes of it again has been sent",
+        (Answer(HTTPStatus.NO_CONTENT, "it is remembered"),),
+    ),
+    Operation(
+        "POST",
+        "/queues/{queue}/submissions/{name}/{epoch}/{partition}",
+        submit,
+        "Send those of the messages that this sender has not sent yet",
+        (Answer(description="how many were sent, and how many had been", content={JSON: "Submission"}),),
+        (_ROW, Parameter(TRANSACTIONAL, SWITCH, "whether in a transaction; if absent, as the local queue is")),
+        Body({JSON: "Sending", ARROW: None}),
+        (*_CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
+    ),
+    Operation(
+        "DELETE",
+        "/queues/{queue}/submissions/{name}",
+        forget_submission,
+        "Forget a sender that does not come back",
+        (Answer(HTTPStatus.NO_CONTENT, "nothing is remembered of it"),),
+    ),
+)
+SCHEMAS = {"NewHold": _HOLD, "HoldCommit": _COMMIT}

@@ -1,0 +1,9 @@
+"""Messages as Arrow columns: packets decoded a batch at a time, and messages to send made of columns.
+
+The one room that works on numpy and pyarrow; what a property means is in describe/, and the two agree.
+"""
+
+from postroad.columns.decoding import decode
+from postroad.columns.schema import ERROR, PROPERTIES, arrow_type
+
+__all__ = ["ERROR", "PROPERTIES", "arrow_type", "decode"]

@@ -1,0 +1,98 @@
+"""Record batches of messages: the columns that somebody asks for, from packets and from what is known beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from postroad.columns.buffers import Ints
+from postroad.columns.decoding import decode
+from postroad.columns.schema import ERROR, KNOWN, MESSAGE, PACKET, PROPERTIES, arrow_type
+from postroad.errors import InvalidArgument
+
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"  # the Arrow format's own mark: a message of no length
+
+
+def listed(*, packet: bool) -> tuple[str, ...]:
+    """The columns of an answer where nobody chose any."""
+    return (*MESSAGE, PACKET) if packet else MESSAGE
+
+
+def schema_of(columns: Sequence[str]) -> Any:
+    """The schema of these columns; InvalidArgument for a name that none has."""
+    for name in columns:
+        if name not in KNOWN:
+            close = get_close_matches(name, KNOWN, n=1)
+            told = f"did you mean {close[0]}?" if close else f"known are {', '.join(KNOWN)}"
+            raise InvalidArgument(f"columns: there is no column {name!r}; {told}")
+    return pa.schema([(name, arrow_type(name)) for name in columns])
+
+
+class Rows:
+    """Messages of a batch, not yet decoded: each number a column, packets a binary array."""
+
+    __slots__ = ("aborts", "arrived_ms", "lookup_ids", "packets", "reasons")
+
+    def __init__(self, lookup_ids: Ints, arrived_ms: Ints, aborts: Ints, reasons: Ints, packets: Any) -> None:
+        self.lookup_ids = lookup_ids
+        self.arrived_ms = arrived_ms
+        self.aborts = aborts
+        self.reasons = reasons
+        self.packets = packets
+
+    @classmethod
+    def of(
+        cls,
+        lookup_ids: Sequence[int],
+        arrived_ms: Sequence[int],
+        aborts: Sequence[int],
+        reasons: Sequence[int],
+        packets: Sequence[bytes],
+    ) -> Rows:
+        return cls(
+            np.array(lookup_ids, np.int64),
+            np.array(arrived_ms, np.int64),
+            np.array(aborts, np.int64),
+            np.array(reasons, np.int64),
+            pa.array(packets, pa.binary()),
+        )
+
+    def __len__(self) -> int:
+        return len(self.lookup_ids)
+
+    def take(self, places: Ints) -> Rows:
+        """The rows at these places."""
+        return Rows(
+            self.lookup_ids[places],
+            self.arrived_ms[places],
+            self.aborts[places],
+            self.reasons[places],
+            self.packets.take(pa.array(places)),
+        )
+
+    def decode(self, columns: Sequence[str]) -> dict[str, Any]:
+        return decode(self.packets, reason=pa.array(self.reasons), columns=columns)
+
+    def batch(self, schema: Any) -> Any:
+        """The record batch of a schema that `schema_of` gave."""
+        decoded = [name for name in schema.names if name in PROPERTIES or name == ERROR]
+        found = self.decode(decoded) if decoded else {}
+        arrays = [found[name] if name in found else self._place(name) for name in schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _place(self, name: str) -> Any:
+        match name:
+            case "lookup_id":
+                return pa.array(self.lookup_ids)
+            case "arrived_at":
+                return pa.array(self.arrived_ms * 1000).cast(arrow_type(name))
+            case "aborts":
+                return pa.array(self.aborts.astype(np.int32))
+            case "reason":
+                return pa.array(self.reasons.astype(np.int32))
+        assert name == PACKET
+        return self.packets

@@ -1,0 +1,244 @@
+"""Packets decoded to columns: plain messages all at once, others one by one, each as describe/message.py has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from postroad.columns.buffers import Ints, Mask, binary, fixed, slices
+from postroad.columns.layout import FIXED_SIZE, Layout, lay_out
+from postroad.columns.schema import ERROR, PROPERTIES, arrow_type
+from postroad.columns.texts import body_texts, guid_rows, identifiers, utf16_text
+from postroad.describe.message import admin_text, destination_text, message_json, response_text
+from postroad.describe.values import whole_text
+from postroad.errors import RemoteProtocolError
+from postroad.wire.bodies import body_text
+from postroad.wire.constants import (
+    ADMIN_SHIFT,
+    DESTINATION_SHIFT,
+    RESPONSE_SHIFT,
+    TRANSACTION_ID_SHIFT,
+    BaseFlags,
+    QueueCode,
+    TransactionFlags,
+    UserFlags,
+    class_name,
+)
+from postroad.wire.view import MessageView
+
+_MICROSECONDS = 1_000_000
+_NAMES = ("destination_queue", "admin_queue", "response_queue")
+_NAME_BITS = (UserFlags.DESTINATION_QUEUE | UserFlags.ADMIN_QUEUE | UserFlags.RESPONSE_QUEUE).value
+
+
+def decode(packets: Any, *, reason: Any = None, columns: Sequence[str] | None = None) -> dict[str, Any]:
+    """The columns by name, one value a packet: all properties and `decode_error`, or those asked for.
+
+    `packets` is a binary array. A packet that is no message has nulls, and the fault in `decode_error`; null has nulls.
+    `reason` says of dead letters why they died, 0 or null of other messages; it takes the place of their class.
+    """
+    packets = _plain(packets, pa.binary())
+    wanted = (*PROPERTIES, ERROR) if columns is None else columns
+    reasons = _numbers(reason, len(packets))
+    layout = lay_out(packets)
+    batch = _Batch(packets, layout, reasons)
+    if any(name in _NAMES for name in wanted) or not batch.names_are_sound():
+        batch.read_names()
+    found = {name: batch.column(name) for name in wanted}
+    if len(batch.layout.rows) == len(packets):
+        return found
+    return _joined(found, packets, batch.layout.rows, reasons)
+
+
+def _plain(array: Any, kind: Any) -> Any:
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    return array if array.type == kind else array.cast(kind)
+
+
+def _numbers(array: Any, count: int) -> Ints:
+    if array is None:
+        return np.zeros(count, np.int64)
+    found: Ints = pc.fill_null(_plain(array, pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return found
+
+
+class _Batch:
+    """The plain messages of a batch; a column is made when it is asked for."""
+
+    def __init__(self, packets: Any, layout: Layout, reasons: Ints) -> None:
+        self.packets = packets
+        self.layout = layout
+        self._reasons = reasons
+        self._names: dict[str, Any] = {}
+        self._bodies: Any = None
+
+    def column(self, name: str) -> Any:
+        if name in _NAMES:
+            return self._names[name]
+        return _COLUMNS[name](self)
+
+    # Queue names
+
+    def names_are_sound(self) -> bool:
+        """Whether there are no direct names, of which some may be no text."""
+        return not _has_code(self.layout.user_flags, QueueCode.DIRECT).any()
+
+    def read_names(self) -> None:
+        """The three names, each read once however many messages have it. Messages with a name that is no text leave the
+        batch: what is wrong with them is told one by one."""
+        layout = self.layout
+        codes = layout.user_flags & _NAME_BITS
+        names = slices(self.packets, layout.start + FIXED_SIZE, layout.names_end)
+        keys = pc.binary_join_element_wise(names, self._meaning_of_names(codes), pa.scalar(b"", pa.binary()))
+        known = keys.dictionary_encode()
+        indices = known.indices.to_numpy()
+        _, first = np.unique(indices, return_index=True)
+        texts: dict[str, list[str | None]] = {name: [] for name in _NAMES}
+        sound = []
+        for row in first.tolist():
+            try:
+                view = MessageView(self.packets[int(layout.rows[row])].as_py())
+            except RemoteProtocolError:
+                sound.append(False)
+                described: tuple[str | None, ...] = (None, None, None)
+            else:
+                sound.append(True)
+                described = (destination_text(view), admin_text(view), response_text(view))
+            for name, text in zip(_NAMES, described, strict=True):
+                texts[name].append(text)
+        if not all(sound):
+            mask = np.array(sound)[indices]
+            self.layout = layout.only(mask)
+            indices = indices[mask]
+        places = pa.array(indices)
+        self._names = {name: pa.array(texts[name], pa.string()).take(places) for name in _NAMES}
+
+    def _meaning_of_names(self, codes: Ints) -> Any:
+        """What the names mean besides their own bytes: their codes, and the managers that some of these speak of."""
+        layout = self.layout
+        rows = np.zeros((len(codes), 36), np.uint8)
+        rows[:, :4] = codes.astype("<u4")[:, None].view(np.uint8)
+        of_source = _has_code(codes, QueueCode.PRIVATE_ON_SOURCE)
+        of_destination = _has_code(codes, QueueCode.PRIVATE_ON_DESTINATION)
+        rows[of_source, 4:20] = layout.source[of_source]
+        rows[of_destination, 20:36] = layout.address[of_destination]
+        return binary(rows.reshape(-1), np.arange(len(rows) + 1) * 36, pa.binary())
+
+    # Everything else
+
+    @property
+    def bodies(self) -> Any:
+        if self._bodies is None:
+            self._bodies = slices(self.packets, self.layout.body_at, self.layout.body_end)
+        return self._bodies
+
+    @property
+    def classes(self) -> Ints:
+        reasons = self._reasons[self.layout.rows]
+        return np.where(reasons != 0, reasons, self.layout.message_class)
+
+    def class_names(self) -> Any:
+        known, indices = np.unique(self.classes, return_inverse=True)
+        return pa.array([class_name(each) for each in known.tolist()], pa.string()).take(pa.array(indices))
+
+    def deliveries(self) -> Any:
+        recoverable = self.layout.user_flags & UserFlags.DELIVERY.value != 0
+        return _DELIVERIES.take(pa.array(np.where(self.layout.transaction >= 0, 2, recoverable.astype(np.int64))))
+
+    def correlation_ids(self) -> Any:
+        raw = self.layout.correlation_id
+        ordinals = np.ascontiguousarray(raw[:, 16:20]).view("<u4").reshape(-1).astype(np.int64)
+        nothing = pa.scalar(None, pa.string())
+        there = raw.any(axis=1)
+        if not there.any():
+            return pa.nulls(len(raw), pa.string())
+        return pc.if_else(pa.array(there), identifiers(raw[:, :16], ordinals), nothing)
+
+    def transaction_flag(self, flag: TransactionFlags) -> Any:
+        flags = self.layout.transaction
+        return pa.array((flags >= 0) & (flags & flag.value != 0))
+
+    def transaction_ids(self) -> Any:
+        flags = self.layout.transaction
+        return pa.array((flags & TransactionFlags.IDENTIFIER.value) >> TRANSACTION_ID_SHIFT, mask=flags < 0)
+
+    def all_false(self) -> Any:
+        return pa.array(np.zeros(len(self.layout.rows), bool))
+
+    def all_null(self) -> Any:
+        return pa.nulls(len(self.layout.rows), pa.string())
+
+
+def _has_code(flags: Ints, code: QueueCode) -> Mask:
+    found: Mask = np.zeros(len(flags), bool)
+    for shift in (DESTINATION_SHIFT, ADMIN_SHIFT, RESPONSE_SHIFT):
+        found |= (flags >> shift & 7) == code
+    return found
+
+
+_DELIVERIES = pa.array(["express", "recoverable", "transactional"])
+_COLUMNS: dict[str, Callable[[_Batch], Any]] = {
+    "id": lambda batch: identifiers(batch.layout.source, batch.layout.message_id),
+    "class": lambda batch: pa.array(batch.classes.astype(np.int32)),
+    "class_name": _Batch.class_names,
+    "label": lambda batch: utf16_text(slices(batch.packets, batch.layout.label_at, batch.layout.label_end)),
+    "body": lambda batch: batch.bodies,
+    "body_text": lambda batch: body_texts(batch.bodies, batch.layout.body_type),
+    "body_type": lambda batch: pa.array(batch.layout.body_type),
+    "priority": lambda batch: pa.array((batch.layout.base_flags & BaseFlags.PRIORITY.value).astype(np.int32)),
+    "delivery": _Batch.deliveries,
+    "correlation_id": _Batch.correlation_ids,
+    "sent_at": lambda batch: pa.array(batch.layout.sent_time * _MICROSECONDS).cast(arrow_type("sent_at")),
+    "source_manager": lambda batch: fixed(guid_rows(batch.layout.source)),
+    "extension": lambda batch: slices(batch.packets, batch.layout.extension_at, batch.layout.body_at),
+    "app_tag": lambda batch: pa.array(batch.layout.app_tag),
+    "hops": lambda batch: pa.array((batch.layout.user_flags & UserFlags.HOP_COUNT.value).astype(np.int32)),
+    "authenticated": _Batch.all_false,
+    "encrypted": _Batch.all_false,
+    "sender_id": _Batch.all_null,
+    "first_in_transaction": lambda batch: batch.transaction_flag(TransactionFlags.FIRST),
+    "last_in_transaction": lambda batch: batch.transaction_flag(TransactionFlags.LAST),
+    "transaction_id": _Batch.transaction_ids,
+    ERROR: _Batch.all_null,
+}
+
+
+def _joined(found: dict[str, Any], packets: Any, rows: Ints, reasons: Ints) -> dict[str, Any]:
+    """The columns of plain messages, with those of the others in their places."""
+    others = np.ones(len(packets), bool)
+    others[rows] = False
+    places = np.flatnonzero(others)
+    described = [_described(packets[row].as_py(), int(reasons[row])) for row in places.tolist()]
+    order = np.empty(len(packets), np.int64)
+    order[rows] = np.arange(len(rows))
+    order[places] = len(rows) + np.arange(len(places))
+    joined = {}
+    for name, column in found.items():
+        values = pa.array([each.get(name) for each in described], arrow_type(name))
+        joined[name] = pa.concat_arrays([column, values]).take(pa.array(order))
+    return joined
+
+
+def _described(packet: bytes | None, reason: int) -> dict[str, object]:
+    """One packet, by way of its JSON."""
+    if packet is None:
+        return {}
+    try:
+        view = MessageView(packet)
+    except RemoteProtocolError as fault:
+        return {ERROR: str(fault)}
+    text = None if view.encrypted else body_text(view.body, view.body_type)
+    message_class = reason or view.message_class
+    return message_json(view) | {
+        "class": message_class,
+        "class_name": class_name(message_class),
+        "body": view.body,
+        "body_text": None if text is None else whole_text(text),
+        "extension": view.extension,
+        "sent_at": view.sent_time * _MICROSECONDS,
+    }

@@ -1,0 +1,184 @@
+"""A range of a queue, read as columns in the order of arrival: pages of several sources merged, hidden rows left out.
+
+Runs on any thread. Where pages come from is the caller's business: a source gives the numbers and the packets of
+records as postroad.store.interface.Columns has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from postroad.columns.batches import END_OF_STREAM as END_OF_STREAM
+from postroad.columns.batches import Rows, schema_of
+from postroad.columns.buffers import Ints, Mask, binary, offsets_of
+from postroad.columns.schema import MESSAGE as MESSAGE
+
+ARRIVAL_MASK = (1 << 56) - 1
+BATCH_BYTES = 8 << 20  # of packets in a batch, about: what a reader has to have room for
+FIRST_ROWS = 1000  # of the first page, when nothing is known of the sizes
+MOST_ROWS = 65_536
+_WIDTH = 8  # numbers of a record
+_LOOKUP_ID, _SIZE, _ARRIVED, _EXPIRES, _ABORTS, _REASON = range(6)
+
+# Numbers and packets of records with `after` < lookup id <= `last`: after, last, how many, how many bytes.
+Read = Callable[[int, int, int, int], tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a hold spans and passes over, as plain values."""
+
+    start: int
+    end: int
+    passed_over: Sequence[int]
+
+    def mask(self, lookup_ids: Ints) -> tuple[Mask, Mask]:
+        """Which rows are in the range, and which of them were passed over."""
+        arrivals = lookup_ids & ARRIVAL_MASK
+        inside: Mask = (arrivals >= self.start) & (arrivals < self.end)
+        if not self.passed_over:
+            return inside, np.zeros(len(inside), bool)
+        return inside, inside & np.isin(lookup_ids, np.array(self.passed_over, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a reader sees at one moment: not what is locked, nor what others hold, nor what has expired."""
+
+    locked: Sequence[int]
+    own: Span | None
+    others: Sequence[Span]
+    now_s: int
+
+    def mask(self, lookup_ids: Ints, expires_s: Ints) -> Mask:
+        shown: Mask = (expires_s == 0) | (expires_s >= self.now_s)
+        if self.own is not None:
+            inside, passed_over = self.own.mask(lookup_ids)
+            shown = np.where(inside, ~passed_over, shown)
+        for other in self.others:
+            inside, passed_over = other.mask(lookup_ids)
+            shown &= ~inside | passed_over
+        if self.locked:
+            shown &= ~np.isin(lookup_ids, np.array(self.locked, np.int64))
+        return shown
+
+
+@dataclass(slots=True)
+class _Source:
+    """One ordered run of records, and what of it is read and not yet given."""
+
+    read: Read
+    position: int
+    last: int
+    done: bool = False
+    numbers: Ints = field(default_factory=lambda: np.zeros((0, _WIDTH), np.int64))
+    packets: Any = None
+    rows: int = FIRST_ROWS
+
+    def fill(self) -> None:
+        numbers, packets = self.read(self.position, self.last, self.rows, BATCH_BYTES)
+        self.numbers = np.frombuffer(numbers, ">i8").astype(np.int64).reshape(-1, _WIDTH)
+        if not len(self.numbers):
+            self.done = True
+            return
+        bounds = np.concatenate(([0], np.cumsum(self.numbers[:, _SIZE])))
+        self.packets = binary(np.frombuffer(packets, np.uint8), bounds, pa.binary())
+        self.position = int(self.numbers[-1, _LOOKUP_ID])
+        self.done = self.position >= self.last
+        mean = len(packets) // len(self.numbers) + 1
+        self.rows = max(1, min(BATCH_BYTES // mean, MOST_ROWS))
+
+    def cut(self, bound: int) -> tuple[Ints, Any]:
+        """Takes out the rows up to an arrival number."""
+        count = int(np.searchsorted(self.numbers[:, _LOOKUP_ID] & ARRIVAL_MASK, bound, "right"))
+        numbers, packets = self.numbers[:count], self.packets[:count]
+        self.numbers, self.packets = self.numbers[count:], self.packets[count:]
+        return numbers, packets
+
+
+class RangeReader:
+    """Gives a range batch by batch: the columns asked for, of the messages that are shown and pass the filters."""
+
+    def __init__(
+        self,
+        sources: Sequence[tuple[Read, int, int]],
+        columns: Sequence[str],
+        *,
+        limit: int | None = None,
+        equal: dict[str, object] | None = None,
+    ) -> None:
+        """`sources` are how to read each run, and its first and last lookup id; `equal` is what columns have to be."""
+        self.schema = schema_of(columns)
+        self._sources = [_Source(read, first - 1, last) for read, first, last in sources]
+        self._left = limit
+        self._equal = equal or {}
+
+    def pages(self, shown: Shown) -> list[bytes] | None:
+        """The next record batches, serialized; perhaps none, where nothing was shown. None at the end.
+
+        `shown` is of a moment before this call, so that no message is seen that a reader had at that moment.
+        """
+        rows = None if self._left == 0 else self._next()
+        if rows is None:
+            return None
+        found = self._chosen(*rows, shown)
+        if self._left is not None:
+            self._left -= len(found)
+        return [bytes(each.serialize()) for each in _pieces(found, self.schema)]
+
+    def _next(self) -> tuple[Ints, Any] | None:
+        """The next rows in the order of arrival, whoever sees them."""
+        for source in self._sources:
+            if not source.done and not len(source.numbers):
+                source.fill()
+        live = [source for source in self._sources if len(source.numbers)]
+        if not live:
+            return None
+        bound = min((source.position & ARRIVAL_MASK for source in live if not source.done), default=ARRIVAL_MASK)
+        parts = [part for part in (source.cut(bound) for source in live) if len(part[0])]
+        if len(parts) == 1:
+            return parts[0]
+        numbers = np.concatenate([part[0] for part in parts])
+        order = np.argsort(numbers[:, _LOOKUP_ID] & ARRIVAL_MASK, kind="stable")
+        return numbers[order], pa.concat_arrays([part[1] for part in parts]).take(pa.array(order))
+
+    def _chosen(self, numbers: Ints, packets: Any, shown: Shown) -> Rows:
+        rows = Rows(
+            np.ascontiguousarray(numbers[:, _LOOKUP_ID]),
+            numbers[:, _ARRIVED],
+            numbers[:, _ABORTS],
+            numbers[:, _REASON],
+            packets,
+        )
+        mask = shown.mask(rows.lookup_ids, numbers[:, _EXPIRES])
+        if not mask.all():
+            rows = rows.take(np.flatnonzero(mask))
+        if self._equal and len(rows):
+            mask = np.ones(len(rows), bool)
+            for name, column in rows.decode(tuple(self._equal)).items():
+                equal = pc.fill_null(pc.equal(column, pa.scalar(self._equal[name], column.type)), False)
+                mask &= equal.to_numpy(zero_copy_only=False)
+            rows = rows.take(np.flatnonzero(mask))
+        if self._left is not None and len(rows) > self._left:
+            rows = rows.take(np.arange(self._left))
+        return rows
+
+
+def _pieces(rows: Rows, schema: Any) -> list[Any]:
+    """The rows as record batches, none with much more than BATCH_BYTES of packets."""
+    batch = rows.batch(schema)
+    bounds = offsets_of(rows.packets).astype(np.int64)
+    pieces = []
+    start = 0
+    while start < len(rows):
+        stop = int(np.searchsorted(bounds, bounds[start] + BATCH_BYTES, "right")) - 1
+        stop = max(stop, start + 1)
+        pieces.append(batch.slice(start, stop - start))
+        start = stop
+    return pieces

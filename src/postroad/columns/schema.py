@@ -1,0 +1,60 @@
+"""The columns of messages, as data: what the packet says, what its place in a queue adds. Types are those of Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+TEXT = pa.string()
+BYTES = pa.binary()
+TRUTH = pa.bool_()
+INT = pa.int32()
+LONG = pa.int64()
+TIME = pa.timestamp("us", tz="UTC")
+
+# What a packet says.
+PROPERTIES: dict[str, Any] = {
+    "id": TEXT,
+    "class": INT,
+    "class_name": TEXT,
+    "label": TEXT,
+    "body": BYTES,
+    "body_text": TEXT,
+    "body_type": LONG,
+    "priority": INT,
+    "delivery": TEXT,
+    "correlation_id": TEXT,
+    "sent_at": TIME,
+    "source_manager": TEXT,
+    "destination_queue": TEXT,
+    "admin_queue": TEXT,
+    "response_queue": TEXT,
+    "extension": BYTES,
+    "app_tag": LONG,
+    "hops": INT,
+    "authenticated": TRUTH,
+    "encrypted": TRUTH,
+    "sender_id": TEXT,
+    "first_in_transaction": TRUTH,
+    "last_in_transaction": TRUTH,
+    "transaction_id": LONG,
+}
+ERROR = "decode_error"  # why a packet is none that can be read; then all of its properties are null
+PACKET = "packet"
+# What is known of a message without a look into its packet.
+PLACE: dict[str, Any] = {"lookup_id": LONG, "arrived_at": TIME, "aborts": INT, "reason": INT, PACKET: BYTES}
+# The order in which people see them.
+MESSAGE = (
+    *("id", "lookup_id", "class", "class_name", "label", "body", "body_text", "body_type", "priority", "delivery"),
+    *("correlation_id", "sent_at", "arrived_at", "source_manager", "destination_queue", "admin_queue"),
+    *("response_queue", "extension", "app_tag", "hops", "authenticated", "encrypted", "sender_id"),
+    *("first_in_transaction", "last_in_transaction", "transaction_id", "aborts"),
+)
+_TYPES = {**PROPERTIES, **PLACE, ERROR: TEXT}
+KNOWN = (*MESSAGE, "reason", PACKET, ERROR)
+
+
+def arrow_type(name: str) -> Any:
+    """The Arrow type of a column; KeyError for a name that none has."""
+    return _TYPES[name]

@@ -1,0 +1,210 @@
+"""The verbs of pipelines on a manager's event loop: each change returns when it is durable, long reads use threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from postroad.errors import PostroadError
+from postroad.message import Message
+from postroad.names import FormatName, PathName, parse_name
+from postroad.offsets.reading import arrival_behind, arrow_columns, runs, stream
+from postroad.offsets.values import HoldInfo, Mark, Selection, Submission
+from postroad.queues.holds import COMMIT_BATCH, Hold
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.queue import Queue
+from postroad.queues.submissions import Part, Sender
+from postroad.received import ReceivedMessage
+from postroad.store.interface import ARRIVAL_MASK
+
+Name = FormatName | PathName | str
+PAGE = 500  # messages that one turn of the event loop reads
+
+
+class Durably(Protocol):
+    def __call__(self, operation: Callable[[], Any]) -> Awaitable[Any]: ...
+
+
+class Offsets:
+    """A manager's part for pipelines; `durably` runs a change and returns when it is on disk."""
+
+    def __init__(self, core: LocalQueueManager, durably: Durably, clock: Callable[[], float]) -> None:
+        self._core = core
+        self._durably = durably
+        self._clock = clock
+        self._submitting: dict[Part, _Turns] = {}
+
+    def _queue(self, name: Name) -> Queue:
+        return self._core.queues.get(name)
+
+    # Marks
+
+    async def mark(self, name: Name, start: int = 0, limit: int | None = None) -> Mark:
+        """With `limit`, `arrival` is no further than behind that many messages from `start` on."""
+        queue = self._queue(name)
+        arrival = self._core.mark(queue)
+        mark = Mark(arrival, queue.stored_added, queue.first_arrival, queue.count)
+        if limit is None or start >= arrival:
+            return mark
+        behind = await asyncio.to_thread(arrival_behind, runs(queue, start, arrival), limit)
+        return mark if behind is None else replace(mark, arrival=behind)
+
+    # Ranges
+
+    async def pages(self, name: Name, selection: Selection, page: int = PAGE) -> AsyncIterator[list[ReceivedMessage]]:
+        """The messages that a reader with this hold sees, in the order they came, up to `page` at a time."""
+        queue = self._queue(name)
+        hold = None if selection.hold is None else queue.holds.get(selection.hold)
+        start, stop = selection.start, self._end(queue, selection)
+        left = selection.limit
+        while start < stop and left != 0:
+            records = queue.by_arrival(start, stop, page, hold)
+            if not records:
+                return
+            messages = [
+                ReceivedMessage(each.packet, each.lookup_id, each.arrived_ms, each.aborts, each.reason)
+                for each in records
+            ]
+            found = [each for each in messages if selection.passes(each)][:left]
+            if found:
+                yield found
+            if left is not None:
+                left -= len(found)
+            start = (records[-1].lookup_id & ARRIVAL_MASK) + 1
+            await asyncio.sleep(0)
+
+    def arrow(self, name: Name, selection: Selection) -> AsyncIterator[bytes]:
+        """The same as one Arrow stream, in pieces; an unknown queue or column is told at once."""
+        queue = self._queue(name)
+        columns = arrow_columns()
+        if selection.columns is not None:
+            columns.schema_of(selection.columns)
+        return stream(queue, selection.start, self._end(queue, selection), selection, self._clock)
+
+    def _end(self, queue: Queue, selection: Selection) -> int:
+        arrived = self._core.arrived(queue)
+        return arrived if selection.end is None else min(selection.end, arrived)
+
+    # Holds
+
+    async def holds(self, name: Name) -> list[HoldInfo]:
+        queue = self._queue(name)
+        return [await self._describe(queue, hold) for hold in list(queue.holds.values())]
+
+    async def hold(self, name: Name, holder: str, start: int, end: int | None = None) -> HoldInfo:
+        """Keeps the range from everybody else until it is committed or released; up to the mark if no end is given."""
+        queue = self._queue(name)
+
+        def put() -> Hold:
+            arrived = self._core.arrived(queue)
+            stop = max(start, self._core.mark(queue)) if end is None else end
+            return self._core.holding.put(queue, holder, start, stop, arrived, self._clock())
+
+        return await self._describe(queue, await self._durably(put))
+
+    async def commit_hold(self, name: Name, holder: str, end: int) -> int:
+        """Receives what is held below `end`, a step at a time; how many messages went."""
+        queue = self._queue(name)
+        removed = 0
+        while True:
+            step: int = await self._durably(lambda: self._core.holding.commit(queue, holder, end, self._clock()))
+            removed += step
+            if step < COMMIT_BATCH:
+                return removed
+
+    async def release(self, name: Name, holder: str) -> bool:
+        queue = self._queue(name)
+        return bool(await self._durably(lambda: self._core.holding.release(queue, holder, self._clock())))
+
+    async def _describe(self, queue: Queue, hold: Hold) -> HoldInfo:
+        locked = frozenset(queue.positions)
+        found = runs(queue, hold.start, hold.end)
+
+        def count() -> int:
+            lookup_ids = (lookup_id for run in found for lookup_id in run.lookup_ids())
+            return sum(lookup_id not in hold.passed_over and lookup_id not in locked for lookup_id in lookup_ids)
+
+        return HoldInfo(hold.name, hold.start, hold.end, await asyncio.to_thread(count), hold.since_s)
+
+    # Submissions
+
+    async def submit(
+        self,
+        destination: Name,
+        sender: str,
+        epoch: int,
+        partition: int,
+        row: int,
+        messages: Sequence[Message],
+        transactional: bool | None = None,
+    ) -> Submission:
+        """Sends those of the rows from `row` on that were not sent yet: all of them, or none.
+
+        Where nobody says whether they go in a transaction, they go as the local queue wants them.
+        """
+        part = Part(_sender(destination, sender), epoch, partition)
+
+        def send() -> Submission:
+            core = self._core
+            dropped = core.submissions.sent(part, row, len(messages))
+            rest = messages[dropped:]
+            if rest:
+                self._send(destination, rest, transactional)
+                core.submissions.note(part, row + len(messages))
+            return Submission(len(rest), dropped)
+
+        async with self._one_at_a_time(part):
+            found: Submission = await self._durably(send)
+            return found
+
+    def _send(self, destination: Name, messages: Sequence[Message], transactional: bool | None) -> None:
+        core, now = self._core, self._clock()
+        if transactional is None:
+            queue = core.queues.find(destination)
+            transactional = queue is not None and queue.properties.transactional
+        if not transactional:
+            core.send(destination, messages, now)
+            return
+        transaction = core.begin()
+        try:
+            core.send(destination, messages, now, transaction)
+        except PostroadError:
+            core.abort(transaction, now)
+            raise
+        core.commit(transaction, now)
+
+    async def commit_submission(self, destination: Name, sender: str, epoch: int) -> None:
+        """The epoch is complete: whatever comes of it again has been sent."""
+        await self._durably(lambda: self._core.submissions.commit(_sender(destination, sender), epoch))
+
+    async def forget_submission(self, destination: Name, sender: str) -> bool:
+        return bool(await self._durably(lambda: self._core.submissions.forget(_sender(destination, sender))))
+
+    @asynccontextmanager
+    async def _one_at_a_time(self, part: Part) -> AsyncIterator[None]:
+        """A second attempt of the same part waits until it is known whether the first one's tick was lost."""
+        turns = self._submitting.setdefault(part, _Turns())
+        turns.takers += 1
+        try:
+            async with turns.lock:
+                yield
+        finally:
+            turns.takers -= 1
+            if not turns.takers:
+                del self._submitting[part]
+
+
+@dataclass(slots=True)
+class _Turns:
+    """The submissions to one part that are under way or wait."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    takers: int = 0
+
+
+def _sender(destination: Name, name: str) -> Sender:
+    parsed = parse_name(destination) if isinstance(destination, str) else destination
+    return Sender(str(parsed).lower(), name)

@@ -1,0 +1,64 @@
+"""What is said of offsets: marks, holds and submissions, and which part of a queue somebody wants to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from postroad.received import ReceivedMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Below `arrival` nothing can appear any more. `added` counts the stored messages that ever came before it,
+    `oldest` is the arrival number of the first that is there, `messages` how many are."""
+
+    arrival: int
+    added: int
+    oldest: int | None
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoldInfo:
+    """The range that a reader holds, and how many messages are in it; when it was first made."""
+
+    name: str
+    start: int
+    end: int
+    messages: int
+    since_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which messages of a range, by order of arrival, and which columns of them; what is None does not select."""
+
+    start: int = 0
+    end: int | None = None
+    hold: str | None = None
+    limit: int | None = None
+    columns: tuple[str, ...] | None = None
+    priority: int | None = None
+    message_class: int | None = None
+    label: str | None = None
+
+    def passes(self, message: ReceivedMessage) -> bool:
+        return (
+            self.priority in (None, message.priority)
+            and self.message_class in (None, message.message_class)
+            and self.label in (None, message.label)
+        )
+
+    @property
+    def equal(self) -> dict[str, object]:
+        """The same by column: what a message's has to be."""
+        wanted = {"priority": self.priority, "class": self.message_class, "label": self.label}
+        return {name: value for name, value in wanted.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """How many messages were sent now, and how many had been before."""
+
+    sent: int
+    dropped: int

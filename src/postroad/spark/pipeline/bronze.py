@@ -1,0 +1,72 @@
+"""Bronze: every packet as it came, and where from. Nothing is decoded, so nothing can fail to be.
+
+A read of `format("postroad")` plans one queue in processes of its own. A network has hundreds of queues with little in
+each, so here the ranges of all of them are one job, read by the same calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from postroad.spark.manager import ARRIVAL_MASK, ManagerApi
+from postroad.spark.pipeline.sources import Range
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BRONZE = (
+    "batch bigint, manager string, manager_id string, queue string, role string, lookup_id bigint, arrival bigint, "
+    "arrived_at timestamp, aborts int, reason int, packet binary, day date"
+)
+_ASKED = ("lookup_id", "arrived_at", "aborts", "reason", "packet")
+_READ = "range int, lookup_id bigint, arrival bigint, arrived_at timestamp, aborts int, reason int, packet binary"
+
+
+def read(spark: SparkSession, ranges: Sequence[Range], batch: int) -> DataFrame:
+    """All messages of the ranges, in one job. They stay in their queues."""
+    from pyspark.sql import functions as f
+
+    shared = spark.sparkContext.broadcast(tuple(ranges))
+
+    def work(batches: Iterable[Any]) -> Iterator[Any]:
+        for some in batches:
+            for number in some.column(0).to_pylist():
+                yield from _read_range(number, shared.value[number])
+
+    tasks = max(1, min(len(ranges), 4 * spark.sparkContext.defaultParallelism))
+    rows = spark.range(0, len(ranges), 1, tasks).mapInArrow(work, _READ)
+    told = [
+        (number, each.source.manager.name, each.source.manager.id, each.source.queue, each.source.role)
+        for number, each in enumerate(ranges)
+    ]
+    origins = spark.createDataFrame(told, "range int, manager string, manager_id string, queue string, role string")
+    rows = rows.join(f.broadcast(origins), "range")
+    rows = rows.withColumns({"batch": f.lit(batch).cast("bigint"), "day": f.to_date("arrived_at")})
+    return rows.select(*(column.split()[0] for column in BRONZE.split(", ")))
+
+
+def _read_range(number: int, wanted: Range) -> Iterator[Any]:
+    import pyarrow
+    import pyarrow.compute
+
+    api = ManagerApi(wanted.source.place)
+    try:
+        for answer in api.messages(wanted.start, wanted.end, _ASKED):
+            rows = answer.num_rows
+            found = {name: answer.column(name) for name in _ASKED}
+            arrival = pyarrow.compute.bit_wise_and(found["lookup_id"], pyarrow.scalar(ARRIVAL_MASK, pyarrow.int64()))
+            reason = found["reason"].cast(pyarrow.int32())  # 0 where it is no dead letter
+            none = pyarrow.compute.equal(reason, 0)
+            columns = {
+                "range": pyarrow.array([number] * rows, pyarrow.int32()),
+                "lookup_id": found["lookup_id"],
+                "arrival": arrival,
+                "arrived_at": found["arrived_at"],
+                "aborts": found["aborts"],
+                "reason": pyarrow.compute.if_else(none, pyarrow.scalar(None, pyarrow.int32()), reason),
+                "packet": found["packet"],
+            }
+            yield pyarrow.RecordBatch.from_pydict(columns)
+    finally:
+        api.close()

@@ -1,0 +1,248 @@
+"""Gold: what became of every message, from all copies, acknowledgments and reports that silver has of it.
+
+Pure functions on DataFrames. Times come from two clocks, and a packet's own time is in whole seconds: latencies are
+good to a second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.spark.pipeline.places import destination_key
+from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
+from postroad.wire.constants import MessageClass, class_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+# What is known of a message, the strongest first.
+STATES = ("received", "dead", "reached", "outgoing", "sent", "mentioned")
+
+_REACH, _RECEIVE = MessageClass.ACK_REACH_QUEUE.value, MessageClass.ACK_RECEIVE.value
+_FIRST_NACK = MessageClass.NACK_BAD_DST_Q.value
+
+
+def delivery(
+    messages: DataFrame, acknowledgments: DataFrame, reports: DataFrame, places: DataFrame, queues: DataFrame
+) -> DataFrame:
+    """A row for each message that anything is known of.
+
+    `state` is the most that is known: `received`; `dead`, with the reason; `reached` its queue; `outgoing`, still with
+    a manager on its way; `sent`, handed over to the next hop; or only `mentioned` by an acknowledgment or a report.
+    `unexplained` are those that asked to be acknowledged, or are transactional, and have not been heard of since.
+    """
+    from pyspark.sql import functions as f
+
+    known = _copies(messages).join(_told(acknowledgments), "id", "full").join(_disorder(messages), "id", "left")
+    known = known.withColumn("about", _report_key(f.col("id"))).join(_seen(reports, places), "about", "left")
+    known = known.withColumn("mentioned_only", f.col("delivery").isNull())
+    known = known.withColumn("destination_queue", f.coalesce("destination_queue", "told_destination"))
+    known = known.withColumn("label", f.coalesce("label", "told_label"))
+    received_at = f.coalesce(
+        "journal_at", "receive_ack_at", f.when(f.col("delivery") == "transactional", f.col("left_at"))
+    )
+    reached_at = f.coalesce("queued_at", "reach_ack_at")
+    dead_at = f.coalesce("dead_letter_at", "nack_at")
+    known = known.withColumns({"received_at": received_at, "reached_at": reached_at, "dead_at": dead_at})
+    known = _called(_placed(known, places), queues)
+    return known.select(
+        "id",
+        "label",
+        "delivery",
+        "priority",
+        "size",
+        "sent_at",
+        "source",
+        "source_site",
+        "destination",
+        "destination_site",
+        "destination_queue",
+        "queue",
+        _state().alias("state"),
+        "left_at",
+        "reached_at",
+        "received_at",
+        "dead_at",
+        f.when(f.col("received_at").isNull(), f.coalesce("dead_letter_reason", "nack")).alias("reason"),
+        _seconds("reached_at").alias("reach_s"),
+        _seconds("received_at").alias("receive_s"),
+        "hops",
+        f.coalesce("way", f.array().cast("array<string>")).alias("way"),
+        f.coalesce("duplicates", f.lit(0)).alias("duplicates"),
+        f.coalesce("out_of_order", f.lit(False)).alias("out_of_order"),
+        (f.col("received_at").isNotNull() & f.col("dead_at").isNotNull()).alias("contradicted"),
+        _asked().alias("asked"),
+        _unexplained().alias("unexplained"),
+        f.to_date(f.coalesce("sent_at", "received_at", "reached_at", "dead_at")).alias("day"),
+    )
+
+
+# What each silver table says of a message
+
+
+def _copies(messages: DataFrame) -> DataFrame:
+    """From copies: their properties, and when each role was first seen."""
+    from pyspark.sql import functions as f
+
+    def first(role: str) -> Column:
+        return f.min(f.when(f.col("role") == role, f.col("arrived_at")))
+
+    def there(name: str) -> Column:
+        return f.when(f.col("role").isin(RECEIVED, QUEUED), f.col(name))
+
+    dead = f.when(f.col("role") == DEAD, f.col("arrived_at"))
+    same = ("label", "delivery", "priority", "size", "sent_at", "source_manager", "destination_queue")
+    asked = ("asked_reach", "asked_receive")
+    found = messages.groupBy("id").agg(
+        *(f.first(name, ignorenulls=True).alias(name) for name in (*same, *asked)),
+        f.max("hops").alias("hops"),
+        first(SENT).alias("left_at"),
+        first(RECEIVED).alias("journal_at"),
+        first(QUEUED).alias("queued_at"),
+        first(OUTGOING).alias("outgoing_at"),
+        f.min(dead).alias("dead_letter_at"),
+        f.min_by(_class_names(f.col("reason")), dead).alias("dead_letter_reason"),
+        f.first(there("manager"), ignorenulls=True).alias("holder"),
+        f.first(there("queue"), ignorenulls=True).alias("held_in"),
+    )
+    return found.join(_duplicates(messages), "id", "left")
+
+
+def _duplicates(messages: DataFrame) -> DataFrame:
+    """How often too many: in one journal, or in one queue at one time. A message that was moved is no duplicate."""
+    from pyspark.sql import functions as f
+
+    seen = messages.where(f.col("role").isin(RECEIVED, QUEUED))
+    moment = f.when(f.col("role") == QUEUED, f.col("batch"))
+    copies = seen.groupBy("id", "manager_id", "queue", "role", moment.alias("moment")).agg(
+        (f.countDistinct("arrival") - 1).alias("more")
+    )
+    return copies.groupBy("id").agg(f.max("more").alias("duplicates")).where("duplicates > 0")
+
+
+def _disorder(messages: DataFrame) -> DataFrame:
+    """Messages that stand behind a later one of their sequence, in a queue or in the order they were received in."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    sequence = Window.partitionBy("manager_id", "queue", "source_manager", "sequence_id").orderBy("arrival")
+    earlier = sequence.rowsBetween(Window.unboundedPreceding, -1)
+    placed = messages.where(f.col("role").isin(RECEIVED, QUEUED) & f.col("sequence_id").isNotNull())
+    late = f.col("sequence_number") < f.max("sequence_number").over(earlier)
+    found = placed.withColumn("late", late).where("late").select("id").distinct()
+    return found.withColumn("out_of_order", f.lit(True))
+
+
+def _told(acknowledgments: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    def first(wanted: Column) -> Column:
+        return f.min(f.when(wanted, f.col("acknowledged_at")))
+
+    kind = f.col("class")
+    nack = f.when(kind >= _FIRST_NACK, f.col("acknowledged_at"))
+    return acknowledgments.groupBy(f.col("about").alias("id")).agg(
+        first(kind == _REACH).alias("reach_ack_at"),
+        first(kind == _RECEIVE).alias("receive_ack_at"),
+        f.min(nack).alias("nack_at"),
+        f.min_by("class_name", nack).alias("nack"),
+        f.first("label", ignorenulls=True).alias("told_label"),
+        f.first("destination_queue", ignorenulls=True).alias("told_destination"),
+    )
+
+
+def _seen(reports: DataFrame, places: DataFrame) -> DataFrame:
+    """The managers that reported a message, by the hops it had taken then, and by time."""
+    from pyspark.sql import functions as f
+
+    names = places.select(f.col("key").alias("by"), f.col("name").alias("by_name"))
+    told = reports.join(f.broadcast(names), "by", "left")
+    step = f.struct("hops", "reported_at", f.coalesce("by_name", "by").alias("by"))
+    steps = told.groupBy("about").agg(f.array_sort(f.collect_set(step)).alias("steps"))
+    return steps.select("about", f.array_distinct(f.transform("steps", lambda each: each["by"])).alias("way"))
+
+
+def _report_key(message_id: Column) -> Column:
+    """How a trace report calls a message: four digits of its source's GUID, and its number."""
+    from pyspark.sql import functions as f
+
+    digits = f.lower(f.regexp_extract(message_id, r"^\{?([0-9A-Fa-f]{4})", 1))
+    return f.concat(digits, f.lit(":"), f.regexp_extract(message_id, r"(\d+)$", 1))
+
+
+def _placed(known: DataFrame, places: DataFrame) -> DataFrame:
+    """Source and destination by name and site. Where a copy was found goes before what the name says."""
+    from pyspark.sql import functions as f
+
+    source_key = f.lower(f.coalesce("source_manager", f.regexp_extract("id", r"^\{?([0-9A-Fa-f-]{36})", 1)))
+    keyed = known.withColumns(
+        {
+            "source_key": source_key,
+            "destination_key": f.coalesce(f.lower("holder"), destination_key(f.col("destination_queue"))),
+        }
+    )
+    for end in ("source", "destination"):
+        end_places = places.select(
+            f.col("key").alias(f"{end}_key"), f.col("name").alias(end), f.col("site").alias(f"{end}_site")
+        )
+        keyed = keyed.join(f.broadcast(end_places), f"{end}_key", "left")
+        keyed = keyed.withColumn(end, f.coalesce(end, f"{end}_key"))
+    return keyed
+
+
+def _called(known: DataFrame, queues: DataFrame) -> DataFrame:
+    """The destination as people call it: where a copy was found, or what the manager there calls it."""
+    from pyspark.sql import functions as f
+
+    found = f.concat_ws(": ", "holder", f.regexp_replace("held_in", ";journal$", ""))
+    named = known.withColumn("format_name", f.lower("destination_queue")).join(
+        f.broadcast(queues), "format_name", "left"
+    )
+    return named.withColumn(
+        "queue", f.coalesce(f.when(f.col("holder").isNotNull(), found), "queue", "destination_queue")
+    )
+
+
+def _state() -> Column:
+    from pyspark.sql import functions as f
+
+    return (
+        f.when(f.col("received_at").isNotNull(), "received")
+        .when(f.col("dead_at").isNotNull(), "dead")
+        .when(f.col("reached_at").isNotNull(), "reached")
+        .when(f.col("outgoing_at").isNotNull() & f.col("left_at").isNull(), "outgoing")
+        .when(~f.col("mentioned_only"), "sent")
+        .otherwise("mentioned")
+    )
+
+
+def _asked() -> Column:
+    """What the sender wanted to be told: that it reached its queue, that it was received."""
+    from pyspark.sql import functions as f
+
+    reach = f.when(f.col("asked_reach"), "reach")
+    receive = f.when(f.col("asked_receive") | (f.col("delivery") == "transactional"), "receive")
+    return f.concat_ws(",", reach, receive)
+
+
+def _unexplained() -> Column:
+    from pyspark.sql import functions as f
+
+    return f.coalesce((_state() == "sent") & (_asked() != ""), f.lit(False))
+
+
+def _seconds(until: str) -> Column:
+    """Since it was sent; clocks that disagree make no message arrive before it was sent."""
+    from pyspark.sql import functions as f
+
+    span = f.round((f.unix_micros(until) - f.unix_micros("sent_at")) / 1_000_000, 3)
+    return f.when(span.isNotNull(), f.greatest(span, f.lit(0.0)))
+
+
+def _class_names(number: Column) -> Column:
+    """The names of [MS-MQMQ] 2.2.18.1.6."""
+    from pyspark.sql import functions as f
+
+    names = f.create_map(*(f.lit(each) for member in MessageClass for each in (member.value, class_name(member.value))))
+    unknown = f.concat(f.lit("class-0x"), f.lower(f.lpad(f.hex(number), 4, "0")))
+    return f.when(number.isNotNull(), f.coalesce(names[number], unknown))

@@ -1,0 +1,84 @@
+"""The directory of a pipeline: which tables there are, and in which format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from postroad.errors import PipelineError
+from postroad.spark.pipeline.lakes import DeltaTable, IcebergTable
+from postroad.spark.pipeline.tables import ParquetTable, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BRONZE = "bronze/packets"
+MESSAGES, ACKNOWLEDGMENTS, REPORTS, UNDECODABLE = (
+    f"silver/{name}" for name in ("messages", "acknowledgments", "reports", "undecodable")
+)
+DELIVERY, STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS = (
+    f"gold/{name}"
+    for name in ("delivery", "states", "latency", "traffic", "links", "dead_letters", "oldest", "undecodable")
+)
+SILVER = (MESSAGES, ACKNOWLEDGMENTS, REPORTS, UNDECODABLE)
+GOLD = (DELIVERY, STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS)
+TABLES = (BRONZE, *SILVER, *GOLD)
+FORMATS: dict[str, type[Table]] = {"parquet": ParquetTable, "delta": DeltaTable, "iceberg": IcebergTable}
+DEFAULT_FORMAT = "parquet"
+
+
+class Lake:
+    """A directory that this machine and Spark's workers see under the same path.
+
+    `form` is for a directory that is new; one that is there keeps its own. PipelineError where the two differ. Without
+    a session, small tables can be read all the same.
+    """
+
+    def __init__(self, spark: SparkSession | None, path: Path | str, form: str | None = None) -> None:
+        self._spark = spark
+        self.path = Path(path).absolute()
+        self.form = _settled(self.path, form)
+
+    @property
+    def session(self) -> SparkSession:
+        if self._spark is None:
+            raise PipelineError(f"{self.path}: it takes a Spark session to do this")
+        return self._spark
+
+    def table(self, name: str) -> Table:
+        return FORMATS[self.form](self._spark, self.path, name)
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """All rows of a small table, without Spark. PipelineError for one that no run has made yet."""
+        table = self.table(name)
+        last = table.last()
+        if last is None:
+            raise _missing(self.path, name)
+        from pyarrow.parquet import read_table
+
+        found = [row for file in table.files() for row in read_table(file, partitioning=None).to_pylist()]
+        return [{column: row.get(column) for column in last.schema.names} for row in found]
+
+    def read(self, name: str) -> DataFrame:
+        """PipelineError for a table that no run has made yet."""
+        frame = self.table(name).read()
+        if frame is None:
+            raise _missing(self.path, name)
+        return frame
+
+
+def _missing(path: Path, name: str) -> PipelineError:
+    return PipelineError(f"{path} has no table {name} yet: `postroad pipeline run` makes it")
+
+
+def _settled(path: Path, form: str | None) -> str:
+    if form is not None and form not in FORMATS:
+        raise PipelineError(f"format: {form!r} is not one of {', '.join(FORMATS)}")
+    file = path / "format"
+    if not file.exists():
+        path.mkdir(parents=True, exist_ok=True)
+        file.write_text(form or DEFAULT_FORMAT)
+    kept = file.read_text().strip()
+    if kept not in FORMATS or form not in (None, kept):
+        raise PipelineError(f"{path}: its tables are in the format {kept}, not in {form or DEFAULT_FORMAT}")
+    return kept

@@ -1,0 +1,68 @@
+"""Who is where: queue managers by GUID, name and address, with their sites, and public queues by GUID; as a DataFrame.
+
+What the managers that are read say of themselves, and all that a directory says, if there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from postroad.directory.snapshot import Directory
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+PLACES = "key string, name string, site string"
+QUEUES = "format_name string, queue string"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownManager:
+    """A manager that is read; `address` is the host of its API."""
+
+    id: str
+    name: str
+    address: str | None = None
+
+
+def places(spark: SparkSession, managers: Iterable[KnownManager], directory: Directory | None) -> DataFrame:
+    """By every key that a format name can have: a GUID, a name or an address, in lower case."""
+    rows: dict[str, tuple[str, str, str | None]] = {}
+
+    def add(key: str | None, name: str, site: str | None) -> None:
+        if key:
+            rows.setdefault(key.lower(), (key.lower(), name, site))
+
+    if directory is not None:
+        names = {}
+        for manager in directory.managers:
+            sites = directory.site_collection(manager)
+            site = sites[0].name if sites else None
+            names[manager.identifier] = (manager.computer_name, site)
+            for key in (str(manager.identifier), manager.computer_name, manager.address):
+                add(key, manager.computer_name, site)
+        for queue in directory.queues:
+            if queue.queue_manager_identifier in names:
+                add(str(queue.identifier), *names[queue.queue_manager_identifier])
+    for known in managers:
+        site = next((rows[key][2] for key in (known.id.lower(), known.name.lower()) if key in rows), None)
+        add(known.id, known.name, site)
+        add(known.name, known.name, site)
+    return spark.createDataFrame(list(rows.values()), PLACES)
+
+
+def queue_names(spark: SparkSession, names: Mapping[str, str]) -> DataFrame:
+    r"""What people call a queue, as in `rome: private$\orders`, by its format name."""
+    return spark.createDataFrame([(name.lower(), called) for name, called in names.items()], QUEUES)
+
+
+def destination_key(queue: Column) -> Column:
+    """Of a format name: the GUID, the name or the address that leads to its manager."""
+    from pyspark.sql import functions as f
+
+    guid = f.regexp_extract(queue, r"^(?:PRIVATE|PUBLIC|MACHINE|CONNECTOR)=([0-9A-Fa-f-]{36})", 1)
+    host = f.regexp_extract(queue, r"^DIRECT=(?:TCP|OS|SPX):([^\\]+)\\", 1)
+    web = f.regexp_extract(queue, r"^DIRECT=HTTPS?://([^/:\\]+)", 1)
+    return f.lower(f.coalesce(*(f.nullif(each, f.lit("")) for each in (guid, host, web))))

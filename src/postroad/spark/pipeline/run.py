@@ -1,0 +1,200 @@
+"""One run of the pipeline: what is new in the queues becomes a bronze batch, then silver, then gold.
+
+Every table says by itself which batch it has, so that a run that was killed anywhere is finished by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from postroad.directory.snapshot import Directory
+from postroad.spark.pipeline import bronze, silver, summaries
+from postroad.spark.pipeline.delivery import delivery
+from postroad.spark.pipeline.lake import (
+    ACKNOWLEDGMENTS,
+    BRONZE,
+    DEAD_LETTERS,
+    DELIVERY,
+    FAULTS,
+    LATENCY,
+    LINKS,
+    MESSAGES,
+    OLDEST,
+    REPORTS,
+    STATES,
+    TABLES,
+    TRAFFIC,
+    UNDECODABLE,
+    Lake,
+)
+from postroad.spark.pipeline.places import KnownManager, places, queue_names
+from postroad.spark.pipeline.sources import Source, new_ranges
+from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit, writing
+from postroad.spark.pipeline.traffic import link_traffic, traffic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Progress = Callable[[str, int, int], None]  # what is done now, steps done, steps in all
+
+Tell = Callable[..., None]
+
+_SHAPES = {
+    MESSAGES: silver.messages,
+    ACKNOWLEDGMENTS: silver.acknowledgments,
+    REPORTS: silver.reports,
+    UNDECODABLE: silver.undecodable,
+}
+_STEPS = len(TABLES) + 1
+_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run has done: the last bronze batch, and how many packets are new in it."""
+
+    batch: int
+    packets: int
+    sources: int
+    compacted: tuple[str, ...]
+
+
+def run(
+    lake: Lake,
+    found: Sequence[Source],
+    directory: Directory | None = None,
+    progress: Progress = lambda what, done, steps: None,
+) -> Outcome:
+    """Reads what is new in the sources, and brings every table up to it.
+
+    Nothing is removed from a queue. With a `directory`, managers have sites, and links their traffic.
+    """
+    done = 0
+    lock = Lock()
+
+    def tell(*finished: str) -> None:
+        nonlocal done
+        with lock:
+            done += len(finished)
+            progress(finished[-1], done, _STEPS)
+
+    with writing(lake.path):
+        packets = _bronze(lake, found)
+        tell(BRONZE)
+        last = lake.table(BRONZE).last()
+        if last is None:
+            return Outcome(0, 0, len(found), ())
+        _silver(lake, last.batch, tell)
+        _gold(lake, last, directory, tell)
+        compacted = tuple(name for name in TABLES if _compact(lake, name))
+        tell("compaction")
+    return Outcome(last.batch, packets, len(found), compacted)
+
+
+def _bronze(lake: Lake, found: Sequence[Source]) -> int:
+    """How many packets are new."""
+    table = lake.table(BRONZE)
+    last = table.last()
+    facts = {} if last is None else dict(last.facts)
+    offsets: dict[str, int] = dict(facts.get("offsets", {}))
+    ranges = list(new_ranges(found, offsets))
+    if not ranges:
+        return 0
+    batch = 1 if last is None else last.batch + 1
+    for each in ranges:
+        offsets[each.source.key] = max(each.end, offsets.get(each.source.key, 0))
+    managers = {each["id"]: each for each in facts.get("managers", [])}
+    managers |= {each.manager.id: _as_fact(each.manager) for each in found}
+    named = {each.format_name: f"{each.manager.name}: {each.queue}" for each in found if each.role == silver.QUEUED}
+    queues = facts.get("queues", {}) | named
+    kept = {"offsets": offsets, "managers": list(managers.values()), "queues": queues}
+    table.append(bronze.read(lake.session, ranges, batch), batch, kept)
+    return table.rows_written
+
+
+def _silver(lake: Lake, batch: int, tell: Tell) -> None:
+    """What is new in bronze is decoded once for all tables; each takes what it lacks."""
+    from pyspark import StorageLevel
+
+    tables = {name: lake.table(name) for name in _SHAPES}
+    done = {name: -1 if (last := table.last()) is None else last.batch for name, table in tables.items()}
+    if min(done.values()) >= batch:
+        return tell(*_SHAPES)
+    fresh = lake.read(BRONZE).where(f"batch > {min(done.values())}")
+    decoded = silver.decode(fresh).persist(StorageLevel.DISK_ONLY)
+
+    def make(name: str) -> None:
+        if done[name] < batch:
+            tables[name].append(_SHAPES[name](decoded).where(f"batch > {done[name]}"), batch)
+        tell(name)
+
+    try:
+        decoded.count()  # once, before the tables are made of it side by side
+        _side_by_side(make, _SHAPES)
+    finally:
+        decoded.unpersist()
+    return None
+
+
+def _gold(lake: Lake, last: Commit, directory: Directory | None, tell: Tell) -> None:
+    """Gold tables are made anew, each from silver or from gold/delivery. What a table was made of is kept with it, so
+    that one that is up to date stays as it is."""
+    spark = lake.session
+    made_of = {"batch": last.batch, "directory": _fingerprint(directory)}
+
+    def of_messages() -> DataFrame:
+        known = places(spark, (KnownManager(**each) for each in last.facts["managers"]), directory)
+        told = [lake.read(name) for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS)]
+        return delivery(*told, known, queue_names(spark, last.facts["queues"]))
+
+    makers: dict[str, Callable[[], DataFrame]] = {
+        DELIVERY: of_messages,
+        STATES: lambda: summaries.states(lake.read(DELIVERY)),
+        LATENCY: lambda: summaries.latency(lake.read(DELIVERY)),
+        DEAD_LETTERS: lambda: summaries.dead_letters(lake.read(DELIVERY)),
+        OLDEST: lambda: summaries.oldest(lake.read(DELIVERY)),
+        TRAFFIC: lambda: traffic(lake.read(DELIVERY)),
+        LINKS: lambda: link_traffic(spark, traffic(lake.read(DELIVERY)), directory),
+        FAULTS: lambda: summaries.undecodable(lake.read(UNDECODABLE)),
+    }
+
+    def make(name: str) -> None:
+        table = lake.table(name)
+        before = table.last()
+        if before is None or before.facts != made_of:
+            frame = makers[name]()
+            frame = frame if name in (DELIVERY, TRAFFIC) else frame.coalesce(1)
+            table.replace(frame, 1 if before is None else before.batch + 1, made_of)
+        tell(name)
+
+    make(DELIVERY)
+    _side_by_side(make, [name for name in makers if name != DELIVERY])
+
+
+def _side_by_side(make: Callable[[str], None], names: Iterable[str]) -> None:
+    """Small jobs mostly wait for each other's ends. The first fault is raised once all are through."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for done in [pool.submit(make, name) for name in names]:
+            done.result()
+
+
+def _compact(lake: Lake, name: str) -> bool:
+    table = lake.table(name)
+    return table.parts() > COMPACT_AFTER and table.compact()
+
+
+def _as_fact(manager: KnownManager) -> dict[str, Any]:
+    return {"id": manager.id, "name": manager.name, "address": manager.address}
+
+
+def _fingerprint(directory: Directory | None) -> str | None:
+    """The same for directories that say the same."""
+    if directory is None:
+        return None
+    told = repr((directory.sites, directory.links, directory.managers, directory.queues))
+    return sha256(told.encode()).hexdigest()[:16]

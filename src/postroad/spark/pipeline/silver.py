@@ -1,0 +1,205 @@
+"""Silver: what bronze packets say. Messages, acknowledgments and trace reports, each in its own shape; and what no
+decoder understands, so that it can be counted and shown. Pure functions on DataFrames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from postroad.errors import RemoteProtocolError
+from postroad.wire.constants import AckFlags, MessageClass, class_name
+from postroad.wire.report import TraceReport
+from postroad.wire.view import MessageView
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+# What becomes of a message where a copy of it lies: the role of a queue.
+SENT, RECEIVED, DEAD, OUTGOING, QUEUED = "sent", "received", "dead", "outgoing", "queued"
+
+# Where a packet was found, as bronze has it; every silver table keeps it.
+PLACE = ("manager", "manager_id", "queue", "role", "lookup_id", "arrival", "arrived_at", "batch", "day")
+
+# What the decoder of columns does not say, and gold needs: read from the packet itself.
+_EXTRAS = {
+    "packet_class": "int",
+    "size": "int",
+    "asked_reach": "boolean",
+    "asked_receive": "boolean",
+    "traced": "boolean",
+    "sequence_id": "bigint",
+    "sequence_number": "bigint",
+    "previous_sequence_number": "bigint",
+    "report_of": "string",
+    "report_target": "string",
+    "report_next_hop": "string",
+    "report_hops": "int",
+}
+_POSITIVE = (MessageClass.ACK_REACH_QUEUE.value, MessageClass.ACK_RECEIVE.value)
+_FIRST_NACK = MessageClass.NACK_BAD_DST_Q.value
+_REPORT = MessageClass.REPORT.value
+_HEAD_BYTES = 64  # of a packet that does not decode: enough to recognise it
+
+
+def decode(bronze: DataFrame) -> DataFrame:
+    """Every bronze row, with the properties of its message; a row that does not decode has `decode_error` instead.
+
+    `class` is what the packet says; why a dead letter died is in `reason`.
+    """
+    schema = _decoded_schema(bronze.schema)
+
+    def work(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield from _decode_batch(batch, schema)
+
+    return bronze.mapInArrow(work, schema)
+
+
+def messages(decoded: DataFrame) -> DataFrame:
+    """A row for each copy of a message: where it was found, and what it says."""
+    from pyspark.sql import functions as f
+
+    wanted = decoded.where(f.col("decode_error").isNull() & ~_is_acknowledgment() & (f.col("packet_class") != _REPORT))
+    reason = f.when(f.col("role") == DEAD, f.col("reason"))
+    return wanted.withColumn("reason", reason).select(
+        *PLACE, "reason", *_MESSAGE_COLUMNS, "size", "asked_reach", "asked_receive", "traced", *_SEQUENCE
+    )
+
+
+def acknowledgments(decoded: DataFrame) -> DataFrame:
+    """A row for each administration acknowledgment: `about` is the message, `by` the manager that says so.
+
+    `acknowledged_at` is of that manager's clock, in whole seconds.
+    """
+    from pyspark.sql import functions as f
+
+    return decoded.where(f.col("decode_error").isNull() & _is_acknowledgment()).select(
+        *PLACE,
+        "id",
+        f.col("correlation_id").alias("about"),
+        f.col("packet_class").alias("class"),
+        "class_name",
+        f.col("source_manager").alias("by"),
+        f.col("sent_at").alias("acknowledged_at"),
+        "label",
+        f.col("response_queue").alias("destination_queue"),
+    )
+
+
+def reports(decoded: DataFrame) -> DataFrame:
+    """A row for each trace report, [MS-MQQB] 3.1.5.8.9: `about` is the start of the source's GUID and the number of
+    the message, for that is all a report says of it."""
+    from pyspark.sql import functions as f
+
+    found = decoded.where(f.col("decode_error").isNull() & (f.col("packet_class") == _REPORT))
+    return found.where(f.col("report_of").isNotNull()).select(
+        *PLACE,
+        "id",
+        f.col("report_of").alias("about"),
+        f.col("source_manager").alias("by"),
+        f.col("sent_at").alias("reported_at"),
+        f.col("report_hops").alias("hops"),
+        f.col("report_target").alias("target_queue"),
+        f.col("report_next_hop").alias("next_hop"),
+    )
+
+
+def undecodable(decoded: DataFrame) -> DataFrame:
+    """A row for each packet that is no message, with why, and its first bytes."""
+    from pyspark.sql import functions as f
+
+    head = f.lower(f.hex(f.substring("packet", 1, _HEAD_BYTES)))
+    return decoded.where(f.col("decode_error").isNotNull()).select(
+        *PLACE, f.col("decode_error").alias("error"), f.length("packet").alias("size"), head.alias("head")
+    )
+
+
+_MESSAGE_COLUMNS = (
+    *("id", "class", "label", "priority", "delivery", "correlation_id", "sent_at", "source_manager"),
+    *("destination_queue", "admin_queue", "response_queue", "app_tag", "hops", "sender_id", "authenticated"),
+    *("encrypted", "transaction_id", "first_in_transaction", "last_in_transaction", "body_type", "body", "body_text"),
+)
+_SEQUENCE = ("sequence_id", "sequence_number", "previous_sequence_number")
+
+
+def _is_acknowledgment() -> Column:
+    from pyspark.sql import functions as f
+
+    return f.col("packet_class").isin(*_POSITIVE) | (f.col("packet_class") >= _FIRST_NACK)
+
+
+# Decoding, in Spark's workers
+
+
+def _decoded_schema(bronze: StructType) -> StructType:
+    import pyarrow
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructField, StructType
+
+    from postroad.columns import ERROR, PROPERTIES, arrow_type
+
+    properties = from_arrow_schema(pyarrow.schema([(name, arrow_type(name)) for name in (*PROPERTIES, ERROR)]))
+    extras = [StructField(name, _type(kind)) for name, kind in _EXTRAS.items()]
+    return StructType([*bronze, *properties, *extras])
+
+
+def _type(kind: str) -> Any:
+    from pyspark.sql.types import _parse_datatype_string
+
+    return _parse_datatype_string(kind)
+
+
+def _decode_batch(batch: Any, schema: StructType) -> Iterator[Any]:
+    import pyarrow
+
+    from postroad.columns import decode as decode_columns
+
+    packets = batch.column("packet")
+    found = decode_columns(packets) | _extras(packets.to_pylist())
+    arrays = [found[name] if name in found else batch.column(name) for name in schema.names]
+    yield pyarrow.RecordBatch.from_arrays(arrays, names=schema.names)
+
+
+def _extras(packets: list[bytes | None]) -> dict[str, Any]:
+    import pyarrow
+
+    kinds = {"int": pyarrow.int32(), "bigint": pyarrow.int64(), "boolean": pyarrow.bool_(), "string": pyarrow.string()}
+    rows = [_extra(packet) for packet in packets]
+    return {
+        name: pyarrow.array([row[place] for row in rows], kinds[kind])
+        for place, (name, kind) in enumerate(_EXTRAS.items())
+    }
+
+
+_NOTHING: tuple[Any, ...] = (None,) * len(_EXTRAS)
+
+
+def _extra(packet: bytes | None) -> tuple[Any, ...]:
+    """The values of _EXTRAS, in their order; all null where the packet is no message."""
+    if packet is None:
+        return _NOTHING
+    try:
+        view = MessageView(packet)
+    except RemoteProtocolError:
+        return _NOTHING
+    flags = view.ack_flags
+    asked = (bool(flags & AckFlags.POSITIVE_ARRIVAL.value), bool(flags & AckFlags.POSITIVE_RECEIVE.value))
+    fields = view.transaction_fields
+    sequence = (_signed(fields[2] << 32 | fields[1]), fields[3], fields[4]) if fields else (None,) * 3
+    report = TraceReport.of(view)
+    told: tuple[Any, ...] = (None,) * 4
+    if report is not None:
+        about = f"{report.manager_digits}:{report.message_id}"
+        told = (about, report.target_queue, report.next_hop, report.hops)
+    return (view.message_class, len(packet), *asked, view.tracing, *sequence, *told)
+
+
+def _signed(value: int) -> int:
+    """Spark's whole numbers have a sign; the same 64 bits."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def reason_name(reason: int | None) -> str | None:
+    return None if reason is None else class_name(reason)

@@ -1,0 +1,106 @@
+"""Gold in short: what became of messages by queue and route, how fast, which died, which nobody has heard of.
+
+Each is small however many messages there are: reports read these, and need no Spark for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+PERCENTILES = (0.5, 0.9, 0.99)
+# Seconds until a message was received: up to one second, up to two, and so on; the last bin has the rest.
+BINS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0, 86_400.0)
+OLDEST = 100
+
+
+def states(delivered: DataFrame) -> DataFrame:
+    """Messages by their ends, queue, kind, state and reason. `spread` counts those that were received by BINS_S."""
+    from pyspark.sql import functions as f
+
+    ends = ("source", "destination", "source_site", "destination_site", "queue", "delivery", "state", "reason")
+    bins = [f.sum(inside.cast("bigint")) for inside in _bins(f.coalesce("receive_s", "reach_s"))]
+    return delivered.groupBy(*ends).agg(
+        f.count("*").alias("messages"),
+        f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"),
+        f.sum("duplicates").alias("duplicates"),
+        f.sum(f.col("out_of_order").cast("bigint")).alias("out_of_order"),
+        f.sum(f.col("contradicted").cast("bigint")).alias("contradicted"),
+        f.sum(f.col("unexplained").cast("bigint")).alias("unexplained"),
+        f.max("hops").alias("most_hops"),
+        f.max("way").alias("a_way"),
+        f.min("sent_at").alias("first_sent_at"),
+        f.max("sent_at").alias("last_sent_at"),
+        f.array(*bins).alias("spread"),
+    )
+
+
+def _bins(seconds: Column) -> list[Column]:
+    from pyspark.sql import functions as f
+
+    known = seconds.isNotNull()
+    lows, highs = (None, *BINS_S), (*BINS_S, None)
+    found = []
+    for low, high in zip(lows, highs, strict=True):
+        inside = known if low is None else known & (seconds > low)
+        found.append(f.coalesce(inside if high is None else inside & (seconds <= high), f.lit(False)))
+    return found
+
+
+def latency(delivered: DataFrame) -> DataFrame:
+    """Percentiles of the seconds until a message reached its queue and was received: of all, and by queue, route and
+    priority."""
+    from pyspark.sql import functions as f
+
+    route = f.concat_ws(" -> ", f.coalesce("source", f.lit("?")), f.coalesce("destination", f.lit("?")))
+    groups = {
+        "all": f.lit("all"),
+        "queue": f.col("queue"),
+        "route": route,
+        "priority": f.col("priority").cast("string"),
+    }
+    group = f.explode(f.array(*(f.struct(f.lit(by).alias("by"), what.alias("value")) for by, what in groups.items())))
+    spans = f.explode(
+        f.array(
+            f.struct(f.lit("reach").alias("until"), f.col("reach_s").alias("seconds")),
+            f.struct(f.lit("receive").alias("until"), f.col("receive_s").alias("seconds")),
+        )
+    )
+    rows = delivered.select(group.alias("group"), "reach_s", "receive_s").select("group", spans.alias("span"))
+    rows = rows.select("group.*", "span.*").where("seconds is not null and value is not null")
+    return rows.groupBy("by", "value", "until").agg(
+        f.count("*").alias("messages"),
+        *(f.round(f.percentile("seconds", f.lit(each)), 3).alias(f"p{each * 100:.0f}_s") for each in PERCENTILES),
+        f.max("seconds").alias("max_s"),
+    )
+
+
+def dead_letters(delivered: DataFrame) -> DataFrame:
+    """Messages that died, by the minute, reason, sender and queue."""
+    from pyspark.sql import functions as f
+
+    dead = delivered.where("state = 'dead'")
+    return dead.groupBy(f.date_trunc("minute", "dead_at").alias("minute"), "reason", "source", "queue").agg(
+        f.count("*").alias("messages"), f.min("dead_at").alias("first_at"), f.max("dead_at").alias("last_at")
+    )
+
+
+def oldest(delivered: DataFrame) -> DataFrame:
+    """The messages that ought to have been heard of, those that were sent first at the top."""
+    kept = ("id", "label", "delivery", "sent_at", "left_at", "source", "destination", "queue", "way", "asked")
+    return delivered.where("unexplained").orderBy("sent_at", "id").limit(OLDEST).select(*kept)
+
+
+def undecodable(found: DataFrame) -> DataFrame:
+    """Packets that are no messages, by where they were found and what is wrong with them, with one of each."""
+    from pyspark.sql import functions as f
+
+    return found.groupBy("manager", "queue", "error").agg(
+        f.count("*").alias("packets"),
+        f.min("arrived_at").alias("first_at"),
+        f.max("arrived_at").alias("last_at"),
+        f.min("lookup_id").alias("lookup_id"),
+        f.min_by("head", "lookup_id").alias("head"),
+    )

@@ -1,0 +1,256 @@
+"""Tables of the pipeline: appended to or replaced batch by batch, each batch exactly once, whatever is killed when.
+
+A table says which batch it has last and keeps facts beside it, so that data and checkpoint are one commit. Here is the
+interface, and tables of plain Parquet; Delta and Iceberg are in lakes.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from postroad.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+DAY = "day"  # the column that files are kept apart by, where there is one
+COMPACT_AFTER = 16  # parts: a run that finds more writes them as one
+_STAGING = "_staging"  # Spark reads no directory whose name starts so
+_COMMIT = "_commit.json"
+_PREFIX = "part="
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The last batch of a table, what was kept beside it, and the schema since then."""
+
+    batch: int
+    facts: Mapping[str, Any]
+    schema: StructType
+
+
+class Table(ABC):
+    """One writer at a time: see `writing`. Readers see whole batches, before, during and after."""
+
+    def __init__(self, spark: SparkSession | None, lake: Path, name: str) -> None:
+        self._spark = spark
+        self.lake = lake
+        self.name = name
+        self.root = lake / name
+        self.rows_written = 0  # by the last batch
+
+    @property
+    def spark(self) -> SparkSession:
+        if self._spark is None:
+            raise PipelineError(f"{self.name}: it takes a Spark session to read or write this table")
+        return self._spark
+
+    @abstractmethod
+    def last(self) -> Commit | None:
+        """None for a table that has no batch yet."""
+
+    @abstractmethod
+    def files(self) -> list[str]:
+        """The Parquet files of all batches."""
+
+    @abstractmethod
+    def parts(self) -> int:
+        """In how many pieces it lies; one is best to read."""
+
+    @abstractmethod
+    def _commit(self, frame: DataFrame, commit: Commit, *, whole: bool) -> None:
+        """All of `frame` becomes a part of the table, or with `whole` the table; or nothing of it does."""
+
+    def append(self, frame: DataFrame, batch: int, facts: Mapping[str, Any] | None = None) -> bool:
+        """Adds a batch; False, and nothing happens, if the table has it already. Batches come in rising order."""
+        return self._write(frame, batch, facts, whole=False)
+
+    def replace(self, frame: DataFrame, batch: int, facts: Mapping[str, Any] | None = None) -> bool:
+        """The table becomes this batch; False, and nothing happens, if it is that or a later one already."""
+        return self._write(frame, batch, facts, whole=True)
+
+    def compact(self) -> bool:
+        """Many small parts become one, with the same rows; False where there is nothing to do."""
+        last = self.last()
+        frame = self.read()
+        if last is None or frame is None or self.parts() < 2:
+            return False
+        self._commit(_gathered(frame), last, whole=True)
+        return True
+
+    def read(self) -> DataFrame | None:
+        """None for a table that has no batch yet. Columns that older batches lack are null in them."""
+        last = self.last()
+        files = self.files()
+        if last is None:
+            return None
+        if not files:
+            return self.spark.createDataFrame([], last.schema)
+        reader = self.spark.read.schema(last.schema).option("basePath", str(self.root))
+        return reader.parquet(*files).select(*last.schema.names)
+
+    def _write(self, frame: DataFrame, batch: int, facts: Mapping[str, Any] | None, *, whole: bool) -> bool:
+        last = self.last()
+        if last is not None and batch <= last.batch:
+            return False
+        schema = grown(self.name, None if last is None else last.schema, frame.schema)
+        self._commit(_with_columns(frame, schema), Commit(batch, dict(facts or {}), schema), whole=whole)
+        return True
+
+    def _write_files(self, frame: DataFrame, directory: Path, *, keep_day: bool = False) -> list[Path]:
+        """Spark's tasks write; the paths of the files, all of them on the disk."""
+        self.spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # what every reader knows
+        partition = DAY
+        if keep_day and DAY in frame.columns:
+            partition = f"of_{DAY}"
+            frame = frame.withColumn(partition, frame[DAY])
+        writer = frame.write.mode("error").option("compression", "zstd")
+        if partition in frame.columns:
+            writer = writer.partitionBy(partition)
+        writer.parquet(str(directory))
+        files = sorted(directory.rglob("*.parquet"))
+        for file in files:
+            _sync(file)
+        self.rows_written = sum(map(rows_of, files))
+        return files
+
+
+class ParquetTable(Table):
+    """A directory `part=FIRST-LAST` for the batches FIRST to LAST, made elsewhere and renamed into its place.
+
+    Any program can read the directory as Parquet; only after a crash during a compaction, and until the next run, it
+    would see rows twice. Here a part that lies within another one does not count.
+    """
+
+    def last(self) -> Commit | None:
+        whole = [last for _, last, _ in self._parts()]
+        if not whole:
+            return None
+        from pyspark.sql.types import StructType
+
+        path = max(self._parts(), key=lambda part: part[1])[2]
+        try:
+            kept = json.loads((path / _COMMIT).read_text())
+            return Commit(kept["batch"], kept["facts"], StructType.fromJson(kept["schema"]))
+        except (OSError, ValueError, LookupError) as fault:
+            raise PipelineError(f"{path / _COMMIT} cannot be read: {fault}; the part is not one of ours") from None
+
+    def files(self) -> list[str]:
+        return [str(file) for _, _, path in self._parts() for file in sorted(path.rglob("*.parquet"))]
+
+    def parts(self) -> int:
+        return len(self._parts())
+
+    def _parts(self) -> list[tuple[int, int, Path]]:
+        """(first batch, last batch, directory) of those that count, in order."""
+        found = []
+        for path in self.root.glob(f"{_PREFIX}*-*"):
+            first, _, last = path.name.removeprefix(_PREFIX).partition("-")
+            if first.isdigit() and last.isdigit():
+                found.append((int(first), int(last), path))
+        found.sort(key=lambda part: (part[0], -part[1]))
+        whole: list[tuple[int, int, Path]] = []
+        for part in found:
+            if not whole or part[1] > whole[-1][1]:
+                whole.append(part)
+        return whole
+
+    def _commit(self, frame: DataFrame, commit: Commit, *, whole: bool) -> None:
+        staged = self.root / _STAGING / uuid4().hex
+        self._write_files(frame, staged)
+        kept = {"batch": commit.batch, "facts": commit.facts, "schema": commit.schema.jsonValue()}
+        (staged / _COMMIT).write_text(json.dumps(kept))
+        _sync(staged / _COMMIT)
+        place = self.root / f"{_PREFIX}{0 if whole else commit.batch:08}-{commit.batch:08}"
+        if place.exists():  # compacted before, without a batch since
+            raise PipelineError(f"{place} is there already")
+        os.rename(staged, place)
+        _sync(self.root)
+        self.clean()
+
+    def compact(self) -> bool:
+        parts = self._parts()
+        if len(parts) == 1 and parts[0][0] == 0:
+            return False
+        return super().compact()
+
+    def clean(self) -> None:
+        """Throws away what a killed run has left, and parts that others replace."""
+        shutil.rmtree(self.root / _STAGING, ignore_errors=True)
+        counted = {path for _, _, path in self._parts()}
+        for path in self.root.glob(f"{_PREFIX}*-*"):
+            if path not in counted:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def writing(lake: Path) -> Iterator[None]:
+    """One run at a time in a directory; PipelineError where another one is at work."""
+    import fcntl
+
+    lake.mkdir(parents=True, exist_ok=True)
+    with (lake / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise PipelineError(f"another run of the pipeline is at work in {lake}") from None
+        yield
+
+
+def grown(table: str, known: StructType | None, new: StructType) -> StructType:
+    """The schema with the columns that are new; those that are known keep their types, and stay."""
+    from pyspark.sql.types import StructField, StructType
+
+    if known is None:
+        return StructType([StructField(field.name, field.dataType, True) for field in new])
+    types = {field.name: field.dataType for field in known}
+    for field in new:
+        if field.name in types and field.dataType != types[field.name]:
+            raise PipelineError(
+                f"{table}: the column {field.name} has the type {types[field.name].simpleString()} and would become "
+                f"{field.dataType.simpleString()}; columns can be added, never changed"
+            )
+    added = [StructField(field.name, field.dataType, True) for field in new if field.name not in types]
+    return StructType([*known.fields, *added])
+
+
+def _with_columns(frame: DataFrame, schema: StructType) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    there = set(frame.columns)
+    return frame.select(
+        *(
+            frame[field.name] if field.name in there else f.lit(None).cast(field.dataType).alias(field.name)
+            for field in schema
+        )
+    )
+
+
+def _gathered(frame: DataFrame) -> DataFrame:
+    """Few large files: one for each day, or one."""
+    return frame.repartition(DAY) if DAY in frame.columns else frame.coalesce(1)
+
+
+def rows_of(file: Path) -> int:
+    """Of a Parquet file, by its footer."""
+    from pyarrow.parquet import read_metadata
+
+    return int(read_metadata(file).num_rows)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

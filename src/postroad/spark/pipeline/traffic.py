@@ -1,0 +1,69 @@
+"""Gold: how many messages and bytes went where, by the minute: from manager to manager, by queue, site and link."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.directory.snapshot import Directory
+from postroad.spark.pipeline.network import NONE, Network, chunks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PAIR_LINKS = "source_site string, destination_site string, site_a string, site_b string"
+
+
+def traffic(delivered: DataFrame) -> DataFrame:
+    """By the minute they were sent in; messages that only acknowledgments mention have no size and count as well."""
+    from pyspark.sql import functions as f
+
+    minute = f.date_trunc("minute", f.coalesce("sent_at", "received_at", "reached_at", "dead_at")).alias("minute")
+    ends = ("source", "destination", "source_site", "destination_site", "queue", "delivery", "priority")
+    grouped = delivered.groupBy(minute, *ends)
+    return grouped.agg(f.count("*").alias("messages"), f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"))
+
+
+def demand(traffic: DataFrame) -> DataFrame:
+    """What goes from site to site in all, as `routes.link_loads` takes it."""
+    from pyspark.sql import functions as f
+
+    between = traffic.where("source_site is not null and destination_site is not null")
+    return between.groupBy(f.col("source_site").alias("from_site"), f.col("destination_site").alias("to_site")).agg(
+        f.sum("messages").alias("messages"), f.sum("bytes").alias("bytes")
+    )
+
+
+def link_traffic(spark: SparkSession, traffic: DataFrame, directory: Directory | None) -> DataFrame:
+    """What each routing link carried, by the minute, if every message took the way of the directory; nothing where
+    there is none."""
+    from pyspark.sql import functions as f
+
+    pairs = traffic.where("source_site <> destination_site").select("source_site", "destination_site").distinct()
+    wanted = [(row[0], row[1]) for row in pairs.collect()]
+    found = [] if directory is None else pair_links(directory, wanted)
+    links = spark.createDataFrame(found, PAIR_LINKS)
+    joined = traffic.join(f.broadcast(links), ["source_site", "destination_site"])
+    grouped = joined.groupBy("minute", "site_a", "site_b")
+    return grouped.agg(f.sum("messages").alias("messages"), f.sum("bytes").alias("bytes"))
+
+
+def pair_links(directory: Directory, pairs: list[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
+    """(from, to, site, site) for each link on the way of each pair; a link's sites in the order of their names."""
+    network = Network.of(directory)
+    places = {name: place for place, name in enumerate(network.sites)}
+    origins: dict[int, list[int]] = {}
+    for one, other in pairs:
+        if one in places and other in places:
+            origins.setdefault(places[other], []).append(places[one])
+    found = []
+    for some in chunks(sorted(origins)):
+        ways = network.ways(some)
+        for row, destination in enumerate(some):
+            for origin in origins[destination]:
+                here = origin
+                while (link := ways.link[row, here]) != NONE:
+                    there = int(network.next_site[link])
+                    one, other = sorted((network.sites[here], network.sites[there]))
+                    found.append((network.sites[origin], network.sites[destination], one, other))
+                    here = there
+    return found

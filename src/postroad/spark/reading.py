@@ -1,0 +1,244 @@
+"""Readers of messages: a batch by a snapshot of the queue, a stream by ranges of arrival numbers.
+
+Planning runs in processes of the driver, `read` in workers that share nothing with them but the partition.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from postroad.errors import MessagesGone
+from postroad.spark.filters import Pushed, push
+from postroad.spark.manager import ARRIVAL_MASK, ManagerApi, Mark
+from postroad.spark.offsets import Offset, shares, split, split_evenly
+from postroad.spark.options import Mode, ReadOptions, Start
+from postroad.spark.rows import asked, rows
+from postroad.spark.schema import named
+from postroad.spark.telling import told, told_while_reading
+
+PARTITIONS = 4  # where nobody says how many
+LEAST_MESSAGES = 1000  # that are worth a task of their own
+FIRST_S = 5.0  # to reach a manager that has not been spoken to: the address may be wrong
+IDLE_S = 0.05  # Spark asks a hundred times a second whether there is something new
+
+
+class Range(InputPartition):
+    """The messages of one task. `messages` is how many there were when the task was made, None where nobody counted."""
+
+    def __init__(self, begin: int, end: int, messages: int | None = None, hold: str | None = None) -> None:
+        super().__init__((begin, end))
+        self.begin = begin
+        self.end = end
+        self.messages = messages
+        self.hold = hold
+
+
+class BatchReader(DataSourceReader):
+    """All that is in the queue, but for what somebody else is receiving."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = named(schema)
+        self._pushed = Pushed()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
+        self._pushed, left = push(filters)
+        return iter(left)
+
+    @told
+    def partitions(self) -> Sequence[InputPartition]:
+        api = ManagerApi(self._options.place, timeout_s=FIRST_S)
+        mark = api.mark()
+        api.close()
+        begin = max(self._pushed.begin, mark.arrival if mark.oldest is None else mark.oldest)
+        end = min(mark.arrival, self._pushed.end)
+        if begin >= end:
+            return [Range(0, 0)]  # of none, Spark would make one by itself
+        most = self._options.partitions or PARTITIONS
+        return [Range(*each) for each in split_evenly(begin, end, shares(mark.messages, most, LEAST_MESSAGES))]
+
+    @told_while_reading
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range)
+        api = ManagerApi(self._options.place)
+        wanted = asked(self._columns)
+        for batch in api.messages(partition.begin, partition.end, wanted, filters=self._pushed.query):
+            yield rows(batch, self._columns)
+        api.close()
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What comes to the queue, in ranges.
+
+    Spark asks for the latest offset with the end of the last batch that is done, its commit log written: so whatever
+    is before that is acknowledged right there, that of the very last batch too. `commit` comes a batch later.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = named(schema)
+        self._api = ManagerApi(options.place)
+        self._first: Offset | None = None
+        self._target: int | None = None
+        self._committed = -1
+        self._counted: tuple[int, int, npt.NDArray[np.int64]] | None = None
+        self._latest: Mark | None = None
+
+    # Offsets
+
+    @told
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        if self._first is None:
+            api = ManagerApi(self._options.place, timeout_s=FIRST_S)
+            self._first = self._begin(api.mark())
+            api.close()
+        return self._first.json()
+
+    def _begin(self, mark: Mark) -> Offset:
+        hold = None
+        if self._options.mode is Mode.CONSUME:
+            hold = self._options.hold or f"spark-{uuid4()}"
+        start = self._options.start
+        if start is Start.LATEST:
+            return Offset.first(mark.arrival, mark.added, hold)
+        if start is Start.EARLIEST:
+            gone = mark.added - mark.messages  # all that are there come later: there is none before the oldest
+            return Offset.first(mark.arrival if mark.oldest is None else mark.oldest, gone, hold)
+        assert isinstance(start, int)
+        return Offset.first(start, None, hold)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.max_rows) if self._options.max_rows else ReadAllAvailable()
+
+    @told
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._mark().arrival
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return None if self._latest is None else {"arrival": self._latest.arrival}
+
+    @told
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        begin = Offset.read(start)
+        self._acknowledge(begin)
+        mark = self._mark()
+        end = mark.arrival if self._target is None else min(mark.arrival, self._target)
+        if end <= begin.arrival:
+            return self._idle(start)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        arrivals = self._arrivals(begin.arrival, end, most, begin.hold)
+        cut = most is not None and len(arrivals) == most
+        missing = 0 if cut or end < mark.arrival else self._missing(begin, mark, len(arrivals))
+        if not len(arrivals):
+            return self._idle(start)
+        parts = shares(len(arrivals), self._options.partitions or PARTITIONS, LEAST_MESSAGES)
+        if cut or end < mark.arrival:
+            end = int(arrivals[-1]) + 1
+            offset = begin.to(end, len(arrivals), parts)
+        else:
+            offset = begin.to_mark(end, len(arrivals), parts, mark.added, missing)
+        self._counted = (begin.arrival, end, arrivals)
+        return offset.json()
+
+    def _idle(self, start: dict[str, Any]) -> dict[str, Any]:
+        if self._target is None:
+            time.sleep(IDLE_S)
+        return start
+
+    def _missing(self, begin: Offset, mark: Mark, messages: int) -> int:
+        """How many messages came since `begin` and are gone; MessagesGone if there are some and nobody allows that."""
+        missing = begin.missing(messages, mark.added)
+        if missing:  # the mark stands before messages that others are just receiving: those behind it are there
+            there = len(self._arrivals(begin.arrival, ARRIVAL_MASK, None, begin.hold)) + self._api.locked()
+            missing = begin.missing(there, mark.added)
+        if missing and self._options.fail_on_data_loss:
+            holders = ", ".join(each["name"] for each in self._api.holds() if each["name"] != begin.hold)
+            raise MessagesGone(
+                f"{self._options.place.queue}: {missing + messages} messages came between {begin.arrival} and "
+                f"{mark.arrival}, and {missing} of them cannot be read: "
+                + (
+                    f"{holders} holds them"
+                    if holders
+                    else "others have received them, or they were purged or have expired"
+                )
+                + f"; {_GO_ON}"
+            )
+        return missing
+
+    def _mark(self) -> Mark:
+        self._latest = self._api.mark()
+        return self._latest
+
+    def _arrivals(self, begin: int, end: int, most: int | None, hold: str | None) -> npt.NDArray[np.int64]:
+        found = [
+            batch.column("lookup_id").to_numpy(zero_copy_only=False) & ARRIVAL_MASK
+            for batch in self._api.messages(begin, end, ("lookup_id",), limit=most, hold=hold)
+        ]
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    # Batches
+
+    @told
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start == end:
+            return []
+        batch = Offset.read(end)
+        if batch.hold is not None and batch.begin < batch.arrival:
+            self._api.hold(batch.hold, batch.begin, batch.arrival)
+        counted, self._counted = self._counted, None
+        if counted is not None and counted[:2] == (batch.begin, batch.arrival):
+            arrivals = counted[2]
+        else:  # it is run again, by a process that has not counted it
+            arrivals = self._arrivals(batch.begin, batch.arrival, None, batch.hold)
+        # What is missing of a held range is what this stream has received: its batch is done, or nobody would have it.
+        if batch.hold is None:
+            self._demand(batch.begin, batch.arrival, batch.messages, len(arrivals))
+        if not len(arrivals):
+            return []
+        return [
+            Range(low, high, None if batch.hold else messages, batch.hold)
+            for low, high, messages in split(batch.begin, batch.arrival, arrivals, batch.partitions)
+        ]
+
+    @told_while_reading
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range)
+        api = ManagerApi(self._options.place)
+        messages = 0
+        for batch in api.messages(partition.begin, partition.end, asked(self._columns), hold=partition.hold):
+            messages += batch.num_rows
+            yield rows(batch, self._columns)
+        api.close()
+        if partition.messages is not None:
+            self._demand(partition.begin, partition.end, partition.messages, messages)
+
+    def _demand(self, begin: int, end: int, wanted: int, found: int) -> None:
+        if found < wanted and self._options.fail_on_data_loss:
+            raise MessagesGone(
+                f"{self._options.place.queue}: of {wanted} messages between {begin} and {end} only {found} are left: "
+                f"others have received or are receiving them, or they were purged or have expired; {_GO_ON}"
+            )
+
+    # Acknowledging
+
+    @told
+    def commit(self, end: dict[str, Any]) -> None:
+        self._acknowledge(Offset.read(end))
+
+    def _acknowledge(self, done: Offset) -> None:
+        if done.hold is not None and done.arrival > self._committed:
+            self._api.commit(done.hold, done.arrival)
+            self._committed = done.arrival
+
+
+_GO_ON = "the option failOnDataLoss=false goes on with those that are left"

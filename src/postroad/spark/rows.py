@@ -1,0 +1,41 @@
+"""Messages as Spark gets them: what to ask a manager for, and record batches in Spark's own schema from the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from postroad.columns import ERROR, PROPERTIES, decode
+from postroad.columns.schema import PACKET
+from postroad.spark.manager import ARRIVAL_MASK
+from postroad.spark.schema import ARRIVAL, BODIES, arrow_schema
+
+_OURS = frozenset({"lookup_id", ARRIVAL, ERROR})  # added to what the manager says, or always asked for
+_DECODED = frozenset({*PROPERTIES, ERROR})
+_NEED_PACKET = BODIES | {PACKET}
+
+
+def asked(columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns to ask for: whole packets, to be decoded here, where bodies are wanted; otherwise no bodies, for they
+    can be any size."""
+    if _NEED_PACKET.isdisjoint(columns):
+        return ("lookup_id", *(name for name in columns if name not in _OURS))
+    return ("lookup_id", *(name for name in ("arrived_at", "aborts") if name in columns), "reason", PACKET)
+
+
+def rows(answer: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """The record batch for Spark, of an answer with the columns that were asked for."""
+    schema = arrow_schema(columns)
+    found = {name: answer.column(name) for name in answer.schema.names}
+    if PACKET in found:
+        decoded = decode(found[PACKET], reason=found["reason"], columns=[name for name in columns if name in _DECODED])
+        found = decoded | found
+    found[ARRIVAL] = pc.bit_wise_and(found["lookup_id"], pa.scalar(ARRIVAL_MASK, pa.int64()))
+    found.setdefault(ERROR, pa.nulls(answer.num_rows, pa.string()))
+    return pa.RecordBatch.from_arrays([_as(found[field.name], field.type) for field in schema], schema=schema)
+
+
+def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column if column.type == kind else column.cast(kind)

@@ -1,0 +1,81 @@
+"""A Spark session that has our data sources, and the environment that it starts in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from postroad.errors import SparkUnavailable
+from postroad.spark.java import cache_directory, java_home, spark_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"  # off, a source that takes filters cannot be read at all
+_LOOPBACK = "127.0.0.1"
+
+# The file manager that Spark takes by itself starts a dozen processes a micro-batch on a local disk.
+_LOCAL_SETTINGS = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+_SETTINGS = {_PUSHDOWN: "true", "spark.ui.showConsoleProgress": "false"}
+
+
+def session(name: str, master: str | None = None, *, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A Spark session with the sources `postroad` and `postroad_packets`; the running one, if there is one already.
+
+    `master` is Spark's own address of a cluster; without one, Spark runs here on every core. `settings` are Spark's,
+    and go before ours. Raises SparkUnavailable where Spark cannot start.
+    """
+    require_pyspark()
+    local = (master or LOCAL).startswith("local")
+    prepare(local=local)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name).master(master or LOCAL)
+    for key, value in {**_SETTINGS, **(_LOCAL_SETTINGS if local else {}), **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return register(builder.getOrCreate())
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """The same session, with our sources, and with the setting that lets them take filters."""
+    require_pyspark()
+    from postroad.spark.packets import PacketSource
+    from postroad.spark.source import MessageSource
+
+    spark.dataSource.register(MessageSource)
+    spark.dataSource.register(PacketSource)
+    spark.conf.set(_PUSHDOWN, "true")
+    return spark
+
+
+def require_pyspark() -> None:
+    for package in ("pyspark", "pyarrow", "numpy"):
+        if find_spec(package) is None:
+            raise SparkUnavailable(f"{package} is not installed: pip install 'postroad[spark]'")
+
+
+def prepare(*, local: bool = True, cache: Path | None = None) -> None:
+    """Sets the environment that Spark starts in. What the user has set stays as it is."""
+    import pyspark
+
+    environment = os.environ
+    cache = cache or cache_directory()
+    home = java_home(cache)
+    if home is not None:
+        environment["JAVA_HOME"] = str(home)
+    if "SPARK_HOME" not in environment:
+        environment["SPARK_HOME"] = str(spark_home(cache, Path(pyspark.__file__).parent))
+    # Otherwise Spark starts its workers with whatever `python3` is on the PATH.
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if local:
+        environment.setdefault("SPARK_LOCAL_IP", _LOOPBACK)  # else Spark asks the network which address is its own

@@ -1,0 +1,51 @@
+"""The data source `postroad`: the messages of a queue as a DataFrame or a stream, and rows sent to a queue."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from postroad.errors import InvalidArgument
+from postroad.spark.options import Mode, read_options, write_options
+from postroad.spark.reading import BatchReader, StreamReader
+from postroad.spark.schema import spark_schema
+from postroad.spark.telling import told
+from postroad.spark.writing import BatchWriter, StreamWriter
+
+
+class MessageSource(DataSource):
+    """`spark.read`, `readStream`, `write` and `writeStream` with `format("postroad")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "postroad"
+
+    @told
+    def schema(self) -> StructType:
+        return spark_schema(read_options(self.options).columns)
+
+    @told
+    def reader(self, schema: StructType) -> BatchReader:
+        options = read_options(self.options)
+        if options.mode is Mode.CONSUME:
+            raise InvalidArgument(
+                "mode: nobody says when the rows of a batch are safe, so that it can only peek; to consume what is "
+                "there and then end, use readStream with .trigger(availableNow=True)"
+            )
+        return BatchReader(options, schema)
+
+    @told
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        return StreamReader(read_options(self.options), schema)
+
+    @told
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        if overwrite:
+            raise InvalidArgument("mode: a queue cannot be overwritten; use .mode('append')")
+        return BatchWriter(write_options(self.options), schema)
+
+    @told
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        if overwrite:
+            raise InvalidArgument("outputMode: a queue takes rows one by one; use append or update, not complete")
+        return StreamWriter(write_options(self.options), schema)

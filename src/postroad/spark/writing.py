@@ -1,0 +1,104 @@
+"""Writers: rows become messages, each sent once however often its task is run.
+
+A row is known by the writer's name, its epoch, its partition and its number within that; the manager drops what it has
+sent. So a task that is run again has to bring the same rows in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from postroad.spark.manager import ManagerApi
+from postroad.spark.options import WriteOptions
+from postroad.spark.sending import check_schema, requests
+from postroad.spark.telling import told
+
+_QUERY = "sql.streaming.queryId"
+_EPOCH = "streaming.sql.batchId"
+
+
+@dataclass
+class Sent(WriterCommitMessage):
+    """What one task tells the driver."""
+
+    name: str
+    epoch: int
+    sent: int
+    dropped: int
+
+
+def _send(options: WriteOptions, name: str, epoch: int, partition: int, batches: Iterator[pa.RecordBatch]) -> Sent:
+    api = ManagerApi(options.place)
+    row = sent = dropped = 0
+    for request in requests(batches):
+        new, old = api.submit(
+            name, epoch, partition, row, request.body, request.media_type, transactional=options.transactional
+        )
+        row += request.rows
+        sent += new
+        dropped += old
+    api.close()
+    return Sent(name, epoch, sent, dropped)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """One epoch. Without a name it has one of its own, so that a job that is started anew sends everything again."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_schema(schema)
+        self._options = options
+        self._name = options.name or f"spark-job-{uuid4()}"
+
+    @told
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+        return _send(self._options, self._name, 0, _task().partitionId(), iterator)
+
+    @told
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        api = ManagerApi(self._options.place)
+        api.finish(self._name, 0)  # one without a name too: an attempt that Spark has given up may still be running
+        api.close()
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """What was sent stays sent, and is not sent again if a job of this name is."""
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """An epoch a micro-batch, under the id of the query, which its checkpoint keeps."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_schema(schema)
+        self._options = options
+
+    @told
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+        task = _task()
+        query, epoch = task.getLocalProperty(_QUERY), task.getLocalProperty(_EPOCH)
+        assert query is not None
+        assert epoch is not None
+        name = self._options.name or f"spark-{query}"
+        return _send(self._options, name, int(epoch), task.partitionId(), iterator)
+
+    @told
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        sent = next((each for each in messages if isinstance(each, Sent)), None)
+        if sent is not None:
+            api = ManagerApi(self._options.place)
+            api.finish(sent.name, batchId)
+            api.close()
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Spark runs the epoch again, and what was sent of it is dropped then."""
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    assert task is not None
+    return task

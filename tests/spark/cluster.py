@@ -1,0 +1,81 @@
+"""A Spark cluster of real processes on this machine: one master and its workers, from the pyspark package."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyspark
+
+from postroad.spark.java import cache_directory, java_home, spark_home
+
+PATIENCE_S = 120
+HOST = "127.0.30.1"
+_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def environment() -> dict[str, str]:
+    """What `postroad.spark.session` would set, for processes that it does not start."""
+    cache = cache_directory()
+    home = java_home(cache)
+    found = {
+        **os.environ,
+        "SPARK_HOME": str(spark_home(cache, Path(pyspark.__file__).parent)),
+        "SPARK_LOCAL_IP": HOST,
+        "SPARK_DAEMON_JAVA_OPTS": _FAST,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    return found if home is None else {**found, "JAVA_HOME": str(home)}
+
+
+class Daemon:
+    """One of the cluster's processes, with what it logs."""
+
+    def __init__(self, log: Path, kind: str, *arguments: str) -> None:
+        variables = environment()
+        program = Path(variables["SPARK_HOME"], "bin", "spark-class")
+        command = [str(program), f"org.apache.spark.deploy.{kind}", "--host", HOST, "--webui-port", "0", *arguments]
+        self._log = log
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(command, env=variables, stdout=file, stderr=file, start_new_session=True)
+
+    def wait_for(self, pattern: str) -> str:
+        """The part in brackets of the line that matches."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end and self._process.poll() is None:
+            found = re.search(pattern, self._log.read_text(errors="replace"))
+            if found:
+                return found[1]
+            time.sleep(0.1)
+        raise AssertionError(self._log.read_text(errors="replace"))
+
+    def stop(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(PATIENCE_S)
+
+
+@contextmanager
+def cluster(directory: Path, workers: int) -> Iterator[str]:
+    """The address of its master. The workers have a core each."""
+    daemons = [Daemon(directory / "master.log", "master.Master", "--port", "0")]
+    try:
+        master = daemons[0].wait_for(r"Starting Spark master at (spark://\S+)")
+        for number in range(workers):
+            place = ["--work-dir", str(directory / f"worker-{number}"), "--cores", "1", "--memory", "512m"]
+            daemons.append(Daemon(directory / f"worker-{number}.log", "worker.Worker", *place, master))
+        for worker in daemons[1:]:
+            worker.wait_for(r"(Successfully registered with master)")
+        yield master
+    finally:
+        for daemon in reversed(daemons):
+            daemon.stop()

@@ -1,0 +1,48 @@
+"""One Spark session for all tests that need one, with settings that start fast; managers to read from and send to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from postroad.spark import session
+from tests.served import Served, served
+
+# A task that fails is tried three times: plain local[2] never tries again.
+MASTER = "local[2,3]"
+FAST = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "1g",
+    "spark.log.level": "OFF",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    scratch = tmp_path_factory.mktemp("spark")
+    places = {"spark.local.dir": str(scratch / "local"), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    running = session("tests", MASTER, settings={**FAST, **places})
+    yield running
+    for query in running.streams.active:
+        query.stop()
+    running.stop()
+
+
+@pytest.fixture
+def alpha() -> Iterator[Served]:
+    with served() as running:
+        running.create(r"private$\orders")
+        yield running
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "checkpoint")

@@ -1,0 +1,85 @@
+"""Spark's own order of calls to a stream's reader, without Spark: offset log, commits, tasks and restarts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from postroad.spark.reading import Range, StreamReader
+from postroad.spark.source import MessageSource
+from tests.served import Served
+
+ORDERS = r"private$\orders"
+
+
+def options(manager: Served | str, **given: object) -> dict[str, str]:
+    api = manager if isinstance(manager, str) else f"http://{manager.server.host}:{manager.server.port}"
+    words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
+    return {"api": api, "queue": ORDERS, "timeout": "10", **words}
+
+
+def stream_reader(given: Mapping[str, str]) -> StreamReader:
+    source = MessageSource(dict(given))
+    return source.streamReader(source.schema())
+
+
+def bodies(reader: StreamReader, parts: list[Range]) -> list[str]:
+    """What tasks read, in a process that has seen nothing of the reader's life."""
+    return [text for part in parts for batch in reader.read(part) for text in batch.column("body_text").to_pylist()]
+
+
+@dataclass
+class Query:
+    """A checkpoint, and the query that runs on it: `start`, then `batch` after `batch`."""
+
+    given: dict[str, str]
+    offset_log: list[str] = field(default_factory=list)
+    commit_log: int = 0  # batches whose end was written
+
+    def start(self, *, available_now: bool = False) -> None:
+        """In a new process: whatever the last one knew is gone."""
+        self.reader = stream_reader(self.given)
+        if available_now:
+            self.reader.prepareForTriggerAvailableNow()
+        self.limit: ReadLimit = self.reader.getDefaultReadLimit()
+
+    def construct(self) -> bool:
+        """The next batch is in the offset log, if there is one."""
+        if len(self.offset_log) > self.commit_log:
+            return True  # it was constructed before a crash
+        start = self.offset_log[-1] if self.offset_log else json.dumps(self.reader.initialOffset())
+        end = json.dumps(self.reader.latestOffset(json.loads(start), self.limit))
+        if self.offset_log and end == start:
+            return False
+        self.offset_log.append(end)
+        if len(self.offset_log) > 1:
+            self.reader.commit(json.loads(start))
+        return True
+
+    def parts(self) -> list[Range]:
+        """Plans the batch that was constructed last."""
+        start = self.offset_log[-2] if len(self.offset_log) > 1 else json.dumps(self.reader.initialOffset())
+        planned = self.reader.partitions(json.loads(start), json.loads(self.offset_log[-1]))
+        return [part for part in planned if isinstance(part, Range)]
+
+    def batch(self) -> list[str] | None:
+        """Runs one batch; None where there is nothing new."""
+        if not self.construct():
+            return None
+        found = bodies(stream_reader(self.given), self.parts())
+        self.commit_log = len(self.offset_log)
+        return found
+
+    def offset(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.offset_log[-1])
+        return found
+
+
+def query(manager: Served | str, **given: object) -> Query:
+    made = Query(options(manager, **given))
+    made.start()
+    return made

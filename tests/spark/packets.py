@@ -1,0 +1,73 @@
+"""Bronze rows made by hand: real packets, and where and when they were found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from postroad.message import Composer, Message
+from postroad.names import parse_name
+from postroad.spark.pipeline.bronze import BRONZE
+from postroad.wire.constants import MessageClass
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LONDON, ROME = UUID("aaaa0000-0000-0000-0000-000000000001"), UUID("bbbb0000-0000-0000-0000-000000000002")
+NAMES = {LONDON: "london", ROME: "rome"}
+ORDERS = rf"PRIVATE={ROME}\1"
+NOON_S = 1_700_049_600  # a whole minute
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A packet in a queue of a manager, some seconds after noon."""
+
+    manager: UUID
+    queue: str
+    role: str
+    packet: bytes
+    at_s: float = 0.0
+    reason: int | None = None
+    batch: int = 1
+
+
+def sent(number: int, *, at_s: int = 0, source: UUID = LONDON, to: str = ORDERS, **properties: object) -> bytes:
+    """A message's packet."""
+    name = parse_name(to)
+    transactional = bool(properties.pop("transactional", False))
+    message = Message(f"body {number}", label=f"message {number}", **properties)  # type: ignore[arg-type]
+    composer = Composer(source, name)  # type: ignore[arg-type]
+    return composer.compose(message, number, NOON_S + at_s, transactional=transactional)
+
+
+def acknowledgment(about: int, kind: MessageClass, *, at_s: int = 0, by: UUID = ROME, source: UUID = LONDON) -> bytes:
+    correlation = source.bytes_le + about.to_bytes(4, "little")
+    message = Message(b"", label=f"message {about}", message_class=kind, correlation_id=correlation, response_queue=ORDERS)
+    return Composer(by, parse_name(rf"PRIVATE={source}\2")).compose(message, 1000 + about, NOON_S + at_s)  # type: ignore[arg-type]
+
+
+def bronze(spark: SparkSession, copies: Iterable[Copy]) -> DataFrame:
+    rows = []
+    for arrival, copy in enumerate(copies, 1):
+        arrived = datetime.fromtimestamp(NOON_S, UTC) + timedelta(seconds=copy.at_s)
+        rows.append(
+            (
+                copy.batch,
+                NAMES[copy.manager],
+                str(copy.manager),
+                copy.queue,
+                copy.role,
+                arrival,
+                arrival,
+                arrived,
+                0,
+                copy.reason,
+                copy.packet,
+                arrived.date(),
+            )
+        )
+    return spark.createDataFrame(rows, BRONZE)

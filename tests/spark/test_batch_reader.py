@@ -1,0 +1,131 @@
+"""A queue as it is now, read in parts; and the columns of its messages."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThan
+from pyspark.sql.types import StructType
+
+from postroad.api.arrow import COLUMNS
+from postroad.errors import InvalidArgument, ManagerUnavailable, QueueNotFound
+from postroad.spark.reading import BatchReader
+from postroad.spark.source import MessageSource
+from tests.served import ORDERS, Served, served
+from tests.spark.driver import options
+
+
+def reader(manager: Served, schema: StructType | None = None, **given: object) -> BatchReader:
+    source = MessageSource(options(manager, **given))
+    return source.reader(schema or source.schema())
+
+
+def table(made: BatchReader) -> pa.Table:
+    batches = [batch for part in made.partitions() for batch in made.read(part)]
+    return pa.Table.from_batches(batches) if batches else pa.table({})
+
+
+def test_every_property_of_a_message_is_a_column(alpha: Served) -> None:
+    alpha.send(
+        "text",
+        label="first",
+        priority=5,
+        recoverable=True,
+        app_tag=7,
+        correlation_id="{01020304-0506-0708-090a-0b0c0d0e0f10}\\9",
+        response_queue=r"private$\orders",
+        extension_base64="AAE=",
+        body_type=8,
+    )
+    found = table(reader(alpha, packet=True))
+    (row,) = found.to_pylist()
+    (told,) = alpha.call("GET", f"{ORDERS}/messages").json["messages"]
+    for name in ("id", "lookup_id", "class", "class_name", "label", "body_type", "priority", "delivery", "app_tag"):
+        assert row[name] == told[name]
+    for name in ("correlation_id", "source_manager", "destination_queue", "admin_queue", "response_queue", "hops"):
+        assert row[name] == told[name]
+    for name in ("authenticated", "encrypted", "sender_id", "first_in_transaction", "transaction_id", "aborts"):
+        assert row[name] == told[name]
+    assert row["arrival"] == told["lookup_id"] & (1 << 56) - 1
+    assert row["body_text"] == told["body"] == "text"
+    assert row["body"] == "text".encode("utf-16-le")
+    assert row["extension"] == b"\0\1"
+    assert row["decode_error"] is None
+    assert b"LIOR" in row["packet"][:8]
+    assert abs((row["arrived_at"] - datetime.now(UTC)).total_seconds()) < 600
+    assert {column.name for column in COLUMNS} <= set(found.column_names)
+
+
+def test_only_the_columns_that_are_wanted(alpha: Served) -> None:
+    alpha.send("x" * 1000)
+    assert table(reader(alpha, columns="label,arrival")).column_names == ["label", "arrival"]
+    assert "body" not in table(reader(alpha, body=False)).column_names
+    some = StructType().add("priority", "integer").add("id", "string")
+    assert table(reader(alpha, some)).column_names == ["priority", "id"]
+
+
+def test_a_schema_of_other_columns_is_refused(alpha: Served) -> None:
+    with pytest.raises(InvalidArgument, match="schema: 'colour' is no column"):
+        reader(alpha, StructType().add("colour", "string"))
+    with pytest.raises(InvalidArgument, match="schema: priority is int, not string"):
+        reader(alpha, StructType().add("priority", "string"))
+
+
+def test_the_parts_are_the_whole(alpha: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.spark.reading.LEAST_MESSAGES", 5)
+    alpha.send(*(str(number) for number in range(50)))
+    made = reader(alpha, partitions=7)
+    assert len(made.partitions()) == 7
+    assert table(made)["body_text"].to_pylist() == [str(number) for number in range(50)]
+
+
+def test_filters_are_the_managers_work(alpha: Served) -> None:
+    alpha.send("a", label="x")
+    alpha.send("b", label="y", priority=6)
+    alpha.send("c", label="y")
+    made = reader(alpha)
+    assert list(made.pushFilters([EqualTo(("label",), "y"), EqualTo(("priority",), 6)])) == []
+    assert table(made)["body_text"].to_pylist() == ["b"]
+    first = table(reader(alpha))["arrival"][0].as_py()
+    made = reader(alpha)
+    assert list(made.pushFilters([GreaterThan(("arrival",), first)])) == []
+    assert table(made)["body_text"].to_pylist() == ["b", "c"]
+
+
+def test_an_empty_queue_has_no_rows(alpha: Served) -> None:
+    assert table(reader(alpha)).num_rows == 0
+
+
+def test_a_journal(alpha: Served) -> None:
+    alpha.create(r"private$\kept", journal=True)
+    alpha.call("POST", "/api/v1/queues/private$/kept/messages", {"body": "kept"})
+    alpha.call("POST", "/api/v1/queues/private$/kept/receive?timeout=0")
+    assert table(reader(alpha, queue=r"private$\kept;journal"))["body_text"].to_pylist() == ["kept"]
+
+
+def test_a_batch_cannot_consume(alpha: Served) -> None:
+    with pytest.raises(InvalidArgument, match=r"mode: .*availableNow"):
+        reader(alpha, mode="consume")
+
+
+def test_no_queue(alpha: Served) -> None:
+    with pytest.raises(QueueNotFound, match="nowhere"):
+        reader(alpha, queue=r"private$\nowhere").partitions()
+
+
+def test_a_token(tmp_path: os.PathLike[str]) -> None:
+    with served(token="secret") as running:
+        path = "/api/v1/queues"
+        running.call("POST", path, {"path": r"private$\orders"}, headers={"Authorization": "Bearer secret"})
+        assert table(reader(running, token="secret")).num_rows == 0
+        with pytest.raises(Exception, match="token"):
+            reader(running).partitions()
+
+
+def test_no_manager() -> None:
+    source = MessageSource({"api": "http://127.0.0.1:1", "queue": r"private$\orders", "timeout": "0"})
+    with pytest.raises(ManagerUnavailable, match=r"no queue manager answers at http://127\.0\.0\.1:1"):
+        source.reader(source.schema()).partitions()

