@@ -5,6 +5,7 @@ One server serves all of the tests; each has queues of its own.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -123,7 +124,7 @@ def test_status_counts_the_queues_that_people_made_and_names_a_full_journal(offi
     made = [info for info in office.manager.queues() if info.type in ("private", "public")]
     own = [info for info in made if info.path.endswith("_queue$")]
     status = office.done("status").lines
-    assert f" {len(made) - len(own)} queues, " in status[1]
+    assert re.search(rf", {len(made) - len(own)} queues?, ", status[1])
     assert r"! 1 copy found no room in private$\full;journal" in status
     queue.delete()
 

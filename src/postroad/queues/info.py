@@ -85,8 +85,8 @@ class SessionInfo:
 @dataclass(frozen=True, slots=True)
 class ManagerInfo:
     """`queues` counts those that people made. `storage_error` is what the last commit failed of; None once one has
-    worked again. `journal_overflows` are copies that found no room since the start, in the journals and dead-letter queues
-    `overflowed`.
+    worked again. `journal_overflows` are copies that found no room since the start, and `overflowed` the journals and
+    dead-letter queues that had none.
 
     `directory_error` is what is wrong with the directory's file as it is now, `directory_failures` how often it was.
     """
