@@ -5,6 +5,7 @@ One server serves all of the tests; each has queues of its own.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -114,6 +115,18 @@ def test_lists_for_people_and_for_programs(office: Office) -> None:
     (status,) = office.done("status", "--json").objects
     assert (status["manager"]["name"], len(status["queues"])) == ("alpha", len(everything))
     assert queue.name in office.done("status").text
+
+
+def test_status_counts_the_queues_that_people_made_and_names_a_full_journal(office: Office) -> None:
+    queue = office.manager.create_queue(r"private$\full", journal=True, journal_quota_kb=0)
+    queue.send("x")
+    queue.receive(0)
+    made = [info for info in office.manager.queues() if info.type in ("private", "public")]
+    own = [info for info in made if info.path.endswith("_queue$")]
+    status = office.done("status").lines
+    assert re.search(rf", {len(made) - len(own)} queues?, ", status[1])
+    assert r"! 1 copy found no room in private$\full;journal" in status
+    queue.delete()
 
 
 def test_purge(office: Office) -> None:
@@ -239,6 +252,14 @@ def test_a_transaction_of_its_own(office: Office) -> None:
     office.done("send", queue.name, "--body", "x", "--transactional", "--count", "3")
     found = [(each.json()["first_in_transaction"], each.json()["last_in_transaction"]) for each in queue.messages()]
     assert found == [(True, False), (False, False), (False, True)]
+
+
+def test_a_send_of_the_wrong_kind_names_the_option(office: Office) -> None:
+    queues = office.queue(transactional=True).name, office.queue().name
+    add, leave_out = office.run("send", queues[0]), office.run("send", queues[1], "--transactional")
+    assert (add.code, leave_out.code) == (1, 1)
+    assert add.last_error.endswith("add --transactional")
+    assert leave_out.last_error.endswith("leave out --transactional")
 
 
 def test_more_than_one_request_holds_is_still_one_transaction(office: Office, tmp_path: Path) -> None:

@@ -148,6 +148,10 @@ def test_a_call_without_the_token_is_refused(sent: str | None) -> None:
             answer = api.call("GET", path, headers=headers)
             assert (answer.status, answer.json["code"]) == (401, "ACCESS_DENIED")
             assert answer.headers["www-authenticate"] == "Bearer"
+            assert answer.json["detail"].startswith(
+                "this server wants a token: " if sent is None else "the token is not this server's: "
+            )
+            assert "--token or POSTROAD_TOKEN for commands" in answer.json["detail"]
         for path in ("/", "/docs", "/healthz", "/readyz"):
             assert api.call("GET", path, headers=headers).status == 200
 

@@ -18,6 +18,7 @@ from postroad.errors import AccessDenied
 
 OPEN_PATHS = frozenset({"/", "/docs", "/healthz", "/readyz"})
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
+_HOW_TO_GIVE_IT = "Authorization: Bearer TOKEN in HTTP, --token or POSTROAD_TOKEN for commands, token= in Python"
 
 
 class Gate:
@@ -38,7 +39,8 @@ class Gate:
         if refusal is not None:
             await problem(AccessDenied(refusal))(scope, receive, send)
         elif self._token is not None and scope["path"] not in OPEN_PATHS and not self._has_token(headers):
-            sentence = "this server wants a token: Authorization: Bearer TOKEN"
+            fault = "the token is not this server's" if "authorization" in headers else "this server wants a token"
+            sentence = f"{fault}: {_HOW_TO_GIVE_IT}"
             await problem(AccessDenied(sentence), HTTPStatus.UNAUTHORIZED, _CHALLENGE)(scope, receive, send)
         else:
             await self._app(scope, receive, send)

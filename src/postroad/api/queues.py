@@ -55,7 +55,8 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
         if queue.nearly_full:
             yield f"{queue.path} is nearly full: {queue.bytes} of {(queue.quota_kb or 0) * 1024} bytes"
     if info.journal_overflows:
-        yield f"{info.journal_overflows} copies were dropped because a journal or dead-letter queue was full"
+        copies = "1 copy" if info.journal_overflows == 1 else f"{info.journal_overflows} copies"
+        yield f"{copies} found no room in {', '.join(info.overflowed)}"
 
 
 async def list_queues(call: Call) -> Response:

@@ -56,7 +56,6 @@ class Peer:
     connecting: bool = False
     retry_at: float | None = None
     last_error: str | None = None
-    unreachable: bool = False  # since an attempt failed, until a session opens
     queues: dict[Queue, None] = field(default_factory=dict)
 
 
@@ -86,7 +85,10 @@ class BinaryService:
         self.sessions: dict[Session, Peer | None] = {}
         self.addresses: dict[Session, str] = {}
         self.past_sent = self.past_received = 0  # messages of sessions that are over
-        self.reachability: Callable[[Hop, str | None], None] = lambda hop, fault: None  # told of changes, None: reached
+        self.reachability: Callable[[str, str | None], None] = lambda host, fault: (
+            None
+        )  # told of changes; None: reached
+        self._unreachable: set[str] = set()  # hosts, from the first failure until a session opens
         self._resolve = resolve
         self._hops: dict[Queue, tuple[list[Hop], int]] = {}
         self.unresolved: dict[Queue, float] = {}  # queues without a way, and when it is asked for again
@@ -210,10 +212,11 @@ class BinaryService:
                 info.note(attempt, error)
 
     def _set_reachable(self, peer: Peer, fault: str | None) -> None:
-        """Who watches hears once that a peer is out of reach, however often it is tried, and once that it is back."""
-        if peer.unreachable != (fault is not None):
-            peer.unreachable = fault is not None
-            self.reachability(peer.hop, fault)
+        """Who watches hears once that a host is out of reach, however often it is tried, and once that it is back."""
+        host = peer.hop.host
+        if (host in self._unreachable) != (fault is not None):
+            self._unreachable ^= {host}
+            self.reachability(host, fault)
 
     # Connections
 

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from uuid import UUID
 
 from postroad.binary.ping_transport import Asker
-from postroad.binary.service import BinaryService, Hop, Peer
+from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.queues.outgoing import ConnectionStatus
 
@@ -189,11 +189,11 @@ class BinaryTransport:
         self.changed()
 
 
-def _log_reachability(hop: Hop, fault: str | None) -> None:
+def _log_reachability(host: str, fault: str | None) -> None:
     if fault is None:
-        log.info("peer reached again", extra={"peer": hop.host})
+        log.info("peer reached again", extra={"peer": host})
     else:
-        log.warning("peer unreachable", extra={"peer": hop.host, "reason": fault})
+        log.warning("peer unreachable", extra={"peer": host, "reason": fault})
 
 
 def _words(error: OSError) -> str:

@@ -117,8 +117,13 @@ def send(
         dead_letter=dead_letter,
         trace=_public_queue(trace),
     )
+    from postroad.errors import TransactionUsage
+
     with connect(api, token) as manager:
-        ids = _send(manager, name, message, count, transactional)
+        try:
+            ids = _send(manager, name, message, count, transactional)
+        except TransactionUsage as fault:
+            fail(f"{fault}: {'leave out' if transactional else 'add'} --transactional", ExitCode.FAILED)
     if as_json:
         for each in ids:
             print_json({"id": each})

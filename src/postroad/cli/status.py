@@ -104,7 +104,8 @@ def _attention(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[str]:
     if info.damaged:
         yield f"{count_text(info.damaged, 'stored record')} cannot be read"
     if info.journal_overflows:
-        yield f"{count_text(info.journal_overflows, 'copy').replace('copys', 'copies')} did not fit in a full journal"
+        copies = "1 copy" if info.journal_overflows == 1 else f"{info.journal_overflows} copies"
+        yield f"{copies} found no room in {', '.join(info.overflowed)}"
     for queue in queues:
         if queue.stuck:
             yield f"{count_text(queue.messages, 'message')} for {queue.path}: {queue.why}"

@@ -112,7 +112,7 @@ class Delivery:
         self.throttled = False
         self.tick = Tick()
         self.tally = Tally()
-        self.journal_overflows = 0
+        self.overflows: dict[str, int] = {}  # copies that did not fit, by the journal or dead-letter queue
         self.wake: Callable[[Queue, float, Iterable[int]], None] = lambda queue, now, opened: None
         self.deleted: list[Callable[[Queue, Record, int, float], None]] = []
         self.locate: Callable[[PublicName], UUID | None] = lambda name: None  # who has a public queue, by the directory
@@ -283,7 +283,7 @@ class Delivery:
         """Into a journal or a dead-letter queue; over its quota the copy is dropped and counted."""
         quota = queue.quota_bytes
         if quota is not None and queue.used_bytes + len(packet) > quota:
-            self.journal_overflows += 1
+            self.overflows[queue.name] = self.overflows.get(queue.name, 0) + 1
             return
         self.add(queue, packet, packet[2] & 7, NEVER, now, reason=reason)
 

@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from postroad.queues.collection import QueueCollection
+from postroad.queues.delivery import is_internal
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
 from postroad.store.interface import Key
 from postroad.version import __version__
+
+_MADE = (QueueType.PRIVATE, QueueType.PUBLIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,9 @@ class ReaderInfo:
 
 @dataclass(frozen=True, slots=True)
 class ManagerInfo:
-    """`storage_error` is what the last commit failed of; None once one has worked again.
+    """`queues` counts those that people made. `storage_error` is what the last commit failed of; None once one has
+    worked again. `journal_overflows` are copies that found no room since the start, and `overflowed` the journals and
+    dead-letter queues that had none.
 
     `directory_error` is what is wrong with the directory's file as it is now, `directory_failures` how often it was.
     """
@@ -131,6 +137,7 @@ class ManagerInfo:
     storage_error: str | None
     directory_failures: int = 0
     directory_error: str | None = None
+    overflowed: tuple[str, ...] = ()
 
 
 def describe_manager(
@@ -147,13 +154,14 @@ def describe_manager(
         id=str(core.identifier),
         version=__version__,
         started_at_s=started_at_s,
-        queues=sum(1 for queue in queues if not queue.properties.owner and not queue.is_outgoing),
+        queues=sum(queue.properties.queue_type in _MADE and not is_internal(queue) for queue in queues),
         messages=sum(queue.count for queue in queues),
         bytes=sum(queue.total_bytes for queue in queues),
         quota_kb=core.delivery.quota_kb,
         transactions=len(core.transactions),
         damaged=len(core.store.damaged),
-        journal_overflows=core.delivery.journal_overflows,
+        journal_overflows=sum(core.delivery.overflows.values()),
+        overflowed=tuple(core.delivery.overflows),
         storage_error=storage_error,
         directory_failures=directory_failures,
         directory_error=directory_error,

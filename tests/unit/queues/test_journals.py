@@ -65,7 +65,7 @@ def test_a_journal_stops_growing_at_its_quota(office: Office) -> None:
         office.send(KEEPING, Message(bytes(600), label=label, recoverable=True))
     assert office.receive(KEEPING, 2) == ["a", "b"]
     assert office.labels(rf"{KEEPING};journal") == ["a"]
-    assert office.manager.delivery.journal_overflows == 1
+    assert office.manager.delivery.overflows == {rf"{KEEPING};journal": 1}
 
 
 def test_the_journal_is_written_with_the_receive_or_not_at_all(office: Office) -> None:
