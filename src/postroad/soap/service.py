@@ -106,6 +106,7 @@ class SoapService:
     def start(self, now: float) -> None:
         """3.1.3.1 and 3.1.4.1: the Retransmission Timer, and a try for every queue with messages."""
         self.receiver.history.start(now)
+        self.sender.start()
         self._retransmit_at = now + self.settings.retransmission_ms / 1000
         for queue in self._waiting():
             self.queue_ready(queue, now)

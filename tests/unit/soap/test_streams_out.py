@@ -426,6 +426,20 @@ def test_a_final_receipt_finds_its_message_after_a_restart(
     assert (alpha.waiting(deaf), alpha.labels(DEADXACT)) == ([], ["a"])
 
 
+def test_a_final_receipt_may_come_before_anything_was_sent_after_a_restart(network: Network, beta: Station) -> None:
+    """The only request that the host may have is another queue's: nobody sends a final receipt twice."""
+    alpha = network.station("alpha", 1, posts_per_host=1)
+    network.answers[beta.address] = 200
+    there = beta.direct(LEDGER)
+    alpha.send_transactional(there, Message(label="a", dead_letter=True))
+    stream_id = network.exchanges[0].stream.stream_id
+    network.answers[beta.address] = None
+    alpha.send(beta.direct(ORDERS), "other")
+    alpha.restart()
+    alpha.ask(final(alpha, stream_id, 1, Decision.NEGATIVE))
+    assert (alpha.waiting(there), alpha.labels(DEADXACT)) == ([], ["a"])
+
+
 def test_a_message_that_has_arrived_does_not_expire_while_it_waits_for_its_final_receipt(
     network: Network, alpha: Station, deaf: str
 ) -> None:
