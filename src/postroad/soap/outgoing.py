@@ -17,7 +17,7 @@ from postroad.soap.receipts import REMOVED_UNREAD, decision, stream_receipt_of, 
 from postroad.soap.redirection import Redirections, own_url
 from postroad.soap.sender import Flight
 from postroad.soap.texts import message_id_text
-from postroad.wire.constants import MessageClass
+from postroad.wire.constants import DEFAULT_TIME_TO_REACH_QUEUE_S, MessageClass
 from postroad.wire.view import MessageView
 
 _HEADERS = {"SOAPAction": '"MSMQMessage"', "Proxy-Accept": "NonInteractiveClient"}  # 4.1
@@ -55,7 +55,9 @@ class Outgoing:
         attachments = Attachments() if receipt else attachments_of(view)  # 2.2.2
         text = self._passed_on(view, name)
         envelope = text if text is not None else write_envelope(self._envelope(flight, view, name))
-        content_type, pieces = join_entity(envelope, attachments, self.core.identifier, view.message_id)
+        # A signature names the parts by their Content-Ids, which are their sender's.
+        manager = self.core.identifier if text is None else view.source_queue_manager
+        content_type, pieces = join_entity(envelope, attachments, manager, view.message_id)
         return Request(request_target(url_of(name)), {"Content-Type": content_type, **_HEADERS}, b"".join(pieces))
 
     def _passed_on(self, view: MessageView, name: DirectName) -> bytes | None:
@@ -80,8 +82,11 @@ class Outgoing:
 
     def _with_receipt(self, envelope: Envelope, view: MessageView) -> Envelope:
         """3.1.1.3: the elements that say what an acknowledgment acknowledges."""
-        msmq = envelope.msmq
-        assert msmq is not None
+        assert envelope.msmq is not None
+        # The samples of 4.3 and 4.4 have these values in every receipt.
+        ttrq = view.sent_time + DEFAULT_TIME_TO_REACH_QUEUE_S
+        msmq = replace(envelope.msmq, app=0, hash_algorithm=0, ttrq=ttrq)
+        envelope = replace(envelope, msmq=msmq)
         message_class = view.message_class
         streamed = stream_receipt_of(view)
         original = message_id_text(MessageId.from_bytes(view.correlation_id))

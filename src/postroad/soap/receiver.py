@@ -213,7 +213,8 @@ class Receiver:
             return MessageClass.NACK_BAD_SIGNATURE  # nobody checks signatures yet, so that nobody is authenticated
         if properties.privacy is QueuePrivacy.BODY:
             return MessageClass.NACK_BAD_ENCRYPTION  # SOAP encrypts the connection, never the message
-        if has_expired(view, now):
+        # A receipt says how long it may take as a matter of form, 4.3: what it tells is as true later.
+        if view.message_class == MessageClass.NORMAL and has_expired(view, now):
             return MessageClass.NACK_REACH_QUEUE_TIMEOUT
         size = len(view.data)
         try:
