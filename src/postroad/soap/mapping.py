@@ -44,6 +44,7 @@ from postroad.soap.elements import (
     Services,
     Signature,
     Stream,
+    StreamId,
 )
 from postroad.soap.envelope import read_envelope
 from postroad.soap.texts import U32, message_id_text, parse_message_id, to_xml_text
@@ -346,6 +347,17 @@ def commitment_url_of(view: MessageView) -> str | None:
             return request.send_to
     field = view.admin_queue
     return field.direct_name if field.code is QueueCode.DIRECT and is_http(field.direct_name) else None
+
+
+def stream_id_of(view: MessageView) -> StreamId | None:
+    """The stream that a received message is of; None for one that is of none."""
+    header = view.transaction_header
+    if header is None:
+        return None
+    envelope = received_envelope_of(view)
+    if envelope is not None and envelope.stream is not None:
+        return envelope.stream.stream_id
+    return StreamId(view.source_queue_manager, header.sequence_id)
 
 
 def _via(view: MessageView) -> str | None:

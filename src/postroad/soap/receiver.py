@@ -17,10 +17,10 @@ from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueuePrivacy, QueueType
 from postroad.queues.queue import Queue
 from postroad.soap.addresses import destination_of
-from postroad.soap.elements import Attachments, Envelope, Stream, StreamId
+from postroad.soap.elements import Attachments, Envelope, Stream
 from postroad.soap.envelope import read_envelope
 from postroad.soap.incoming import IncomingStreams
-from postroad.soap.mapping import packet_of
+from postroad.soap.mapping import packet_of, stream_id_of
 from postroad.soap.multipart import split_entity
 from postroad.soap.receipts import TOLD, MessageType, identify, stream_receipt
 from postroad.soap.sender import Sender
@@ -178,7 +178,7 @@ class Receiver:
         now: float,
     ) -> None:
         """3.1.5.1.6.3: in order or not at all."""
-        state, stream = self.incoming.of(view.source_queue_manager, name)
+        state, stream = self.incoming.of(element.stream_id.guid, name)  # 2.2.5.3.1: it identifies the sender
         delay_s = self.settings.receipt_ms / 1000
         verdict = stream.judge(element, duplicate=duplicate)
         if verdict is Verdict.IGNORED:
@@ -338,10 +338,11 @@ class Receiver:
             return
         name = destination_name(view)
         assert isinstance(name, DirectName)
-        _, stream = self.incoming.of(view.source_queue_manager, name)
-        guid = stream.stream_id.guid if stream.number else view.source_queue_manager
+        stream_id = stream_id_of(view)
+        assert stream_id is not None
+        _, stream = self.incoming.of(stream_id.guid, name)
         receipt = stream_receipt(
-            StreamId(guid, header.sequence_id),
+            stream_id,
             header.sequence_number,
             name,
             final_class=reason,
