@@ -61,9 +61,9 @@ def release_on_200(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sender, "delivered", delivered)
 
 
-def take_any_number(patch: pytest.MonkeyPatch) -> None:
+def take_what_comes_again(patch: pytest.MonkeyPatch) -> None:
     def judge(stream: IncomingStream, element: Stream, *, duplicate: bool) -> Verdict:
-        return Verdict.IGNORED if duplicate else Verdict.ACCEPTED
+        return Verdict.ACCEPTED
 
     patch.setattr(IncomingStream, "judge", judge)
 
@@ -99,7 +99,7 @@ def forget_final_receipts(patch: pytest.MonkeyPatch) -> None:
     [
         answer_before_it_is_durable,
         release_on_200,
-        take_any_number,
+        take_what_comes_again,
         never_repeat_a_receipt,
         drop_the_bridge_over_expired_messages,
         never_begin_anew,
