@@ -20,8 +20,9 @@ from postroad.soap.addresses import destination_of
 from postroad.soap.elements import Attachments, Envelope, Stream
 from postroad.soap.envelope import read_envelope
 from postroad.soap.incoming import IncomingStreams
-from postroad.soap.mapping import packet_of, stream_id_of
+from postroad.soap.mapping import stream_id_of
 from postroad.soap.multipart import split_entity
+from postroad.soap.packets import packet_of
 from postroad.soap.receipts import TOLD, MessageType, identify, stream_receipt
 from postroad.soap.sender import Sender
 from postroad.soap.settings import SoapSettings
