@@ -59,6 +59,7 @@ torture: install
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --soap
 
 bench-soap: install
+	$(BIN)/python -m benchmarks soap_codec
 	$(BIN)/python -m benchmarks.soap
 
 fuzz: install
