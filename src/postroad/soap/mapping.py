@@ -105,7 +105,7 @@ def envelope_of(
         msmq=_told_msmq(view, expiry)
         if stream is None and message_id == NOT_IDENTIFIED
         else _msmq(view, message_id.guid, expiry),
-        signature=_signature(view),
+        signature=signature_of(view),
     )
 
 
@@ -258,8 +258,8 @@ def _member(element: FormatNameElement) -> str:
     return f"{MSMQ_PREFIX}{name}"
 
 
-def _signature(view: MessageView) -> Signature | None:
-    """The signature that the message came with goes on with it: only its author could make another."""
+def signature_of(view: MessageView) -> Signature | None:
+    """The signature that a message came with. It goes on with it: only its author could make another."""
     soap = view.soap_header
     if soap is None or soap.header is None or "Signature" not in soap.header:
         return None

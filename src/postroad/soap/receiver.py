@@ -20,12 +20,13 @@ from postroad.soap.addresses import destination_of
 from postroad.soap.elements import Attachments, Envelope, Stream
 from postroad.soap.envelope import read_envelope
 from postroad.soap.incoming import IncomingStreams
-from postroad.soap.mapping import stream_id_of
+from postroad.soap.mapping import attachments_of, signature_of, stream_id_of
 from postroad.soap.multipart import split_entity
 from postroad.soap.packets import packet_of
 from postroad.soap.receipts import TOLD, MessageType, identify, stream_receipt
 from postroad.soap.sender import Sender
 from postroad.soap.settings import SoapSettings
+from postroad.soap.signature import signature_fault
 from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
 from postroad.wire.constants import INFINITE, MessageClass, QueueCode
@@ -211,7 +212,10 @@ class Receiver:
         """The first check of the queue that fails names the reason; ManagerFull where the manager is at its limit."""
         properties = queue.properties
         if properties.authenticate:
-            return MessageClass.NACK_BAD_SIGNATURE  # nobody checks signatures yet, so that nobody is authenticated
+            return MessageClass.NACK_BAD_SIGNATURE  # no message by SOAP tells whose signature it has
+        signature = signature_of(view)
+        if signature is not None and signature_fault(signature, attachments_of(view)) is not None:
+            return MessageClass.NACK_BAD_SIGNATURE
         if properties.privacy is QueuePrivacy.BODY:
             return MessageClass.NACK_BAD_ENCRYPTION  # SOAP encrypts the connection, never the message
         # A receipt says how long it may take as a matter of form, 4.3: what it tells is as true later.

@@ -11,13 +11,15 @@ from postroad.soap.elements import Attachments, CommitmentReceipt, Decision, Env
 from postroad.soap.envelope import write_envelope
 from postroad.soap.mapping import soap_envelope_of
 from postroad.soap.redirection import Redirections
-from postroad.soap.texts import date_text, message_id_text, parse_date
+from postroad.soap.signature import DSA, SHA1, references_of
+from postroad.soap.texts import base64_text, date_text, message_id_text, parse_date
 from tests.soap_samples import (
     COMMITMENT_RECEIPT,
     DELIVERY_RECEIPT,
     NULL_TEXT,
     ORDER,
     ORDER_BODY,
+    ORDER_MANAGER,
     RECEIPTS_WANTED,
     RECEIPTS_WANTED_BODY,
     SIMPLE,
@@ -100,6 +102,7 @@ def test_4_2_a_queue_is_found_whatever_the_case(machine2: Station) -> None:
     assert (view.label, view.body, view.destination_queue.direct_name) == (
         "",
         ORDER_BODY,
+        ORDER_MANAGER,
         "http://machine2/msmq/private$/simpleQ",
     )
 
@@ -178,12 +181,13 @@ def test_4_4(network: Network, machine1: Station, machine2: Station) -> None:
 
 
 def test_a_signed_message_that_is_passed_on_keeps_its_octets(network: Network, machine1: Station) -> None:
-
     gate = network.station("gate", 3, redirections=Redirections(store_and_forward=True))
+    (body,) = references_of(Attachments(ORDER_BODY), ORDER_MANAGER)
     signature = (
-        '<Signature xmlns="http://www.w3.org/2000/02/xmldsig#"><SignedInfo><SignatureMethod Algorithm="x"/>'
-        '<Reference URI="cid:body@caf195ea-615c-4264-ae08-11a4e60194c0"><DigestMethod Algorithm="y"/>'
-        "<DigestValue>AAAA</DigestValue></Reference></SignedInfo><SignatureValue>AAAA</SignatureValue></Signature>"
+        f'<Signature xmlns="http://www.w3.org/2000/02/xmldsig#"><SignedInfo><SignatureMethod Algorithm="{DSA}"/>'
+        f'<Reference URI="cid:body@{ORDER_MANAGER}"><DigestMethod Algorithm="{SHA1}"/>'
+        f"<DigestValue>{base64_text(body.digest_value)}</DigestValue></Reference></SignedInfo>"
+        "<SignatureValue>AAAA</SignatureValue></Signature>"
     )
     text = joined(changed(ORDER, "</se:Header>", f"{signature}</se:Header>"))
     text = changed(text, "http://machine2/msmq/private$/simpleQ", "http://machine1/msmq/private$/receipts")
