@@ -102,7 +102,6 @@ def test_4_2_a_queue_is_found_whatever_the_case(machine2: Station) -> None:
     assert (view.label, view.body, view.destination_queue.direct_name) == (
         "",
         ORDER_BODY,
-        ORDER_MANAGER,
         "http://machine2/msmq/private$/simpleQ",
     )
 
