@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -199,6 +200,10 @@ class _Answers(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Scripted
 
+    def setup(self) -> None:
+        super().setup()
+        self.server.connections += 1
+
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         script = self.server.script
@@ -218,7 +223,8 @@ class Scripted(ThreadingHTTPServer):
     def __init__(self, *script: int) -> None:
         super().__init__(("127.0.50.14", 0), _Answers)
         self.script = list(script)
-        self.requests: list[tuple[str, int, object]] = []
+        self.requests: list[tuple[str, int, Message]] = []
+        self.connections = 0
 
     def direct(self, queue: str) -> str:
         return f"DIRECT=HTTP://127.0.50.14:{self.server_port}/msmq/private$/{queue}"
@@ -249,6 +255,34 @@ def test_a_server_that_answers_500_for_a_while_gets_the_message_in_the_end(alpha
         assert [status for _, status, _ in server.requests] == [500, 503, 500, 500, 200]
         assert {path for path, _, _ in server.requests} == {"/msmq/private$/slow"}
         assert alpha.queue(name).info().failures == 4
+
+
+@pytest.mark.spec("SRM-4.1-01", "SRM-4.1-02", "SRM-4.1-05", "SRM-4.1-06", "SRM-3.1.7.7-04")
+def test_what_a_request_looks_like_and_that_its_connection_is_used_again(alpha: Manager) -> None:
+    with answering(200) as server:
+        for number in range(5):
+            alpha.client.send(server.direct("SimpleQ"), client.Message("x", label=f"{number}", recoverable=True))
+            wait_until(lambda number=number: len(server.requests) == number + 1)  # type: ignore[misc]
+        assert server.connections == 1
+        assert {line for line, _, _ in server.requests} == {"/msmq/private$/simpleq"}
+        for _, _, headers in server.requests:
+            assert headers["Host"] == f"127.0.50.14:{server.server_port}"
+            assert headers["SOAPAction"] == '"MSMQMessage"'
+            assert headers["Proxy-Accept"] == "NonInteractiveClient"
+            assert headers["Content-Type"].startswith('multipart/related; boundary="MSMQ - SOAP boundary, ')
+
+
+@pytest.mark.spec("SRM-4.3-03", "SRM-3.1.1.4.1-01")
+def test_what_an_answer_looks_like(beta: Manager) -> None:
+    kind, body = entity(beta.url("plain"), 1)
+    head = f"POST /msmq/private$/plain HTTP/1.1\r\nHost: beta\r\nContent-Type: {kind}\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection((beta.address, PORT), timeout=30) as connection:
+        connection.sendall(head.encode() + body)
+        answer = connection.recv(4096).decode().lower()
+    assert answer.startswith("http/1.1 200 ok\r\n")
+    assert "\r\ncontent-length: 0\r\n" in answer
+    assert answer.endswith("\r\n\r\n")
 
 
 def test_a_queue_that_waits_says_why(alpha: Manager) -> None:
@@ -381,7 +415,7 @@ def test_messages_and_receipts_go_through_a_proxy(tmp_path: Path, stack: ExitSta
     assert f"POST {beta.url('plain')}" in lines
 
 
-@pytest.mark.spec("SRM-2.1.1-03", "SRM-6-27")
+@pytest.mark.spec("SRM-2.1.1-03", "SRM-6-27", "SRM-5.1-01")
 def test_https_with_a_certificate_that_is_trusted_and_with_one_that_is_not(tmp_path: Path, stack: ExitStack) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.issue(ADDRESSES["beta"])

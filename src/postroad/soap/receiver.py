@@ -16,6 +16,7 @@ from postroad.queues.duplicates import MessageIdHistory
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueuePrivacy, QueueType
 from postroad.queues.queue import Queue
+from postroad.security.sid import EVERYONE, Sid
 from postroad.soap.addresses import destination_of
 from postroad.soap.elements import Attachments, Envelope, Stream
 from postroad.soap.envelope import read_envelope
@@ -29,7 +30,7 @@ from postroad.soap.settings import SoapSettings
 from postroad.soap.signature import signature_fault
 from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
-from postroad.wire.constants import INFINITE, MessageClass, QueueCode
+from postroad.wire.constants import INFINITE, AckFlags, MessageClass, QueueCode
 from postroad.wire.patch import as_arrived_by_http
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
@@ -79,6 +80,8 @@ class Receiver:
         self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s, HISTORY_STATE)
         self.incoming = IncomingStreams(core.store, self.history.forget)
         self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever counts them
+        # 3.1.5.1.12: whether somebody may put messages into a queue. SOAP proves nobody: it is everybody who asks.
+        self.may_write: Callable[[Queue, Sid], bool] = lambda queue, sid: True
         self.repeated = False  # whether the last message had come before, perhaps in a tick that is not durable yet
         self.last_fault: str | None = None  # why the last request that was refused was
         self._own = core.identifier.bytes_le
@@ -216,6 +219,8 @@ class Receiver:
         signature = signature_of(view)
         if signature is not None and signature_fault(signature, attachments_of(view)) is not None:
             return MessageClass.NACK_BAD_SIGNATURE
+        if not self.may_write(queue, EVERYONE):
+            return MessageClass.NACK_ACCESS_DENIED
         if properties.privacy is QueuePrivacy.BODY:
             return MessageClass.NACK_BAD_ENCRYPTION  # SOAP encrypts the connection, never the message
         # A receipt says how long it may take as a matter of form, 4.3: what it tells is as true later.
@@ -328,6 +333,8 @@ class Receiver:
         if not record.packet[_HTTP_AT] & _BY_HTTP or queue.properties.queue_type not in _REMOVALS:
             return
         view = MessageView(record.packet)
+        if reason == MessageClass.NACK_DELETED and not view.ack_flags & AckFlags.NEGATIVE_ARRIVAL.value:
+            self.core.delivery.acknowledge(view, MessageClass.NACK_Q_PURGED, now)  # 3.1.7.3.1: NackPurged
         if not view.negative_journaling or view.source_queue_manager_bytes == self._own:
             return
         if view.transactional:
