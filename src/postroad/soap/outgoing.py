@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from postroad.names import DirectName, FormatName, MessageId, PathName, QueueKind
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
-from postroad.soap.addresses import request_target, url_of
+from postroad.soap.addresses import destination_of, request_target, url_of
 from postroad.soap.elements import Attachments, CommitmentReceipt, DeliveryReceipt, Envelope, Services
 from postroad.soap.envelope import write_envelope
 from postroad.soap.mapping import attachments_of, envelope_of, received_envelope_of, soap_envelope_of
@@ -62,12 +62,12 @@ class Outgoing:
 
     def _passed_on(self, view: MessageView, name: DirectName) -> bytes | None:
         """The envelope of another manager's message goes on as it came; but for a redirection, which has to be told."""
-        if view.source_queue_manager_bytes == self._own or view.soap_header is None:
+        if view.source_queue_manager_bytes == self._own or not view.arrived_by_http:
             return None
         envelope = received_envelope_of(view)
         if envelope is None:
             return None
-        if DirectName.from_wire(envelope.path.to.partition("?")[0]) == name:
+        if destination_of(envelope.path.to) == name:
             text = soap_envelope_of(view)
             assert text is not None
             return text.encode("utf-8", "surrogatepass")

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from postroad.names import MessageId
+from postroad.names import MessageId, parse_format_name
 from postroad.soap.elements import Attachments, CommitmentReceipt, Decision, Envelope
 from postroad.soap.envelope import write_envelope
 from postroad.soap.mapping import soap_envelope_of
+from postroad.soap.packets import packet_of
 from postroad.soap.redirection import Redirections
 from postroad.soap.signature import DSA, SHA1, references_of
 from postroad.soap.texts import base64_text, date_text, message_id_text, parse_date
+from postroad.wire import MessageView
 from tests.soap_samples import (
     COMMITMENT_RECEIPT,
     DELIVERY_RECEIPT,
@@ -198,3 +200,18 @@ def test_a_signed_message_that_is_passed_on_keeps_its_octets(network: Network, m
     assert passed_on.attachments == Attachments(ORDER_BODY)
     (view,) = machine1.messages(RECEIPTS)
     assert soap_envelope_of(view) == text
+
+
+def test_an_envelope_in_a_packet_that_did_not_come_by_http_is_not_believed(network: Network, machine2: Station) -> None:
+    gate = network.station("gate", 3)
+    envelope = read(changed(ORDER, "<Class>0<", "<Class>255<"))  # so its text says, and its headers do not
+    forged = packet_of(replace(envelope, msmq=read(ORDER).msmq), Attachments(b"x"), 0)
+    name = parse_format_name("DIRECT=http://machine2/msmq/private$/simpleQ")
+    queue = gate.core.delivery.sending_queue(name, network.now)
+    gate.core.delivery.arrive(queue, forged, MessageView(forged), parse_date("20070719T031141", ""))
+    network.now = float(parse_date("20070719T031141", ""))
+    network.run()
+    network.wait(1)
+    (post,) = network.posts("gate")
+    assert post.envelope.msmq is not None
+    assert post.envelope.msmq.message_class == 0
