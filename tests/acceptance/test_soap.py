@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -486,6 +486,28 @@ def test_commands_take_urls_wherever_they_take_a_name(alpha: Manager, beta: Mana
     received = postroad("receive", r"private$\plain", "--timeout", "30", "--json", api=beta.process.api).objects[0]
     assert received["response_queue"].lower() == alpha.direct("acks").lower()
     assert alpha.queue("acks").receive(timeout=30).class_name == "ack-reach-queue"
+
+
+def test_without_a_word_about_http_the_manager_starts_even_if_port_80_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "alpha.toml"
+    text = CONFIGURATION.format(name="alpha", address=ADDRESSES["alpha"], port=0, listen="", srmp="")
+    file.write_text(text.replace("http = 0\n", ""))
+    with socket.socket() as taken, ExitStack() as stack:
+        with suppress(PermissionError):  # then the manager may not have it either
+            taken.bind((ADDRESSES["alpha"], 80))
+            taken.listen()
+        process = ServerProcess(file)
+        stack.callback(process.close)
+        assert "http" not in process.ready["listen"]
+        assert "not listening" in process.log
+    file.write_text(text.replace("http = 0\n", "http = 80\n"))
+    with socket.socket() as taken:
+        with suppress(PermissionError):
+            taken.bind((ADDRESSES["alpha"], 80))
+            taken.listen()
+        outcome = postroad("serve", "-c", str(file))
+    assert outcome.code == 1
+    assert "listen.http: " in outcome.last_error
 
 
 def test_a_certificate_that_is_missing_is_told_before_anything_starts(tmp_path: Path) -> None:
