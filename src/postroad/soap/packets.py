@@ -15,7 +15,7 @@ from postroad.message import DEFAULT_PRIORITY
 from postroad.names import DirectName, DistributionListName, FormatName, MessageId, PrivateName, PublicName
 from postroad.soap.addresses import destination_of, is_http, via_name
 from postroad.soap.elements import LABEL_PREFIX, NO_EXPIRY, Attachments, Envelope, Msmq, Services, Stream
-from postroad.soap.texts import U32, parse_message_id
+from postroad.soap.texts import U32, parse_message_id, shown
 from postroad.wire.constants import (
     ADMIN_SHIFT,
     DESTINATION_SHIFT,
@@ -290,4 +290,4 @@ def _element(text: str, place: str) -> FormatNameElement:
             return FormatNameElement(FormatType.DIRECT, direct_name=name.wire_text)
         case DistributionListName() as name:
             return FormatNameElement(FormatType.DISTRIBUTION_LIST, guid=name.guid)
-    raise MalformedSoap(place, f"{text!r} is no name of a queue")
+    raise MalformedSoap(place, f"{shown(text)} is no name of a queue")

@@ -87,7 +87,7 @@ def as_printed(exchange: Exchange, sample: str) -> Envelope:
     )
 
 
-@pytest.mark.spec("SRM-4.1-11")
+@pytest.mark.spec("SRM-4.1-11", "MQ-2.2.20.7-07")
 def test_4_1(machine2: Station) -> None:
     assert post(machine2, SIMPLE, SIMPLE_BODY, "20070608T164420") == 200
     (view,) = machine2.messages(SIMPLE_QUEUE)
