@@ -9,7 +9,7 @@ EXAMPLES ?= 1000
 KILLS ?= 50
 SEEDS ?= 10000
 
-.PHONY: install run test check format conformance docs bench bench-backlog bench-wire torture fuzz demo clean
+.PHONY: install run test check format conformance docs bench bench-backlog bench-wire bench-soap torture fuzz demo clean
 
 install: $(STAMP)
 
@@ -56,6 +56,11 @@ torture: install
 	$(BIN)/python -m tests.torture.store
 	$(BIN)/python -m tests.torture.kill --kills $(KILLS)
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS)
+	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --soap
+
+bench-soap: install
+	$(BIN)/python -m benchmarks soap_codec
+	$(BIN)/python -m benchmarks.soap
 
 fuzz: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt ".[fuzz]"

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from postroad.errors import MalformedSoap, RemoteProtocolError
 from postroad.soap.envelope import read_any, read_envelope, write_envelope
-from postroad.soap.mapping import envelope_of, packet_of
+from postroad.soap.mapping import envelope_of
 from postroad.soap.multipart import split_entity
+from postroad.soap.packets import packet_of
 from postroad.wire import (
     EstablishConnection,
     FinalAck,

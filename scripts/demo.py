@@ -50,14 +50,22 @@ name = "{name}"
 data = "data/{name}"
 [listen]
 host = "{address}"
-http = false
+http = 8880
 rpc = false
 [binary]
 retry_connect_s = 0.5
 resend_s = [2, 2, 2, 5]
 [directory]
 file = "enterprise.toml"
+[srmp]
+retransmission_ms = 500
 """
+# By HTTP too, london reaches rome only through paris.
+SOAP = {
+    "london": '[[srmp.outbound]]\nfrom = "http://127.0.0.4:8880/*"\nto = "http://127.0.0.3:8880/"\n',
+    "paris": "store_and_forward = true\n",
+    "rome": "",
+}
 
 
 class Site:
@@ -66,7 +74,7 @@ class Site:
     def __init__(self, directory: Path, name: str) -> None:
         self.name = name
         self.file = directory / f"{name}.toml"
-        self.file.write_text(CONFIGURATION.format(name=name, address=SITES[name]))
+        self.file.write_text(CONFIGURATION.format(name=name, address=SITES[name]) + SOAP[name])
         self.start()
         self.manager = postroad.connect(f"http://{SITES[name]}:{API_PORT}")
 
@@ -151,6 +159,18 @@ def play(sites: dict[str, Site], directory: Path) -> None:
     journal = london.queue(";journal")
     wait_until(lambda: journal.info().messages >= 10)
     print(f"london's journal has {journal.info().messages} orders that were received")
+
+    say("by SOAP to a partner behind a router: paris stores and forwards, rome's receipts come straight back")
+    ledger = rome.create_queue(r"private$\ledger", transactional=True)
+    by_soap = "DIRECT=HTTP://127.0.0.4:8880/msmq/private$/ledger"
+    london.queue(by_soap).send(
+        [postroad.Message(f"entry {number}", label=f"entry {number}") for number in range(3)], transactional=True
+    )
+    entries = [ledger.receive(timeout=30).label for _ in range(3)]
+    print(f"rome received {', '.join(entries)}")
+    assert entries == ["entry 0", "entry 1", "entry 2"], entries
+    wait_until(lambda: london.queue(by_soap).info().messages == 0)
+    print("london has its stream receipt and has let them go")
 
     say("a message that nobody can deliver becomes a dead letter, with its reason")
     lost = london.send(

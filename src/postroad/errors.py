@@ -89,8 +89,12 @@ class RemoteProtocolError(PostroadError):
 class MalformedSoap(RemoteProtocolError):
     """A SOAP request that breaks [MC-MQSRM] 2.2: `place` is the element or the part at fault, as in `path/to`."""
 
+    _MOST_CHARACTERS: ClassVar[int] = 300  # a sentence quotes what a stranger wrote
+
     def __init__(self, place: str, fault: str) -> None:
-        super().__init__(f"{place}: {fault}")
+        sentence = f"{place}: {fault}"
+        most = self._MOST_CHARACTERS
+        super().__init__(sentence if len(sentence) <= most else f"{sentence[: most - 3]}...")
         self.place = place
 
 

@@ -75,8 +75,8 @@ def acknowledge_before_durable(patch: pytest.MonkeyPatch) -> None:
 def forget_duplicates_at_restart(patch: pytest.MonkeyPatch) -> None:
     original = MessageIdHistory.__init__
 
-    def start(history: MessageIdHistory, store: Store, size: int, lifetime_s: int) -> None:
-        original(history, MemoryStore(), size, lifetime_s)
+    def start(history: MessageIdHistory, store: Store, size: int, lifetime_s: int, prefix: str = "history/") -> None:
+        original(history, MemoryStore(), size, lifetime_s, prefix)
 
     patch.setattr(MessageIdHistory, "__init__", start)
 

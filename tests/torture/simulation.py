@@ -1,7 +1,8 @@
 """Networks of queue managers under seeds, by the thousand: lost, duplicated, reordered, and stuck for ever.
 
-`python -m tests.torture.simulation --seeds 10000` prints the totals and exits 1 unless all of them are 0. A seed that
-fails is printed, and `python -m postroad.simulation --seed N --log` shows what happened in it.
+`python -m tests.torture.simulation --seeds 10000` prints the totals and exits 1 unless all of them are 0; with --soap,
+of networks where most messages go by HTTP. A seed that fails is printed, and `python -m postroad.simulation --seed N
+--log`, with --soap again, shows what happened in it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
-from postroad.simulation.seeds import random_scenario
+from postroad.simulation.seeds import http_scenario, random_scenario
 from postroad.simulation.verdict import judge
 from postroad.simulation.world import World
 
@@ -39,8 +41,8 @@ class Outcome:
         return not self.sentences
 
 
-def run_seed(seed: int) -> Outcome:
-    world = World(random_scenario(seed))
+def run_seed(seed: int, *, soap: bool = False) -> Outcome:
+    world = World(http_scenario(seed) if soap else random_scenario(seed))
     world.run()
     verdict = judge(world)
     return Outcome(
@@ -54,11 +56,11 @@ def run_seed(seed: int) -> Outcome:
     )
 
 
-def run(seeds: range, workers: int) -> Iterator[Outcome]:
+def run(seeds: range, workers: int, *, soap: bool = False) -> Iterator[Outcome]:
     """In the order of the seeds."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        yield from pool.map(run_seed, seeds, chunksize=CHUNK)
+        yield from pool.map(partial(run_seed, soap=soap), seeds, chunksize=CHUNK)
 
 
 def main() -> int:
@@ -66,9 +68,11 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--soap", action="store_true")
     arguments = parser.parse_args()
     messages = lost = duplicated = reordered = broken = 0
-    for outcome in run(range(arguments.first, arguments.first + arguments.seeds), arguments.workers):
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    for outcome in run(seeds, arguments.workers, soap=arguments.soap):
         messages += outcome.messages
         lost += outcome.lost
         duplicated += outcome.duplicated

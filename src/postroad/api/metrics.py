@@ -202,6 +202,17 @@ def _write_sessions(lines: list[str], manager: Manager) -> None:
     sent, received = outlook.traffic
     _write(lines, "postroad_session_messages_sent_total", "Messages that sessions sent.", COUNTER, [({}, sent)])
     _write(lines, "postroad_session_messages_received_total", "Messages that sessions took.", COUNTER, [({}, received)])
+    soap = manager.soap
+    for name, help_text, value in (
+        ("postroad_soap_messages_sent_total", "Messages and receipts that peers took by HTTP.", soap and soap.sent),
+        ("postroad_soap_messages_received_total", "Requests by HTTP that were answered 200.", soap and soap.taken),
+        (
+            "postroad_soap_requests_refused_total",
+            "Requests by HTTP that were answered 400 or 500.",
+            soap and soap.refused,
+        ),
+    ):
+        _write(lines, name, help_text, COUNTER, [({}, value or 0)])
 
 
 def _write_readers(lines: list[str], manager: Manager) -> None:

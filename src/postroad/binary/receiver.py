@@ -24,7 +24,7 @@ from postroad.store.interface import NEVER, Record
 from postroad.wire.constants import INFINITE, MAX_HOP_COUNT, MessageClass, TransactionFlags
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import ORDER_QUEUE_NUMBER, FinalAck, OrderAck, order_queue
-from postroad.wire.patch import with_hop_count, without_session_header
+from postroad.wire.patch import as_stored, with_hop_count
 from postroad.wire.queue_names import destination_name
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
@@ -154,7 +154,7 @@ class Receiver:
             self._refuse(data, view, refusal, address, now)
             return
         assert queue is not None
-        self.core.delivery.arrive(queue, without_session_header(data), view, now)
+        self.core.delivery.arrive(queue, as_stored(data), view, now)
         if view.tracing:
             send_report(self.core, view, now)
 
@@ -203,7 +203,7 @@ class Receiver:
         """Whoever has to know is told. What was on time for its sender, or had room, leaves its dead letter here."""
         self.refused(view, reason)
         if reason in _DEAD_HERE and view.negative_journaling and not view.transactional:
-            self.core.delivery.dead_letter(without_session_header(data), view, reason, now)
+            self.core.delivery.dead_letter(as_stored(data), view, reason, now)
         self.core.delivery.acknowledge(view, reason, now)
         if view.transactional:
             self._send_final_ack(view, reason, address, now)
@@ -225,7 +225,7 @@ class Receiver:
             self._refuse(data, view, refusal, None, now)
             return
         assert name is not None
-        packet = with_hop_count(without_session_header(data), hops)
+        packet = with_hop_count(as_stored(data), hops)
         queue = self.core.queues.outgoing_queue(self.core.tick, name, int(now))
         try:
             self.core.delivery.check_quota(queue, len(packet))

@@ -75,3 +75,6 @@ class Sid:
         authority = self.identifier_authority
         written = str(authority) if authority <= _UINT32_MAX else f"0x{authority:012X}"
         return f"S-1-{written}-{'-'.join(map(str, self.sub_authorities))}"
+
+
+EVERYONE = Sid(1, (0,))  # S-1-1-0, [MS-DTYP] 2.4.2.4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from postroad.simulation.seeds import random_scenario
+from postroad.simulation.seeds import http_scenario, random_scenario
 from postroad.simulation.verdict import judge
 from postroad.simulation.world import World
 
@@ -14,8 +14,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m postroad.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--log", action="store_true", help="print every event")
+    parser.add_argument("--soap", action="store_true", help="most messages go by HTTP")
     arguments = parser.parse_args()
-    world = World(random_scenario(arguments.seed), log=arguments.log)
+    scenario = http_scenario(arguments.seed) if arguments.soap else random_scenario(arguments.seed)
+    world = World(scenario, log=arguments.log)
     world.run()
     verdict = judge(world)
     for line in world.stage.log.lines:

@@ -130,6 +130,7 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
     settings: BinarySettings = field(default_factory=BinarySettings)
     soap: SoapSettings | None = None  # without, nobody speaks SOAP
+    forwarder: str | None = None  # the manager that all messages by SOAP go through, but for receipts of streams
     quotas_kb: Mapping[str, int] = field(default_factory=dict)  # of whole managers, by name
     disk: DiskSpeed = field(default_factory=DiskSpeed)
     workload_s: float = 60.0

@@ -79,7 +79,9 @@ def http_scenario(seed: int) -> Scenario:
         replace(flow, naming=Naming.HTTP) if chance.random() < 0.8 else flow  # some beside it by the binary protocol
         for flow in scenario.flows
     )
-    return replace(scenario, flows=flows, soap=_soap_settings(chance))
+    names = [each.name for each in scenario.enterprise.managers]
+    forwarder = chance.choice(names) if chance.random() < 0.3 else None
+    return replace(scenario, flows=flows, soap=_soap_settings(chance), forwarder=forwarder)
 
 
 def _soap_settings(chance: Random) -> SoapSettings:

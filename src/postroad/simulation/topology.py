@@ -13,6 +13,7 @@ from typing import TypeVar
 from postroad.binary.settings import BinarySettings
 from postroad.config import UINT32_MAX, quota
 from postroad.config import BinarySettings as BinaryTable
+from postroad.config import SrmpSettings as SrmpTable
 from postroad.directory.file import Enterprise, ManagerEntry, Site, derived_site_id, load_enterprise
 from postroad.errors import IllegalName
 from postroad.names import PathName, QueueKind
@@ -47,6 +48,7 @@ from postroad.simulation.scenario import (
     Scenario,
     derived_manager_id,
 )
+from postroad.soap.settings import SoapSettings
 
 T = TypeVar("T")
 
@@ -134,6 +136,7 @@ class _File:
     settle_s: float = setting(_SECONDS, 3600.0)
     enterprise: Path | None = setting(path, None)
     binary: BinaryTable = setting(Table(BinaryTable), BinaryTable())
+    srmp: SrmpTable = setting(Table(SrmpTable), SrmpTable())
     managers: tuple[_Manager, ...] = setting(items(Table(_Manager)), (), key="manager")
     lines: tuple[_Line, ...] = setting(items(Table(_Line)), (), key="line")
     queues: tuple[_Queue, ...] = setting(items(Table(_Queue)), (), key="queue")
@@ -174,6 +177,13 @@ class _Reading:
                 retry_connect_s=tables.binary.retry_connect_s,
                 resend_s=tables.binary.resend_s,
             ),
+            soap=SoapSettings(
+                retransmission_ms=tables.srmp.retransmission_ms,
+                resend_s=tables.srmp.resend_s,
+                cleanup_ms=tables.srmp.cleanup_ms,
+            )
+            if any(each.naming is Naming.HTTP for each in tables.flows)
+            else None,
             quotas_kb={each.name: each.quota_kb for each in tables.managers if each.quota_kb is not None},
             workload_s=tables.workload_s,
             settle_s=tables.settle_s,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from postroad.directory.file import read_directory
 from postroad.names import FormatName, PrivateName, parse_format_name
 from postroad.queues.collection import AWAITING_FINAL_ACK, FIRST_PRIVATE_NUMBER
@@ -15,6 +17,8 @@ from postroad.simulation.network import Network
 from postroad.simulation.node import Node
 from postroad.simulation.scenario import ACKS, Consumer, Fault, FaultKind, Flow, Naming, QueuePlan, Scenario
 from postroad.simulation.stage import Stage
+from postroad.soap.redirection import Redirection, Redirections
+from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
 
 CHECK_S = 1.0  # how often a network that settles is asked whether it is still
@@ -50,12 +54,23 @@ class World:
                 entry.name, entry.address, entry.id, scenario.settings, disk, directory, self.network, self.stage
             )
             node.quota_kb = scenario.quotas_kb.get(entry.name)
-            node.soap_settings = scenario.soap
+            node.soap_settings = self._soap_settings(entry.name)
             node.provide = self._provide
             node.started.append(lambda node=node: self._watch(node))  # type: ignore[misc]
             self.nodes[entry.name] = node
         for pair, line in scenario.lines.items():
             self.network.lines[frozenset(self.nodes[name].address for name in pair)] = line
+
+    def _soap_settings(self, name: str) -> SoapSettings | None:
+        scenario = self.scenario
+        if scenario.soap is None or scenario.forwarder is None:
+            return scenario.soap
+        if name == scenario.forwarder:
+            return replace(scenario.soap, redirections=Redirections(store_and_forward=True))
+        addresses = {each.name: each.address for each in scenario.enterprise.managers}
+        gate = addresses.pop(scenario.forwarder)
+        outbound = tuple(Redirection(f"http://{each}/*", f"http://{gate}/") for each in addresses.values())
+        return replace(scenario.soap, redirections=Redirections(outbound=outbound))
 
     def _queues_of(self, name: str) -> list[QueuePlan]:
         own = [each for each in self.scenario.queues if each.manager == name]

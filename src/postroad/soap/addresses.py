@@ -21,6 +21,7 @@ from postroad.names import (
     parse_format_name,
 )
 from postroad.names.path import QueueKind
+from postroad.soap.texts import shown
 
 MSMQ_PREFIX = "MSMQ:"
 HTTP_PREFIXES = ("http://", "https://")
@@ -49,7 +50,7 @@ def destination_of(to: str, place: str = "path/to") -> DirectName | MulticastNam
                 return name
     except IllegalName as error:
         raise MalformedSoap(place, str(error)) from None
-    raise MalformedSoap(place, f"{to!r} is neither a queue by HTTP nor a multicast address")
+    raise MalformedSoap(place, f"{shown(to)} is neither a queue by HTTP nor a multicast address")
 
 
 def to_text(name: FormatName) -> str:

@@ -19,7 +19,7 @@ from postroad.soap.elements import (
     Stream,
     StreamReceipt,
 )
-from postroad.soap.texts import SPACE, date_text, parse_date, parse_number, parse_stream_id, stream_id_text
+from postroad.soap.texts import SPACE, date_text, parse_date, parse_number, parse_stream_id, shown, stream_id_text
 from postroad.soap.tree import Element
 
 PATH_START = f'<path xmlns="{ROUTING}" se:mustUnderstand="1">'
@@ -52,7 +52,7 @@ def read_path(element: Element) -> Path:
 def path_of(children: Children, via: str | None) -> Path:
     to = children.word("to")
     if not to.lower().startswith(_TO_PREFIXES):
-        raise MalformedSoap("path/to", f"{to!r} starts with none of http://, https:// and MSMQ:MULTICAST=")
+        raise MalformedSoap("path/to", f"{shown(to)} starts with none of http://, https:// and MSMQ:MULTICAST=")
     # 2.2.4.4: an empty via is as good as none.
     return Path(children.text("action"), to, children.text("id").strip(SPACE), (via and via.strip(SPACE)) or None)
 
@@ -108,7 +108,7 @@ def _read_url(children: Children, name: str) -> str:
     """2.2.5.2.2, 2.2.5.3.4: receipts are sent by HTTP, so that no other name will do."""
     url = children.word(name)
     if not url.lower().startswith(_HTTP_PREFIXES):
-        raise MalformedSoap(children.place(name), f"{url!r} starts with neither http:// nor https://")
+        raise MalformedSoap(children.place(name), f"{shown(url)} starts with neither http:// nor https://")
     return url
 
 
@@ -179,7 +179,7 @@ def read_commitment_receipt(element: Element) -> CommitmentReceipt:
     text = children.word("decision")
     decision = _DECISIONS.get(text)
     if decision is None:
-        raise MalformedSoap("commitmentReceipt/decision", f"{text!r} is neither positive nor negative")
+        raise MalformedSoap("commitmentReceipt/decision", f"{shown(text)} is neither positive nor negative")
     decided_at = parse_date(children.text("decidedAt"), "commitmentReceipt/decidedAt")
     return CommitmentReceipt(decided_at, decision, children.text("id").strip(SPACE))
 

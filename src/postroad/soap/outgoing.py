@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from postroad.names import DirectName, FormatName, MessageId, PathName, QueueKind
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
-from postroad.soap.addresses import request_target, url_of
+from postroad.soap.addresses import destination_of, request_target, url_of
 from postroad.soap.elements import Attachments, CommitmentReceipt, DeliveryReceipt, Envelope, Services
 from postroad.soap.envelope import write_envelope
 from postroad.soap.mapping import attachments_of, envelope_of, received_envelope_of, soap_envelope_of
@@ -17,7 +17,7 @@ from postroad.soap.receipts import REMOVED_UNREAD, decision, stream_receipt_of, 
 from postroad.soap.redirection import Redirections, own_url
 from postroad.soap.sender import Flight
 from postroad.soap.texts import message_id_text
-from postroad.wire.constants import MessageClass
+from postroad.wire.constants import DEFAULT_TIME_TO_REACH_QUEUE_S, MessageClass
 from postroad.wire.view import MessageView
 
 _HEADERS = {"SOAPAction": '"MSMQMessage"', "Proxy-Accept": "NonInteractiveClient"}  # 4.1
@@ -55,17 +55,19 @@ class Outgoing:
         attachments = Attachments() if receipt else attachments_of(view)  # 2.2.2
         text = self._passed_on(view, name)
         envelope = text if text is not None else write_envelope(self._envelope(flight, view, name))
-        content_type, pieces = join_entity(envelope, attachments, self.core.identifier, view.message_id)
+        # A signature names the parts by their Content-Ids, which are their sender's.
+        manager = self.core.identifier if text is None else view.source_queue_manager
+        content_type, pieces = join_entity(envelope, attachments, manager, view.message_id)
         return Request(request_target(url_of(name)), {"Content-Type": content_type, **_HEADERS}, b"".join(pieces))
 
     def _passed_on(self, view: MessageView, name: DirectName) -> bytes | None:
         """The envelope of another manager's message goes on as it came; but for a redirection, which has to be told."""
-        if view.source_queue_manager_bytes == self._own or view.soap_header is None:
+        if view.source_queue_manager_bytes == self._own or not view.arrived_by_http:
             return None
         envelope = received_envelope_of(view)
         if envelope is None:
             return None
-        if DirectName.from_wire(envelope.path.to.partition("?")[0]) == name:
+        if destination_of(envelope.path.to) == name:
             text = soap_envelope_of(view)
             assert text is not None
             return text.encode("utf-8", "surrogatepass")
@@ -80,8 +82,11 @@ class Outgoing:
 
     def _with_receipt(self, envelope: Envelope, view: MessageView) -> Envelope:
         """3.1.1.3: the elements that say what an acknowledgment acknowledges."""
-        msmq = envelope.msmq
-        assert msmq is not None
+        assert envelope.msmq is not None
+        # The samples of 4.3 and 4.4 have these values in every receipt.
+        ttrq = view.sent_time + DEFAULT_TIME_TO_REACH_QUEUE_S
+        msmq = replace(envelope.msmq, app=0, hash_algorithm=0, ttrq=ttrq)
+        envelope = replace(envelope, msmq=msmq)
         message_class = view.message_class
         streamed = stream_receipt_of(view)
         original = message_id_text(MessageId.from_bytes(view.correlation_id))

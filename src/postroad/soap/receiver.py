@@ -16,18 +16,21 @@ from postroad.queues.duplicates import MessageIdHistory
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueuePrivacy, QueueType
 from postroad.queues.queue import Queue
+from postroad.security.sid import EVERYONE, Sid
 from postroad.soap.addresses import destination_of
-from postroad.soap.elements import Attachments, Envelope, Stream, StreamId
+from postroad.soap.elements import Attachments, Envelope, Stream
 from postroad.soap.envelope import read_envelope
 from postroad.soap.incoming import IncomingStreams
-from postroad.soap.mapping import packet_of
+from postroad.soap.mapping import attachments_of, signature_of, stream_id_of
 from postroad.soap.multipart import split_entity
+from postroad.soap.packets import packet_of
 from postroad.soap.receipts import TOLD, MessageType, identify, stream_receipt
 from postroad.soap.sender import Sender
 from postroad.soap.settings import SoapSettings
+from postroad.soap.signature import signature_fault
 from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
-from postroad.wire.constants import INFINITE, MessageClass, QueueCode
+from postroad.wire.constants import INFINITE, AckFlags, MessageClass, QueueCode
 from postroad.wire.patch import as_arrived_by_http
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
@@ -77,6 +80,8 @@ class Receiver:
         self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s, HISTORY_STATE)
         self.incoming = IncomingStreams(core.store, self.history.forget)
         self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever counts them
+        # 3.1.5.1.12: whether somebody may put messages into a queue. SOAP proves nobody: it is everybody who asks.
+        self.may_write: Callable[[Queue, Sid], bool] = lambda queue, sid: True
         self.repeated = False  # whether the last message had come before, perhaps in a tick that is not durable yet
         self.last_fault: str | None = None  # why the last request that was refused was
         self._own = core.identifier.bytes_le
@@ -178,7 +183,7 @@ class Receiver:
         now: float,
     ) -> None:
         """3.1.5.1.6.3: in order or not at all."""
-        state, stream = self.incoming.of(view.source_queue_manager, name)
+        state, stream = self.incoming.of(element.stream_id.guid, name)  # 2.2.5.3.1: it identifies the sender
         delay_s = self.settings.receipt_ms / 1000
         verdict = stream.judge(element, duplicate=duplicate)
         if verdict is Verdict.IGNORED:
@@ -210,10 +215,16 @@ class Receiver:
         """The first check of the queue that fails names the reason; ManagerFull where the manager is at its limit."""
         properties = queue.properties
         if properties.authenticate:
-            return MessageClass.NACK_BAD_SIGNATURE  # nobody checks signatures yet, so that nobody is authenticated
+            return MessageClass.NACK_BAD_SIGNATURE  # no message by SOAP tells whose signature it has
+        signature = signature_of(view)
+        if signature is not None and signature_fault(signature, attachments_of(view)) is not None:
+            return MessageClass.NACK_BAD_SIGNATURE
+        if not self.may_write(queue, EVERYONE):
+            return MessageClass.NACK_ACCESS_DENIED
         if properties.privacy is QueuePrivacy.BODY:
             return MessageClass.NACK_BAD_ENCRYPTION  # SOAP encrypts the connection, never the message
-        if has_expired(view, now):
+        # A receipt says how long it may take as a matter of form, 4.3: what it tells is as true later.
+        if view.message_class == MessageClass.NORMAL and has_expired(view, now):
             return MessageClass.NACK_REACH_QUEUE_TIMEOUT
         size = len(view.data)
         try:
@@ -322,6 +333,8 @@ class Receiver:
         if not record.packet[_HTTP_AT] & _BY_HTTP or queue.properties.queue_type not in _REMOVALS:
             return
         view = MessageView(record.packet)
+        if reason == MessageClass.NACK_DELETED and not view.ack_flags & AckFlags.NEGATIVE_ARRIVAL.value:
+            self.core.delivery.acknowledge(view, MessageClass.NACK_Q_PURGED, now)  # 3.1.7.3.1: NackPurged
         if not view.negative_journaling or view.source_queue_manager_bytes == self._own:
             return
         if view.transactional:
@@ -337,10 +350,11 @@ class Receiver:
             return
         name = destination_name(view)
         assert isinstance(name, DirectName)
-        _, stream = self.incoming.of(view.source_queue_manager, name)
-        guid = stream.stream_id.guid if stream.number else view.source_queue_manager
+        stream_id = stream_id_of(view)
+        assert stream_id is not None
+        _, stream = self.incoming.of(stream_id.guid, name)
         receipt = stream_receipt(
-            StreamId(guid, header.sequence_id),
+            stream_id,
             header.sequence_number,
             name,
             final_class=reason,

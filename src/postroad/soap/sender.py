@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from postroad.queues.collection import JOURNAL
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing import is_http
 from postroad.queues.queue import PositionState, Queue
 from postroad.soap.elements import CommitmentReceipt, Decision, Stream, StreamReceipt
 from postroad.soap.settings import SoapSettings
@@ -83,6 +84,27 @@ class Sender:
         }
         core.delivery.deleted.append(self._message_deleted)
 
+    def start(self) -> None:
+        """3.1.3.2: the streams that were open. A receipt may come before anything is sent, and nobody repeats it."""
+        for name, queue in self.core.queues.outgoing.items():
+            if not is_http(name):
+                continue
+            for record in queue.available(HEAD):
+                place = self._place(record)
+                if place is not None:
+                    self._stream(self.transfers.setdefault(queue, Transfer()), Flight(queue, record, *place))
+                    break
+
+    def _place(self, record: Record) -> tuple[TxSequenceId, int] | None:
+        """The sequence and the number of a message of our own streams; None for any other."""
+        if not record.packet[_FLAGS_AT] & _TRANSACTIONAL:
+            return None
+        view = MessageView(record.packet)
+        fields = view.transaction_fields
+        if fields is None or view.source_queue_manager_bytes != self._own:
+            return None
+        return TxSequenceId(fields[1], fields[2]), fields[3]
+
     # Out
 
     def take(self, queue: Queue, limit: int, now: float) -> list[Flight]:
@@ -107,15 +129,13 @@ class Sender:
 
     def _may_go(self, transfer: Transfer, flight: Flight, now: float) -> bool:
         """Whether a transactional message can be sent now."""
-        view = MessageView(flight.record.packet)
-        fields = view.transaction_fields
-        assert fields is not None
-        if view.source_queue_manager_bytes != self._own:  # passed on: its stream is between others
+        place = self._place(flight.record)
+        if place is None:  # passed on: its stream is between others
             if transfer.on_the_way is not None:
                 return False
             transfer.on_the_way = flight
             return True
-        flight.sequence, flight.number = TxSequenceId(fields[1], fields[2]), fields[3]
+        flight.sequence, flight.number = place
         stream = self._stream(transfer, flight)
         if flight.record.reason == ORDERED:  # sent before the manager started
             flight.ordered = flight.answered = True
@@ -320,14 +340,10 @@ class Sender:
     def _sent_before(self, queue: Queue, stream: OutgoingStream, number: int) -> Flight | None:
         """A message that was sent before the manager started stands at the head of its queue."""
         for record in queue.available(HEAD):
-            view = MessageView(record.packet)
-            fields = view.transaction_fields
-            if fields is None or view.source_queue_manager_bytes != self._own:
-                continue
-            place = (TxSequenceId(fields[1], fields[2]), fields[3])
+            place = self._place(record)
             if place == (stream.sequence, number):
                 return Flight(queue, record, *place)
-            if place > (stream.sequence, number):
+            if place is not None and place > (stream.sequence, number):
                 break
         return None
 
@@ -365,13 +381,10 @@ class Sender:
     def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """A message has expired in its outgoing queue, was refused, or somebody has taken it out."""
         transfer = self.transfers.get(queue)
-        if transfer is None or not record.packet[_FLAGS_AT] & _TRANSACTIONAL:
+        place = None if transfer is None else self._place(record)
+        if transfer is None or place is None:
             return
-        view = MessageView(record.packet)
-        fields = view.transaction_fields
-        if fields is None or view.source_queue_manager_bytes != self._own:
-            return
-        gone = Flight(queue, record, TxSequenceId(fields[1], fields[2]), fields[3])
+        gone = Flight(queue, record, *place)
         for flight in [each for each in transfer.unacked if each.record.lookup_id == record.lookup_id]:
             transfer.unacked.remove(flight)
         transfer.awaiting_final.pop(gone.number, None)

@@ -91,7 +91,7 @@ class SoapService:
         self.outgoing = Outgoing(core, settings.redirections)
         self.receiver = Receiver(core, settings, self.sender)
         self.peers: dict[Address, Peer] = {}
-        self.sent = self.taken = 0  # messages, since the start
+        self.sent = self.taken = self.refused = 0  # requests of ours and of others, since the start
         self.sender.receipts_url = self.outgoing.receipts_url
         self._port_of = port_of
         self._retransmit_at: float | None = None  # Retransmission Timer
@@ -106,6 +106,7 @@ class SoapService:
     def start(self, now: float) -> None:
         """3.1.3.1 and 3.1.4.1: the Retransmission Timer, and a try for every queue with messages."""
         self.receiver.history.start(now)
+        self.sender.start()
         self._retransmit_at = now + self.settings.retransmission_ms / 1000
         for queue in self._waiting():
             self.queue_ready(queue, now)
@@ -263,6 +264,7 @@ class SoapService:
         writes = tick.writes
         status = self.receiver.take(incoming, now)
         if status != OK:
+            self.refused += 1
             return status, False
         self.taken += 1
         return status, self.receiver.repeated or tick.writes != writes

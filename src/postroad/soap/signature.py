@@ -1,10 +1,18 @@
-"""The Signature block, [MC-MQSRM] 2.2.7: its elements, read and written. Whether it is true is judged elsewhere."""
+"""The Signature block, [MC-MQSRM] 2.2.7: its elements, read and written, and the digests in it.
+
+Whose signature it is cannot be told from a message: SRMP has no element for the certificate.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from hashlib import md5, sha1
+from hmac import compare_digest
+from uuid import UUID
+
 from postroad.errors import MalformedSoap
 from postroad.soap.blocks import SIGNATURE, Children, names, quoted
-from postroad.soap.elements import Reference, Signature
+from postroad.soap.elements import Attachments, Reference, Signature
 from postroad.soap.texts import base64_text, parse_base64
 from postroad.soap.tree import Element
 
@@ -13,6 +21,10 @@ SHA1 = f"{SIGNATURE}sha1"
 MD5 = f"{SIGNATURE}md5"
 MAX_REFERENCES = 2  # 2.2.7.1.2: the body and the extension
 
+_DIGESTS: dict[str, Callable[[bytes], bytes]] = {
+    SHA1: lambda data: sha1(data, usedforsecurity=False).digest(),
+    MD5: lambda data: md5(data, usedforsecurity=False).digest(),
+}
 _SIGNATURE = names(SIGNATURE, "SignedInfo", "SignatureValue")
 _SIGNED_INFO = names(SIGNATURE, "SignatureMethod")
 _REFERENCE = names(SIGNATURE, "DigestMethod", "DigestValue")
@@ -69,3 +81,33 @@ def write_signed_info(signature: Signature) -> str:
     )
     method = quoted(signature.signature_method)
     return f'<SignedInfo><SignatureMethod Algorithm="{method}"></SignatureMethod>{references}</SignedInfo>'
+
+
+def references_of(attachments: Attachments, manager: UUID, digest_method: str = SHA1) -> tuple[Reference, ...]:
+    """2.2.7.1.2 and 3.1.7.2.4: what a signature of this manager has to say of the body, then of the extension."""
+    return tuple(
+        Reference(f"cid:{name}@{manager}", digest_method, _DIGESTS[digest_method](content))
+        for name, content in (("body", attachments.body), ("extension", attachments.extension))
+        if content is not None
+    )
+
+
+def signature_fault(signature: Signature, attachments: Attachments) -> str | None:
+    """3.1.5.1.6.1: why a message with this signature is not to be taken; None where the digests hold."""
+    if signature.signature_method != DSA:
+        return f"the signature method {signature.signature_method!r} is not {DSA}"
+    if not signature.references:
+        return "the signature refers to nothing"
+    found = []
+    for reference in signature.references:
+        name = reference.uri.removeprefix("cid:").partition("@")[0]
+        content = {"body": attachments.body, "extension": attachments.extension}.get(name)
+        if content is None or not reference.uri.startswith("cid:"):
+            return f"{reference.uri!r} refers to nothing in the message"
+        digest = _DIGESTS.get(reference.digest_method)
+        if digest is None:
+            return f"the digest method {reference.digest_method!r} is neither {SHA1} nor {MD5}"
+        if not compare_digest(digest(content), reference.digest_value):
+            return f"the digest of the {name} is another"
+        found.append(name)
+    return "the signature refers to one part twice" if len(set(found)) < len(found) else None

@@ -36,9 +36,9 @@ def parse_number(text: str, place: str, largest: int = U32) -> int:
     """2.2.1.3: decimal digits without a sign; what is above `largest` has no field to go to."""
     digits = text.strip(SPACE)
     if not (digits.isascii() and digits.isdigit()):
-        raise MalformedSoap(place, f"{_shown(text)} is no decimal number")
+        raise MalformedSoap(place, f"{shown(text)} is no decimal number")
     if len(digits) > _MAX_DIGITS or (number := int(digits)) > largest:
-        raise MalformedSoap(place, f"{_shown(digits)} is above {largest}")
+        raise MalformedSoap(place, f"{shown(digits)} is above {largest}")
     return number
 
 
@@ -47,7 +47,7 @@ def parse_date(text: str, place: str) -> int:
     try:
         return _seconds(text.strip(SPACE))
     except ValueError:
-        raise MalformedSoap(place, f"{_shown(text)} is no date as in 20070618T210654") from None
+        raise MalformedSoap(place, f"{shown(text)} is no date as in 20070618T210654") from None
 
 
 @lru_cache(_CACHED)
@@ -70,7 +70,7 @@ def parse_guid(text: str, place: str) -> UUID:
     try:
         return _uuid(text.strip(SPACE))
     except ValueError:
-        raise MalformedSoap(place, f"{_shown(text)} is no GUID") from None
+        raise MalformedSoap(place, f"{shown(text)} is no GUID") from None
 
 
 @lru_cache(_CACHED)
@@ -88,7 +88,7 @@ def parse_base64(text: str, place: str) -> bytes:
             raise ValueError(digits)
         return a2b_base64(digits, strict_mode=True)
     except ValueError:
-        raise MalformedSoap(place, f"{_shown(text)} is not base64") from None
+        raise MalformedSoap(place, f"{shown(text)} is not base64") from None
 
 
 def base64_text(data: bytes) -> str:
@@ -99,7 +99,7 @@ def parse_message_id(text: str, place: str) -> MessageId:
     """2.2.4.3: `uuid:`, the index, `@` and the GUID of the sending manager."""
     match = _MESSAGE_ID.fullmatch(text.strip(SPACE))
     if match is None:
-        raise MalformedSoap(place, f"{_shown(text)} is no id as in uuid:17@<guid>")
+        raise MalformedSoap(place, f"{shown(text)} is no id as in uuid:17@<guid>")
     return MessageId(parse_guid(match[2], place), parse_number(match[1], place))
 
 
@@ -111,7 +111,7 @@ def parse_stream_id(text: str, place: str) -> StreamId:
     r"""2.2.5.3.1: `uid:`, the GUID of the sending manager, `\` and a 64-bit number: a time stamp above an ordinal."""
     match = _STREAM_ID.fullmatch(text.strip(SPACE))
     if match is None:
-        raise MalformedSoap(place, rf"{_shown(text)} is no stream id as in uid:<guid>\17")
+        raise MalformedSoap(place, rf"{shown(text)} is no stream id as in uid:<guid>\17")
     number = parse_number(match[2], place, U64)
     return StreamId(parse_guid(match[1], place), TxSequenceId(number & U32, number >> 32))
 
@@ -130,5 +130,6 @@ def to_xml_text(text: str) -> str:
     return _NOT_XML.sub(REPLACEMENT, text)
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
+    """The text in a sentence, or how it begins."""
     return repr(text if len(text) <= 80 else text[:77] + "...")

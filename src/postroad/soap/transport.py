@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Generator
@@ -26,6 +27,9 @@ GRACE_S = 5  # that answers under way have, once the server stops
 BACKLOG = 2048
 MAX_CONNECTIONS = 4096
 METHOD_NOT_ALLOWED = 405
+TELL_EVERY_S = 1.0
+
+log = logging.getLogger(__name__)
 
 _Scope = dict[str, Any]
 _Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -145,6 +149,7 @@ class SoapTransport:
         self._client: SoapClient
         self._timer: asyncio.TimerHandle | None = None
         self._armed_at = 0.0
+        self._told_at = 0.0
 
     def start(self) -> None:
         service = self.service
@@ -221,7 +226,18 @@ class SoapTransport:
                 return SERVER_ERROR
             if lost != service.lost_ticks:
                 return SERVER_ERROR
+        if status == BAD_REQUEST:
+            self._tell(incoming)
         return status
+
+    def _tell(self, incoming: Incoming) -> None:
+        """What was wrong with a request: its answer has no room for it. A flood of them does not flood the log."""
+        now = self.manager.clock()
+        if now - self._told_at >= TELL_EVERY_S:
+            self._told_at = now
+            log.warning(
+                "SOAP request refused", extra={"peer": incoming.address, "reason": self.service.receiver.last_fault}
+            )
 
     # Time
 

@@ -88,6 +88,8 @@ class _Builder:
         except expat.ExpatError as error:
             fault = expat.ErrorString(error.code)
             raise MalformedSoap(f"line {error.lineno}, column {error.offset + 1}", f"not XML: {fault}") from None
+        finally:
+            del self._parser  # which knows our handlers: a ring that only the garbage collector would undo
         return self._stack[0].children[0]
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:

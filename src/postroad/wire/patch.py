@@ -59,6 +59,12 @@ def without_session_header(packet: bytes) -> bytes:
     return packet[:2] + bytes((packet[2] & ~0x10,)) + packet[3:-16]
 
 
+def as_stored(packet: bytes) -> bytes:
+    """What a queue keeps of a packet from a session: it alone, and without AH, which no sender has a right to set."""
+    packet = without_session_header(packet)
+    return packet if not packet[63] & 0x02 else packet[:63] + bytes((packet[63] & ~0x02,)) + packet[64:]
+
+
 def with_hop_count(packet: bytes, hop_count: int) -> bytes:
     """[MS-MQQB] 3.1.5.8.2: RC, the number of routing servers passed."""
     return packet[:_USER_FLAGS_AT] + bytes((packet[_USER_FLAGS_AT] & ~0x1F | hop_count,)) + packet[_USER_FLAGS_AT + 1 :]

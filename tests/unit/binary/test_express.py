@@ -8,6 +8,8 @@ from postroad.binary.settings import BinarySettings
 from postroad.message import Message
 from postroad.queues.outgoing import OutgoingState
 from postroad.wire.constants import MessageClass, UserFlags
+from postroad.wire.patch import as_arrived_by_http
+from postroad.wire.view import MessageView
 from tests.unit.binary.network import ACKS, DEADLETTER, DEADXACT, JOURNAL, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 
@@ -277,3 +279,12 @@ def test_an_answer_by_the_same_session_does_not_overrun_its_window(network: Netw
     network.wait(100)
     assert beta.labels(ORDERS) == ["a", "c"]
     assert beta.classes(ACKS) == [MessageClass.NORMAL, MessageClass.NACK_REACH_QUEUE_TIMEOUT]
+
+
+def test_no_peer_can_say_that_its_message_came_by_http(beta: Station, stranger: Stranger) -> None:
+    packet = as_arrived_by_http(stranger.compose(beta.direct(ORDERS), "disguised"))
+    assert MessageView(packet).arrived_by_http
+    stranger.send(stranger.call(beta), packet)
+    (view,) = beta.messages(ORDERS)
+    assert view.label == "disguised"
+    assert not view.arrived_by_http

@@ -30,11 +30,10 @@ from postroad.soap.mapping import (
     attachments_of,
     commitment_url_of,
     envelope_of,
-    identifier_of,
-    packet_of,
     received_envelope_of,
     soap_envelope_of,
 )
+from postroad.soap.packets import identifier_of, packet_of
 from postroad.wire import MessageView, TxSequenceId, UserMessage
 from postroad.wire.constants import INFINITE, MAX_PACKET_SIZE
 from postroad.wire.patch import stamp_transaction

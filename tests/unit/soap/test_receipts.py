@@ -184,6 +184,24 @@ def test_each_receipt_goes_to_its_own_place_and_in_its_own_time(network: Network
     assert arrival.envelope.delivery_receipt.received_at == int(network.now) - 100
 
 
+@pytest.mark.spec("SRM-3.1.7.3.1-05")
+@pytest.mark.parametrize(
+    "reason",
+    [
+        MessageClass.NACK_DELETED,
+        MessageClass.NACK_Q_DELETED,
+        MessageClass.NACK_Q_PURGED,
+        MessageClass.NACK_RECEIVE_TIMEOUT,
+        MessageClass.NACK_RECEIVE_REJECTED,
+    ],
+)
+def test_each_reason_for_a_negative_commitment(network: Network, beta: Station, reason: MessageClass) -> None:
+    beta.ask(asking(stranger_message(URL), positive=True, negative=True))
+    beta.core.delivery.take(beta.queue(ORDERS), beta.records(ORDERS)[0], reason, network.now)
+    network.run()
+    assert decisions(network) == [Decision.NEGATIVE]
+
+
 @pytest.mark.spec("SRM-3.1.7.3.1-06", "SRM-3.1.7.3.3-04")
 def test_a_message_that_is_moved_has_not_been_decided_on(network: Network, beta: Station) -> None:
     beta.create(r"private$\second", transactional=True)

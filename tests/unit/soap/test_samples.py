@@ -24,8 +24,8 @@ from postroad.soap.elements import (
     StreamReceipt,
 )
 from postroad.soap.envelope import is_receipt, read_envelope, write_envelope
-from postroad.soap.mapping import identifier_of, label_of, packet_of
 from postroad.soap.multipart import join_entity, split_entity
+from postroad.soap.packets import identifier_of, label_of, packet_of
 from postroad.soap.texts import parse_date, parse_stream_id
 from postroad.wire import MessageView
 from tests.soap_samples import (

@@ -18,9 +18,7 @@ def express(label: str, **words: object) -> Message:
     return Message(b"body", label=label, **words)  # type: ignore[arg-type]
 
 
-@pytest.mark.spec(
-    "SRM-3.1.7.2.5-02", "SRM-3.1.1.4.1-01", "SRM-3.1.1.1.3-04", "SRM-3.1.1.3.1-02", "SRM-3.1.7.7-04", "SRM-3.1.7.9-05"
-)
+@pytest.mark.spec("SRM-3.1.7.2.5-02", "SRM-3.1.1.4.1-01", "SRM-3.1.1.1.3-04", "SRM-3.1.1.3.1-02", "SRM-3.1.7.9-05")
 @pytest.mark.parametrize("recoverable", [False, True])
 def test_a_200_ends_a_message_that_is_not_of_a_stream(
     network: Network, alpha: Station, beta: Station, recoverable: bool
@@ -197,7 +195,7 @@ def test_an_expired_message_is_not_sent(
     assert alpha.classes(DEADLETTER) == ([] if sent else [MessageClass.NACK_REACH_QUEUE_TIMEOUT])
 
 
-@pytest.mark.spec("SRM-3.1.7.2.2-01", "SRM-3.1.1.1.5-01", "SRM-3.1.1.1.5-02", "SRM-3.1.3.1-02")
+@pytest.mark.spec("SRM-3.1.7.2.2-01", "SRM-3.1.1.1.5-01", "SRM-3.1.1.1.5-02", "SRM-2.2.4.3-05")
 def test_ids_rise_by_one_over_all_queues_receipts_included_and_over_restarts(
     network: Network, alpha: Station, beta: Station
 ) -> None:
@@ -358,7 +356,7 @@ def test_queues_to_one_host_take_turns(network: Network, beta: Station) -> None:
     assert "other" in [each.label for each in network.exchanges[:4]]
 
 
-@pytest.mark.spec("SRM-6-15", "SRM-6-16", "SRM-2.1.1-01")
+@pytest.mark.spec("SRM-6-15", "SRM-6-16", "SRM-2.1.1-01", "SRM-2.2.6-01")
 def test_what_every_request_has_and_has_not(network: Network, alpha: Station, beta: Station) -> None:
     ask = Message(b"x", label="one", recoverable=True, ack="full", admin_queue=alpha.direct(ACKS))
     alpha.send(beta.direct(ORDERS), ask)

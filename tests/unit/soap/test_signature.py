@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha1
 from uuid import UUID
 
 import pytest
 
-from postroad.soap.elements import Envelope, Reference, Signature
+from postroad.soap.elements import Attachments, Envelope, Reference, Signature
 from postroad.soap.envelope import read_envelope, write_envelope
-from postroad.soap.signature import DSA, MD5, SHA1
+from postroad.soap.multipart import join_entity
+from postroad.soap.signature import DSA, MD5, SHA1, references_of, signature_fault
 from postroad.soap.texts import base64_text
 from tests.soap_samples import ORDER, ORDER_BODY, ORDER_MANAGER, changed, read, refused
+from tests.unit.soap.mail import ORDERS, Station, stranger_message
 
 MANAGER = UUID("f6a3323c-7c7b-4a5f-b0ed-b3f63a200893")
 BODY = Reference(f"cid:body@{MANAGER}", SHA1, sha1(ORDER_BODY).digest())
@@ -103,3 +106,93 @@ def test_a_prefix_declared_further_out_goes_along() -> None:
     assert envelope.signature == Signature(DSA, (), bytes(3))
     assert read_envelope(write_envelope(envelope)) == envelope
     assert str(ORDER_MANAGER) in text
+
+
+# 3.1.5.1.6.1
+
+
+PARTS = Attachments(ORDER_BODY, b"extension")
+SHA256 = "http://www.w3.org/2001/04/xmlenc#sha256"
+
+
+def made(*references: Reference, method: str = DSA) -> Signature:
+    return Signature(method, references, bytes(40))
+
+
+@pytest.mark.spec("SRM-2.2.7.1.2-02", "SRM-2.2.7.1.2-03", "SRM-2.2.7.1.2.2-02", "SRM-3.1.7.2.4-28", "SRM-3.1.7.2.4-29")
+def test_what_a_signature_says_of_the_parts() -> None:
+    body, extension = references_of(PARTS, MANAGER)
+    assert body == Reference(f"cid:body@{MANAGER}", SHA1, sha1(ORDER_BODY).digest())
+    assert extension == Reference(f"cid:extension@{MANAGER}", SHA1, sha1(b"extension").digest())
+    _, pieces = join_entity(b"<envelope/>", PARTS, MANAGER, 1)
+    for reference in (body, extension):
+        assert f"Content-Id: {reference.uri.removeprefix('cid:')}\r\n".encode() in b"".join(pieces)
+    assert len(base64_text(body.digest_value)) == 28
+    (by_md5,) = references_of(Attachments(b"abc"), MANAGER, MD5)
+    assert (by_md5.digest_method, base64_text(by_md5.digest_value)) == (MD5, "kAFQmDzST7DWlj99KOF/cg==")
+    assert references_of(Attachments(), MANAGER) == ()
+
+
+@pytest.mark.spec("SRM-3.1.5.1.6.1-09", "SRM-3.1.5.1.6.1-10")
+@pytest.mark.parametrize("method", [SHA1, MD5])
+def test_digests_hold_or_not(method: str) -> None:
+    references = references_of(PARTS, MANAGER, method)
+    assert signature_fault(made(*references), PARTS) is None
+    assert signature_fault(made(references[0]), PARTS) is None
+    flipped = bytes([ORDER_BODY[0] ^ 1]) + ORDER_BODY[1:]
+    for parts, name in ((replace(PARTS, body=flipped), "body"), (replace(PARTS, extension=b"x"), "extension")):
+        assert signature_fault(made(*references), parts) == f"the digest of the {name} is another"
+    assert signature_fault(made(replace(references[0], digest_value=b"")), PARTS) == "the digest of the body is another"
+
+
+@pytest.mark.spec(
+    "SRM-3.1.5.1.6.1-03",
+    "SRM-3.1.5.1.6.1-04",
+    "SRM-3.1.5.1.6.1-05",
+    "SRM-3.1.5.1.6.1-06",
+    "SRM-3.1.5.1.6.1-08",
+)
+def test_signatures_that_are_not_taken() -> None:
+    body, extension = references_of(PARTS, MANAGER)
+    for signature, parts, fault in (
+        (made(body, method="http://www.w3.org/2000/02/xmldsig#rsa-sha1"), PARTS, "the signature method"),
+        (made(), PARTS, "refers to nothing"),
+        (made(body), Attachments(None, b"extension"), "refers to nothing in the message"),
+        (made(extension), Attachments(ORDER_BODY), "refers to nothing in the message"),
+        (made(replace(body, uri="body@x")), PARTS, "refers to nothing in the message"),
+        (made(replace(body, uri="http://elsewhere/")), PARTS, "refers to nothing in the message"),
+        (made(body, body), PARTS, "twice"),
+        (made(extension, extension), PARTS, "twice"),
+        (made(replace(body, digest_method=SHA256)), PARTS, "the digest method"),
+    ):
+        assert fault in (signature_fault(signature, parts) or "")
+
+
+def test_no_digest_is_made_by_another_method() -> None:
+    with pytest.raises(KeyError):
+        references_of(PARTS, MANAGER, SHA256)
+
+
+@pytest.mark.spec(
+    "SRM-3.1.5.1.6.1-01",
+    "SRM-3.1.5.1.6.1-02",
+    "SRM-3.1.5.1.6.1-07",
+    "SRM-3.1.5.1.6.1-11",
+)
+def test_what_a_queue_gets(beta: Station) -> None:
+    envelope = stranger_message(beta.url(ORDERS))
+    right = made(*references_of(PARTS, MANAGER))
+    assert beta.ask(replace(envelope, signature=right), PARTS) == 200
+    assert len(beta.messages(ORDERS)) == 1
+    assert beta.ask(stranger_message(beta.url(ORDERS), 2), PARTS) == 200
+    assert len(beta.messages(ORDERS)) == 2
+    for number, wrong in enumerate(
+        (made(), made(right.references[0], method="x"), made(replace(right.references[0], digest_value=b"")))
+    ):
+        another = stranger_message(beta.url(ORDERS), 10 + number)
+        assert beta.ask(replace(another, signature=wrong), PARTS) == 200
+    written = write_envelope(replace(stranger_message(beta.url(ORDERS), 20), signature=right)).decode()
+    for name in ("SignedInfo", "SignatureMethod", "SignatureValue", "DigestMethod", "DigestValue"):
+        start, stop = written.index(f"<{name}"), written.index(f"</{name}>") + len(f"</{name}>")
+        assert beta.ask_raw("text/xml", (written[:start] + written[stop:]).encode()) == 400
+    assert len(beta.messages(ORDERS)) == 2

@@ -300,7 +300,7 @@ def test_a_new_stream_has_acknowledged_nothing() -> None:
     assert (stream.number, stream.durable, stream.due) == (0, 0, None)
 
 
-@pytest.mark.spec("SRM-3.1.5.1.6.4-02", "SRM-3.1.5.1.6.4-03", "SRM-3.1.5.1.6.4-04", "SRM-3.1.5.1.6.4-05")
+@pytest.mark.spec("SRM-3.1.5.1.6.4-03", "SRM-3.1.5.1.6.4-04", "SRM-3.1.5.1.6.4-05")
 def test_what_is_known_of_an_incoming_stream(network: Network, beta: Station) -> None:
     message = stream_message(URL, 1)
     beta.ask(message)

@@ -1,0 +1,293 @@
+"""A received message as the packet that is its record, [MC-MQSRM] 3.1.5.1.1. The way back is in mapping.py.
+
+The packet keeps the envelope's own text in its SoapHeader, [MS-MQMQ] 2.2.20.7, so that nothing said there is lost.
+This is a hot path: one pack for the fixed headers, names encoded once.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import Struct
+from uuid import UUID
+
+from postroad.errors import LocalProtocolError, MalformedSoap
+from postroad.message import DEFAULT_PRIORITY
+from postroad.names import DirectName, DistributionListName, FormatName, MessageId, PrivateName, PublicName
+from postroad.soap.addresses import destination_of, is_http, via_name
+from postroad.soap.elements import LABEL_PREFIX, NO_EXPIRY, Attachments, Envelope, Msmq, Services, Stream
+from postroad.soap.texts import U32, parse_message_id, shown
+from postroad.wire.constants import (
+    ADMIN_SHIFT,
+    DESTINATION_SHIFT,
+    INFINITE,
+    MAX_LABEL_UNITS,
+    MAX_PACKET_SIZE,
+    RESPONSE_SHIFT,
+    SIGNATURE,
+    VERSION,
+    AckFlags,
+    BaseFlags,
+    EncryptionAlgorithm,
+    FormatType,
+    HashAlgorithm,
+    MessageClass,
+    QueueCode,
+    SecurityFlags,
+    TransactionFlags,
+    UserFlags,
+)
+from postroad.wire.layout import NULL_GUID, Writer
+from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
+from postroad.wire.properties_header import LAYOUT as PROPERTIES
+from postroad.wire.properties_header import NO_CORRELATION
+from postroad.wire.queue_names import destination_field, other_field
+from postroad.wire.security_header import ProviderInfo, SecurityHeader
+from postroad.wire.soap_header import SoapHeader
+from postroad.wire.trace_header import DebugHeader
+from postroad.wire.transaction_header import TransactionHeader
+from postroad.wire.user_header import NO_QUEUE, QueueField
+
+NOT_IDENTIFIED = MessageId(NULL_GUID, 1)  # 3.1.5.1.1: the id of every message without an Msmq element
+
+_FIXED = Struct("<BBHIII16s16sIIII")  # BaseHeader and the fixed part of UserHeader
+_CACHED_FIELDS, _CACHED_NAME = 2048, 512  # longer names are encoded each time, so that the cache stays small
+# Plain integers: an IntFlag costs a microsecond an operation.
+_RECOVERABLE = 0x20
+_JOURNAL = UserFlags.POSITIVE_JOURNALING.value
+_DEAD_LETTER = UserFlags.NEGATIVE_JOURNALING.value
+_CONNECTOR_TYPE = UserFlags.CONNECTOR_TYPE.value
+_TRANSACTION = UserFlags.TRANSACTION_HEADER.value
+_SECURITY = UserFlags.SECURITY_HEADER.value
+_PROPERTIES = UserFlags.MESSAGE_PROPERTIES_HEADER.value
+_SOAP = UserFlags.SOAP_HEADER.value
+_MULTI_QUEUE = UserFlags.MULTI_QUEUE_HEADER.value
+_TRACED = (BaseFlags.TRACING | BaseFlags.DEBUG_HEADER).value
+_POSITIVE_ARRIVAL = AckFlags.POSITIVE_ARRIVAL.value
+_POSITIVE_RECEIVE = AckFlags.POSITIVE_RECEIVE.value
+_NEGATIVE_RECEIVE = AckFlags.NEGATIVE_RECEIVE.value
+_SHA1, _RC4 = HashAlgorithm.SHA1.value, EncryptionAlgorithm.RC4.value
+_NO_SERVICES = Services()
+
+
+def label_of(action: str) -> str | None:
+    """The label in an action; without its prefix it says nothing, which is no error."""
+    return action.removeprefix(LABEL_PREFIX) if action.startswith(LABEL_PREFIX) else None
+
+
+def identifier_of(envelope: Envelope) -> MessageId:
+    """Without Msmq nothing identifies a message. Note 7: where the GUIDs differ, SourceQmGuid is right."""
+    if envelope.msmq is None:
+        return NOT_IDENTIFIED
+    return MessageId(envelope.msmq.source_qm_guid, parse_message_id(envelope.path.id, "path/id").ordinal)
+
+
+def packet_of(envelope: Envelope, attachments: Attachments, now: int, destination: FormatName | None = None) -> bytes:
+    """The UserMessage packet; MalformedSoap where a value has no place in one.
+
+    `now` stands in for a time of sending that is not told, and `destination` for the one in the path.
+    """
+    source = envelope.source
+    soap = None if source is None else SoapHeader(source.header, source.body)
+    try:
+        packet = _packet(envelope, attachments, now, destination, soap)
+        if len(packet) > MAX_PACKET_SIZE:  # the body is worth more than the text of its envelope
+            packet = _packet(envelope, attachments, now, destination, None)
+    except LocalProtocolError as error:
+        raise MalformedSoap("entity", str(error)) from None
+    if len(packet) > MAX_PACKET_SIZE:
+        raise MalformedSoap("entity", f"a packet of {len(packet)} bytes is above the limit of {MAX_PACKET_SIZE}")
+    return packet
+
+
+def _packet(
+    envelope: Envelope,
+    attachments: Attachments,
+    now: int,
+    destination: FormatName | None,
+    soap: SoapHeader | None,
+) -> bytes:
+    properties = envelope.properties
+    # Note 12: without Msmq all its elements have their defaults, and expiresAt is what TTrq would be.
+    msmq = envelope.msmq or Msmq(MessageClass.NORMAL.value, DEFAULT_PRIORITY, NULL_GUID, properties.expires_at)
+    services = envelope.services or _NO_SERVICES
+    stream = envelope.stream
+    identifier = identifier_of(envelope)
+    sent = now if properties.sent_at is None else properties.sent_at
+    if not 0 <= sent <= U32:
+        raise MalformedSoap("properties/sentAt", "the year is not between 1970 and 2106")
+    target, address = _destination_field(envelope, destination)
+    admin = _admin_field(services, stream)
+    response = _response_field(envelope.path.via, identifier.guid, address)
+    flags = target.code << DESTINATION_SHIFT | admin.code << ADMIN_SHIFT | response.code << RESPONSE_SHIFT | _PROPERTIES
+    writer = Writer()
+    writer.size = _FIXED.size  # written last, when the size is known
+    writer.put(_encoded(target) + _encoded(admin) + _encoded(response))
+    if services.durable or stream is not None:
+        flags |= _RECOVERABLE
+    if msmq.journal:
+        flags |= _JOURNAL
+    if msmq.dead_letter:
+        flags |= _DEAD_LETTER
+    if msmq.connector_type is not None:
+        flags |= _CONNECTOR_TYPE
+        writer.put(msmq.connector_type.bytes_le)
+    if stream is not None:
+        flags |= _TRANSACTION
+        _transaction(stream, services, msmq).encode(writer)
+    if msmq.provider is not None:
+        flags |= _SECURITY
+        provider = ProviderInfo(msmq.provider.type, msmq.provider.name).encode()
+        SecurityHeader(SecurityFlags.SECURITY_DATA, provider_info=provider).encode(writer)
+    _put_properties(writer, envelope, msmq, services, attachments)
+    if msmq.trace:
+        DebugHeader().encode(writer)
+    if soap is not None:
+        flags |= _SOAP
+        soap.encode(writer)
+    if msmq.destination_mqf or msmq.admin_mqf or msmq.response_mqf:
+        flags |= _MULTI_QUEUE
+        _multi_queue(msmq).encode(writer)
+    fixed = _FIXED.pack(
+        VERSION,
+        0,
+        msmq.priority | (_TRACED if msmq.trace else 0),
+        SIGNATURE,
+        writer.size,
+        _lifetime(msmq.ttrq, sent),
+        identifier.guid.bytes_le,
+        address.bytes_le,
+        INFINITE,
+        sent,
+        identifier.ordinal,
+        flags,
+    )
+    return fixed + writer.getvalue()
+
+
+def _encoded(field: QueueField) -> bytes:
+    """A queue name as bytes. Each starts and ends on a 4-byte boundary, wherever it stands."""
+    return _encode_cached(field) if len(field.direct_name) <= _CACHED_NAME else _encode(field)
+
+
+def _encode(field: QueueField) -> bytes:
+    writer = Writer()
+    field.encode(writer)
+    return writer.getvalue()
+
+
+_encode_cached = lru_cache(_CACHED_FIELDS)(_encode)
+
+
+def _destination_field(envelope: Envelope, destination: FormatName | None) -> tuple[QueueField, UUID]:
+    name = destination_of(envelope.path.to) if destination is None else destination
+    if isinstance(name, DirectName):
+        return QueueField(QueueCode.DIRECT, direct_name=name.wire_text), NULL_GUID
+    try:
+        return destination_field(name)
+    except LocalProtocolError as error:
+        raise MalformedSoap("path/to", str(error)) from None
+
+
+def _lifetime(expiry: int, sent: int) -> int:
+    """Seconds from the sending on. What lies before it has expired, and what is told as no expiry never does."""
+    if expiry == NO_EXPIRY:
+        return INFINITE
+    return min(max(expiry - sent, 0), INFINITE)
+
+
+def _admin_field(services: Services, stream: Stream | None) -> QueueField:
+    """One attribute serves three elements, 3.1.5.1.1: of several the delivery receipt's wins, as in sample 4.3."""
+    for request in (services.delivery_receipt_request, services.commitment_receipt_request):
+        if request is not None:
+            return QueueField(QueueCode.DIRECT, direct_name=request.send_to)
+    if stream is not None and stream.send_receipts_to is not None:
+        return QueueField(QueueCode.DIRECT, direct_name=stream.send_receipts_to)
+    return NO_QUEUE
+
+
+def _response_field(via: str | None, source: UUID, address: UUID) -> QueueField:
+    if via is None:
+        return NO_QUEUE
+    if is_http(via):
+        return QueueField(QueueCode.DIRECT, direct_name=via)
+    try:
+        return other_field(via_name(via), source, address)
+    except LocalProtocolError as error:
+        raise MalformedSoap("path/rev/via", str(error)) from None
+
+
+def _put_properties(
+    writer: Writer, envelope: Envelope, msmq: Msmq, services: Services, attachments: Attachments
+) -> None:
+    """MessagePropertiesHeader, [MS-MQMQ] 2.2.19.3."""
+    text = label_of(envelope.path.action)
+    label = text.encode("utf-16-le") + b"\0\0" if text else b""
+    if len(label) > 2 * MAX_LABEL_UNITS:
+        raise MalformedSoap("path/action", f"a label has at most {MAX_LABEL_UNITS - 1} characters")
+    acks = _POSITIVE_ARRIVAL if services.delivery_receipt_request is not None else 0
+    commitment = services.commitment_receipt_request
+    if commitment is not None:
+        acks |= _POSITIVE_RECEIVE if commitment.positive_only else 0
+        acks |= _NEGATIVE_RECEIVE if commitment.negative_only else 0
+    body, extension = attachments.body or b"", attachments.extension or b""
+    writer.put(
+        PROPERTIES.pack(
+            acks,
+            len(label) // 2,
+            msmq.message_class,
+            msmq.correlation or NO_CORRELATION,
+            msmq.body_type,
+            msmq.app or 0,
+            len(body),
+            len(body),
+            0,
+            _SHA1 if msmq.hash_algorithm is None else msmq.hash_algorithm,
+            _RC4,
+            len(extension),
+        )
+    )
+    writer.put(label)
+    writer.put(extension)
+    writer.put(body)
+    writer.align(4)
+
+
+def _transaction(stream: Stream, services: Services, msmq: Msmq) -> TransactionHeader:
+    flags = 0
+    connector = None
+    if services.commitment_receipt_request is not None:
+        flags |= TransactionFlags.FINAL_ACK
+    if msmq.eod is not None:
+        flags |= TransactionFlags.FIRST if msmq.eod.first else 0
+        flags |= TransactionFlags.LAST if msmq.eod.last else 0
+        connector = msmq.eod.connector_id
+    # 3.1.1.2: a stream without gaps does not tell what was before.
+    previous = max(stream.current - 1, 0) if stream.previous is None else stream.previous
+    return TransactionHeader(stream.stream_id.sequence, stream.current, previous, flags, connector)
+
+
+def _multi_queue(msmq: Msmq) -> MultiQueueFormatHeader:
+    return MultiQueueFormatHeader(
+        _address_header(msmq.destination_mqf, "Msmq/DestinationMqf"),
+        _address_header(msmq.admin_mqf, "Msmq/AdminMqf"),
+        _address_header(msmq.response_mqf, "Msmq/ResponseMqf"),
+    )
+
+
+def _address_header(members: tuple[str, ...], place: str) -> AddressHeader:
+    return AddressHeader(tuple(_element(member, place) for member in members))
+
+
+def _element(text: str, place: str) -> FormatNameElement:
+    if is_http(text):
+        return FormatNameElement(FormatType.DIRECT, direct_name=text)
+    match via_name(text, place):
+        case PublicName(journal=False) as name:
+            return FormatNameElement(FormatType.PUBLIC, guid=name.guid)
+        case PrivateName(journal=False) as name:
+            return FormatNameElement(FormatType.PRIVATE, name.guid, name.number)
+        case DirectName() as name:
+            return FormatNameElement(FormatType.DIRECT, direct_name=name.wire_text)
+        case DistributionListName() as name:
+            return FormatNameElement(FormatType.DISTRIBUTION_LIST, guid=name.guid)
+    raise MalformedSoap(place, f"{shown(text)} is no name of a queue")

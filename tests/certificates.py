@@ -1,0 +1,56 @@
+"""Certificates for tests: an authority, and servers that it vouches for by their IP addresses."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+class Authority:
+    """`file` is what a client has to trust."""
+
+    def __init__(self, directory: Path, name: str = "authority") -> None:
+        self._directory = directory
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        certificate = self._sign(self._name, self._key, [x509.BasicConstraints(ca=True, path_length=0)])
+        self.file = directory / f"{name}.pem"
+        self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+    def issue(self, address: str) -> tuple[Path, Path]:
+        """The certificate and the key of a server at this address."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
+        names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
+        certificate = self._sign(name, key, [names])
+        files = self._directory / f"{address}.pem", self._directory / f"{address}.key"
+        files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        files[1].write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        return files
+
+    def _sign(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, extensions: list[x509.ExtensionType]
+    ) -> x509.Certificate:
+        now = datetime.now(UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+        )
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
+        return builder.sign(self._key, hashes.SHA256())
