@@ -393,27 +393,34 @@ class RemoteReadClient:
     ) -> None:
         """Canceling a Pending Peek or Receive, 3.2.4.7; what was received in that moment goes back.
 
-        A peek has no tag at the server (3.1.4.1): it is orphaned instead.
+        A peek has no tag at the server (3.1.4.1), which does not find it: it is orphaned instead.
         """
         try:
             async with asyncio.timeout(WITHDRAW_TIMEOUT_S):
-                if not task.done():
-                    await self.cancel(opened, entry.request_id)
-                received = await task
+                if not task.done() and await self._cancel(opened, entry.request_id) == Status.STATUS_NOT_FOUND:
+                    task.cancel()
+                received = await task  # a read that is not pending any more has been answered
             if received.entry is not None:
+                self.pending[entry.request_id] = received.entry
                 await self.end(received.entry, Ack.RR_NACK)
         except (PostroadError, TimeoutError):
             task.cancel()
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
 
     async def cancel(self, opened: RemoteOpenQueueEntry, request_id: int) -> None:
         """RemoteQMCancelReceive; the read ends with RemoteCancelled."""
         entry = self.pending.get(request_id)
         if entry is None or entry.queue_handle != opened.queue_handle:
             raise InvalidHandle(f"no read of {opened.name} has the request id {request_id}")
+        _check(await self._cancel(opened, request_id), "the read cannot be cancelled")
+
+    async def _cancel(self, opened: RemoteOpenQueueEntry, request_id: int) -> int:
         request = qm2qm.CancelReceiveIn(opened.queue_handle, opened.queue, request_id)
         answer = await self._call(qm2qm.CANCEL_RECEIVE, request)
         self.pending.pop(request_id, None)
-        _check(answer.result, "the read cannot be cancelled")
+        return answer.result
 
     async def end(self, entry: PendingRemoteReadEntry, ack: Ack) -> None:
         """RemoteQMEndReceive: the message is gone for good, or back in its place."""
