@@ -110,7 +110,7 @@ class RemoteReadClient:
         self.identity = identity
         self.pending: dict[int, PendingRemoteReadEntry] = {}  # rPendingRemoteReadEntryCollection
         self.open_queues: dict[int, RemoteOpenQueueEntry] = {}  # rRemoteOpenQueueEntryCollection
-        self.version: Version | None = None
+        self.version = OLD_VERSION
         self._connect = connect
         self._ask_port = ask_port
         self._qmcomm: RpcClient | None = None
@@ -134,9 +134,10 @@ class RemoteReadClient:
     async def _read_connection(self) -> RpcClient:
         async with self._connecting:
             if self._qm2qm is None or self._qm2qm.closed:
-                self.version = None
                 self._forget()
-                self._qm2qm = await self._bind_for_reading()
+                connection = await self._bind_for_reading()
+                self.version = await _version_of(connection)
+                self._qm2qm = connection
             return self._qm2qm
 
     async def _bind_for_reading(self) -> RpcClient:
@@ -182,18 +183,6 @@ class RemoteReadClient:
             raise RpcUnavailable(f"there was no answer to {operation.name} within {timeout:g} seconds") from None
         except RpcFault as fault:
             raise _told_by_fault(fault, operation) from None
-
-    async def server_version(self) -> Version:
-        """RemoteQmGetVersion, once for each connection; a server without the method is an old one."""
-        if self.version is None:
-            try:
-                answer = await self._call(qm2qm.GET_VERSION, Nothing())
-                self.version = Version(answer.major, answer.minor, answer.build_number)
-            except RpcFault as fault:
-                if fault.fault_status != FaultStatus.NCA_OP_RANGE_ERROR:
-                    raise
-                self.version = OLD_VERSION
-        return self.version
 
     # Queues
 
@@ -283,7 +272,7 @@ class RemoteReadClient:
         if not 0 <= lookup_id <= LAST_LOOKUP_ID:
             raise LocalProtocolError(f"{lookup_id} is no lookup id")
         self._require_open(opened)
-        if (await self.server_version()).is_old:
+        if self.version.is_old:
             raise LocalProtocolError("the server is too old for lookup ids")
         entry = self._enter(opened)
         desc = self._desc(opened, entry, action)
@@ -305,14 +294,13 @@ class RemoteReadClient:
         if not 0 <= timeout_ms <= INFINITE_MS:
             raise LocalProtocolError(f"{timeout_ms} milliseconds are no time-out")
         self._require_open(opened)
-        version = await self.server_version()
         entry = self._enter(opened)
         desc = self._desc(opened, entry, action, timeout_ms, cursor)
         receive = action is Action.RECEIVE
 
         async def start() -> Received:
             found: RemoteReadDesc | None
-            if version.is_old:
+            if self.version.is_old:
                 answer = await self._call(qm2qm.START_RECEIVE, qm2qm.StartReceiveIn(desc), None)
                 status, handle, found, sequential_id = answer.result, answer.context, answer.remote_read_desc, 0
             else:
@@ -436,6 +424,17 @@ class RemoteReadClient:
     def _require_open(self, opened: RemoteOpenQueueEntry) -> None:
         if opened.closed:
             raise InvalidHandle(f"{opened.name} is closed, or its connection is gone: open it again")
+
+
+async def _version_of(connection: RpcClient) -> Version:
+    """RemoteQmGetVersion, once for each connection; a server without the method is an old one."""
+    try:
+        answer = await connection.call(qm2qm.GET_VERSION, Nothing(), ANSWER_TIMEOUT_S)
+    except RpcFault as fault:
+        if fault.fault_status != FaultStatus.NCA_OP_RANGE_ERROR:
+            raise
+        return OLD_VERSION
+    return Version(answer.major, answer.minor, answer.build_number)
 
 
 async def _called(connection: RpcClient, operation: Operation[In, Out], request: In, timeout: float) -> Out:
