@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
+from fuzz import rpc
 from postroad.errors import RemoteProtocolError
 from postroad.wire import (
     EstablishConnection,
@@ -99,7 +100,12 @@ def fuzz_records(data: bytes) -> None:
             continue
 
 
-TARGETS: dict[str, Target] = {"framer": fuzz_framer, "decoder": fuzz_decoder, "records": fuzz_records}
+TARGETS: dict[str, Target] = {
+    "framer": fuzz_framer,
+    "decoder": fuzz_decoder,
+    "records": fuzz_records,
+    **rpc.TARGETS,
+}
 
 _KEY = bytes.fromhex("0602000000a4000052534131400000000100010081828384858687f8")
 _SESSION_KEY = bytes.fromhex("010200000168000000a400000102030405060708")
@@ -114,4 +120,5 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     ),
     "decoder": SESSION_PACKETS,
     "records": (*PINGS, _KEY, _SESSION_KEY, _PUBLIC_KEYS, _ADDRESSES),
+    **rpc.SEEDS,
 }

@@ -150,6 +150,17 @@ def test_full_pointers_may_share_what_they_point_to() -> None:
         decoded(ndr.struct(Shared), once, Format.NDR)
 
 
+@dataclass(frozen=True, slots=True)
+class Confused:
+    left: Annotated[UUID | None, ndr.full(ndr.guid)]
+    right: Annotated[Pair | None, ndr.full(ndr.struct(Pair))]
+
+
+def test_but_not_as_something_of_another_type() -> None:
+    with pytest.raises(RemoteProtocolError, match="two pointers of different types"):
+        decoded(ndr.struct(Confused), bytes.fromhex("0100000001000000") + bytes(16), Format.NDR)
+
+
 def test_a_count_that_follows_its_array_is_checked_too() -> None:
     parameters = Parameters(SizeLast)
     octets = parameters.encode(SizeLast((1, 2), 2), Format.NDR)

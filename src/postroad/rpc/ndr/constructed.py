@@ -201,8 +201,11 @@ class Pointer(Item):
         if self.kind is not PointerKind.FULL:
             return read(reader, self.target, scope)
         if state not in reader.full:
-            reader.full[state] = read(reader, self.target, scope)
-        return reader.full[state]
+            reader.full[state] = (self.target, read(reader, self.target, scope))
+        target, value = reader.full[state]
+        if target is not self.target:
+            raise RemoteProtocolError("two pointers of different types to the same", reader.offset)
+        return value
 
     def _refuse_missing(self, scope: Scope, error: Exception) -> None:
         """[MS-RPCE] 3.1.1.5.3.3.1.2: a null pointer to a conformant array whose size is told as more than 0."""

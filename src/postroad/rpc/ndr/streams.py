@@ -102,7 +102,7 @@ class Reader:
         self.order = order
         self.offset = 0
         self.size = len(data)
-        self.full: dict[int, Any] = {}  # the referents of full pointers, which may be shared
+        self.full: dict[int, tuple[object, Any]] = {}  # (type, value) of full pointers' referents, which may be shared
 
     @property
     def remaining(self) -> int:
