@@ -14,14 +14,14 @@ from postroad.rpc.constants import AuthType
 from postroad.rpc.interface import Operation
 from postroad.rpc.ndr import NULL_HANDLE, Format
 from postroad.rpc.negotiate import NTLM, SpnegoProvider
-from postroad.rpc.ntlm import NtlmAcceptor
+from postroad.rpc.ntlm import NtlmAcceptor, User
 from postroad.rpc.ntlm_keys import nt_hash
 from postroad.rpc.pdu import NDR, NDR64, PresentationContext, SyntaxId
 from postroad.rpc.security import Provider
 from postroad.rpc.server_connection import ServerConnection
 from postroad.rpc.tower import Tower
 
-_USERS = {"user": nt_hash("Password")}
+_USERS = {"user": User("user", nt_hash("Password"))}
 _LIMITS = Limits(max_request=2000, max_calls=3)
 _ABSTRACT = SyntaxId(ept.EPMAPPER.uuid, 3)
 

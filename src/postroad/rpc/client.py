@@ -18,6 +18,7 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 CONNECT_TIMEOUT_S = 20.0
+CLOSE_TIMEOUT_S = 2.0
 
 
 class RpcClient:
@@ -52,6 +53,10 @@ class RpcClient:
             self.flush()
             try:
                 await self._binding
+            except asyncio.CancelledError:
+                # Its answer would come to nobody, and the next bind would wait for it.
+                self._fail(RpcUnavailable(f"the bind to {self._peer} was given up"))
+                raise
             finally:
                 self._binding = None
 
@@ -101,7 +106,12 @@ class RpcClient:
     async def close(self) -> None:
         """Closes the connection; with the association's last, the server runs its context handles down."""
         self._fail(RpcUnavailable(f"the connection to {self._peer} is closed"))
-        await self._link.gone.wait()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._link.gone.wait()
+        except TimeoutError:  # a peer that takes nothing
+            if self._link.transport is not None:
+                self._link.transport.abort()
 
     # What the link tells
 

@@ -83,6 +83,8 @@ def answers(server: ServerConnection) -> list[tuple[int, int]]:
     return [(answer.result, answer.reason) for answer in ack.results]
 
 
+# Interfaces and transfer syntaxes
+
 ACCEPTED = (ContextResult.ACCEPTANCE, 0)
 NO_INTERFACE = (ContextResult.PROVIDER_REJECTION, ProviderReason.ABSTRACT_SYNTAX_NOT_SUPPORTED)
 NO_TRANSFER = (ContextResult.PROVIDER_REJECTION, ProviderReason.PROPOSED_TRANSFER_SYNTAXES_NOT_SUPPORTED)
@@ -102,6 +104,7 @@ FEATURES = (ContextResult.NEGOTIATE_ACK, 3)
         ((NDR, pdus.feature_syntax(0)), [ACCEPTED, (ContextResult.NEGOTIATE_ACK, 0)]),
     ],
 )
+@pytest.mark.spec("QP-2.2-02")
 def test_one_transfer_syntax_is_accepted(transfers: tuple[SyntaxId, ...], expected: list[tuple[int, int]]) -> None:
     server = fresh()
     server.receive(bind(*transfers).encode(), 0.0)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from postroad.errors import AuthenticationFailed
 from postroad.rpc.negotiate import KERBEROS, NTLM, SpnegoAcceptor, SpnegoProvider
-from postroad.rpc.ntlm import Flag, NtlmAcceptor, NtlmProvider
+from postroad.rpc.ntlm import Flag, NtlmAcceptor, NtlmProvider, User
 from postroad.rpc.ntlm_keys import Direction, md4, nt_hash, response_key
 
-USERS = {"user": nt_hash("Password")}
+USERS = {"user": User("user", nt_hash("Password"))}
 CHALLENGE = bytes.fromhex("0123456789abcdef")
 NEGOTIATE = b"NTLMSSP\0" + pack("<II", 1, 0xE2088233) + bytes(16)
 AUTHENTICATE = bytes.fromhex(
@@ -56,7 +56,7 @@ def test_the_specifications_exchange() -> None:
     assert not it.complete
     assert it.step(AUTHENTICATE) == b""
     assert it.complete
-    assert it.identity == "User"
+    assert it.identity == "user"
     assert it.unprotect(b"", SEALED, b"", SIGNATURE, seal=True, header_sign=False) == PLAIN
 
 
@@ -103,7 +103,7 @@ def test_less_than_ntlmv2_is_refused(missing: Flag) -> None:
 
 
 def test_one_user_is_not_another() -> None:
-    for users in ({}, {"user": nt_hash("password")}, {"other": nt_hash("Password")}):
+    for users in ({}, {"user": User("user", nt_hash("password"))}, {"other": User("other", nt_hash("Password"))}):
         it = NtlmAcceptor(users, "SERVER", CHALLENGE, 0)
         it.step(NEGOTIATE)
         with pytest.raises(AuthenticationFailed, match="'User' is not known, or has another password"):
@@ -168,7 +168,7 @@ def test_ntlm_in_spnego() -> None:
     answer = it.step(response(AUTHENTICATE))
     assert answer == bytes.fromhex("a1073005a0030a0100")  # accept-completed
     assert it.complete
-    assert it.identity == "User"
+    assert it.identity == "user"
 
 
 def test_the_list_of_mechanisms_is_signed_and_the_cipher_starts_anew() -> None:
