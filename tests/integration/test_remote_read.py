@@ -340,7 +340,9 @@ def test_an_acknowledged_message_is_gone_after_a_restart(tmp_path: Path) -> None
         assert office.labels() == ["two", "three"]
 
 
-def test_a_disk_that_is_full_keeps_the_message(office: Station) -> None:
+@pytest.mark.spec("QP-2.2-04")
+def test_a_disk_that_is_full_keeps_the_message() -> None:
+    """The failure has a code of our own, with the severity bit that makes it one."""
     store = FailingStore()
     with station(store) as full, postroad.remote(HOST, port=full.address[1]) as manager:
         full.send("one")
