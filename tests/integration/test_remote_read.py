@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -400,6 +401,26 @@ def test_a_server_that_stops_ends_reads_that_wait() -> None:
         loop.run_until_complete(wait())
     loop.run_until_complete(asyncio.wait_for(task, 20))
     loop.close()
+
+
+def test_a_reader_that_vanishes_without_a_word_is_noticed_in_two_minutes(
+    office: Station, manager: postroad.QueueManager
+) -> None:
+    """A cut line cannot be had in a test; that the system looks for it can be seen."""
+    with pytest.raises(NoMessage):
+        manager.queue(ORDERS).peek(timeout=0)
+    links = list(office.server.rpc.links)
+    assert links
+    for link in links:
+        assert link._transport is not None
+        line = link._transport.get_extra_info("socket")
+        assert line.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            idle, every, often = (
+                line.getsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_KEEP{name}"))
+                for name in ("IDLE", "INTVL", "CNT")
+            )
+            assert idle + every * often <= 120
 
 
 def test_readers_are_shown_by_api_and_metrics(office: Station) -> None:

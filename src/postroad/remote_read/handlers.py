@@ -80,7 +80,7 @@ class Handlers:
             request.desired_access,
             request.share_mode,
             self.host.clock(),
-            Caller(call.address, call.identity),
+            Caller(call.address, call.identity or None),
         )
         if remote is None:
             return qmcomm.OpenRemoteQueueOut(NULL_HANDLE, 0, 0, 0, status)
