@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
+from fuzz import rpc
 from postroad.errors import MalformedSoap, RemoteProtocolError
 from postroad.soap.envelope import read_any, read_envelope, write_envelope
 from postroad.soap.mapping import envelope_of
@@ -126,6 +127,7 @@ TARGETS: dict[str, Target] = {
     "decoder": fuzz_decoder,
     "records": fuzz_records,
     "soap": fuzz_soap,
+    **rpc.TARGETS,
 }
 
 _KEY = bytes.fromhex("0602000000a4000052534131400000000100010081828384858687f8")
@@ -142,4 +144,5 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "decoder": SESSION_PACKETS,
     "records": (*PINGS, _KEY, _SESSION_KEY, _PUBLIC_KEYS, _ADDRESSES),
     "soap": (*(text.encode() for text in ALL), *(multipart(text.encode(), b"body")[1] for text in ALL)),
+    **rpc.SEEDS,
 }

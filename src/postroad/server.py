@@ -31,7 +31,7 @@ from postroad.client.embedded import NAME_STATE
 from postroad.config import WITH_RPC, Configuration, ConfiguredQueue, DirectorySettings, SrmpSettings, StandardPort
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
-from postroad.errors import ConfigurationError, NoRoute, PostroadError, QueueNotFound
+from postroad.errors import ConfigurationError, NoRoute, PostroadError, QueueNotFound, RpcUnavailable
 from postroad.manager import Manager
 from postroad.names import PublicName, QueueTail
 from postroad.queues.info import QueueInfo
@@ -94,8 +94,6 @@ class Server:
         listen = {name: listener.address for name, listener in listeners.items() if listener is not None}
         if self._remote_read is not None:
             listen["rpc"] = self._remote_read.address
-            if self._remote_read.ports.read != self._remote_read.ports.handshake:
-                listen["rpc_read"] = self._remote_read.read_address
             if self._remote_read.mapper_address is not None:
                 listen["epm"] = self._remote_read.mapper_address
         return {"ready": True, "name": self._manager.name, "id": str(self._manager.identifier), "listen": listen}
@@ -175,7 +173,7 @@ class Server:
         if config.listen.http is not None or config.listen.https is not None:
             await self._start_soap(manager)
         if config.listen.rpc is not None:
-            self._remote_read = await self._start_remote_read(manager, config.listen.rpc)
+            await self._start_remote_read(manager, config.listen.rpc)
         if config.listen.api is not None:
             self._api = await self._start_api(manager, config.listen.api)
 
@@ -348,7 +346,7 @@ class Server:
         log.info("listening", extra={"listener": "ping", "address": responder.address})
         return responder
 
-    async def _start_remote_read(self, manager: Manager, port: int) -> RemoteReadServer:
+    async def _start_remote_read(self, manager: Manager, port: int) -> None:
         config = self._config
         read_port = config.listen.rpc_read
         if read_port == WITH_RPC:
@@ -358,14 +356,19 @@ class Server:
             config.listen.host,
             port,
             read_port,
-            mapper_port=config.listen.epm,
             providers=providers({user.name: user.password for user in config.users}, manager.name),
             authenticate=config.rpc.authenticate,
         )
         manager.remote_read = server
         await self._listen("rpc", port, server.start())
-        log.info("listening", extra={"listener": "rpc", "address": server.address})
-        return server
+        log.info("listening", extra={"listener": "rpc", "address": server.address, "read": server.read_address})
+        self._remote_read = server
+        if config.listen.epm is not None:
+            try:
+                await self._listen("epm", config.listen.epm, server.register(config.listen.epm))
+            except RpcUnavailable as fault:
+                raise PostroadError(f"listen.epm: {fault}") from None
+            log.info("listening", extra={"listener": "epm", "address": server.mapper_address})
 
     async def _listen(self, name: str, port: int, starting: Awaitable[None]) -> None:
         try:

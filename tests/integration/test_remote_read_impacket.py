@@ -560,6 +560,26 @@ def test_both_methods_share_the_request_ids(desk: Desk) -> None:
     assert desk.client.call("doubler", "start2", **fields)["status"] == INVALID_PARAMETER
 
 
+@pytest.mark.spec("QP-3.1.4.10-17")
+def test_the_second_method_reads_as_the_first_does(desk: Desk) -> None:
+    """A receive waits under its request id, a peek under none; the next message is the cursor's."""
+    desk.send("one", "two")
+    walker = desk.reader()
+    cursor = walker.cursor()
+    assert [label(walker.read(action, cursor=cursor)) for action in (PEEK, PEEK_NEXT)] == ["one", "two"]
+    walker.call("qm2qm", "purge", handle=walker.handle)
+    host, port = desk.office.address
+    desk.client.call("tags", "connect", host=host, port=port, interface="qm2qm")
+    for action, status in ((RECEIVE, 0), (PEEK, 0xC0000225)):
+        reader = desk.reader()
+        fields = reader.fields(action, timeout=INFINITE)
+        reader.start("qm2qm", "start2", **fields)
+        desk.office.run(_waits(desk, 1))
+        answer = desk.client.call("tags", "cancel", handle=reader.handle, request_id=fields["request_id"])
+        assert answer["status"] == status
+        desk.office.run(_waits(desk, 1 if status else 0))
+
+
 @pytest.mark.spec("QP-3.1.4.4-07", "QP-3.1.4-06")
 def test_closing_the_queue_ends_a_read_that_waits(desk: Desk) -> None:
     reader = desk.reader()

@@ -106,6 +106,53 @@ def test_a_call_that_is_given_up_ends_at_the_server_and_leaves_the_connection() 
     asyncio.run(run())
 
 
+def test_a_server_that_never_answers_a_bind_is_given_up() -> None:
+    async def run() -> None:
+        never = asyncio.Event()
+
+        async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await never.wait()
+
+        server = await asyncio.start_server(listen, HOST, 0)
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(RpcUnavailable, match=r"did not answer within 0\.05 seconds"):
+            await connect(HOST, port, PARCELS, timeout=0.05)
+        client = await connect(HOST, port)
+        with pytest.raises(TimeoutError):
+            await client.call(parcels.EMPTY, Nothing(), timeout=0.05)
+        with pytest.raises(RpcUnavailable, match="was given up"):
+            await client.call(parcels.EMPTY, Nothing(), timeout=0.05)
+        await client.close()
+        never.set()
+        server.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\5\0\x0c\3\x10\0\0\0\x10\0\0\0\1\0\0\0"])
+def test_a_server_that_speaks_something_else_is_told_apart(answer: bytes) -> None:
+    async def run() -> None:
+        async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(answer)
+            await writer.drain()
+
+        server = await asyncio.start_server(listen, HOST, 0)
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(RpcUnavailable, match="does not speak RPC as it should"):
+            await connect(HOST, port, PARCELS)
+        server.close()
+
+    asyncio.run(run())
+
+
+def test_nobody_listens() -> None:
+    async def run() -> None:
+        with pytest.raises(RpcUnavailable, match=r"cannot connect to 127\.0\.60\.9:1: Connection refused"):
+            await connect("127.0.60.9", 1, PARCELS)
+
+    asyncio.run(run())
+
+
 def test_a_cancelled_call_is_answered_with_its_fault() -> None:
     async def run() -> None:
         async with counter() as it:
@@ -153,6 +200,7 @@ def test_the_life_of_a_context_handle() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.spec("QP-2.2.1.1-04")
 def test_handles_belong_to_the_association() -> None:
     async def run() -> None:
         async with counter() as it:

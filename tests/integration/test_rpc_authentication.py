@@ -45,7 +45,7 @@ def test_calls_of_all_sizes(kind: AuthType, level: AuthLevel) -> None:
             for size in (0, 3, 65400, 65500, 300_000):
                 await echo(client, size)
             await asyncio.gather(*(echo(client, size) for size in range(50)))
-            assert set(it.identities) == {"anna"}
+            assert set(it.identities) == {"Anna"}
             await client.close()
 
     asyncio.run(run())
@@ -100,7 +100,7 @@ def test_one_changed_bit_ends_the_connection(kind: AuthType, level: AuthLevel, p
             assert transport is not None
             transport.write(bytes(data))
             await client._link.gone.wait()
-            assert it.identities == ["anna"]
+            assert it.identities == ["Anna"]
 
     asyncio.run(run())
 
@@ -133,7 +133,7 @@ def test_a_replayed_request_is_refused() -> None:
             assert transport is not None
             transport.write(data + data)
             await client._link.gone.wait()
-            assert it.identities == ["anna"]
+            assert it.identities == ["Anna"]
 
     asyncio.run(run())
 

@@ -151,7 +151,7 @@ def test_ntlm_at_each_level(guarded: Counter, level: int) -> None:
     rpc = authenticated(guarded, level)
     for size in (0, 3, 100, 5000, 100_000):
         echo(rpc, size)
-    assert guarded.identities == ["anna"] * 5
+    assert guarded.identities == ["Anna"] * 5
     rpc.disconnect()
 
 

@@ -95,10 +95,14 @@ def station(
         for path in queues:
             await manager.create_queue(path)
         users = providers({USER: PASSWORD}, "alpha")
-        server = RemoteReadServer(
-            manager, host, port, read_port, mapper_port=mapper_port, providers=users, authenticate=authenticate
-        )
-        await server.start()
+        server = RemoteReadServer(manager, host, port, read_port, providers=users, authenticate=authenticate)
+        try:
+            await server.start()
+            if mapper_port is not None:
+                await server.register(mapper_port)
+        except BaseException:
+            await manager.stop()
+            raise
         manager.remote_read = server
         return Station(manager, server, loop)
 

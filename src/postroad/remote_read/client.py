@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
@@ -18,12 +19,11 @@ from postroad.errors import (
     RemoteProtocolError,
     RpcFault,
     RpcUnavailable,
-    Status,
-    told_error,
 )
 from postroad.names import FormatName, QueueFormat
 from postroad.received import ReceivedMessage
-from postroad.remote_read import qm2qm, qmcomm
+from postroad.remote_read import fast_stubs, qm2qm, qmcomm
+from postroad.remote_read.answers import check, message_of, told_by_fault
 from postroad.remote_read.qm2qm import QM2QM, RemoteReadDesc, RemoteReadDesc2
 from postroad.remote_read.qmcomm import QMCOMM
 from postroad.remote_read.transfer_buffer import TransferBuffer
@@ -38,14 +38,11 @@ from postroad.remote_read.values import (
     DesiredShare,
     PortType,
     Version,
-    is_failure,
 )
 from postroad.rpc.client import RpcClient
 from postroad.rpc.constants import FaultStatus
 from postroad.rpc.interface import Interface, Nothing, Operation
 from postroad.rpc.ndr import NULL_HANDLE, Handle
-from postroad.store.interface import PRIORITY_SHIFT
-from postroad.wire.view import MessageView
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -55,9 +52,9 @@ OPEN_TIMEOUT_S = 300.0  # 3.2.4.1: a RemoteQMOpenQueue that takes longer is give
 ANSWER_TIMEOUT_S = 60.0  # for methods that never wait; they are lost with their connection at the latest
 WITHDRAW_TIMEOUT_S = 10.0  # for a cancelled read to come back
 CLIENT_SYSTEM = 0x500  # dwMQS of R_QMOpenRemoteQueue: an operating system without licences to count
-HIGHEST_PRIORITY = 7
-FACILITY_MQ = 0x0E  # of an HRESULT that is raised as a fault
 OLD_VERSION = Version(5, 0, 0)  # of a server that does not know RemoteQmGetVersion
+
+fast_stubs.install()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +107,7 @@ class RemoteReadClient:
         self.identity = identity
         self.pending: dict[int, PendingRemoteReadEntry] = {}  # rPendingRemoteReadEntryCollection
         self.open_queues: dict[int, RemoteOpenQueueEntry] = {}  # rRemoteOpenQueueEntryCollection
-        self.version: Version | None = None
+        self.version = OLD_VERSION
         self._connect = connect
         self._ask_port = ask_port
         self._qmcomm: RpcClient | None = None
@@ -134,9 +131,10 @@ class RemoteReadClient:
     async def _read_connection(self) -> RpcClient:
         async with self._connecting:
             if self._qm2qm is None or self._qm2qm.closed:
-                self.version = None
                 self._forget()
-                self._qm2qm = await self._bind_for_reading()
+                connection = await self._bind_for_reading()
+                self.version = await _version_of(connection)
+                self._qm2qm = connection
             return self._qm2qm
 
     async def _bind_for_reading(self) -> RpcClient:
@@ -171,29 +169,23 @@ class RemoteReadClient:
         self.open_queues.clear()
         self.pending.clear()
 
-    async def _call(self, operation: Operation[In, Out], request: In, timeout: float | None = ANSWER_TIMEOUT_S) -> Out:
+    async def _call(
+        self,
+        operation: Operation[In, Out],
+        request: In,
+        timeout: float | None = ANSWER_TIMEOUT_S,
+        late: Callable[[Out | None], None] | None = None,
+    ) -> Out:
         """A call of qm2qm on the connection that the handles belong to."""
         connection = self._qm2qm
         if connection is None or connection.closed:
             raise RpcUnavailable("the connection that the queue was opened on is gone: open it again")
         try:
-            return await connection.call(operation, request, timeout)
+            return await connection.call(operation, request, timeout, late)
         except TimeoutError:
             raise RpcUnavailable(f"there was no answer to {operation.name} within {timeout:g} seconds") from None
         except RpcFault as fault:
-            raise _told_by_fault(fault, operation) from None
-
-    async def server_version(self) -> Version:
-        """RemoteQmGetVersion, once for each connection; a server without the method is an old one."""
-        if self.version is None:
-            try:
-                answer = await self._call(qm2qm.GET_VERSION, Nothing())
-                self.version = Version(answer.major, answer.minor, answer.build_number)
-            except RpcFault as fault:
-                if fault.fault_status != FaultStatus.NCA_OP_RANGE_ERROR:
-                    raise
-                self.version = OLD_VERSION
-        return self.version
+            raise told_by_fault(fault, operation) from None
 
     # Queues
 
@@ -209,14 +201,14 @@ class RemoteReadClient:
         structure = qmcomm.queue_format_structure(QueueFormat.from_format_name(name))
         request = qmcomm.OpenRemoteQueueIn(structure, 0, access, share, self.identity.identifier, CLIENT_SYSTEM)
         answer = await _called(handshake, qmcomm.OPEN_REMOTE_QUEUE, request, OPEN_TIMEOUT_S)
-        _check(answer.result, f"{name} cannot be opened")
+        check(answer.result, f"{name} cannot be opened")
         supporting = self.identity.routing_server or self.identity.directory_server
         request2 = qm2qm.OpenQueueIn(
             self.identity.identifier, int(supporting), answer.queue_handle, answer.queue, answer.open_context
         )
         try:
             opened = await _called(reading, qm2qm.OPEN_QUEUE, request2, OPEN_TIMEOUT_S)
-            _check(opened.result, f"{name} cannot be opened for reading")
+            check(opened.result, f"{name} cannot be opened for reading")
         except BaseException:
             await _quietly(handshake, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseContext(answer.context))
             raise
@@ -237,14 +229,14 @@ class RemoteReadClient:
         answer = await self._call(qm2qm.CLOSE_QUEUE, qm2qm.CloseQueueIn(opened.session))
         for entry in [each for each in self.pending.values() if each.queue_handle == opened.queue_handle]:
             self.pending.pop(entry.request_id, None)
-        _check(answer.result, f"{opened.name} cannot be closed")
+        check(answer.result, f"{opened.name} cannot be closed")
 
     async def purge(self, opened: RemoteOpenQueueEntry) -> None:
         """Purging a Queue, 3.2.4.4"""
         self._require_open(opened)
         # A large queue takes its time.
         answer = await self._call(qm2qm.PURGE_QUEUE, qm2qm.PurgeQueueIn(opened.queue_handle), None)
-        _check(answer.result, f"{opened.name} cannot be purged")
+        check(answer.result, f"{opened.name} cannot be purged")
 
     async def create_cursor(self, opened: RemoteOpenQueueEntry) -> int:
         """R_QMCreateRemoteCursor, [MS-MQMP] 3.1.4.4"""
@@ -252,14 +244,14 @@ class RemoteReadClient:
         handshake = await self._handshake_connection()
         request = qmcomm.CreateRemoteCursorIn(TransferBuffer(), opened.queue_handle)
         answer = await _called(handshake, qmcomm.CREATE_REMOTE_CURSOR, request, ANSWER_TIMEOUT_S)
-        _check(answer.result, f"there can be no cursor on {opened.name}")
+        check(answer.result, f"there can be no cursor on {opened.name}")
         return answer.cursor
 
     async def close_cursor(self, opened: RemoteOpenQueueEntry, cursor: int) -> None:
         """Closing a Cursor, 3.2.4.8"""
         self._require_open(opened)
         answer = await self._call(qm2qm.CLOSE_CURSOR, qm2qm.CloseCursorIn(opened.queue_handle, cursor))
-        _check(answer.result, f"the cursor on {opened.name} cannot be closed")
+        check(answer.result, f"the cursor on {opened.name} cannot be closed")
 
     # Reading
 
@@ -283,21 +275,17 @@ class RemoteReadClient:
         if not 0 <= lookup_id <= LAST_LOOKUP_ID:
             raise LocalProtocolError(f"{lookup_id} is no lookup id")
         self._require_open(opened)
-        if (await self.server_version()).is_old:
+        if self.version.is_old:
             raise LocalProtocolError("the server is too old for lookup ids")
         entry = self._enter(opened)
-        desc = self._desc(opened, entry, action)
-        request = qm2qm.StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(desc))
         receive, _ = SEEKS[action]
+        desc = RemoteReadDesc(opened.queue_handle, 0, action, 0, 0, opened.queue, entry.request_id)
+        request = qm2qm.StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(desc))
 
-        async def start() -> Received:
-            answer = await self._call(qm2qm.START_RECEIVE_BY_LOOKUP_ID, request)
-            desc2 = answer.remote_read_desc2
-            return self._taken(
-                opened, entry, answer.result, answer.context, desc2.remote_read_desc, desc2.sequential_id, receive
-            )
+        def taken(answer: qm2qm.StartReceive2Out) -> Received:
+            return self._taken2(opened, entry, answer, receive)
 
-        return await self._finish(opened, entry, start, receive)
+        return await self._start(opened, entry, qm2qm.START_RECEIVE_BY_LOOKUP_ID, request, taken, receive)
 
     async def _read(self, opened: RemoteOpenQueueEntry, action: Action, timeout_ms: int, cursor: int) -> Received:
         if action not in CALLS or (action is Action.PEEK_NEXT and not cursor):
@@ -305,35 +293,21 @@ class RemoteReadClient:
         if not 0 <= timeout_ms <= INFINITE_MS:
             raise LocalProtocolError(f"{timeout_ms} milliseconds are no time-out")
         self._require_open(opened)
-        version = await self.server_version()
         entry = self._enter(opened)
-        desc = self._desc(opened, entry, action, timeout_ms, cursor)
         receive = action is Action.RECEIVE
+        desc = RemoteReadDesc(opened.queue_handle, cursor, action, timeout_ms, 0, opened.queue, entry.request_id)
+        if self.version.is_old:
 
-        async def start() -> Received:
-            found: RemoteReadDesc | None
-            if version.is_old:
-                answer = await self._call(qm2qm.START_RECEIVE, qm2qm.StartReceiveIn(desc), None)
-                status, handle, found, sequential_id = answer.result, answer.context, answer.remote_read_desc, 0
-            else:
-                request = qm2qm.StartReceive2In(RemoteReadDesc2(desc))
-                answer2 = await self._call(qm2qm.START_RECEIVE2, request, None)
-                status, handle = answer2.result, answer2.context
-                found = answer2.remote_read_desc2.remote_read_desc
-                sequential_id = answer2.remote_read_desc2.sequential_id
-            return self._taken(opened, entry, status, handle, found, sequential_id, receive)
+            def taken(answer: qm2qm.StartReceiveOut) -> Received:
+                return self._taken(opened, entry, answer.result, answer.context, answer.remote_read_desc, 0, receive)
 
-        return await self._finish(opened, entry, start, receive)
+            return await self._start(opened, entry, qm2qm.START_RECEIVE, qm2qm.StartReceiveIn(desc), taken, receive)
 
-    def _desc(
-        self,
-        opened: RemoteOpenQueueEntry,
-        entry: PendingRemoteReadEntry,
-        action: Action,
-        timeout_ms: int = 0,
-        cursor: int = 0,
-    ) -> RemoteReadDesc:
-        return RemoteReadDesc(opened.queue_handle, cursor, action, timeout_ms, 0, opened.queue, entry.request_id)
+        def taken2(answer: qm2qm.StartReceive2Out) -> Received:
+            return self._taken2(opened, entry, answer, receive)
+
+        request = qm2qm.StartReceive2In(RemoteReadDesc2(desc))
+        return await self._start(opened, entry, qm2qm.START_RECEIVE2, request, taken2, receive)
 
     def _enter(self, opened: RemoteOpenQueueEntry) -> PendingRemoteReadEntry:
         """A request id that no pending read has, on whatever queue."""
@@ -356,29 +330,44 @@ class RemoteReadClient:
         receive: bool,
     ) -> Received:
         """The message out of an answer. After a failure the handle means nothing, and is not looked at."""
-        _check(status, f"{opened.name} cannot be read")
+        check(status, f"{opened.name} cannot be read")
         if receive:
             entry.remote_read_handle = handle
         if desc is None or desc.buffer is None or (receive and not handle):
             raise RemoteProtocolError("the server answered with a message that is not there")
-        return Received(_message(desc.buffer, sequential_id, desc.arrive_time), entry if receive else None)
+        return Received(message_of(desc.buffer, sequential_id, desc.arrive_time), entry if receive else None)
 
-    async def _finish(
+    def _taken2(
+        self, opened: RemoteOpenQueueEntry, entry: PendingRemoteReadEntry, answer: qm2qm.StartReceive2Out, receive: bool
+    ) -> Received:
+        desc2 = answer.remote_read_desc2
+        return self._taken(
+            opened, entry, answer.result, answer.context, desc2.remote_read_desc, desc2.sequential_id, receive
+        )
+
+    async def _start(
         self,
         opened: RemoteOpenQueueEntry,
         entry: PendingRemoteReadEntry,
-        start: Callable[[], Awaitable[Received]],
+        operation: Operation[In, Out],
+        request: In,
+        taken: Callable[[Out], Received],
         receive: bool,
     ) -> Received:
-        """Runs the call. A caller who leaves takes the request back; a message that cannot be read goes back."""
-        task = asyncio.ensure_future(start())
+        """Runs the call. A message that cannot be read goes back; so does one that its caller does not wait for.
+
+        A peek that nobody waits for is orphaned: the server has no tag to cancel it by (3.1.4.1).
+        """
+        late: asyncio.Future[Out | None] = asyncio.get_running_loop().create_future()
         kept = False
         try:
-            received = await asyncio.shield(task)
+            answer = await self._call(operation, request, None, late.set_result if receive else None)
+            received = taken(answer)
             kept = receive
             return received
         except asyncio.CancelledError:
-            await self._withdraw(opened, entry, task)
+            if receive:
+                await self._withdraw(opened, entry, late, taken)
             raise
         except RemoteProtocolError:
             if entry.remote_read_handle:
@@ -389,31 +378,34 @@ class RemoteReadClient:
                 self.pending.pop(entry.request_id, None)
 
     async def _withdraw(
-        self, opened: RemoteOpenQueueEntry, entry: PendingRemoteReadEntry, task: asyncio.Future[Received]
+        self,
+        opened: RemoteOpenQueueEntry,
+        entry: PendingRemoteReadEntry,
+        late: asyncio.Future[Out | None],
+        taken: Callable[[Out], Received],
     ) -> None:
-        """Canceling a Pending Peek or Receive, 3.2.4.7; what was received in that moment goes back.
-
-        A peek has no tag at the server (3.1.4.1): it is orphaned instead.
-        """
-        try:
+        """Canceling a Pending Peek or Receive, 3.2.4.7; what was received in that moment goes back."""
+        with suppress(PostroadError, TimeoutError):
             async with asyncio.timeout(WITHDRAW_TIMEOUT_S):
-                if not task.done():
-                    await self.cancel(opened, entry.request_id)
-                received = await task
-            if received.entry is not None:
-                await self.end(received.entry, Ack.RR_NACK)
-        except (PostroadError, TimeoutError):
-            task.cancel()
+                if not late.done():
+                    await self._cancel(opened, entry.request_id)
+                answer = await late  # a read that is not pending any more has been answered
+                if answer is not None and taken(answer).entry is not None:
+                    self.pending[entry.request_id] = entry
+                    await self.end(entry, Ack.RR_NACK)
 
     async def cancel(self, opened: RemoteOpenQueueEntry, request_id: int) -> None:
         """RemoteQMCancelReceive; the read ends with RemoteCancelled."""
         entry = self.pending.get(request_id)
         if entry is None or entry.queue_handle != opened.queue_handle:
             raise InvalidHandle(f"no read of {opened.name} has the request id {request_id}")
+        check(await self._cancel(opened, request_id), "the read cannot be cancelled")
+
+    async def _cancel(self, opened: RemoteOpenQueueEntry, request_id: int) -> int:
         request = qm2qm.CancelReceiveIn(opened.queue_handle, opened.queue, request_id)
         answer = await self._call(qm2qm.CANCEL_RECEIVE, request)
         self.pending.pop(request_id, None)
-        _check(answer.result, "the read cannot be cancelled")
+        return answer.result
 
     async def end(self, entry: PendingRemoteReadEntry, ack: Ack) -> None:
         """RemoteQMEndReceive: the message is gone for good, or back in its place."""
@@ -421,14 +413,25 @@ class RemoteReadClient:
             raise InvalidHandle("there is no received message to acknowledge")
         handle, entry.remote_read_handle = entry.remote_read_handle, NULL_HANDLE
         try:
-            answer = await self._call(qm2qm.END_RECEIVE, qm2qm.EndReceiveIn(handle, ack))
+            answer = await self._call(qm2qm.END_RECEIVE, qm2qm.EndReceiveIn(handle, ack), None)
         finally:
             self.pending.pop(entry.request_id, None)
-        _check(answer.result, "the message cannot be acknowledged")
+        check(answer.result, "the message cannot be acknowledged")
 
     def _require_open(self, opened: RemoteOpenQueueEntry) -> None:
         if opened.closed:
             raise InvalidHandle(f"{opened.name} is closed, or its connection is gone: open it again")
+
+
+async def _version_of(connection: RpcClient) -> Version:
+    """RemoteQmGetVersion, once for each connection; a server without the method is an old one."""
+    try:
+        answer = await connection.call(qm2qm.GET_VERSION, Nothing(), ANSWER_TIMEOUT_S)
+    except RpcFault as fault:
+        if fault.fault_status != FaultStatus.NCA_OP_RANGE_ERROR:
+            raise
+        return OLD_VERSION
+    return Version(answer.major, answer.minor, answer.build_number)
 
 
 async def _called(connection: RpcClient, operation: Operation[In, Out], request: In, timeout: float) -> Out:
@@ -437,7 +440,7 @@ async def _called(connection: RpcClient, operation: Operation[In, Out], request:
     except TimeoutError:
         raise RpcUnavailable(f"there was no answer to {operation.name} within {timeout:g} seconds") from None
     except RpcFault as fault:
-        raise _told_by_fault(fault, operation) from None
+        raise told_by_fault(fault, operation) from None
 
 
 async def _quietly(connection: RpcClient, operation: Operation[In, Any], request: In) -> None:
@@ -446,49 +449,3 @@ async def _quietly(connection: RpcClient, operation: Operation[In, Any], request
         await connection.call(operation, request, ANSWER_TIMEOUT_S)
     except (PostroadError, TimeoutError):
         return
-
-
-def _told_by_fault(fault: RpcFault, operation: Operation[Any, Any]) -> PostroadError:
-    """Some methods raise their HRESULT as an exception, which comes as a fault of that status."""
-    if is_failure(fault.fault_status) and fault.fault_status >> 16 & 0xFF == FACILITY_MQ:
-        return _error(fault.fault_status, operation.name)
-    return fault
-
-
-def _check(status: int, what: str) -> None:
-    if status != Status.OK:
-        raise _error(status, what)
-
-
-def _error(status: int, what: str) -> PostroadError:
-    """The exception of an HRESULT. All failures are treated alike; the code is for people."""
-    words = _WORDS.get(status, f"the server answered 0x{status:08X}")
-    return told_error("", status, f"{what}: {words}", {})
-
-
-_WORDS: dict[int, str] = {
-    Status.INFORMATION_REMOTE_CANCELED_BY_CLIENT: "the read was cancelled",
-    Status.QUEUE_NOT_FOUND: "there is no such queue on the server",
-    Status.SHARING_VIOLATION: "somebody else has the queue open, and the two cannot share it",
-    Status.ACCESS_DENIED: "the server denies it",
-    Status.IO_TIMEOUT: "there was no message within the time to wait",
-    Status.MESSAGE_NOT_FOUND: "there is no such message",
-    Status.MESSAGE_ALREADY_RECEIVED: "the message was received by somebody else",
-    Status.ILLEGAL_CURSOR_ACTION: "the cursor has not been used yet: peek the current message first, then the next",
-    Status.QUEUE_NOT_AVAILABLE: "the queue was deleted while it was open",
-    Status.OPERATION_CANCELLED: "the queue was closed or deleted meanwhile",
-    Status.TRANSACTION_SEQUENCE: "the message is not being received any more",
-    Status.INVALID_HANDLE: "the server does not know the handle",
-    Status.UNSUPPORTED_FORMATNAME_OPERATION: "such a name can be sent to, not read from",
-}
-
-
-def _message(packet: bytes, sequential_id: int, arrive_time: int) -> ReceivedMessage:
-    """The message of a UserMessage packet. The top octet of a lookup identifier, which the answer lacks, follows from
-    the priority; an old server tells no identifier at all."""
-    view = MessageView(packet)
-    lookup_id = 0
-    if sequential_id:
-        rank = HIGHEST_PRIORITY - (0 if view.transactional else view.priority)
-        lookup_id = rank << PRIORITY_SHIFT | sequential_id
-    return ReceivedMessage(packet, lookup_id, arrive_time * 1000)

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from postroad.errors import PostroadError, RpcFault, Status
 from postroad.queues.local import LocalQueueManager
-from postroad.remote_read import qm2qm, qmcomm
+from postroad.remote_read import fast_stubs, qm2qm, qmcomm
 from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry
 from postroad.remote_read.qm2qm import RemoteReadDesc, RemoteReadDesc2
 from postroad.remote_read.service import RemoteReadService
@@ -24,6 +24,8 @@ SESSION_KIND = "PCTX_RRSESSION_HANDLE_TYPE"
 READ_KIND = "PCTX_REMOTEREAD_HANDLE_TYPE"
 OPEN_KIND = "PCTX_OPENREMOTE_HANDLE_TYPE"
 FROM_SERVER = 1  # of Reserved, by custom; nobody looks at it
+
+fast_stubs.install()
 
 
 class Host(Protocol):
@@ -78,7 +80,7 @@ class Handlers:
             request.desired_access,
             request.share_mode,
             self.host.clock(),
-            Caller(call.address, call.identity),
+            Caller(call.address, call.identity or None),
         )
         if remote is None:
             return qmcomm.OpenRemoteQueueOut(NULL_HANDLE, 0, 0, 0, status)

@@ -38,8 +38,7 @@ class RemoteReaders:
 
 
 class RemoteReadServer(RemoteReaders):
-    """`start`, then `stop`. `port` is that of qmcomm; that of qm2qm is `read_port`, or the same where it is None. An
-    endpoint mapper tells of both where `mapper_port` is given.
+    """`start`, then `stop`. `port` is that of qmcomm; that of qm2qm is `read_port`, or the same where it is None.
 
     Both ports serve both interfaces, as on Windows. The standard ports are probed in steps of 11 where they are taken
     ([MS-MQQP] 3.1.4.8); any other one is a wish that is fulfilled or refused.
@@ -52,7 +51,6 @@ class RemoteReadServer(RemoteReaders):
         port: int,
         read_port: int | None = None,
         *,
-        mapper_port: int | None = None,
         providers: Mapping[int, Provider] | None = None,
         authenticate: bool = False,
     ) -> None:
@@ -62,7 +60,6 @@ class RemoteReadServer(RemoteReaders):
         Handlers(manager, self.service).register(self.rpc)
         self._wanted = port
         self._wanted_read = read_port
-        self._mapper_port = mapper_port
         self._offer: Offer | None = None
 
     @property
@@ -83,18 +80,24 @@ class RemoteReadServer(RemoteReaders):
         return None if self._offer is None else _address(self.host, self._offer.port)
 
     async def start(self) -> None:
-        """Listens; OSError if a port cannot be had."""
-        handshake = await self.rpc.listen(self.host, self._wanted, probe=self._wanted == HANDSHAKE_PORT)
-        read = handshake
-        if self._wanted_read is not None:
-            read = await self.rpc.listen(self.host, self._wanted_read, probe=self._wanted_read == READ_PORT)
+        """Listens; OSError if a port cannot be had, and then nothing is left open."""
+        try:
+            handshake = await self.rpc.listen(self.host, self._wanted, probe=self._wanted == HANDSHAKE_PORT)
+            read = handshake
+            if self._wanted_read is not None:
+                read = await self.rpc.listen(self.host, self._wanted_read, probe=self._wanted_read == READ_PORT)
+        except OSError:
+            await self.rpc.stop()
+            raise
         self.service.ports = Ports(handshake, read)
-        if self._mapper_port is not None:
-            registrations = (
-                Registration.of(QMCOMM, self.host, handshake, ANNOTATION),
-                Registration.of(QM2QM, self.host, read, ANNOTATION),
-            )
-            self._offer = await offer(registrations, self.host, self._mapper_port)
+
+    async def register(self, mapper_port: int) -> None:
+        """Tells an endpoint mapper of both interfaces: our own, or the one that has the port. After `start`."""
+        registrations = (
+            Registration.of(QMCOMM, self.host, self.ports.handshake, ANNOTATION),
+            Registration.of(QM2QM, self.host, self.ports.read, ANNOTATION),
+        )
+        self._offer = await offer(registrations, self.host, mapper_port)
 
     async def stop(self) -> None:
         """Ends every call and connection; what readers had locked is back in its place."""

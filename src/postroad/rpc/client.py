@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 from typing import TypeVar
 
 from postroad.errors import AuthenticationFailed, PostroadError, RemoteProtocolError, RpcFault, RpcUnavailable
@@ -18,6 +19,7 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 CONNECT_TIMEOUT_S = 20.0
+CLOSE_TIMEOUT_S = 2.0
 
 
 class RpcClient:
@@ -28,6 +30,8 @@ class RpcClient:
         self._peer = peer
         self._link = _Link(self)
         self._calls: dict[int, asyncio.Future[tuple[bytes, str]]] = {}
+        self._late: dict[int, Callable[[tuple[bytes, str] | None], None]] = {}  # of calls that nobody awaits any more
+        self._missed: dict[int, tuple[bytes, str] | None] = {}  # what came while a caller was being cancelled
         self._binding: asyncio.Future[None] | None = None
         self._bind_lock = asyncio.Lock()
         self._error: PostroadError | None = None
@@ -52,13 +56,24 @@ class RpcClient:
             self.flush()
             try:
                 await self._binding
+            except asyncio.CancelledError:
+                # Its answer would come to nobody, and the next bind would wait for it.
+                self._fail(RpcUnavailable(f"the bind to {self._peer} was given up"))
+                raise
             finally:
                 self._binding = None
 
-    async def call(self, operation: Operation[In, Out], request: In, timeout: float | None = None) -> Out:
+    async def call(
+        self,
+        operation: Operation[In, Out],
+        request: In,
+        timeout: float | None = None,
+        late: Callable[[Out | None], None] | None = None,
+    ) -> Out:
         """One call. RpcFault is the server's answer, RpcUnavailable the connection's end, TimeoutError ours.
 
         A call that times out or whose task is cancelled is orphaned: the server ends it, and no other call is touched.
+        With `late` it goes on instead, and `late` is given the reply when it comes, or None where there is none.
         """
         interface = operation.interface
         layout = self._core.layout(interface)
@@ -71,6 +86,15 @@ class RpcClient:
         stub = operation.request.encode(request, layout)
         call_id = self._core.call(interface, operation.opnum, stub)
         answer = self._calls[call_id] = asyncio.get_running_loop().create_future()
+
+        def decoded(octets: bytes, order: str) -> Out:
+            try:
+                return operation.reply.decode(octets, layout, order if layout is Format.NDR else "<", request)
+            except RemoteProtocolError as error:
+                raise RpcUnavailable(
+                    f"{self._peer} answered {operation.name} with octets that are no answer: {error}"
+                ) from None
+
         self.flush()
         try:
             if timeout is None:
@@ -79,18 +103,32 @@ class RpcClient:
                 async with asyncio.timeout(timeout):
                     octets, order = await answer
         except (TimeoutError, asyncio.CancelledError):
-            if not self.closed:
+            if late is not None:
+                self._follow(call_id, decoded, late)
+            elif not self.closed:
                 self._core.orphan(call_id)
                 self.flush()
             raise
         finally:
             del self._calls[call_id]
-        try:
-            return operation.reply.decode(octets, layout, order if layout is Format.NDR else "<", request)
-        except RemoteProtocolError as error:
-            raise RpcUnavailable(
-                f"{self._peer} answered {operation.name} with octets that are no answer: {error}"
-            ) from None
+            self._missed.pop(call_id, None)
+        return decoded(octets, order)
+
+    def _follow(self, call_id: int, decoded: Callable[[bytes, str], Out], late: Callable[[Out | None], None]) -> None:
+        """The reply of a call that nobody awaits any more."""
+
+        def settled(answer: tuple[bytes, str] | None) -> None:
+            try:
+                late(None if answer is None else decoded(*answer))
+            except RpcUnavailable:
+                late(None)
+
+        if call_id in self._missed:  # it came between the cancelling and now
+            settled(self._missed.pop(call_id))
+        elif self.closed:
+            late(None)
+        else:
+            self._late[call_id] = settled
 
     def cancel_calls(self) -> None:
         """Asks the server to end the calls in flight; each ends with its fault, or with the reply that was first."""
@@ -101,7 +139,12 @@ class RpcClient:
     async def close(self) -> None:
         """Closes the connection; with the association's last, the server runs its context handles down."""
         self._fail(RpcUnavailable(f"the connection to {self._peer} is closed"))
-        await self._link.gone.wait()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._link.gone.wait()
+        except TimeoutError:  # a peer that takes nothing
+            if self._link.transport is not None:
+                self._link.transport.abort()
 
     # What the link tells
 
@@ -144,10 +187,16 @@ class RpcClient:
         self._fail(RpcUnavailable(f"{self._peer} closed the connection{words}"))
 
     def _settle(self, call_id: int, answer: tuple[bytes, str] | None, error: RpcFault | None) -> None:
-        future = self._calls.get(call_id)
-        if future is None or future.done():
+        late = self._late.pop(call_id, None)
+        if late is not None:
+            late(answer)
             return
-        if error is not None:
+        future = self._calls.get(call_id)
+        if future is None:
+            return
+        if future.done():
+            self._missed[call_id] = answer
+        elif error is not None:
             future.set_exception(error)
         elif answer is not None:
             future.set_result(answer)
@@ -159,6 +208,9 @@ class RpcClient:
         for call in self._calls.values():
             if not call.done():
                 call.set_exception(self._error)
+        late, self._late = self._late, {}
+        for settled in late.values():
+            settled(None)
         if self._binding is not None and not self._binding.done():
             self._binding.set_exception(self._error)
         if self._link.transport is not None:

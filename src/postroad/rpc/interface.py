@@ -53,8 +53,9 @@ class Parameters(Generic[Value]):
         scope = Scope(states, Scope(request))
         for name, member in self.members:
             states[name] = read(reader, member, scope)
-        scope.settle(reader.offset)
-        return self.kind(**states)
+        if scope.checks:
+            scope.settle(reader.offset)
+        return self.kind(*states.values())
 
     def context_handles(self, value: Value) -> list[tuple[ContextHandle, Handle]]:
         """The context handles among the parameters, each with its type."""

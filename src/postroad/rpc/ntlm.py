@@ -9,6 +9,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import IntFlag
 from struct import Struct, pack
 from typing import Final
@@ -55,12 +56,20 @@ _OFFERED: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user's name as it is configured, and the hash of the password."""
+
+    name: str
+    hashed: bytes
+
+
 class NtlmAcceptor:
-    """One client's three messages, and then the protection of its PDUs."""
+    """One client's three messages, and then the protection of its PDUs. `users` are by their casefolded names."""
 
     signature_size = SIGNATURE_SIZE
 
-    def __init__(self, users: Mapping[str, bytes], computer: str, challenge: bytes, filetime: int) -> None:
+    def __init__(self, users: Mapping[str, User], computer: str, challenge: bytes, filetime: int) -> None:
         self.complete = False
         self.identity: str | None = None
         self._users = users
@@ -126,7 +135,7 @@ class NtlmAcceptor:
             raise AuthenticationFailed(f"{user or 'an anonymous client'} sends no NTLMv2 response")
         # An unknown user costs as much as a wrong password, and is told no more.
         known = self._users.get(user.casefold())
-        key = response_key(known or bytes(16), user, domain)
+        key = response_key(bytes(16) if known is None else known.hashed, user, domain)
         proof = hmac_md5(key, self._challenge, response[16:])
         if not hmac.compare_digest(proof, response[:16]) or known is None:
             raise AuthenticationFailed(f"{user!r} is not known, or has another password")
@@ -136,7 +145,7 @@ class NtlmAcceptor:
         exchange = bool(flags & Flag.KEY_EXCH)
         self._incoming = Direction(session_key, "client", "server", key_exchange=exchange)
         self._outgoing = Direction(session_key, "server", "client", key_exchange=exchange)
-        self.identity = user
+        self.identity = known.name
         self.complete = True
 
     def _session_key(self, token: bytes, base_key: bytes, flags: int) -> bytes:
@@ -184,7 +193,7 @@ class NtlmProvider:
     """Accepts the users of the configuration; names are compared without regard to case."""
 
     def __init__(self, passwords: Mapping[str, str], computer: str, clock: Callable[[], float] = time.time) -> None:
-        self._users = {name.casefold(): nt_hash(password) for name, password in passwords.items()}
+        self._users = {name.casefold(): User(name, nt_hash(password)) for name, password in passwords.items()}
         self._computer = computer
         self._clock = clock
 

@@ -19,6 +19,7 @@ HEADER_SIZE: Final = 16
 REQUEST_HEADER_SIZE: Final = 24
 TRAILER_SIZE: Final = 8
 _VERSION: Final = 5
+_VERSION_OCTETS: Final = bytes([_VERSION, 0])
 _LITTLE_ENDIAN: Final = b"\x10\0\0\0"
 _MAX_FRAGMENT: Final = 0xFFFF
 
@@ -293,22 +294,14 @@ def response_fields(alloc_hint: int, context_id: int) -> bytes:
     return _RESPONSES["<"].pack(alloc_hint, context_id, 0)
 
 
-class UnsupportedVersion(RemoteProtocolError):
-    """[MS-RPCE] 3.3.1.5.1: only 5.0 is spoken. `call_id` is what a bind_nak answers."""
-
-    def __init__(self, major: int, minor: int, call_id: int) -> None:
-        super().__init__(f"protocol version {major}.{minor}, and only 5.0 is spoken", 0)
-        self.call_id = call_id
-
-
 class Framer:
     """Cuts a stream into fragments. It never holds more than one fragment that is not complete."""
 
-    __slots__ = ("_buffer", "max_fragment")
+    __slots__ = ("_buffer", "foreign")
 
-    def __init__(self, max_fragment: int = _MAX_FRAGMENT) -> None:
+    def __init__(self) -> None:
         self._buffer = b""
-        self.max_fragment = max_fragment
+        self.foreign: int | None = None  # the call id of a header of another protocol version
 
     @property
     def buffered(self) -> int:
@@ -321,9 +314,9 @@ class Framer:
         frames = []
         start, end = 0, len(data)
         while end - start >= HEADER_SIZE:
+            if data[start : start + 2] != _VERSION_OCTETS:
+                self.foreign = int.from_bytes(data[start + 12 : start + 16], "little")
             size = fragment_size(data, start)
-            if size > self.max_fragment:
-                raise RemoteProtocolError(f"a fragment of {size} octets, and {self.max_fragment} were agreed", start)
             if end - start < size:
                 break
             frames.append(data[start : start + size])
@@ -335,9 +328,9 @@ class Framer:
 def fragment_size(data: bytes, start: int) -> int:
     """What the common header says, once it is known to be one of ours."""
     order = _order(data[start + 4], start)
-    major, minor, _, _, _, size, _, call_id = _HEADERS[order].unpack_from(data, start)
-    if (major, minor) != (_VERSION, 0):
-        raise UnsupportedVersion(major, minor, call_id)
+    major, minor, _, _, _, size, _, _ = _HEADERS[order].unpack_from(data, start)
+    if (major, minor) != (_VERSION, 0):  # [MS-RPCE] 3.3.1.5.1
+        raise RemoteProtocolError(f"protocol version {major}.{minor}, and only 5.0 is spoken", start)
     if size < HEADER_SIZE:
         raise RemoteProtocolError(f"a fragment of {size} octets is shorter than its own header", start)
     return int(size)

@@ -120,12 +120,10 @@ class ServerConnection:
                 event = self._received(pdus.decode(frame), now)
                 if event is not None:
                     events.append(event)
-        except pdus.UnsupportedVersion as error:
-            if self.half_open:
-                reason = RejectReason.PROTOCOL_VERSION_NOT_SUPPORTED
-                self._out.append(pdus.BindNak(call_id=error.call_id, reason=reason).encode())
-            self._close(str(error))
         except RemoteProtocolError as error:
+            if self.half_open and self._framer.foreign is not None:
+                reason = RejectReason.PROTOCOL_VERSION_NOT_SUPPORTED
+                self._out.append(pdus.BindNak(call_id=self._framer.foreign, reason=reason).encode())
             self._close(str(error))
         return events
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from postroad.errors import Status
 from postroad.message import Message
 from postroad.remote_read.entries import Answer
 from postroad.remote_read.values import INFINITE_MS, LAST_LOOKUP_ID, SEQUENTIAL_MASK, Ack, Action, is_failure
+from postroad.store.interface import Record
 from tests.unit.queues.office import ORDERS
 from tests.unit.remote_read.desk import OK, Desk
 
@@ -142,6 +145,25 @@ def test_the_second_queue_number_and_the_request_id_do_not_matter(desk: Desk) ->
     waits.wait(request_id=7)
     assert reader.lookup(PEEKS[CURRENT], only, request_id=7).status == OK  # its dwQueue is 0
     assert reader.lookup(PEEKS[CURRENT], only, request_id=7).status == OK
+
+
+@pytest.mark.spec("QP-3.1.4.11-18")
+def test_a_lookup_is_in_the_collection_while_it_looks(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    (only,) = desk.send("one")
+    reader = desk.reader()
+    reading = desk.office.manager.reading
+    look = reading.read_by_lookup_id
+    seen: list[tuple[int, int, int, int]] = []
+
+    def watched(*arguments: Any, **options: Any) -> Record:
+        ((entry,),) = desk.service.remote_reads.values()
+        seen.append((entry.queue_handle, entry.timeout_ms, entry.action, entry.request_id))
+        return look(*arguments, **options)
+
+    monkeypatch.setattr(reading, "read_by_lookup_id", watched)
+    assert reader.lookup(PEEKS[CURRENT], only, request_id=7).status == OK
+    assert seen == [(reader.handle, 0, PEEKS[CURRENT], 7)]
+    assert desk.pending() == 0
 
 
 @pytest.mark.spec("QP-3.1.4.11-24")

@@ -143,14 +143,16 @@ class Queue:
         """The message with this lookup id, or the one that stands `next` or `previous` to it."""
         return await self._backend.lookup(self.name, lookup_id, as_action(place), False, None)
 
-    async def messages(self, after: int = -1) -> AsyncIterator[ReceivedMessage]:
-        """Every message from the first on, or from behind the lookup id `after`, without taking or waiting. Those that
-        come or go meanwhile may or may not be seen; none is seen twice."""
+    async def messages(self, after: int = -1, until: int | None = None) -> AsyncIterator[ReceivedMessage]:
+        """Every message from the first on, or from behind the lookup id `after`, up to and with `until`, without taking
+        or waiting. Those that come or go meanwhile may or may not be seen; none is seen twice."""
         limit = PAGE_MESSAGES
         while page := await self._backend.page(self.name, after, limit):
             limit = next_page(page)
             for message in page:
                 after = message.lookup_id
+                if until is not None and after > until:
+                    return
                 yield message
 
     # Pipelines: ranges by order of arrival, and sending once

@@ -144,14 +144,16 @@ class Queue:
         """The message with this lookup id, or the one that stands `next` or `previous` to it."""
         return self._backend.lookup(self.name, lookup_id, as_action(place), False, None)
 
-    def messages(self, after: int = -1) -> Iterator[ReceivedMessage]:
-        """Every message from the first on, or from behind the lookup id `after`, without taking or waiting. Those that
-        come or go meanwhile may or may not be seen; none is seen twice."""
+    def messages(self, after: int = -1, until: int | None = None) -> Iterator[ReceivedMessage]:
+        """Every message from the first on, or from behind the lookup id `after`, up to and with `until`, without taking
+        or waiting. Those that come or go meanwhile may or may not be seen; none is seen twice."""
         limit = PAGE_MESSAGES
         while page := self._backend.page(self.name, after, limit):
             limit = next_page(page)
             for message in page:
                 after = message.lookup_id
+                if until is not None and after > until:
+                    return
                 yield message
 
     # Pipelines: ranges by order of arrival, and sending once

@@ -18,7 +18,10 @@ class Array(NdrType):
     The maximum count of a conformant array stands before it, or before the structure that it ends.
     """
 
-    __slots__ = ("conformant", "count", "deferring", "element", "length_is", "octets", "size_is", "varying")
+    __slots__ = (
+        *("conformant", "correlated", "count", "deferring", "element"),
+        *("length_is", "octets", "size_is", "varying"),
+    )
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class Array(NdrType):
         self.conformant = count is None
         self.varying = length_is is not None
         self.deferring = element.deferring
+        self.correlated = element.correlated or any(not isinstance(each, int | None) for each in (size_is, length_is))
         self.octets = isinstance(element, Integer) and element.is_octet
 
     def alignment(self, layout: Format) -> int:
@@ -88,14 +92,20 @@ class Array(NdrType):
 
     def decode(self, reader: Reader, scope: Scope, max_count: int | None = None) -> Any:
         """The elements; `max_count` where it stood before the structure."""
-        if max_count is None:
-            max_count = self.decode_max_count(reader)
+        offset = length = 0
+        if max_count is None and self.conformant and self.varying:
+            max_count, offset, length = reader.counts(3)
+        else:
+            if max_count is None:
+                max_count = self.decode_max_count(reader)
+            if self.varying:
+                offset, length = reader.counts(2)
+            else:
+                length = max_count
         if self.conformant and self.size_is is not None:
             scope.expect(self.size_is, max_count, "the maximum count", reader.offset)
-        length = max_count
         if self.varying:
             # [MS-RPCE] 3.1.1.5.3.2.1.7: without first_is, the offset is 0.
-            offset, length = reader.counts(2)
             if offset:
                 raise RemoteProtocolError(f"the offset of a varying array is {offset}", reader.offset)
             if length > max_count:

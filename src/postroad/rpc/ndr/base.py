@@ -27,6 +27,7 @@ class NdrType:
     deferring = False  # there are pointers inside
     conformant = False  # its maximum count stands before the structure that it ends
     plain = False  # `dump` and `load` change nothing
+    correlated = False  # there are counts or tags inside that are looked up in a scope
 
     def alignment(self, layout: Format) -> int:
         raise NotImplementedError

@@ -44,12 +44,17 @@ class _Run:
 class Structure(NdrType):
     """A structure of named members, in the order of the dataclass `kind`."""
 
-    __slots__ = ("_alignments", "_last", "_least", "_rests", "_runs", "conformant", "deferring", "kind", "members")
+    __slots__ = (
+        *("_alignments", "_last", "_least", "_pointing", "_rests", "_runs"),
+        *("conformant", "correlated", "deferring", "kind", "members"),
+    )
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
         self.members = members_of(kind)
-        self.deferring = any(member.deferring for _, member in self.members)
+        self._pointing = tuple([(name, member) for name, member in self.members if member.deferring])
+        self.deferring = bool(self._pointing)
+        self.correlated = any(member.correlated for _, member in self.members)
         self._last = self.members[-1][1] if self.members else None
         self.conformant = self._last is not None and self._last.conformant
         if any(member.conformant for _, member in self.members[:-1]):
@@ -77,7 +82,7 @@ class Structure(NdrType):
     def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
         if not isinstance(value, self.kind):
             raise LocalProtocolError(f"{value!r} stands where a {self.kind.__name__} belongs")
-        inner = Scope(value, scope)
+        inner = Scope(value, scope) if self.correlated else scope
         alignment = self._alignments[writer.word]
         writer.align(alignment)
         self._encode_run(writer, value, inner)
@@ -108,10 +113,9 @@ class Structure(NdrType):
     def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
         if not self.deferring:
             return
-        inner = Scope(value, scope)
-        for name, member in self.members:
-            if member.deferring:
-                member.encode_deferred(writer, getattr(value, name), inner)
+        inner = Scope(value, scope) if self.correlated else scope
+        for name, member in self._pointing:
+            member.encode_deferred(writer, getattr(value, name), inner)
 
     # Reading
 
@@ -124,11 +128,17 @@ class Structure(NdrType):
         alignment = self._alignments[reader.word]
         reader.align(alignment)
         run = self._runs[reader.word]
-        states = dict(zip(run.names, reader.unpack(run.forms[reader.order]), strict=True))
-        for _, name, member in run.special:
-            states[name] = member.load(reader, states[name])
+        values = list(reader.unpack(run.forms[reader.order]))
+        for n, _, member in run.special:
+            values[n] = member.load(reader, values[n])
+        rest = self._rests[reader.word]
+        if not rest and not self.deferring:
+            if reader.wide:
+                reader.align(alignment)
+            return self.kind(*values)
+        states = dict(zip(run.names, values, strict=True))
         inner = Scope(states, scope)
-        for name, member in self._rests[reader.word]:
+        for name, member in rest:
             if member.conformant:
                 if reader.wide:
                     reader.align(alignment)
@@ -137,22 +147,21 @@ class Structure(NdrType):
                 states[name] = member.decode(reader, inner)
         if reader.wide and not self.conformant:
             reader.align(alignment)
-        if self.deferring:
-            return inner
-        if inner.checks:
-            inner.settle(reader.offset)
-        return self.kind(**states)
+        return inner if self.deferring else self._built(reader, inner)
 
     def finish(self, reader: Reader, state: Any, scope: Scope) -> Any:
         if not self.deferring:
             return state
         states = state.source
-        for name, member in self.members:
-            if member.deferring:
-                states[name] = member.finish(reader, states[name], state)
-        if state.checks:
-            state.settle(reader.offset)
-        return self.kind(**states)
+        for name, member in self._pointing:
+            states[name] = member.finish(reader, states[name], state)
+        return self._built(reader, state)
+
+    def _built(self, reader: Reader, inner: Scope) -> Any:
+        if inner.checks:
+            inner.settle(reader.offset)
+        assert isinstance(inner.source, dict)
+        return self.kind(*inner.source.values())  # in the members' order, as they were read
 
 
 class PointerKind(Enum):
@@ -167,13 +176,16 @@ class Pointer(Item):
     A `ref` parameter leaves no trace in the stream: leave it out of the parameter's type.
     """
 
-    __slots__ = ("kind", "target")
+    __slots__ = ("_size_is", "correlated", "kind", "target")
 
     deferring = True
 
     def __init__(self, kind: PointerKind, target: NdrType) -> None:
         self.kind = kind
         self.target = target
+        self.correlated = target.correlated
+        size_is = getattr(target, "size_is", None)
+        self._size_is = size_is if isinstance(size_is, str) else None
 
     def code(self, layout: Format) -> str:
         return "I" if layout is Format.NDR else "Q"
@@ -182,7 +194,8 @@ class Pointer(Item):
         if value is None:
             if self.kind is PointerKind.REF:
                 raise LocalProtocolError("a ref pointer is never null")
-            self._refuse_missing(scope, LocalProtocolError("a null pointer to an array that has elements"))
+            if self._is_missing(scope):
+                raise LocalProtocolError("a null pointer to an array that has elements")
         return 0 if value is None else writer.referent()
 
     def load(self, reader: Reader, item: Any) -> int:
@@ -196,19 +209,21 @@ class Pointer(Item):
 
     def finish(self, reader: Reader, state: Any, scope: Scope) -> Any:
         if not state:
-            self._refuse_missing(scope, RemoteProtocolError("a null pointer to an array that has elements"))
+            if self._is_missing(scope):
+                raise RemoteProtocolError("a null pointer to an array that has elements", reader.offset)
             return None
         if self.kind is not PointerKind.FULL:
             return read(reader, self.target, scope)
         if state not in reader.full:
-            reader.full[state] = read(reader, self.target, scope)
-        return reader.full[state]
+            reader.full[state] = (self.target, read(reader, self.target, scope))
+        target, value = reader.full[state]
+        if target is not self.target:
+            raise RemoteProtocolError("two pointers of different types to the same", reader.offset)
+        return value
 
-    def _refuse_missing(self, scope: Scope, error: Exception) -> None:
+    def _is_missing(self, scope: Scope) -> bool:
         """[MS-RPCE] 3.1.1.5.3.3.1.2: a null pointer to a conformant array whose size is told as more than 0."""
-        size_is = getattr(self.target, "size_is", None)
-        if isinstance(size_is, str) and (scope.evaluate(size_is) or 0) > 0:
-            raise error
+        return self._size_is is not None and (scope.evaluate(self._size_is) or 0) > 0
 
 
 DEFAULT: Final = None  # the key of a union's default arm
@@ -220,7 +235,7 @@ class Union(NdrType):
     Without `switch_is` the union is encapsulated: its value is (tag, arm).
     """
 
-    __slots__ = ("_alignments", "arms", "deferring", "switch_is", "tag")
+    __slots__ = ("_alignments", "arms", "correlated", "deferring", "switch_is", "tag")
 
     def __init__(
         self, tag: Integer | Enumeration, arms: Mapping[int | None, NdrType | None], switch_is: Expression | None
@@ -232,6 +247,7 @@ class Union(NdrType):
         if any(arm.conformant for arm in present):
             raise LocalProtocolError("a union's arm cannot be a conformant array")
         self.deferring = any(arm.deferring for arm in present)
+        self.correlated = switch_is is not None or any(arm.correlated for arm in present)
         self._alignments = {layout: max((arm.alignment(layout) for arm in present), default=1) for layout in FORMATS}
 
     def alignment(self, layout: Format) -> int:

@@ -5,7 +5,7 @@ No type is known here; what a stream lacks is always told as a RemoteProtocolErr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from struct import Struct
 from typing import Any, Final
@@ -51,7 +51,7 @@ class Scope:
     def find(self, name: str) -> Any:
         """The value of a member, MISSING while it has not been read."""
         source = self.source
-        found = source.get(name, MISSING) if isinstance(source, Mapping) else getattr(source, name, MISSING)
+        found = source.get(name, MISSING) if isinstance(source, dict) else getattr(source, name, MISSING)
         return self.outer.find(name) if found is MISSING and self.outer is not None else found
 
     def __getitem__(self, name: str) -> Any:
@@ -62,13 +62,15 @@ class Scope:
 
     def evaluate(self, expression: Expression) -> int | None:
         """The expression's value; None where it speaks of a member that has not been read."""
+        if isinstance(expression, str):
+            found = self.find(expression)
+            return found if isinstance(found, int) else None
         if isinstance(expression, int):
             return expression
         try:
-            found = self[expression] if isinstance(expression, str) else expression(self)
+            return expression(self)
         except KeyError:
             return None
-        return int(found) if isinstance(found, int) else None
 
     def expect(self, expression: Expression, found: int, what: str, offset: int) -> None:
         """[MS-RPCE] 3.1.1.5.3.1: the stream must say what the correlated member says, now or once it is read."""
@@ -102,7 +104,7 @@ class Reader:
         self.order = order
         self.offset = 0
         self.size = len(data)
-        self.full: dict[int, Any] = {}  # the referents of full pointers, which may be shared
+        self.full: dict[int, tuple[object, Any]] = {}  # (type, value) of full pointers' referents, which may be shared
 
     @property
     def remaining(self) -> int:

@@ -1,0 +1,61 @@
+"""What a server's answers mean to a client: HRESULTs become exceptions with words, buffers become messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from postroad.errors import PostroadError, RpcFault, Status, told_error
+from postroad.received import ReceivedMessage
+from postroad.remote_read.values import is_failure
+from postroad.rpc.interface import Operation
+from postroad.store.interface import PRIORITY_SHIFT
+from postroad.wire.view import MessageView
+
+HIGHEST_PRIORITY = 7
+FACILITY_MQ = 0x0E  # of an HRESULT that is raised as a fault
+
+
+def told_by_fault(fault: RpcFault, operation: Operation[Any, Any]) -> PostroadError:
+    """Some methods raise their HRESULT as an exception, which comes as a fault of that status."""
+    if is_failure(fault.fault_status) and fault.fault_status >> 16 & 0xFF == FACILITY_MQ:
+        return error_of(fault.fault_status, operation.name)
+    return fault
+
+
+def check(status: int, what: str) -> None:
+    if status != Status.OK:
+        raise error_of(status, what)
+
+
+def error_of(status: int, what: str) -> PostroadError:
+    """The exception of an HRESULT. All failures are treated alike; the code is for people."""
+    words = WORDS.get(status, f"the server answered 0x{status:08X}")
+    return told_error("", status, f"{what}: {words}", {})
+
+
+WORDS: dict[int, str] = {
+    Status.INFORMATION_REMOTE_CANCELED_BY_CLIENT: "the read was cancelled",
+    Status.QUEUE_NOT_FOUND: "there is no such queue on the server",
+    Status.SHARING_VIOLATION: "somebody else has the queue open, and the two cannot share it",
+    Status.ACCESS_DENIED: "the server denies it",
+    Status.IO_TIMEOUT: "there was no message within the time to wait",
+    Status.MESSAGE_NOT_FOUND: "there is no such message",
+    Status.MESSAGE_ALREADY_RECEIVED: "the message was received by somebody else",
+    Status.ILLEGAL_CURSOR_ACTION: "the cursor has not been used yet: peek the current message first, then the next",
+    Status.QUEUE_NOT_AVAILABLE: "the queue was deleted while it was open",
+    Status.OPERATION_CANCELLED: "the queue was closed or deleted meanwhile",
+    Status.TRANSACTION_SEQUENCE: "the message is not being received any more",
+    Status.INVALID_HANDLE: "the server does not know the handle",
+    Status.UNSUPPORTED_FORMATNAME_OPERATION: "such a name can be sent to, not read from",
+}
+
+
+def message_of(packet: bytes, sequential_id: int, arrive_time: int) -> ReceivedMessage:
+    """The message of a UserMessage packet. The top octet of a lookup identifier, which the answer lacks, follows from
+    the priority; an old server tells no identifier at all."""
+    view = MessageView(packet)
+    lookup_id = 0
+    if sequential_id:
+        rank = HIGHEST_PRIORITY - (0 if view.transactional else view.priority)
+        lookup_id = rank << PRIORITY_SHIFT | sequential_id
+    return ReceivedMessage(packet, lookup_id, arrive_time * 1000)

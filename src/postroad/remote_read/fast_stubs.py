@@ -1,0 +1,221 @@
+"""The stubs of a receive and its acknowledgment in one step each, for NDR in little-endian order.
+
+They are what most calls are, and reading them member by member costs more than everything else that a receive does.
+The octets and the values are those of the definitions in qm2qm.py; whatever has another shape is left to those.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TypeVar
+from uuid import UUID
+
+from postroad.remote_read.qm2qm import (
+    END_RECEIVE,
+    START_RECEIVE2,
+    START_RECEIVE_BY_LOOKUP_ID,
+    EndReceiveIn,
+    EndReceiveOut,
+    RemoteReadDesc,
+    RemoteReadDesc2,
+    StartReceive2In,
+    StartReceive2Out,
+    StartReceiveByLookupIdIn,
+)
+from postroad.remote_read.values import MAX_BUFFER
+from postroad.rpc.interface import Parameters
+from postroad.rpc.ndr import NULL_HANDLE, Format, Handle, Reader
+
+Value = TypeVar("Value")
+
+DESC = "9IHxxI"  # REMOTEREADDESC up to the referent of lpBuffer, 2.2.2.1
+REQUEST = Struct("<I4xQ" + DESC)  # referent of pRemoteReadDesc, SequentialId
+LOOKUP = Struct("<QI4xQ" + DESC)  # LookupId before it
+REPLY = Struct("<I16s4xI4xQ" + DESC)  # pphContext before it
+COUNTS = Struct("<III")  # maximum count, offset, actual count
+RESULT = Struct("<I")
+END = Struct("<I16sI")  # pphContext, and dwAck or the result
+REFERENTS = (0x00020000, 0x00020004)  # as the definitions number them
+MAX_ENUM = 0x7FFF
+_NULL_UUID = bytes(16)
+
+
+class FastParameters(Parameters[Value]):
+    """Does what it can in one step, and leaves the rest to the members."""
+
+    __slots__ = ()
+
+    def encode(self, value: Value, layout: Format, request: object = None) -> bytes:
+        if layout is Format.NDR:
+            octets = self.pack(value)
+            if octets is not None:
+                return octets
+        return super().encode(value, layout, request)
+
+    def decode_from(self, reader: Reader, request: object = None) -> Value:
+        if reader.layout is Format.NDR and reader.order == "<":
+            value = self.unpack(reader)
+            if value is not None:
+                return value
+        return super().decode_from(reader, request)
+
+    def pack(self, value: Value) -> bytes | None:
+        raise NotImplementedError
+
+    def unpack(self, reader: Reader) -> Value | None:
+        """Moves the reader behind what it has read, if that is a value."""
+        raise NotImplementedError
+
+
+def _handle(attributes: int, octets: bytes) -> Handle:
+    return NULL_HANDLE if not attributes and octets == _NULL_UUID else Handle(attributes, UUID(bytes_le=octets))
+
+
+def _members(desc: RemoteReadDesc, referent: int) -> tuple[int, ...] | None:
+    """What DESC takes; None for numbers that it would take and the definitions would not."""
+    if desc.ack_nack > MAX_ENUM or desc.size > MAX_BUFFER:
+        return None
+    return (
+        desc.remote_queue,
+        desc.cursor,
+        desc.action,
+        desc.timeout,
+        desc.size,
+        desc.queue,
+        desc.request_id,
+        desc.reserved,
+        desc.arrive_time,
+        desc.ack_nack,
+        referent,
+    )
+
+
+class _StartIn(FastParameters[StartReceive2In]):
+    __slots__ = ()
+
+    def pack(self, value: StartReceive2In) -> bytes | None:
+        desc2 = value.remote_read_desc2
+        desc = desc2.remote_read_desc
+        if desc is None or desc.buffer is not None or desc.size:
+            return None
+        members = _members(desc, 0)
+        return None if members is None else REQUEST.pack(REFERENTS[0], desc2.sequential_id, *members)
+
+    def unpack(self, reader: Reader) -> StartReceive2In | None:
+        if reader.size < REQUEST.size:
+            return None
+        referent, sequential_id, *members, buffer = REQUEST.unpack_from(reader.data)
+        if not referent or buffer or members[4] or members[9] > MAX_ENUM:
+            return None
+        reader.offset = REQUEST.size
+        return StartReceive2In(RemoteReadDesc2(RemoteReadDesc(*members), sequential_id))
+
+
+class _LookupIn(FastParameters[StartReceiveByLookupIdIn]):
+    __slots__ = ()
+
+    def pack(self, value: StartReceiveByLookupIdIn) -> bytes | None:
+        desc2 = value.remote_read_desc2
+        desc = desc2.remote_read_desc
+        if desc is None or desc.buffer is not None or desc.size:
+            return None
+        members = _members(desc, 0)
+        return None if members is None else LOOKUP.pack(value.lookup_id, REFERENTS[0], desc2.sequential_id, *members)
+
+    def unpack(self, reader: Reader) -> StartReceiveByLookupIdIn | None:
+        if reader.size < LOOKUP.size:
+            return None
+        lookup_id, referent, sequential_id, *members, buffer = LOOKUP.unpack_from(reader.data)
+        if not referent or buffer or members[4] or members[9] > MAX_ENUM:
+            return None
+        reader.offset = LOOKUP.size
+        return StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(RemoteReadDesc(*members), sequential_id))
+
+
+class _StartOut(FastParameters[StartReceive2Out]):
+    __slots__ = ()
+
+    def pack(self, value: StartReceive2Out) -> bytes | None:
+        desc2 = value.remote_read_desc2
+        desc = desc2.remote_read_desc
+        if desc is None:
+            return None
+        buffer = desc.buffer
+        size = 0 if buffer is None else len(buffer)
+        members = _members(desc, 0 if buffer is None else REFERENTS[1])
+        if members is None or size != desc.size:
+            return None
+        handle = value.context
+        head = REPLY.pack(handle.attributes, handle.uuid.bytes_le, REFERENTS[0], desc2.sequential_id, *members)
+        if buffer is None:
+            return head + RESULT.pack(value.result)
+        return b"".join((head, COUNTS.pack(size, 0, size), buffer, bytes(-size % 4), RESULT.pack(value.result)))
+
+    def unpack(self, reader: Reader) -> StartReceive2Out | None:
+        data = reader.data
+        start = REPLY.size
+        if reader.size < start + RESULT.size:
+            return None
+        attributes, octets, referent, sequential_id, *members, pointer = REPLY.unpack_from(data)
+        size = members[4]
+        if not referent or members[9] > MAX_ENUM or size > MAX_BUFFER:
+            return None
+        buffer = None
+        if pointer:
+            if reader.size < start + COUNTS.size or COUNTS.unpack_from(data, start) != (size, 0, size):
+                return None
+            start += COUNTS.size
+            end = start + size + -size % 4
+            if reader.size < end + RESULT.size:
+                return None
+            buffer = data[start : start + size]
+            start = end
+        elif size:
+            return None
+        (result,) = RESULT.unpack_from(data, start)
+        reader.offset = start + RESULT.size
+        members.append(buffer)
+        desc = RemoteReadDesc(*members)
+        return StartReceive2Out(_handle(attributes, octets), RemoteReadDesc2(desc, sequential_id), result)
+
+
+class _EndIn(FastParameters[EndReceiveIn]):
+    __slots__ = ()
+
+    def pack(self, value: EndReceiveIn) -> bytes | None:
+        if value.ack not in (1, 2):
+            return None
+        return END.pack(value.context.attributes, value.context.uuid.bytes_le, value.ack)
+
+    def unpack(self, reader: Reader) -> EndReceiveIn | None:
+        if reader.size < END.size:
+            return None
+        attributes, octets, ack = END.unpack_from(reader.data)
+        if ack not in (1, 2):
+            return None
+        reader.offset = END.size
+        return EndReceiveIn(_handle(attributes, octets), ack)
+
+
+class _EndOut(FastParameters[EndReceiveOut]):
+    __slots__ = ()
+
+    def pack(self, value: EndReceiveOut) -> bytes | None:
+        return END.pack(value.context.attributes, value.context.uuid.bytes_le, value.result)
+
+    def unpack(self, reader: Reader) -> EndReceiveOut | None:
+        if reader.size < END.size:
+            return None
+        attributes, octets, result = END.unpack_from(reader.data)
+        reader.offset = END.size
+        return EndReceiveOut(_handle(attributes, octets), result)
+
+
+def install() -> None:
+    """Gives the operations their fast stubs."""
+    START_RECEIVE2.request = _StartIn(StartReceive2In)
+    START_RECEIVE2.reply = _StartOut(StartReceive2Out)
+    START_RECEIVE_BY_LOOKUP_ID.request = _LookupIn(StartReceiveByLookupIdIn)
+    START_RECEIVE_BY_LOOKUP_ID.reply = _StartOut(StartReceive2Out)
+    END_RECEIVE.request = _EndIn(EndReceiveIn)
+    END_RECEIVE.reply = _EndOut(EndReceiveOut)

@@ -1,0 +1,440 @@
+"""`postroad.remote` against our own server: every verb, both syntaxes, many readers at a time, and readers that die."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import postroad
+from postroad.client.remote import RemoteBackend
+from postroad.errors import (
+    AccessDenied,
+    IllegalCursorAction,
+    InvalidArgument,
+    LocalProtocolError,
+    MessageNotFound,
+    NoMessage,
+    PostroadError,
+    QueueNotFound,
+    RpcUnavailable,
+    SharingViolation,
+    StorageError,
+    TransactionSequence,
+)
+from postroad.message import Message
+from postroad.rpc.ndr import Format
+from postroad.store import open_store
+from tests.remote.station import HOST, ORDERS, OTHER, PASSWORD, USER, Station, station
+from tests.served import FailingStore
+
+READERS, MESSAGES = 100, 10_000
+KINDS: dict[str, dict[str, Any]] = {
+    "ndr": {"layouts": (Format.NDR,)},
+    "ndr64": {"layouts": (Format.NDR64,)},
+    "authenticated": {"user": USER, "password": PASSWORD},
+    "authenticated-ndr64": {"layouts": (Format.NDR64,), "user": USER, "password": PASSWORD},
+}
+
+
+@pytest.fixture
+def office() -> Iterator[Station]:
+    with station() as running:
+        yield running
+
+
+@pytest.fixture
+def manager(office: Station) -> Iterator[postroad.QueueManager]:
+    with postroad.remote(HOST, port=office.address[1]) as remote:
+        yield remote
+
+
+@contextlib.asynccontextmanager
+async def backend(office: Station, **options: Any) -> AsyncIterator[RemoteBackend]:
+    made = RemoteBackend(*office.address, **options)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+# The verbs
+
+
+def test_receive_and_peek(office: Station, manager: postroad.QueueManager) -> None:
+    office.send("one", "two", "three")
+    orders = manager.queue(ORDERS)
+    assert orders.peek().label == "one"
+    message = orders.receive(timeout=5)
+    assert (message.label, message.body) == ("one", b"one")
+    assert [each.label for each in orders.peek_many(10)] == ["two", "three"]
+    assert [each.label for each in orders.receive_many(10)] == ["two", "three"]
+    with pytest.raises(NoMessage):
+        orders.receive(timeout=0)
+    with pytest.raises(NoMessage):
+        orders.peek(timeout=0)
+
+
+def test_a_message_is_what_its_own_manager_says_it_is(office: Station, manager: postroad.QueueManager) -> None:
+    office.send("one", priority=7, app_tag=5, correlation_id=bytes(range(20)))
+    office.run(office.manager.create_queue(r"private$\ledger", transactional=True))
+    office.run(office.manager.send_transactional(r"private$\ledger", [Message(b"t", label="t")]))
+    for path in (ORDERS, r"private$\ledger"):
+        (here,) = office.run(office.manager.peek(path, 1, 0))
+        there = manager.queue(path).peek(timeout=5)
+        assert there.packet == here.packet
+        assert there.lookup_id == here.lookup_id
+        assert there.arrived_ms == here.arrived_ms // 1000 * 1000
+
+
+def test_a_block_takes_its_message_when_it_ends_well(office: Station, manager: postroad.QueueManager) -> None:
+    office.send("one", "two")
+    orders = manager.queue(ORDERS)
+    with contextlib.suppress(ZeroDivisionError), orders.receiving(timeout=5) as message:
+        assert message.label == "one"
+        assert office.labels() == ["two"]
+        raise ZeroDivisionError
+    assert office.labels() == ["one", "two"]
+    with orders.receiving_many(5, timeout=5) as messages:
+        assert [each.label for each in messages] == ["one", "two"]
+    assert office.count() == 0
+    with pytest.raises(TransactionSequence):
+        orders.settle(messages, delete=True)
+
+
+def test_lookup_in_all_directions(office: Station, manager: postroad.QueueManager) -> None:
+    office.send("one", "two", "three", "four")
+    orders = manager.queue(ORDERS)
+    first, last = orders.peek_by_id(0, "first"), orders.peek_by_id(0, "last")
+    assert (first.label, last.label) == ("one", "four")
+    assert orders.peek_by_id(first.lookup_id, "next").label == "two"
+    assert orders.peek_by_id(last.lookup_id, "previous").label == "three"
+    assert orders.receive_by_id(last.lookup_id).label == "four"
+    assert orders.receive_by_id(0, "first").label == "one"
+    assert office.labels() == ["two", "three"]
+    with pytest.raises(MessageNotFound):
+        orders.peek_by_id(first.lookup_id)
+
+
+def test_a_walk_by_lookup_ids_sees_every_message_once(office: Station, manager: postroad.QueueManager) -> None:
+    office.send(*(f"p{number}" for number in range(150)), priority=3)
+    office.send("urgent", priority=7)
+    orders = manager.queue(ORDERS)
+    found = [message.label for message in orders.messages()]
+    assert found == ["urgent", *(f"p{number}" for number in range(150))]
+    ids = [message.lookup_id for message in orders.messages()]
+    assert ids == sorted(ids)
+    assert [message.label for message in orders.messages(after=ids[147])] == ["p147", "p148", "p149"]
+    assert list(orders.messages(after=ids[-1])) == []
+    assert office.count() == 151
+
+
+def test_a_walk_goes_on_where_its_last_message_is_gone(office: Station, manager: postroad.QueueManager) -> None:
+    office.send("one", "two", "three", "four")
+    orders = manager.queue(ORDERS)
+    second = orders.peek_by_id(orders.peek_by_id(0, "first").lookup_id, "next")
+    assert orders.receive_by_id(second.lookup_id).label == "two"
+    assert [message.label for message in orders.messages(after=second.lookup_id)] == ["three", "four"]
+    last = orders.peek_by_id(0, "last")
+    orders.receive_by_id(last.lookup_id)
+    assert list(orders.messages(after=last.lookup_id)) == []
+
+
+def test_a_range_of_lookup_ids_is_read_to_its_end(office: Station, manager: postroad.QueueManager) -> None:
+    """What a reader of a part of the queue does, next to others who read the other parts."""
+    office.send(*(str(number) for number in range(20)))
+    orders = manager.queue(ORDERS)
+    ids = [message.lookup_id for message in orders.messages()]
+    part = orders.messages(after=ids[4], until=ids[9])
+    assert [message.label for message in part] == ["5", "6", "7", "8", "9"]
+
+
+def test_cursors(office: Station, manager: postroad.QueueManager) -> None:
+    office.send("one", "two", "three")
+    with manager.queue(ORDERS).cursor() as cursor:
+        with pytest.raises(IllegalCursorAction):
+            cursor.peek_next(timeout=0)
+        assert cursor.peek(timeout=0).label == "one"
+        assert cursor.peek_next(timeout=0).label == "two"
+        assert cursor.receive(timeout=0).label == "two"
+        assert cursor.receive(timeout=0).label == "three"
+        with pytest.raises(NoMessage):
+            cursor.receive(timeout=0)
+    assert office.labels() == ["one"]
+    assert sum(reader.cursors for reader in office.server.readers()) == 0
+
+
+def test_exclusive_readers(office: Station, manager: postroad.QueueManager) -> None:
+    with (
+        manager.queue(ORDERS).open(exclusive=True),
+        postroad.remote(HOST, port=office.address[1]) as other,
+        pytest.raises(SharingViolation),
+    ):
+        other.queue(ORDERS).receive(timeout=0)
+    with manager.queue(ORDERS).open(access="peek") as opened, opened.cursor() as cursor:
+        office.send("one")
+        assert cursor.peek(timeout=5).label == "one"
+        with pytest.raises(AccessDenied):
+            cursor.receive(timeout=0)
+
+
+def test_purge(office: Station, manager: postroad.QueueManager) -> None:
+    office.send(*(str(number) for number in range(1500)))
+    manager.queue(ORDERS).purge()
+    assert office.count() == 0
+
+
+def test_other_names_of_the_queue(office: Station, manager: postroad.QueueManager) -> None:
+    office.send("one")
+    info = office.run(_describe(office))
+    for name in (rf".\{ORDERS}", rf"alpha\{ORDERS}", f"DIRECT=TCP:{HOST}\\{ORDERS}", info):
+        assert manager.queue(name).peek(timeout=5).label == "one"
+    with pytest.raises(NoMessage):
+        manager.queue(";deadletter").peek(timeout=0)
+
+
+async def _describe(office: Station) -> str:
+    return office.manager.queue(ORDERS).format_name
+
+
+def test_what_the_protocol_has_no_words_for(office: Station, manager: postroad.QueueManager) -> None:
+    for attempt in (
+        manager.info,
+        manager.queues,
+        manager.sessions,
+        lambda: manager.create_queue(r"private$\new"),
+        lambda: manager.queue(ORDERS).send(b"x"),
+        lambda: manager.queue(ORDERS).delete(),
+    ):
+        with pytest.raises(LocalProtocolError):
+            attempt()
+    with pytest.raises(InvalidArgument):
+        manager.queue(ORDERS).receive(timeout=-1)
+    with pytest.raises(InvalidArgument):
+        manager.queue(ORDERS).receive_many(0)
+
+
+def test_nobody_there() -> None:
+    with postroad.remote("127.0.70.77", port=1) as manager, pytest.raises(RpcUnavailable, match=r"127\.0\.70\.77:1"):
+        manager.queue(ORDERS).peek(timeout=0)
+
+
+def test_the_same_verbs_with_await(office: Station) -> None:
+    office.send("one", "two")
+
+    async def scene() -> None:
+        async with postroad.aio.remote(HOST, port=office.address[1]) as manager:
+            orders = manager.queue(ORDERS)
+            assert (await orders.peek(timeout=5)).label == "one"
+            async with orders.receiving(timeout=5) as message:
+                assert message.label == "one"
+            assert [each.label async for each in orders.messages()] == ["two"]
+            with pytest.raises(QueueNotFound):
+                await manager.queue(r"private$\nowhere").peek(timeout=0)
+
+    asyncio.run(scene())
+
+
+# Syntaxes and authentication
+
+
+@pytest.mark.spec("QP-2.2-01", "QP-2.2-02")
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_client_reads(office: Station, kind: str) -> None:
+    office.send("one", "two", "three")
+    large = bytes(range(256)) * 16000
+    office.run(office.manager.send(OTHER, [Message(large)]))
+
+    async def scene() -> None:
+        async with backend(office, **KINDS[kind]) as reader:
+            assert [message.label for message in await reader.peek(ORDERS, 5, 5)] == ["one", "two", "three"]
+            (message,) = await reader.receive(ORDERS, 1, 5, None)
+            assert message.label == "one"
+            (message,) = await reader.receive(OTHER, 1, 5, None)
+            assert message.body == large
+            assert {each.user for each in office.server.readers()} == {USER if "auth" in kind else None}
+
+    asyncio.run(scene())
+    assert office.labels() == ["two", "three"]
+
+
+@pytest.mark.spec("QP-5-02", "QP-5-03")
+def test_a_hardened_server_lets_only_known_users_open_a_queue() -> None:
+    with station(authenticate=True) as office:
+        office.send("one")
+
+        async def scene() -> None:
+            async with backend(office) as stranger:
+                with pytest.raises(AccessDenied):  # and it got as far as that: the port is told to everybody
+                    await stranger.peek(ORDERS, 1, 0)
+            async with backend(office, user=USER, password=PASSWORD) as reader:
+                assert len(await reader.peek(ORDERS, 1, 5)) == 1
+            async with backend(office, user=USER, password="a guess") as thief:
+                with pytest.raises(PostroadError):
+                    await thief.peek(ORDERS, 1, 5)
+
+        asyncio.run(scene())
+
+
+# Many readers
+
+
+@pytest.mark.spec("QP-1.3.3-01", "QP-3.1.1.3-02")
+def test_a_hundred_readers_get_each_of_ten_thousand_messages_once(office: Station) -> None:
+    office.send(*(str(number) for number in range(MESSAGES)), recoverable=False)
+
+    async def read(reader: RemoteBackend, found: Counter[str]) -> None:
+        while True:
+            try:
+                for message in await reader.receive(ORDERS, 10, 0, None):
+                    found[message.label] += 1
+            except NoMessage:
+                return
+
+    async def scene() -> Counter[str]:
+        found: Counter[str] = Counter()
+        async with contextlib.AsyncExitStack() as stack:
+            readers = [await stack.enter_async_context(backend(office)) for _ in range(READERS)]
+            await asyncio.gather(*(read(reader, found) for reader in readers))
+        return found
+
+    found = asyncio.run(scene())
+    assert len(found) == MESSAGES
+    assert set(found.values()) == {1}
+    assert office.count() == 0
+
+
+@pytest.mark.spec("QP-3.1.4-06")
+def test_no_read_that_waits_holds_up_another(office: Station) -> None:
+    async def scene() -> None:
+        async with backend(office) as reader:
+            waiting = [asyncio.ensure_future(reader.receive(OTHER, 1, None, None)) for _ in range(200)]
+            await asyncio.to_thread(office.wait_until, "waiting", 200)
+            await asyncio.to_thread(office.send, "one")
+            (message,) = await reader.receive(ORDERS, 1, 20, None)  # on the very connection that they wait on
+            assert message.label == "one"
+            await asyncio.to_thread(office.send, *(str(number) for number in range(200)), queue=OTHER)
+            found = [messages[0].label for messages in await asyncio.gather(*waiting)]
+            assert sorted(found) == sorted(str(number) for number in range(200))
+
+    asyncio.run(scene())
+
+
+# Durability and death
+
+
+def test_an_acknowledged_message_is_gone_after_a_restart(tmp_path: Path) -> None:
+    with station(open_store(tmp_path)) as office:
+        office.send("one", "two", "three")
+        with postroad.remote(HOST, port=office.address[1]) as manager:
+            assert manager.queue(ORDERS).receive(timeout=5).label == "one"
+            manager.queue(ORDERS).lock(1, timeout=5)
+    with station(open_store(tmp_path), queues=()) as office:
+        assert office.labels() == ["two", "three"]
+
+
+@pytest.mark.spec("QP-2.2-04")
+def test_a_disk_that_is_full_keeps_the_message() -> None:
+    """The failure has a code of our own, with the severity bit that makes it one."""
+    store = FailingStore()
+    with station(store) as full, postroad.remote(HOST, port=full.address[1]) as manager:
+        full.send("one")
+        orders = manager.queue(ORDERS)
+        (message,) = orders.lock(1, timeout=5)
+        store.full = True
+        with pytest.raises(StorageError):
+            orders.settle([message], delete=True)
+        store.full = False
+        assert orders.receive(timeout=5).label == "one"
+
+
+READER = """
+import sys, postroad
+host, port, queue = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+manager = postroad.remote(host, port=port)
+messages = manager.queue(queue).lock(3, timeout=20)
+print(" ".join(message.label for message in messages), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_reader_killed_with_messages_in_its_hands_puts_them_back_in_place(office: Station) -> None:
+    office.send("one", "two", "three", "four", "five")
+    host, port = office.address
+    with subprocess.Popen(
+        [sys.executable, "-c", READER, host, str(port), ORDERS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as doomed:
+        assert doomed.stdout is not None
+        assert doomed.stdout.readline().split() == ["one", "two", "three"]
+        assert office.labels() == ["four", "five"]
+        doomed.kill()
+    office.wait_until("readers", 0)
+    assert office.labels() == ["one", "two", "three", "four", "five"]
+
+
+def test_a_server_that_stops_ends_reads_that_wait() -> None:
+    async def scene(reader: RemoteBackend) -> None:
+        with pytest.raises(PostroadError):
+            await reader.receive(ORDERS, 1, None, None)
+        with contextlib.suppress(PostroadError):
+            await reader.close()
+
+    with station() as office:
+        reading = RemoteBackend(*office.address)
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(scene(reading))
+
+        async def wait() -> None:
+            await asyncio.to_thread(office.wait_until, "waiting", 1)
+
+        loop.run_until_complete(wait())
+    loop.run_until_complete(asyncio.wait_for(task, 20))
+    loop.close()
+
+
+def test_a_reader_that_vanishes_without_a_word_is_noticed_in_two_minutes(
+    office: Station, manager: postroad.QueueManager
+) -> None:
+    """A cut line cannot be had in a test; that the system looks for it can be seen."""
+    with pytest.raises(NoMessage):
+        manager.queue(ORDERS).peek(timeout=0)
+    links = list(office.server.rpc.links)
+    assert links
+    for link in links:
+        assert link._transport is not None
+        line = link._transport.get_extra_info("socket")
+        assert line.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            idle, every, often = (
+                line.getsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_KEEP{name}"))
+                for name in ("IDLE", "INTVL", "CNT")
+            )
+            assert idle + every * often <= 120
+
+
+def test_readers_are_shown_by_api_and_metrics(office: Station) -> None:
+    from postroad.api.metrics import metrics_text
+
+    office.send("one", "two")
+    with postroad.remote(HOST, port=office.address[1]) as manager:
+        manager.queue(ORDERS).receive(timeout=5)
+        manager.queue(ORDERS).lock(1, timeout=5)
+
+        async def look() -> str:
+            return metrics_text(office.manager)
+
+        text = office.run(look())
+        assert 'postroad_remote_readers{access="receive"} 1' in text
+        assert "postroad_remote_unacknowledged 1" in text
+        assert "postroad_remote_messages_received_total 1" in text

@@ -1,0 +1,72 @@
+"""Where remote readers find the server: the standard ports, the next ones where those are taken, and what it tells."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from postroad.remote_read import qm2qm, qmcomm
+from postroad.remote_read.values import PortType
+from postroad.rpc.client import connect
+from postroad.rpc.interface import Nothing
+from tests.remote.station import Station, station
+
+HOST = "127.0.70.5"  # nobody else's, so that the standard ports are free
+
+
+@contextmanager
+def taken(*ports: int) -> Iterator[None]:
+    """Ports that somebody listens on."""
+    with ExitStack() as stack:
+        for port in ports:
+            listener = stack.enter_context(socket.socket())
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((HOST, port))
+            listener.listen()
+        yield
+
+
+def told(office: Station, at: int) -> tuple[list[int], list[int]]:
+    """What qm2qm and qmcomm say at this port about the ports of qmcomm and qm2qm."""
+
+    async def ask() -> tuple[list[int], list[int]]:
+        connection = await connect(HOST, at, qm2qm.QM2QM, qmcomm.QMCOMM)
+        kinds = (PortType.IP_HANDSHAKE, PortType.IP_READ)
+        ours = [(await connection.call(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(kind))).result for kind in kinds]
+        theirs = [
+            (await connection.call(qmcomm.GET_SERVER_PORT, qmcomm.GetServerPortIn(kind))).result for kind in kinds
+        ]
+        assert (await connection.call(qm2qm.GET_VERSION, Nothing())).major == 6
+        await connection.close()
+        return ours, theirs
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.spec("QP-3.1.4.8-03", "QP-3.1.4.8-04", "QP-2.1-04")
+def test_the_standard_ports() -> None:
+    with station(host=HOST, port=2103, read_port=2105) as office:
+        for port in (2103, 2105):
+            assert told(office, port) == ([2103, 2105], [2103, 2105])
+
+
+@pytest.mark.spec("QP-3.1.4.8-09")
+def test_standard_ports_that_are_taken_are_passed_over_in_steps_of_11() -> None:
+    with taken(2103, 2105, 2116), station(host=HOST, port=2103, read_port=2105) as office:
+        assert told(office, 2114) == ([2114, 2127], [2114, 2127])
+        assert told(office, 2127) == ([2114, 2127], [2114, 2127])
+
+
+def test_any_other_port_is_a_wish_that_is_refused() -> None:
+    with taken(12103), pytest.raises(OSError, match="in use"), station(host=HOST, port=12103):
+        pass
+
+
+def test_one_port_can_serve_both_interfaces() -> None:
+    with station(host=HOST) as office:
+        port = office.address[1]
+        assert told(office, port) == ([port, port], [port, port])
