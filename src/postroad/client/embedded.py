@@ -169,7 +169,7 @@ class EmbeddedBackend:
 
     async def arrow(self, name: str, selection: Selection) -> AsyncIterator[bytes]:
         async for piece in self.manager.offsets.arrow(as_name(name), selection):
-            yield piece
+            yield bytes(piece)
 
     async def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo:
         return await self.manager.offsets.hold(as_name(name), holder, start, end)

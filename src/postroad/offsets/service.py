@@ -76,7 +76,7 @@ class Offsets:
             start = (records[-1].lookup_id & ARRIVAL_MASK) + 1
             await asyncio.sleep(0)
 
-    def arrow(self, name: Name, selection: Selection) -> AsyncIterator[bytes]:
+    def arrow(self, name: Name, selection: Selection) -> AsyncIterator[bytes | memoryview]:
         """The same as one Arrow stream, in pieces; an unknown queue or column is told at once."""
         queue = self._queue(name)
         columns = arrow_columns()

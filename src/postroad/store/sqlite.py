@@ -22,6 +22,7 @@ from postroad.store.database import (
     DATABASE_NAME,
     explained,
     make_directory,
+    open_aside,
     open_reader,
     open_writer,
 )
@@ -164,7 +165,7 @@ class SqliteStore:
             try:
                 connection = self._aside.pop()
             except IndexError:
-                connection = open_reader(self._file, self._vfs)
+                connection = open_aside(self._file, self._vfs)
             found: T | None = None
             try:
                 with suppress(Suspicious, *_UNREADABLE), connection:
