@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from postroad.cli import decode, ping, queue, read, rescue, route, send, serve, simulate, status, trace
+from postroad.cli import decode, ping, pipeline, queue, read, rescue, route, send, serve, simulate, status, trace
 from postroad.cli.outcome import ExitCode, report
 from postroad.errors import PostroadError
 from postroad.version import __version__
@@ -38,6 +38,7 @@ app.command("route")(route.route)
 app.command("trace")(trace.trace)
 app.command("ping")(ping.ping)
 app.command("simulate")(simulate.simulate)
+app.add_typer(pipeline.app, name="pipeline")
 app.command("decode")(decode.decode)
 
 

@@ -195,8 +195,12 @@ def _called(known: DataFrame, queues: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     found = f.concat_ws(": ", "holder", f.regexp_replace("held_in", ";journal$", ""))
-    named = known.withColumn("format_name", f.lower("destination_queue")).join(f.broadcast(queues), "format_name", "left")
-    return named.withColumn("queue", f.coalesce(f.when(f.col("holder").isNotNull(), found), "queue", "destination_queue"))
+    named = known.withColumn("format_name", f.lower("destination_queue")).join(
+        f.broadcast(queues), "format_name", "left"
+    )
+    return named.withColumn(
+        "queue", f.coalesce(f.when(f.col("holder").isNotNull(), found), "queue", "destination_queue")
+    )
 
 
 def _state() -> Column:

@@ -149,8 +149,8 @@ def _gold(lake: Lake, last: Commit, directory: Directory | None, tell: Tell) -> 
 
     def of_messages() -> DataFrame:
         known = places(spark, (KnownManager(**each) for each in last.facts["managers"]), directory)
-        told = [lake.read(name) for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS)]
-        return delivery(*told, known, queue_names(spark, last.facts["queues"]))
+        called = queue_names(spark, last.facts["queues"])
+        return delivery(lake.read(MESSAGES), lake.read(ACKNOWLEDGMENTS), lake.read(REPORTS), known, called)
 
     makers: dict[str, Callable[[], DataFrame]] = {
         DELIVERY: of_messages,

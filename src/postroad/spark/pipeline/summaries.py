@@ -55,7 +55,12 @@ def latency(delivered: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     route = f.concat_ws(" -> ", f.coalesce("source", f.lit("?")), f.coalesce("destination", f.lit("?")))
-    groups = {"all": f.lit("all"), "queue": f.col("queue"), "route": route, "priority": f.col("priority").cast("string")}
+    groups = {
+        "all": f.lit("all"),
+        "queue": f.col("queue"),
+        "route": route,
+        "priority": f.col("priority").cast("string"),
+    }
     group = f.explode(f.array(*(f.struct(f.lit(by).alias("by"), what.alias("value")) for by, what in groups.items())))
     spans = f.explode(
         f.array(
