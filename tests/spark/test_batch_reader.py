@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan
 from pyspark.sql.types import StructType
 
-from postroad.api.arrow import COLUMNS
+from postroad.columns.schema import MESSAGE
 from postroad.errors import InvalidArgument, ManagerUnavailable, QueueNotFound
 from postroad.spark.reading import BatchReader
 from postroad.spark.source import MessageSource
@@ -56,7 +56,7 @@ def test_every_property_of_a_message_is_a_column(alpha: Served) -> None:
     assert row["decode_error"] is None
     assert b"LIOR" in row["packet"][:8]
     assert abs((row["arrived_at"] - datetime.now(UTC)).total_seconds()) < 600
-    assert {column.name for column in COLUMNS} <= set(found.column_names)
+    assert set(MESSAGE) <= set(found.column_names)
 
 
 def test_only_the_columns_that_are_wanted(alpha: Served) -> None:

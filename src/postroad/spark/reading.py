@@ -22,7 +22,7 @@ from postroad.spark.filters import Pushed, push
 from postroad.spark.manager import ARRIVAL_MASK, ManagerApi, Mark
 from postroad.spark.offsets import Offset, shares, split, split_evenly
 from postroad.spark.options import Mode, ReadOptions, Start
-from postroad.spark.rows import asked, rows
+from postroad.spark.rows import asked, joined, rows
 from postroad.spark.schema import named
 from postroad.spark.telling import told, told_while_reading
 
@@ -72,7 +72,8 @@ class BatchReader(DataSourceReader):
         assert isinstance(partition, Range)
         api = ManagerApi(self._options.place)
         wanted = asked(self._columns)
-        for batch in api.messages(partition.begin, partition.end, wanted, filters=self._pushed.query):
+        found = api.messages(partition.begin, partition.end, wanted, filters=self._pushed.query)
+        for batch in joined(found):
             yield rows(batch, self._columns)
         api.close()
 
@@ -215,7 +216,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Range)
         api = ManagerApi(self._options.place)
         messages = 0
-        for batch in api.messages(partition.begin, partition.end, asked(self._columns), hold=partition.hold):
+        found = api.messages(partition.begin, partition.end, asked(self._columns), hold=partition.hold)
+        for batch in joined(found):
             messages += batch.num_rows
             yield rows(batch, self._columns)
         api.close()
