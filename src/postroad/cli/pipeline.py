@@ -231,13 +231,23 @@ def _directory(file: Path | None) -> Directory | None:
 def _session(name: str, master: str | None, conf: list[str] | None) -> SparkSession:
     from postroad.spark import session
 
-    settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.session.timeZone": "UTC"}
+    _quiet()
+    settings = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
     for each in conf or []:
         key, equals, value = each.partition("=")
         if not equals:
             fail(f"--conf: {each!r} is not of the form KEY=VALUE", ExitCode.USAGE)
         settings[key] = value
     return session(f"postroad {name}", master, settings=settings)
+
+
+def _quiet() -> None:
+    """Spark tells of itself at its start, before any setting of a session can keep it from that."""
+    import os
+    from importlib.resources import files
+
+    if not os.environ.keys() & {"SPARK_CONF_DIR", "SPARK_HOME"}:
+        os.environ["SPARK_CONF_DIR"] = str(files("postroad.spark.pipeline").joinpath("conf"))
 
 
 def _opened(path: Path, spark: SparkSession | None = None) -> Lake:

@@ -50,6 +50,14 @@ class Facts:
         return {state: counted[state] for state in STATE_WORDS if state in counted}
 
     @property
+    def kinds(self) -> dict[str, dict[str, int]]:
+        """States by the kind of delivery; messages that are only mentioned have none that is known."""
+        found: dict[str, dict[str, int]] = {}
+        for (kind, state), count in sorted(summed(self.states, "delivery", "state").items(), key=str):
+            found.setdefault(kind or "unknown", {})[state] = count
+        return found
+
+    @property
     def undecodable(self) -> int:
         return sum(row["packets"] for row in self.faults)
 
@@ -80,6 +88,7 @@ class Facts:
             "managers": list(self.managers),
             "messages": self.messages,
             "states": self.by_state,
+            "kinds": self.kinds,
             "reasons": self.reasons,
             "unexplained": self.total("unexplained"),
             "duplicates": self.total("duplicates"),

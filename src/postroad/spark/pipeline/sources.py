@@ -76,10 +76,16 @@ def sources(api: str, token: str | None = None, patterns: Sequence[str] = ()) ->
     found = []
     for queue in queues:
         role = role_of(queue)
-        name = queue.path.removeprefix(_OWN)
+        name = _called(queue.path, info.name)
         if role is not None and _wanted(name, patterns):
             found.append(Source(api, token, known, name, role, queue.format_name))
     return found
+
+
+def _called(path: str, manager: str) -> str:
+    r"""As commands and URLs take it: a public queue with its manager's name, as in `rome\orders`."""
+    name = path.removeprefix(_OWN)
+    return name if any(mark in name for mark in "\\=") or name.startswith(";") else rf"{manager}\{name}"
 
 
 def role_of(queue: QueueInfo) -> str | None:
