@@ -114,7 +114,7 @@ def test_everything_is_killed_once(tmp_path: Path) -> None:
             driver.finish()
         assert (tmp_path / "failed").exists(), "a task has failed and was tried again"
         with client.connect(manager.api) as connected:
-            copies = Counter(message.text for message in connected.queue(r"private$\copies").messages())
+            copies = Counter(message.text or "" for message in connected.queue(r"private$\copies").messages())
             orders = connected.queue(r"private$\orders").info()
         expected = Counter(str(number) for number in range(MESSAGES))
         assert expected - copies == Counter(), "lost"

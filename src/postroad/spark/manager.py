@@ -136,16 +136,16 @@ class ManagerApi:
         epoch: int,
         partition: int,
         row: int,
-        body: bytes,
-        media_type: str,
+        stream: bytes,
         *,
         transactional: bool | None = None,
     ) -> tuple[int, int]:
-        """Sends rows from number `row` on, but for those that were sent; how many were sent, and how many dropped."""
+        """Sends the rows of an Arrow stream, from number `row` on, but for those that were sent; how many were sent,
+        and how many dropped."""
         path = f"/submissions/{quote(name, safe='')}/{epoch}/{partition}?row={row}"
         if transactional is not None:
             path += f"&transactional={str(transactional).lower()}"
-        answer = self._parsed(self._asked("POST", path, body, media_type))
+        answer = self._parsed(self._asked("POST", path, stream, ARROW))
         return int(answer["sent"]), int(answer["dropped"])
 
     def finish(self, name: str, epoch: int) -> None:
