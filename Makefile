@@ -9,7 +9,7 @@ EXAMPLES ?= 1000
 KILLS ?= 50
 SEEDS ?= 10000
 
-.PHONY: install run test check format conformance docs bench bench-backlog bench-wire torture fuzz demo clean
+.PHONY: install run test check format conformance docs bench bench-backlog bench-wire bench-spark torture fuzz demo clean
 
 install: $(STAMP)
 
@@ -49,6 +49,10 @@ bench-backlog: install
 # PEERS=DIR, a directory with scripts that measure other brokers, prints their figures beside ours.
 bench-wire: install
 	$(BIN)/python -m benchmarks.network $(if $(PEERS),--peers $(PEERS))
+
+# MESSAGES=N for fewer than a million.
+bench-spark: install
+	$(BIN)/python -m benchmarks.spark $(if $(MESSAGES),--messages $(MESSAGES))
 
 # The long forms of what `make test` proves in short.
 torture: install
