@@ -78,7 +78,14 @@ MESSAGE: Mapping[str, Json] = {
     "transaction_id": _NULLABLE_NUMBER,
     "aborts": _NUMBER,
 }
-HOLD: Mapping[str, Json] = {"name": _TEXT, "from": _NUMBER, "to": _NUMBER, "messages": _NUMBER, "since_s": _NUMBER}
+HOLD: Mapping[str, Json] = {
+    "name": _TEXT,
+    "from": _NUMBER,
+    "to": _NUMBER,
+    "messages": _NUMBER,
+    "since_s": _NUMBER,
+    "passed_over": _NUMBER,
+}
 # All by name, in the order that is tried.
 ROUTE: Mapping[str, Json] = {
     "from": _TEXT,

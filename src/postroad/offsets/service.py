@@ -127,7 +127,8 @@ class Offsets:
             lookup_ids = (lookup_id for run in found for lookup_id in run.lookup_ids())
             return sum(lookup_id not in hold.passed_over and lookup_id not in locked for lookup_id in lookup_ids)
 
-        return HoldInfo(hold.name, hold.start, hold.end, await asyncio.to_thread(count), hold.since_s)
+        messages = await asyncio.to_thread(count)
+        return HoldInfo(hold.name, hold.start, hold.end, messages, hold.since_s, len(hold.passed_over))
 
     # Submissions
 

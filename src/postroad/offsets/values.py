@@ -20,13 +20,15 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class HoldInfo:
-    """The range that a reader holds, and how many messages are in it; when it was first made."""
+    """The range that a reader holds, and how many messages are in it; when it was first made. `passed_over` were being
+    received by others then: who wants those too releases the hold and makes it again."""
 
     name: str
     start: int
     end: int
     messages: int
     since_s: int
+    passed_over: int = 0
 
 
 @dataclass(frozen=True, slots=True)

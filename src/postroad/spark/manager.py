@@ -94,7 +94,7 @@ class ManagerApi:
         An answer that breaks off is asked for again from where it stood.
         """
         left = limit
-        patience = _Patience(self._timeout_s)
+        patience = Patience(self._timeout_s)
         while start < end and left != 0:
             query = {"from": start, "to": end, "limit": left, "columns": ",".join(columns), "hold": hold}
             try:
@@ -120,9 +120,13 @@ class ManagerApi:
         return list(self._json("GET", "/holds")["holds"])
 
     def hold(self, name: str, start: int, end: int) -> int:
-        """Keeps a range from all others; how many messages it has."""
+        """Keeps a range from all others; how many messages it leaves out, because others are just receiving them."""
         answer = self._json("PUT", f"/holds/{quote(name, safe='')}", {"from": start, "to": end})
-        return int(answer["messages"])
+        return int(answer["passed_over"])
+
+    def release(self, name: str) -> None:
+        """What is held is anybody's."""
+        self._json("DELETE", f"/holds/{quote(name, safe='')}")
 
     def commit(self, name: str, end: int) -> int:
         """Receives what is held below `end`; how many messages are gone by that."""
@@ -164,7 +168,7 @@ class ManagerApi:
             raise RemoteProtocolError(f"the answer of {self.place.api} is not JSON: it is no queue manager's") from None
 
     def _asked(self, method: str, path: str, body: bytes | None = None, media_type: str = JSON) -> bytes:
-        patience = _Patience(self._timeout_s)
+        patience = Patience(self._timeout_s)
         while True:
             try:
                 return self._answer(method, path, body, media_type, JSON).read()
@@ -238,7 +242,7 @@ class ManagerApi:
         return told_error(str(problem.get("error", "")), code, str(problem.get("detail", "")), members)
 
 
-class _Patience:
+class Patience:
     """How long to go on: pauses that grow, and an end."""
 
     def __init__(self, seconds: float) -> None:

@@ -17,9 +17,9 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Fil
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from postroad.errors import MessagesGone
+from postroad.errors import MessagesGone, SharingViolation
 from postroad.spark.filters import Pushed, push
-from postroad.spark.manager import ARRIVAL_MASK, ManagerApi, Mark
+from postroad.spark.manager import ARRIVAL_MASK, ManagerApi, Mark, Patience
 from postroad.spark.offsets import Offset, shares, split, split_evenly
 from postroad.spark.options import Mode, ReadOptions, Start
 from postroad.spark.rows import asked, joined, rows
@@ -194,8 +194,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         batch = Offset.read(end)
-        if batch.hold is not None and batch.begin < batch.arrival:
-            self._api.hold(batch.hold, batch.begin, batch.arrival)
+        if batch.hold is not None:
+            self._hold(batch.hold, batch.begin, batch.arrival)
         counted, self._counted = self._counted, None
         if counted is not None and counted[:2] == (batch.begin, batch.arrival):
             arrivals = counted[2]
@@ -210,6 +210,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Range(low, high, None if batch.hold else messages, batch.hold)
             for low, high, messages in split(batch.begin, batch.arrival, arrivals, batch.partitions)
         ]
+
+    def _hold(self, name: str, begin: int, end: int) -> None:
+        """Holds all of a range: what others are just receiving is waited for, since they may give it back."""
+        self._commit(name, begin)  # there is a batch from `begin` on: the one before is done
+        patience = Patience(self._options.place.timeout_s)
+        while begin < end and (passed_over := self._api.hold(name, begin, end)):
+            self._api.release(name)
+            patience.wait(
+                SharingViolation(
+                    f"{self._options.place.queue}: {passed_over} messages between {begin} and {end} are being received "
+                    "by others, who have neither taken them nor given them back; start the stream again later"
+                )
+            )
 
     @told_while_reading
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -238,9 +251,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._acknowledge(Offset.read(end))
 
     def _acknowledge(self, done: Offset) -> None:
-        if done.hold is not None and done.arrival > self._committed:
-            self._api.commit(done.hold, done.arrival)
-            self._committed = done.arrival
+        if done.hold is not None:
+            self._commit(done.hold, done.arrival)
+
+    def _commit(self, hold: str, end: int) -> None:
+        if end > self._committed:
+            self._api.commit(hold, end)
+            self._committed = end
 
 
 _GO_ON = "the option failOnDataLoss=false goes on with those that are left"
