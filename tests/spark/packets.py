@@ -46,7 +46,9 @@ def sent(number: int, *, at_s: int = 0, source: UUID = LONDON, to: str = ORDERS,
 
 def acknowledgment(about: int, kind: MessageClass, *, at_s: int = 0, by: UUID = ROME, source: UUID = LONDON) -> bytes:
     correlation = source.bytes_le + about.to_bytes(4, "little")
-    message = Message(b"", label=f"message {about}", message_class=kind, correlation_id=correlation, response_queue=ORDERS)
+    message = Message(
+        b"", label=f"message {about}", message_class=kind, correlation_id=correlation, response_queue=ORDERS
+    )
     return Composer(by, parse_name(rf"PRIVATE={source}\2")).compose(message, 1000 + about, NOON_S + at_s)  # type: ignore[arg-type]
 
 
@@ -65,7 +67,7 @@ def bronze(spark: SparkSession, copies: Iterable[Copy]) -> DataFrame:
                 arrival,
                 arrived,
                 0,
-                copy.reason,
+                None if copy.reason is None else int(copy.reason),
                 copy.packet,
                 arrived.date(),
             )
