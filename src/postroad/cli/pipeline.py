@@ -79,6 +79,7 @@ def run(
 
     A run that was killed is finished by the next one; no packet is in the tables twice.
     """
+    _require_spark()
     from postroad.spark.pipeline.lake import Lake
     from postroad.spark.pipeline.run import run as run_pipeline
     from postroad.spark.pipeline.sources import sources
@@ -110,6 +111,7 @@ def run(
 @app.command()
 def status(lake: LakePath = DEFAULT_LAKE, as_json: AsJson = False) -> None:
     """Show the tables: up to which batch, in how many pieces, how large."""
+    _require_spark()
     from postroad.spark.pipeline.lake import TABLES
 
     opened = _opened(lake)
@@ -144,6 +146,7 @@ def report(
 
     It needs the tables that `run` has made, and no Java. With --json the headline figures are printed as well.
     """
+    _require_spark()
     _write_report(_opened(lake), output, as_json)
 
 
@@ -168,6 +171,7 @@ def routes(
     as_json: AsJson = False,
 ) -> None:
     """Work out every next hop between all sites of an enterprise, and what changes if its links do."""
+    _require_spark()
     from postroad.cli.pipeline_routes import show_routes
 
     directory = _directory(enterprise)
@@ -200,6 +204,7 @@ def replay(
 
     A replay that was interrupted is finished first, by the next one in the same directory.
     """
+    _require_spark()
     from postroad.spark.pipeline.replay import replay as replay_letters
 
     spark = _session("pipeline replay", master, conf)
@@ -214,6 +219,13 @@ def replay(
         print_line(f"{count_text(done.selected, 'dead letter')} would be sent again")
     else:
         print_line(f"{count_text(done.sent, 'message')} sent again, {count_text(done.removed, 'dead letter')} removed")
+
+
+def _require_spark() -> None:
+    """One sentence where pyspark, or what goes with it, is not installed."""
+    from postroad.spark.session import require_pyspark
+
+    require_pyspark()
 
 
 def _directory(file: Path | None) -> Directory | None:
@@ -252,9 +264,7 @@ def _quiet() -> None:
 
 def _opened(path: Path, spark: SparkSession | None = None) -> Lake:
     from postroad.spark.pipeline.lake import Lake
-    from postroad.spark.session import require_pyspark
 
-    require_pyspark()
     if not (path / "format").is_file():
         fail(f"{path} has no tables: `postroad pipeline run --lake {path}` makes them", ExitCode.FAILED)
     return Lake(spark, path)
