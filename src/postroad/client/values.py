@@ -32,6 +32,7 @@ Place = Literal["current", "next", "previous", "first", "last"]
 
 PAGE_MESSAGES = 100  # messages that one step of an iteration brings
 MOVE_MESSAGES = 1000  # messages that one commit of a move takes
+MAX_SUBMISSION = 10_000  # rows of one submission
 KNOWN_NAMES = 1024  # names that are kept as they were read, for the next call
 
 _PLACES = {action.name.lower(): action for action in SeekAction}

@@ -185,13 +185,15 @@ class SqliteStore:
         with self._explained("reading"):
             return self._get(key)
 
-    def expired(self, now_s: int, limit: int = 100) -> list[Record]:
+    def expired(self, now_s: int, limit: int = 100, keep: Callable[[Key], bool] = lambda key: False) -> list[Record]:
         # Keys come from the index alone, so that one unreadable row does not hide the others.
         found: list[Record] = []
         with self._explained("reading"), self._snapshot(), closing(self._reader.execute(EXPIRED, (now_s,))) as keys:
             for (key,) in keys:
                 if len(found) >= limit:
                     break
+                if keep(unpack_key(key)):
+                    continue
                 with suppress(CorruptRecord):
                     record = self._get(key)
                     if record is not None:
