@@ -64,7 +64,7 @@ _HOMES = {
     "connect": "postroad.client.opening",
     "open": "postroad.client.opening",
 }
-_MODULES = frozenset({"aio", "errors"})
+_MODULES = frozenset({"aio", "errors", "spark"})
 
 __all__ = [
     "Cursor",

@@ -95,6 +95,12 @@ def test_filters_are_the_managers_work(alpha: Served) -> None:
     assert table(made)["body_text"].to_pylist() == ["b", "c"]
 
 
+def test_what_somebody_is_receiving_hides_nothing_else(alpha: Served) -> None:
+    alpha.send("a", "b", "c")
+    alpha.call("POST", f"{ORDERS}/lock?timeout=0")
+    assert table(reader(alpha))["body_text"].to_pylist() == ["b", "c"]
+
+
 def test_an_empty_queue_has_no_rows(alpha: Served) -> None:
     assert table(reader(alpha)).num_rows == 0
 

@@ -45,7 +45,12 @@ class Driver:
         command = [sys.executable, "-m", "tests.spark.jobs", master, api, str(directory), *options]
         self._log = (directory / "driver.log").open("ab")
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self._log, env=environment(), start_new_session=True, text=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment(carried=True),
+            start_new_session=True,
+            text=True,
         )
         assert self._process.stdout is not None
         self._lines: Iterator[str] = self._process.stdout

@@ -218,6 +218,17 @@ def test_messages_that_others_took_before_are_told_with_counts(alpha: Served) ->
     assert stream.batch() == ["d"], "what was allowed once is not told again"
 
 
+def test_a_queue_that_never_rests_does_not_hide_what_is_missing(alpha: Served) -> None:
+    stream = query(alpha)
+    assert stream.batch() == []
+    alpha.send("a", "b", recoverable=True)
+    alpha.call("POST", f"{ORDERS}/receive?timeout=0")
+    stream.start(available_now=True)
+    alpha.send("later", recoverable=True)
+    with pytest.raises(MessagesGone, match="2 messages came"):
+        stream.batch()
+
+
 def test_messages_that_others_took_from_a_planned_batch_are_told_with_counts(alpha: Served) -> None:
     alpha.send("a", "b", "c")
     stream = query(alpha)

@@ -46,7 +46,8 @@ class Offsets:
         """With `limit`, `arrival` is no further than behind that many messages from `start` on."""
         queue = self._queue(name)
         arrival = self._core.mark(queue)
-        mark = Mark(arrival, queue.stored_added, queue.first_arrival, queue.count)
+        arrived = self._core.arrived(queue)
+        mark = Mark(arrival, queue.stored_added, queue.first_arrival, queue.count, arrived)
         if limit is None or start >= arrival:
             return mark
         behind = await asyncio.to_thread(arrival_behind, runs(queue, start, arrival), limit)

@@ -9,13 +9,15 @@ from postroad.received import ReceivedMessage
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Below `arrival` nothing can appear any more. `added` counts the stored messages that ever came before it,
-    `oldest` is the arrival number of the first that is there, `messages` how many are."""
+    """Below `arrival` nothing can appear any more; below `arrived` nothing new can come, but a message that somebody is
+    receiving may return. `added` counts the stored messages that ever came, `oldest` is the arrival number of the first
+    that is there, `messages` how many are."""
 
     arrival: int
     added: int
     oldest: int | None
     messages: int
+    arrived: int
 
 
 @dataclass(frozen=True, slots=True)

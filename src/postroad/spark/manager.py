@@ -11,7 +11,7 @@ import os
 import ssl
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -35,15 +35,22 @@ _PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a queue has come: no message with an arrival number below `arrival` can still appear.
+    """How far a queue has come: no message with an arrival number below `arrival` can still appear, and below `arrived`
+    none but those that somebody is receiving and may give back.
 
-    `added` of the recoverable ones below it were ever put there; `oldest` is the first that is there.
+    `added` stored messages were ever put there; `oldest` is the first that is there, `messages` how many are.
     """
 
     arrival: int
     added: int
     oldest: int | None
     messages: int
+    arrived: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that has come is below `arrival`."""
+        return self.arrival == self.arrived
 
 
 class _Broken(Exception):
@@ -75,7 +82,7 @@ class ManagerApi:
     def mark(self) -> Mark:
         answer = self._json("GET", "/mark")
         try:
-            return Mark(answer["arrival"], answer["added"], answer["oldest"], answer["messages"])
+            return Mark(**{field.name: answer[field.name] for field in fields(Mark)})
         except (LookupError, TypeError):
             raise RemoteProtocolError(f"the answer of {self.place.api} is no mark: it is of another version") from None
 
@@ -108,10 +115,6 @@ class ManagerApi:
                 return
             except _Broken as fault:
                 patience.wait(ManagerUnavailable(self.place.api, str(fault)))
-
-    def locked(self) -> int:
-        """How many messages others are just receiving."""
-        return int(self._json("GET", "")["locked"])
 
     # Holds
 
