@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from postroad.message import Composer, Message
@@ -35,13 +35,12 @@ class Copy:
     batch: int = 1
 
 
-def sent(number: int, *, at_s: int = 0, source: UUID = LONDON, to: str = ORDERS, **properties: object) -> bytes:
-    """A message's packet."""
+def sent(number: int, *, to: str = ORDERS, transactional: bool = False, **properties: Any) -> bytes:
+    """The packet of a message from london, sent at noon."""
     name = parse_name(to)
-    transactional = bool(properties.pop("transactional", False))
-    message = Message(f"body {number}", label=f"message {number}", **properties)  # type: ignore[arg-type]
-    composer = Composer(source, name)  # type: ignore[arg-type]
-    return composer.compose(message, number, NOON_S + at_s, transactional=transactional)
+    message = Message(f"body {number}", label=f"message {number}", **properties)
+    composer = Composer(LONDON, name)  # type: ignore[arg-type]
+    return composer.compose(message, number, NOON_S, transactional=transactional)
 
 
 def acknowledgment(about: int, kind: MessageClass, *, at_s: int = 0, by: UUID = ROME, source: UUID = LONDON) -> bytes:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ADMIN = rf"PRIVATE={LONDON}\2"
 JOURNAL, QUEUE = r"private$\orders;journal", r"private$\orders"
-ASKED = {"ack": "reach-queue,receive", "admin_queue": ADMIN}
+ASKED: dict[str, Any] = {"ack": "reach-queue,receive", "admin_queue": ADMIN}
 
 
 def in_sequence(number: int, place: int) -> bytes:

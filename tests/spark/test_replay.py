@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -162,7 +162,13 @@ def test_an_expression_that_is_wrong_is_told(
 
 
 def test_a_letter_becomes_the_same_message_again_and_survives_the_disk() -> None:
-    wishes = {"recoverable": True, "journal": True, "dead_letter": True, "ack": "full", "time_to_be_received": 60}
+    wishes: dict[str, Any] = {
+        "recoverable": True,
+        "journal": True,
+        "dead_letter": True,
+        "ack": "full",
+        "time_to_be_received": 60,
+    }
     packet = sent(1, priority=6, app_tag=3, extension=b"\0\1", admin_queue=r"DIRECT=OS:a\private$\b", **wishes)
     message = again(ReceivedMessage(packet, 1, 0))
     assert (message.label, message.body, message.priority, message.app_tag) == ("message 1", b"body 1", 6, 3)

@@ -63,8 +63,8 @@ def test_links_carry_what_goes_their_way_and_what_has_none_is_told(spark: SparkS
     carried = {(row[0], row[1]): (row[2], row[3]) for row in link_loads(spark, SQUARE, demand).collect()}
     assert carried == {("a", "b"): (13, 1070), ("b", "c"): (13, 1070), ("c", "d"): (2, 20)}
     down = changed(SQUARE, [Change(("a", "b"))])
-    carried = {(row[0], row[1]): row[2] for row in link_loads(spark, down, demand).collect()}
-    assert carried == {("a", "d"): 13, ("c", "d"): 11}
+    detour = {(row[0], row[1]): row[2] for row in link_loads(spark, down, demand).collect()}
+    assert detour == {("a", "d"): 13, ("c", "d"): 11}
     cut = changed(SQUARE, [Change(("a", "b")), Change(("a", "d"))])
     lost = {(row[0], row[1]): row[2] for row in unserved(spark, cut, demand).collect()}
     assert lost == {("a", "c"): 10, ("c", "a"): 1, ("a", "d"): 2}

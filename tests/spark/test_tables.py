@@ -97,6 +97,11 @@ def test_a_table_can_be_replaced_by_a_later_batch(spark: SparkSession, tmp_path:
     assert numbers(table) == [3]
     assert table.replace(rows(spark, 3).where("false"), 3)
     assert numbers(table) == []
+    empty = kind(spark, tmp_path, "gold/links")
+    assert empty.replace(rows(spark, 3).where("false"), 1, {"made": "of nothing"})
+    last = empty.last()
+    assert last is not None
+    assert (last.batch, last.facts, numbers(empty)) == (1, {"made": "of nothing"}, [])
 
 
 @every_kind

@@ -59,6 +59,12 @@ def run(
             "--queue", metavar="PATTERN", help=r"Only queues such as private$\* or ;deadletter; all if absent."
         ),
     ] = None,
+    consume: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--consume", metavar="PATTERN", help="Queues to empty of what is in the tables, as in '*;journal'."
+        ),
+    ] = None,
     lake: LakePath = DEFAULT_LAKE,
     form: Annotated[
         str | None, typer.Option("--format", metavar="F", help="parquet, delta or iceberg, for a new directory.")
@@ -75,7 +81,7 @@ def run(
     as_json: AsJson = False,
     token: Token = None,
 ) -> None:
-    """Read what is new in the queues, and bring every table up to it. Messages stay where they are.
+    """Read what is new in the queues, and bring every table up to it. Messages stay, but where --consume says not.
 
     A run that was killed is finished by the next one; no packet is in the tables twice.
     """
@@ -90,14 +96,13 @@ def run(
     opened = Lake(spark, lake, form)
     while True:
         started = time.monotonic()
-        found = [source for api in addresses for source in sources(api, token, queues or ())]
+        found = [source for api in addresses for source in sources(api, token, queues or (), consume or ())]
         with _bar("tables") as progress:
             outcome = run_pipeline(opened, found, directory, progress)
         took_s = round(time.monotonic() - started, 1)
         if as_json:
-            print_json(
-                {"batch": outcome.batch, "packets": outcome.packets, "queues": outcome.sources, "seconds": took_s}
-            )
+            counts = {"batch": outcome.batch, "packets": outcome.packets, "removed": outcome.removed}
+            print_json(counts | {"queues": outcome.sources, "seconds": took_s})
         else:
             new = count_text(outcome.packets, "new packet")
             print_line(f"batch {outcome.batch}: {new} from {count_text(outcome.sources, 'queue')} in {took_s} s")

@@ -159,8 +159,8 @@ def _seen(reports: DataFrame, places: DataFrame) -> DataFrame:
     names = places.select(f.col("key").alias("by"), f.col("name").alias("by_name"))
     told = reports.join(f.broadcast(names), "by", "left")
     step = f.struct("hops", "reported_at", f.coalesce("by_name", "by").alias("by"))
-    steps = told.groupBy("about", f.lower("target_queue").alias("target"))
-    steps = steps.agg(f.array_sort(f.collect_set(step)).alias("steps"))
+    by_message = told.groupBy("about", f.lower("target_queue").alias("target"))
+    steps = by_message.agg(f.array_sort(f.collect_set(step)).alias("steps"))
     way = f.array_distinct(f.transform("steps", lambda each: each["by"]))
     return steps.select("about", "target", way.alias("way"))
 
