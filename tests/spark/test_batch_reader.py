@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from postroad.columns.schema import MESSAGE
 from postroad.errors import AccessDenied, InvalidArgument, ManagerUnavailable, QueueNotFound
 from postroad.spark.reading import BatchReader
 from postroad.spark.source import MessageSource
-from tests.served import ORDERS, Served, served
+from tests.served import ORDERS, PATIENCE_S, Served, served
 from tests.spark.driver import options
 
 
@@ -98,6 +99,29 @@ def test_what_somebody_is_receiving_hides_nothing_else(alpha: Served) -> None:
     alpha.send("a", "b", "c")
     alpha.call("POST", f"{ORDERS}/lock?timeout=0")
     assert table(reader(alpha))["body_text"].to_pylist() == ["b", "c"]
+
+
+def test_batches_are_bounded_by_bytes(alpha: Served) -> None:
+    for number in range(6):
+        sent = alpha.call("POST", f"{ORDERS}/messages?label={number}", body=bytes(3 << 20))
+        assert sent.status == 201
+    made = reader(alpha)
+    sizes = [(batch.num_rows, batch.nbytes) for part in made.partitions() for batch in made.read(part)]
+    assert sum(rows for rows, _ in sizes) == 6
+    assert max(size for _, size in sizes) < 24 << 20
+
+
+def test_dead_letters_by_the_reason_they_died(alpha: Served) -> None:
+    alpha.send("late", dead_letter=True, time_to_be_received=0)
+    end = time.monotonic() + PATIENCE_S
+    while not (found := table(reader(alpha, queue=";deadletter"))).num_rows:
+        assert time.monotonic() < end, "it does not expire"
+        time.sleep(0.05)
+    made = reader(alpha, queue=";deadletter")
+    assert list(made.pushFilters([EqualTo(("class",), found["class"][0].as_py())])) == []
+    assert table(made)["class_name"].to_pylist() == ["nack-receive-timeout"]
+    assert list(made.pushFilters([EqualTo(("class",), 0)])) == []
+    assert table(made).num_rows == 0
 
 
 def test_an_empty_queue_has_no_rows(alpha: Served) -> None:
