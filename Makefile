@@ -41,7 +41,7 @@ docs: install
 	$(BIN)/mkdocs build --strict
 
 bench: install
-	$(BIN)/python -m benchmarks wire store queues client routing
+	$(BIN)/python -m benchmarks wire store queues client listing routing
 
 bench-backlog: install
 	$(BIN)/python -m benchmarks.backlog
