@@ -9,7 +9,8 @@ EXAMPLES ?= 1000
 KILLS ?= 50
 SEEDS ?= 10000
 
-.PHONY: install run test check format conformance docs bench bench-backlog bench-wire bench-soap bench-rpc torture fuzz demo clean
+.PHONY: install run test check format conformance docs
+.PHONY: bench bench-backlog bench-wire bench-soap bench-rpc bench-spark torture fuzz demo clean
 
 install: $(STAMP)
 
@@ -41,7 +42,7 @@ docs: install
 	$(BIN)/mkdocs build --strict
 
 bench: install
-	$(BIN)/python -m benchmarks wire store queues client routing
+	$(BIN)/python -m benchmarks wire store queues client listing routing
 
 bench-backlog: install
 	$(BIN)/python -m benchmarks.backlog
@@ -52,6 +53,10 @@ bench-wire: install
 
 bench-rpc: install
 	$(BIN)/python -m benchmarks.remote_read
+
+# MESSAGES=N for fewer than a million.
+bench-spark: install
+	$(BIN)/python -m benchmarks.spark $(if $(MESSAGES),--messages $(MESSAGES))
 
 # The long forms of what `make test` proves in short.
 torture: install

@@ -7,17 +7,30 @@ programs and interfaces that users have. Exit code 0 if everything that was prom
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import postroad
 
 SITES = {"london": "127.0.0.2", "paris": "127.0.0.3", "rome": "127.0.0.4"}
 IDS = {name: f"00000000-0000-0000-0000-00000000000{number}" for number, name in enumerate(SITES, 1)}
 API_PORT = 8180
+REPORTS = "00000000-0000-0000-0000-0000000000aa"  # a public queue of london's, for reports on traced messages
+TRACE_REPORTS = 8  # of two messages, each seen going out, passing, and coming in
+REPORT = Path("demo-report.html")
+# Spark on a few dozen messages: what it does to be fast on millions would only cost time.
+SMALL = (
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions=2",
+    "spark.sql.codegen.wholeStage=false",
+    "spark.sql.codegen.factoryMode=NO_CODEGEN",
+)
 ENTERPRISE = """
 [[site]]
 name = "uk"
@@ -33,6 +46,9 @@ gates = ["london", "paris"]
 sites = ["france", "italy"]
 cost = 2
 gates = ["paris", "rome"]
+[[queue]]
+path = 'london\\reports'
+id = "00000000-0000-0000-0000-0000000000aa"
 """ + "".join(
     f"""
 [[manager]]
@@ -101,6 +117,7 @@ def main() -> int:
         sites = {name: Site(Path(directory), name) for name in SITES}
         try:
             play(sites, Path(directory))
+            tell_it_all(sites, Path(directory))
         finally:
             for site in sites.values():
                 site.manager.close()
@@ -113,7 +130,7 @@ def play(sites: dict[str, Site], directory: Path) -> None:
     london, rome = sites["london"].manager, sites["rome"].manager
     notes = rome.create_queue(r"private$\notes")
     orders = rome.create_queue(r"private$\orders", transactional=True, journal=True)
-    answers = london.create_queue(r"private$\answers")
+    answers = london.create_queue(r"private$\answers", journal=True)
     notes_name, orders_name = notes.info().format_name, orders.info().format_name
 
     say("the way, as london sees it")
@@ -127,6 +144,7 @@ def play(sites: dict[str, Site], directory: Path) -> None:
             recoverable=recoverable,
             admin_queue=answers.info().format_name,
             ack="reach-queue,receive",
+            trace=f"PUBLIC={REPORTS}",
         )
         london.send(notes_name, message)
         received = notes.receive(timeout=30)
@@ -188,6 +206,51 @@ def play(sites: dict[str, Site], directory: Path) -> None:
 
     say("and any packet can be read")
     run("decode", "examples/frame8.hex")
+
+
+def tell_it_all(sites: dict[str, Site], directory: Path) -> None:
+    """Spark reads the journals, dead letters, acknowledgments and trace reports of all three, and writes the report."""
+    say("Spark reads what the three have kept, and tells it all in one page")
+    wait_until(lambda: sites["london"].manager.queue(f"PUBLIC={REPORTS}").info().messages >= TRACE_REPORTS)
+    told = _pipeline(directory)
+    print(f"read: {told['managers']}; {told['messages']} messages, {told['states']}, dead of {told['reasons']}")
+    counted = {name: counters(name) for name in ("london", "rome")}
+    by_managers = {
+        "received by rome": counted["rome"]["received"],
+        "dead letters in london": counted["london"]["dead_lettered"],
+        "received, by london's journal": sites["london"].manager.queue(";journal").info().messages,
+    }
+    by_spark = {
+        "received by rome": told["states"].get("received"),
+        "dead letters in london": told["states"].get("dead"),
+        "received, by london's journal": told["kinds"]["transactional"]["received"],
+    }
+    for what, number in by_managers.items():
+        print(f"{what}: {number}, Spark says {by_spark[what]}")
+    assert by_spark == by_managers
+    for fault in ("unexplained", "duplicates", "out_of_order", "contradicted", "undecodable"):
+        assert told[fault] == 0, (fault, told[fault])
+
+
+def _pipeline(directory: Path) -> dict[str, Any]:
+    """Runs the pipeline as its users do; its figures."""
+    command = ["pipeline", "run", "--lake", str(directory / "lake"), "--report", str(REPORT), "--json"]
+    command += [each for address in SITES.values() for each in ("--api", f"http://{address}:{API_PORT}")]
+    command += ["--enterprise", str(directory / "enterprise.toml")]
+    command += [each for setting in SMALL for each in ("--conf", setting)]
+    print(f"$ postroad {' '.join(command[:6])} ... ", flush=True)
+    done = subprocess.run([sys.executable, "-m", "postroad", *command], stdout=subprocess.PIPE, text=True, check=True)
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    print(f"the report is in {REPORT}")
+    return told
+
+
+def counters(name: str) -> dict[str, int]:
+    """What a manager itself has counted since it started."""
+    with urlopen(f"http://{SITES[name]}:{API_PORT}/metrics") as answer:
+        text = answer.read().decode()
+    found = re.findall(r"^postroad_messages_(\w+)_total(?:\{.*\})? (\d+)", text, re.MULTILINE)
+    return {what: int(number) for what, number in found}
 
 
 def wait_until(happened: object, patience_s: float = 30) -> None:

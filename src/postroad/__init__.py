@@ -65,7 +65,7 @@ _HOMES = {
     "open": "postroad.client.opening",
     "remote": "postroad.client.opening",
 }
-_MODULES = frozenset({"aio", "errors"})
+_MODULES = frozenset({"aio", "errors", "spark"})
 
 __all__ = [
     "Cursor",

@@ -136,6 +136,20 @@ def test_purge(office: Office) -> None:
     assert bodies(queue) == []
 
 
+def test_what_a_pipeline_holds_is_shown_and_released(office: Office) -> None:
+    queue = office.queue()
+    queue.send([b"a", b"b"])
+    hold = queue.hold("nightly", 0)
+    assert f"nightly: 0 to {hold.end}" in office.done("queue", "show", queue.name).text
+    (shown,) = office.done("queue", "show", queue.name, "--json").objects
+    assert [(each["name"], each["to"]) for each in shown["holds"]] == [("nightly", hold.end)]
+    nobody = office.run("queue", "release", queue.name, "daily")
+    assert (nobody.code, "there are nightly" in nobody.errors) == (1, True)
+    released = office.done("queue", "release", queue.name, "nightly", "--json").objects
+    assert released == [{"released": "nightly", "messages": 2}]
+    assert bodies(queue) == [b"a", b"b"]
+
+
 def test_outgoing_queues_pause_and_resume_by_their_format_name(office: Office) -> None:
     name = r"DIRECT=OS:beta\private$\far"
     office.done("send", name, "--body", "x")

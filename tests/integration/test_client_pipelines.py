@@ -10,7 +10,14 @@ import pytest
 import postroad
 from postroad.client.arrow import batches
 from postroad.client.values import Submission
-from postroad.errors import InvalidArgument, NoMessage, SharingViolation, TransactionSequence
+from postroad.errors import (
+    InvalidArgument,
+    InvalidMessage,
+    NoMessage,
+    SharingViolation,
+    TransactionSequence,
+    TransactionUsage,
+)
 from postroad.message import Message
 from tests.faces import FACES, opened
 
@@ -95,6 +102,33 @@ def test_a_submission_is_sent_once(manager: postroad.QueueManager) -> None:
     assert [message.text for message in queue.messages()] == ["0", "1", "2", "3", "0"]
     queue.forget_submission("query")
     assert queue.submit(rows[:1], "query", 6, 9).sent == 1
+
+
+def test_rows_of_arrow_are_sent_once(manager: postroad.QueueManager) -> None:
+    pa = pytest.importorskip("pyarrow")
+    rows = pa.table({"body": [b"a", b"b"], "label": ["x", None], "delivery": ["recoverable", "express"]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    stream = bytes(sink.getvalue())
+    queue = manager.queue(QUEUE)
+    assert queue.submit_arrow(stream, "query", 0, 3) == Submission(2, 0)
+    assert queue.submit_arrow(stream, "query", 0, 3) == Submission(0, 2)
+    assert [(each.text, each.label, each.delivery) for each in queue.messages()] == [
+        ("a", "x", "recoverable"),
+        ("b", "", "express"),
+    ]
+    with pytest.raises(InvalidMessage, match="not an Arrow stream"):
+        queue.submit_arrow(b"nonsense", "query", 0, 4)
+
+
+def test_a_transactional_queue_gets_transactions(manager: postroad.QueueManager) -> None:
+    queue = manager.create_queue(r"private$\ledger", transactional=True)
+    assert queue.submit(["a", "b"], "query", 0, 0).sent == 2
+    assert [message.delivery for message in queue.messages()] == ["transactional"] * 2
+    with pytest.raises(TransactionUsage):
+        queue.submit(["c"], "query", 0, 0, 2, transactional=False)
+    assert queue.submit(["c"], "query", 0, 0, 2).sent == 1
 
 
 def test_what_cannot_be_is_refused(manager: postroad.QueueManager) -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from struct import iter_unpack
 
 import pytest
 
@@ -52,6 +53,7 @@ def read(directory: Path, keys: list[Key]) -> Reading:
             while records := store.scan_back(queue, before, 2):
                 reading.backwards[queue] += records
                 before = records[-1].lookup_id
+            check_columns(store, queue, reading.queues[queue])
         reading.expired = store.expired(1 << 40)
         reading.state = dict(store.state())
         reading.found = bool(store.damaged)
@@ -66,6 +68,20 @@ def read(directory: Path, keys: list[Key]) -> Reading:
     finally:
         store.close()
     return reading
+
+
+def check_columns(store: SqliteStore, queue: int, sound: list[Record]) -> None:
+    """Read as columns, a queue is what it is record by record; or there is something to look at more closely."""
+    columns = store.columns(queue, -1, (1 << 62) - 1, 100, 1 << 20)
+    if columns is not None:
+        assert [row[:6] for row in iter_unpack(">8q", columns.numbers)] == [
+            (each.lookup_id, len(each.packet), each.arrived_ms, each.expires_s, each.aborts, each.reason)
+            for each in sound
+        ]
+        assert columns.packets == b"".join(each.packet for each in sound)
+    lookup_ids = store.lookup_ids(queue, -1, (1 << 62) - 1, 100)
+    if lookup_ids is not None:
+        assert {each.lookup_id for each in sound} <= set(lookup_ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,11 @@ HOST = "127.0.30.1"
 _FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-def environment() -> dict[str, str]:
-    """What `postroad.spark.session` would set, for processes that it does not start."""
+def environment(*, carried: bool = False) -> dict[str, str]:
+    """What `postroad.spark.session` would set, for processes that it does not start; on request with the Java runtime
+    that comes with the package, as if the machine had none."""
     cache = cache_directory()
-    home = java_home(cache)
+    home = java_home(cache, {"PATH": ""}) if carried else java_home(cache)
     found = {
         **os.environ,
         "SPARK_HOME": str(spark_home(cache, Path(pyspark.__file__).parent)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from postroad.message import Composer, Message
@@ -35,18 +35,19 @@ class Copy:
     batch: int = 1
 
 
-def sent(number: int, *, at_s: int = 0, source: UUID = LONDON, to: str = ORDERS, **properties: object) -> bytes:
-    """A message's packet."""
+def sent(number: int, *, to: str = ORDERS, transactional: bool = False, **properties: Any) -> bytes:
+    """The packet of a message from london, sent at noon."""
     name = parse_name(to)
-    transactional = bool(properties.pop("transactional", False))
-    message = Message(f"body {number}", label=f"message {number}", **properties)  # type: ignore[arg-type]
-    composer = Composer(source, name)  # type: ignore[arg-type]
-    return composer.compose(message, number, NOON_S + at_s, transactional=transactional)
+    message = Message(f"body {number}", label=f"message {number}", **properties)
+    composer = Composer(LONDON, name)  # type: ignore[arg-type]
+    return composer.compose(message, number, NOON_S, transactional=transactional)
 
 
 def acknowledgment(about: int, kind: MessageClass, *, at_s: int = 0, by: UUID = ROME, source: UUID = LONDON) -> bytes:
     correlation = source.bytes_le + about.to_bytes(4, "little")
-    message = Message(b"", label=f"message {about}", message_class=kind, correlation_id=correlation, response_queue=ORDERS)
+    message = Message(
+        b"", label=f"message {about}", message_class=kind, correlation_id=correlation, response_queue=ORDERS
+    )
     return Composer(by, parse_name(rf"PRIVATE={source}\2")).compose(message, 1000 + about, NOON_S + at_s)  # type: ignore[arg-type]
 
 
@@ -65,7 +66,7 @@ def bronze(spark: SparkSession, copies: Iterable[Copy]) -> DataFrame:
                 arrival,
                 arrived,
                 0,
-                copy.reason,
+                None if copy.reason is None else int(copy.reason),
                 copy.packet,
                 arrived.date(),
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import time
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan
 from pyspark.sql.types import StructType
 
-from postroad.api.arrow import COLUMNS
-from postroad.errors import InvalidArgument, ManagerUnavailable, QueueNotFound
+from postroad.columns.schema import MESSAGE
+from postroad.errors import AccessDenied, InvalidArgument, ManagerUnavailable, QueueNotFound
 from postroad.spark.reading import BatchReader
 from postroad.spark.source import MessageSource
-from tests.served import ORDERS, Served, served
+from tests.served import ORDERS, PATIENCE_S, Served, served
 from tests.spark.driver import options
 
 
@@ -56,7 +56,7 @@ def test_every_property_of_a_message_is_a_column(alpha: Served) -> None:
     assert row["decode_error"] is None
     assert b"LIOR" in row["packet"][:8]
     assert abs((row["arrived_at"] - datetime.now(UTC)).total_seconds()) < 600
-    assert {column.name for column in COLUMNS} <= set(found.column_names)
+    assert set(MESSAGE) <= set(found.column_names)
 
 
 def test_only_the_columns_that_are_wanted(alpha: Served) -> None:
@@ -95,6 +95,35 @@ def test_filters_are_the_managers_work(alpha: Served) -> None:
     assert table(made)["body_text"].to_pylist() == ["b", "c"]
 
 
+def test_what_somebody_is_receiving_hides_nothing_else(alpha: Served) -> None:
+    alpha.send("a", "b", "c")
+    alpha.call("POST", f"{ORDERS}/lock?timeout=0")
+    assert table(reader(alpha))["body_text"].to_pylist() == ["b", "c"]
+
+
+def test_batches_are_bounded_by_bytes(alpha: Served) -> None:
+    for number in range(6):
+        sent = alpha.call("POST", f"{ORDERS}/messages?label={number}", body=bytes(3 << 20))
+        assert sent.status == 201
+    made = reader(alpha)
+    sizes = [(batch.num_rows, batch.nbytes) for part in made.partitions() for batch in made.read(part)]
+    assert sum(rows for rows, _ in sizes) == 6
+    assert max(size for _, size in sizes) < 24 << 20
+
+
+def test_dead_letters_by_the_reason_they_died(alpha: Served) -> None:
+    alpha.send("late", dead_letter=True, time_to_be_received=0)
+    end = time.monotonic() + PATIENCE_S
+    while not (found := table(reader(alpha, queue=";deadletter"))).num_rows:
+        assert time.monotonic() < end, "it does not expire"
+        time.sleep(0.05)
+    made = reader(alpha, queue=";deadletter")
+    assert list(made.pushFilters([EqualTo(("class",), found["class"][0].as_py())])) == []
+    assert table(made)["class_name"].to_pylist() == ["nack-receive-timeout"]
+    assert list(made.pushFilters([EqualTo(("class",), 0)])) == []
+    assert table(made).num_rows == 0
+
+
 def test_an_empty_queue_has_no_rows(alpha: Served) -> None:
     assert table(reader(alpha)).num_rows == 0
 
@@ -116,12 +145,12 @@ def test_no_queue(alpha: Served) -> None:
         reader(alpha, queue=r"private$\nowhere").partitions()
 
 
-def test_a_token(tmp_path: os.PathLike[str]) -> None:
+def test_a_token() -> None:
     with served(token="secret") as running:
         path = "/api/v1/queues"
         running.call("POST", path, {"path": r"private$\orders"}, headers={"Authorization": "Bearer secret"})
         assert table(reader(running, token="secret")).num_rows == 0
-        with pytest.raises(Exception, match="token"):
+        with pytest.raises(AccessDenied, match="token"):
             reader(running).partitions()
 
 

@@ -45,7 +45,12 @@ class Driver:
         command = [sys.executable, "-m", "tests.spark.jobs", master, api, str(directory), *options]
         self._log = (directory / "driver.log").open("ab")
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self._log, env=environment(), start_new_session=True, text=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment(carried=True),
+            start_new_session=True,
+            text=True,
         )
         assert self._process.stdout is not None
         self._lines: Iterator[str] = self._process.stdout
@@ -114,7 +119,7 @@ def test_everything_is_killed_once(tmp_path: Path) -> None:
             driver.finish()
         assert (tmp_path / "failed").exists(), "a task has failed and was tried again"
         with client.connect(manager.api) as connected:
-            copies = Counter(message.text for message in connected.queue(r"private$\copies").messages())
+            copies = Counter(message.text or "" for message in connected.queue(r"private$\copies").messages())
             orders = connected.queue(r"private$\orders").info()
         expected = Counter(str(number) for number in range(MESSAGES))
         assert expected - copies == Counter(), "lost"

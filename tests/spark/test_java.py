@@ -109,6 +109,10 @@ def ran(program: str) -> str:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
+def test_the_package_has_it_at_its_front_door() -> None:
+    assert ran("import postroad; print(postroad.spark.session.__name__)").strip() == "session"
+
+
 def test_importing_it_imports_neither_pyspark_nor_pyarrow() -> None:
     show = "print([name for name in ('pyspark', 'pyarrow', 'numpy', 'pandas') if name in sys.modules])"
     assert ran(f"import sys, postroad.spark; {show}").strip() == "[]"

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
-from postroad.errors import InvalidArgument
+from postroad.columns.sending import COLUMNS as READ
+from postroad.errors import InvalidArgument, InvalidMessage
 from postroad.spark import sending
 from postroad.spark.options import write_options
 from postroad.spark.sending import check_schema, requests
@@ -36,7 +37,7 @@ def rows(**columns: object) -> Iterator[pa.RecordBatch]:
         (StructType().add("body", "string").add("packet", "binary"), "packet: it is not for a sender to say"),
         (
             StructType().add("body", "string").add("ack", ArrayType(IntegerType())),
-            "ack: the column is array<int>, not a string or",
+            "ack: the column is array<int>, not a string, an",
         ),
         (StructType().add("body", "string").add("journal", "integer"), "journal: the column is int, not a boolean"),
     ],
@@ -47,6 +48,10 @@ def test_a_schema_that_does_not_fit_is_refused_before_anything_is_sent(schema: S
         with pytest.raises(InvalidArgument) as caught:
             make(schema, False)
         assert str(caught.value).startswith(sentence)
+
+
+def test_the_columns_are_those_that_a_manager_reads() -> None:
+    assert set(sending.COLUMNS) == set(READ)
 
 
 def test_a_schema_that_fits() -> None:
@@ -108,3 +113,9 @@ def test_a_transactional_queue_takes_rows_too(alpha: Served) -> None:
     assert _send(made, "w", 0, 0, rows(body=["a", "b"])) == Sent("w", 0, 2, 0)
     found = alpha.call("GET", "/api/v1/queues/private$/exact/messages").json["messages"]
     assert [each["delivery"] for each in found] == ["transactional"] * 2
+
+
+def test_a_value_that_no_message_has_is_told_by_its_column(alpha: Served) -> None:
+    with pytest.raises(InvalidMessage, match=r"column priority, row 1: 9 is not"):
+        _send(write_options(options(alpha)), "w", 0, 0, rows(body=["a", "b"], priority=[1, 9]))
+    assert alpha.bodies() == []

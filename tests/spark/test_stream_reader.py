@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from postroad.errors import InvalidArgument, ManagerUnavailable, MessagesGone, QueueNotFound, SharingViolation
@@ -161,6 +163,33 @@ def test_a_checkpoint_that_is_older_than_the_queue_yields_what_is_left(alpha: Se
     assert stream.batch() == ["c"]
 
 
+@pytest.mark.parametrize("delete", [True, False])
+def test_a_message_that_somebody_gets_hold_of_meanwhile_is_waited_for(alpha: Served, delete: bool) -> None:
+    alpha.send("a", "b", "c")
+    stream = query(alpha, mode="consume")
+    assert stream.construct()
+    lookup_id = alpha.call("POST", f"{ORDERS}/lock?timeout=0").json["messages"][0]["lookup_id"]
+
+    def settle() -> None:
+        alpha.call("POST", f"{ORDERS}/settle", {"lookup_ids": [lookup_id], "delete": delete})
+
+    timer = threading.Timer(0.5, settle)
+    timer.start()
+    parts = stream.parts()
+    timer.join()
+    assert bodies(stream_reader(stream.given), parts) == (["b", "c"] if delete else ["a", "b", "c"])
+
+
+def test_a_message_that_somebody_keeps_ends_the_stream_with_a_sentence(alpha: Served) -> None:
+    alpha.send("a", "b")
+    stream = query(alpha, mode="consume", timeout="0.1")
+    assert stream.construct()
+    alpha.call("POST", f"{ORDERS}/lock?timeout=0")
+    with pytest.raises(SharingViolation, match=r"1 messages between .* are being received by others"):
+        stream.parts()
+    assert alpha.bodies() == ["b"], "nothing is kept from others meanwhile"
+
+
 def test_two_streams_do_not_share_a_queue_by_accident(alpha: Served) -> None:
     alpha.send("a", "b")
     first = query(alpha, mode="consume", hold="first")
@@ -187,6 +216,17 @@ def test_messages_that_others_took_before_are_told_with_counts(alpha: Served) ->
     stream.given = options(alpha)
     stream.start()
     assert stream.batch() == ["d"], "what was allowed once is not told again"
+
+
+def test_a_queue_that_never_rests_does_not_hide_what_is_missing(alpha: Served) -> None:
+    stream = query(alpha)
+    assert stream.batch() == []
+    alpha.send("a", "b", recoverable=True)
+    alpha.call("POST", f"{ORDERS}/receive?timeout=0")
+    stream.start(available_now=True)
+    alpha.send("later", recoverable=True)
+    with pytest.raises(MessagesGone, match="2 messages came"):
+        stream.batch()
 
 
 def test_messages_that_others_took_from_a_planned_batch_are_told_with_counts(alpha: Served) -> None:

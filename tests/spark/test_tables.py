@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -59,7 +59,11 @@ def test_a_new_column_is_null_in_older_batches_and_no_column_changes(
     table.append(rows(spark, 3), 3)
     frame = table.read()
     assert frame is not None
-    assert [(row["number"], row["tenfold"]) for row in frame.orderBy("number").collect()] == [(1, None), (2, 20), (3, None)]
+    assert [(row["number"], row["tenfold"]) for row in frame.orderBy("number").collect()] == [
+        (1, None),
+        (2, 20),
+        (3, None),
+    ]
     with pytest.raises(PipelineError, match="number has the type bigint and would become string"):
         table.append(rows(spark, 4).selectExpr("cast(number as string) number", "text", "day"), 4)
     assert numbers(table) == [1, 2, 3]
@@ -93,6 +97,11 @@ def test_a_table_can_be_replaced_by_a_later_batch(spark: SparkSession, tmp_path:
     assert numbers(table) == [3]
     assert table.replace(rows(spark, 3).where("false"), 3)
     assert numbers(table) == []
+    empty = kind(spark, tmp_path, "gold/links")
+    assert empty.replace(rows(spark, 3).where("false"), 1, {"made": "of nothing"})
+    last = empty.last()
+    assert last is not None
+    assert (last.batch, last.facts, numbers(empty)) == (1, {"made": "of nothing"}, [])
 
 
 @every_kind
@@ -103,8 +112,8 @@ def test_files_without_a_commit_do_not_count(
     table = kind(spark, tmp_path, "bronze/packets")
     table.append(rows(spark, 1), 1)
 
-    def killed(*_: object, **__: object) -> list[Path]:
-        written(*_, **__)
+    def killed(*given: Any, **named: Any) -> list[Path]:
+        written(*given, **named)
         raise KeyboardInterrupt
 
     written = table._write_files

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from struct import iter_unpack
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -75,8 +76,25 @@ def check_reads(subject: SqliteStore | MemoryStore, model: Model, key: Key, limi
     assert subject.scan_back(key.queue, key.lookup_id, limit) == model.scan_back(key.queue, key.lookup_id, limit)
     assert subject.get(*key) == model.records.get(key)
     assert subject.expired(now_s, limit) == model.expired(now_s, limit)
+    kept = [record for record in model.expired(now_s, 1000) if record.queue != key.queue]
+    assert subject.expired(now_s, limit, lambda each: each.queue == key.queue) == kept[:limit]
     assert dict(subject.state("b")) == {name: value for name, value in model.state.items() if name.startswith("b")}
     assert not subject.damaged
+
+
+def check_columns(
+    subject: SqliteStore | MemoryStore, model: Model, key: Key, last: int, limit: int, most_bytes: int
+) -> None:
+    wanted = [each for each in model.scan(key.queue, key.lookup_id, 1000) if each.lookup_id <= last][:limit]
+    assert subject.lookup_ids(key.queue, key.lookup_id, last, limit) == [each.lookup_id for each in wanted]
+    while len(wanted) > 1 and sum(len(each.packet) for each in wanted) > most_bytes:
+        wanted.pop()
+    columns = subject.columns(key.queue, key.lookup_id, last, limit, most_bytes)
+    assert columns is not None
+    assert [row[:6] for row in iter_unpack(">8q", columns.numbers)] == [
+        (each.lookup_id, len(each.packet), each.arrived_ms, each.expires_s, each.aborts, each.reason) for each in wanted
+    ]
+    assert columns.packets == b"".join(each.packet for each in wanted)
 
 
 class Stores(RuleBasedStateMachine):
@@ -100,6 +118,16 @@ class Stores(RuleBasedStateMachine):
     def read(self, key: Key, limit: int, now_s: int) -> None:
         check_reads(self.sqlite, self.model, key, limit, now_s)
         check_reads(self.memory, self.model, key, limit, now_s)
+
+    @rule(
+        key=keys,
+        last=lookup_ids | st.just((1 << 62) - 1),
+        limit=st.integers(1, 5),
+        most_bytes=st.sampled_from((1, 100, 1 << 20)),
+    )
+    def read_columns(self, key: Key, last: int, limit: int, most_bytes: int) -> None:
+        check_columns(self.sqlite, self.model, key, last, limit, most_bytes)
+        check_columns(self.memory, self.model, key, last, limit, most_bytes)
 
     @rule()
     def reopen(self) -> None:

@@ -27,6 +27,20 @@ def columns_room() -> Any:
     return batches
 
 
+def sending_room() -> Any:
+    """What reads messages to send; HttpFault, 415, where pyarrow is missing."""
+    try:
+        import pyarrow  # noqa: F401
+
+        from postroad.columns import sending
+    except ImportError:
+        raise HttpFault(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            InvalidArgument("Content-Type: this server cannot read Arrow: pip install postroad[arrow]"),
+        ) from None
+    return sending
+
+
 class ArrowWriter:
     """Makes one stream: `start`, any number of `batch`, `end`. Raises HttpFault, 406, where pyarrow is missing."""
 

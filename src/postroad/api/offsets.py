@@ -8,11 +8,12 @@ from urllib.parse import unquote
 
 from starlette.responses import Response
 
+from postroad.api.arrow import sending_room
 from postroad.api.calls import Answer, Body, Call, Operation, Parameter, json_answer, no_content
 from postroad.api.formats import ARROW, JSON
 from postroad.api.kinds import SWITCH, Kind, NotOfKind, nullable, whole
 from postroad.api.messages import MAX_BATCH_BYTES, MAX_LIMIT
-from postroad.api.schema import TRANSACTIONAL, Property, read_object, read_sending
+from postroad.api.schema import MAX_BATCH_MESSAGES, TRANSACTIONAL, Property, read_object, read_sending
 from postroad.errors import InvalidArgument
 from postroad.offsets import HoldInfo, Mark, Submission
 from postroad.queues.submissions import MAX_EPOCH
@@ -82,10 +83,17 @@ async def release_hold(call: Call) -> Response:
 
 async def submit(call: Call) -> Response:
     transactional: bool | None = call.query[TRANSACTIONAL]
-    sending = read_sending(await call.body(MAX_BATCH_BYTES))
-    messages = sending.messages
-    if sending.transactional:
-        transactional = True
+    body = await call.body(MAX_BATCH_BYTES)
+    if _is_arrow(call.request.headers.get("content-type", "")):
+        rows = sending_room().read_messages(body, MAX_BATCH_MESSAGES)
+        messages, said = rows.messages, rows.transactional
+    else:
+        sending = read_sending(body)
+        messages, said = sending.messages, sending.transactional or None
+    if said and transactional is False:
+        raise InvalidArgument("transactional: the messages say that they go in a transaction")
+    if transactional is None:
+        transactional = said
     submission = await call.manager.offsets.submit(
         call.queue,
         _segment(call, "name"),
@@ -96,6 +104,10 @@ async def submit(call: Call) -> Response:
         transactional,
     )
     return json_answer(_json(submission))
+
+
+def _is_arrow(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == ARROW
 
 
 async def commit_submission(call: Call) -> Response:

@@ -78,7 +78,21 @@ MESSAGE: Mapping[str, Json] = {
     "transaction_id": _NULLABLE_NUMBER,
     "aborts": _NUMBER,
 }
-HOLD: Mapping[str, Json] = {"name": _TEXT, "from": _NUMBER, "to": _NUMBER, "messages": _NUMBER, "since_s": _NUMBER}
+MARK: Mapping[str, Json] = {
+    "arrival": _NUMBER,
+    "added": _NUMBER,
+    "oldest": _NULLABLE_NUMBER,
+    "messages": _NUMBER,
+    "arrived": _NUMBER,
+}
+HOLD: Mapping[str, Json] = {
+    "name": _TEXT,
+    "from": _NUMBER,
+    "to": _NUMBER,
+    "messages": _NUMBER,
+    "since_s": _NUMBER,
+    "passed_over": _NUMBER,
+}
 # All by name, in the order that is tried.
 ROUTE: Mapping[str, Json] = {
     "from": _TEXT,
@@ -218,7 +232,7 @@ def schemas() -> dict[str, Json]:
         "LookupIds": _open({"lookup_ids": _list(_NUMBER)}),
         "Moved": _open({"moved": _list(_NUMBER)}),
         "Purged": _open({"purged": _NUMBER}),
-        "Mark": _open({"arrival": _NUMBER, "added": _NUMBER, "oldest": _NULLABLE_NUMBER, "messages": _NUMBER}),
+        "Mark": _open(MARK),
         "Hold": _open(HOLD),
         "Holds": _open({"holds": _list(_reference("Hold"))}),
         "Removed": _open({"removed": _NUMBER}),

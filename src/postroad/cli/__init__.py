@@ -12,7 +12,21 @@ from typing import Annotated
 
 import typer
 
-from postroad.cli import decode, ping, queue, read, remote, rescue, route, send, serve, simulate, status, trace
+from postroad.cli import (
+    decode,
+    ping,
+    pipeline,
+    queue,
+    read,
+    remote,
+    rescue,
+    route,
+    send,
+    serve,
+    simulate,
+    status,
+    trace,
+)
 from postroad.cli.outcome import ExitCode, report
 from postroad.errors import IllegalName, InvalidArgument, InvalidMessage, PostroadError
 from postroad.version import __version__
@@ -39,6 +53,7 @@ app.command("route")(route.route)
 app.command("trace")(trace.trace)
 app.command("ping")(ping.ping)
 app.command("simulate")(simulate.simulate)
+app.add_typer(pipeline.app, name="pipeline")
 app.command("decode")(decode.decode)
 
 

@@ -1,4 +1,4 @@
-"""`postroad queue ...`: make, list, show, change, empty, pause and delete queues."""
+"""`postroad queue ...`: make, list, show, change, empty, pause, release and delete queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from postroad.cli.output import count_text, print_json, print_line, print_table,
 if TYPE_CHECKING:
     from postroad.client.values import QueueAttributes, QueueInfo
 
-app = typer.Typer(help="Make, list, show, change, empty, pause and delete queues.")
+app = typer.Typer(help="Make, list, show, change, empty, pause, release and delete queues.")
 
 
 # What is told of outgoing queues alone.
@@ -195,6 +195,28 @@ def resume(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, to
     _print_state(info, as_json)
 
 
+@app.command("release")
+def release(
+    queue: QueueName,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who holds messages, as `queue show` tells.")],
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """Give the messages that a pipeline holds back to every reader."""
+    with connect(api, token) as manager:
+        held = manager.queue(queue).holds()
+        if name not in (hold.name for hold in held):
+            known = f"; there are {', '.join(hold.name for hold in held)}" if held else ""
+            fail(f"nobody called {name} holds messages of {queue}{known}", ExitCode.FAILED)
+        manager.queue(queue).release(name)
+        messages = sum(hold.messages for hold in held if hold.name == name)
+    if as_json:
+        print_json({"released": name, "messages": messages})
+    else:
+        print_line(f"released {count_text(messages, 'message')} of {queue}")
+
+
 def is_of_interest(info: QueueInfo) -> bool:
     """Queues that people made or that messages leave by, and any other that has messages."""
     made = info.type in ("private", "public", "outgoing") and not info.path.endswith("_queue$")
@@ -232,6 +254,7 @@ def _print_one(info: QueueInfo, as_json: bool) -> None:
         print_json(fields)
         return
     history = fields.pop("history")
+    fields["holds"] = ", ".join(f"{each['name']}: {each['from']} to {each['to']}" for each in info.holds) or None
     fields["next_hops"] = ", ".join(info.next_hops) or None
     if info.state is None:
         fields = {name: value for name, value in fields.items() if name not in _OUTGOING}

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from postroad.client.values import QueueAttributes, as_name
+from postroad.client.values import MAX_SUBMISSION, QueueAttributes, as_name
 from postroad.errors import IllegalName, InvalidArgument, MessageNotFound, NoMessage
 from postroad.manager import Manager
 from postroad.message import Message
@@ -195,7 +195,7 @@ class EmbeddedBackend:
 
     async def arrow(self, name: str, selection: Selection) -> AsyncIterator[bytes]:
         async for piece in self.manager.offsets.arrow(as_name(name), selection):
-            yield piece
+            yield bytes(piece)
 
     async def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo:
         return await self.manager.offsets.hold(as_name(name), holder, start, end)
@@ -222,7 +222,12 @@ class EmbeddedBackend:
         transactional: bool | None,
     ) -> Submission:
         if isinstance(messages, bytes):
-            raise NotImplementedError
+            from postroad.columns.sending import read_messages
+
+            rows = read_messages(messages, MAX_SUBMISSION)
+            messages = rows.messages
+            if transactional is None:
+                transactional = rows.transactional
         return await self.manager.offsets.submit(as_name(name), sender, epoch, partition, row, messages, transactional)
 
     async def commit_submission(self, name: str, sender: str, epoch: int) -> None:

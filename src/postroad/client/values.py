@@ -35,6 +35,7 @@ PAGE_MESSAGES = 100  # messages that the first step of an iteration brings
 MAX_PAGE_MESSAGES = 5000
 PAGE_BYTES = 4 << 20  # about what a later step brings
 MOVE_MESSAGES = 1000  # messages that one commit of a move takes
+MAX_SUBMISSION = 10_000  # rows of one submission
 KNOWN_NAMES = 1024  # names that are kept as they were read, for the next call
 
 _PLACES = {action.name.lower(): action for action in SeekAction}

@@ -20,7 +20,7 @@ from postroad.columns.buffers import Ints, Mask, binary, offsets_of
 from postroad.columns.schema import MESSAGE as MESSAGE
 
 ARRIVAL_MASK = (1 << 56) - 1
-BATCH_BYTES = 8 << 20  # of packets in a batch, about: what a reader has to have room for
+BATCH_BYTES = 2 << 20  # of packets in a batch, about: what a reader needs room for, and what a processor's cache has
 FIRST_ROWS = 1000  # of the first page, when nothing is known of the sizes
 MOST_ROWS = 65_536
 _WIDTH = 8  # numbers of a record
@@ -119,7 +119,7 @@ class RangeReader:
         self._left = limit
         self._equal = equal or {}
 
-    def pages(self, shown: Shown) -> list[bytes] | None:
+    def pages(self, shown: Shown) -> list[memoryview] | None:
         """The next record batches, serialized; perhaps none, where nothing was shown. None at the end.
 
         `shown` is of a moment before this call, so that no message is seen that a reader had at that moment.
@@ -130,7 +130,7 @@ class RangeReader:
         found = self._chosen(*rows, shown)
         if self._left is not None:
             self._left -= len(found)
-        return [bytes(each.serialize()) for each in _pieces(found, self.schema)]
+        return [memoryview(each.serialize()) for each in _pieces(found, self.schema)]
 
     def _next(self) -> tuple[Ints, Any] | None:
         """The next rows in the order of arrival, whoever sees them."""

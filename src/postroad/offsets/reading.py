@@ -80,7 +80,7 @@ def arrival_behind(found: list[Run], limit: int) -> int | None:
 
 async def stream(
     queue: Queue, start: int, end: int, selection: Selection, clock: Callable[[], float]
-) -> AsyncIterator[bytes]:
+) -> AsyncIterator[bytes | memoryview]:
     """One Arrow stream. The next batch is read while one is on its way out, and no more than that."""
     columns = arrow_columns()
     sources = [(run.columns, run.first, run.last) for run in runs(queue, start, end)]
@@ -91,7 +91,7 @@ async def stream(
         equal=selection.equal,
     )
 
-    def begin() -> asyncio.Future[list[bytes] | None]:
+    def begin() -> asyncio.Future[list[memoryview] | None]:
         return asyncio.ensure_future(asyncio.to_thread(reader.pages, _shown(columns, queue, selection.hold, clock())))
 
     following = begin()

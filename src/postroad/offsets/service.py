@@ -46,7 +46,8 @@ class Offsets:
         """With `limit`, `arrival` is no further than behind that many messages from `start` on."""
         queue = self._queue(name)
         arrival = self._core.mark(queue)
-        mark = Mark(arrival, queue.stored_added, queue.first_arrival, queue.count)
+        arrived = self._core.arrived(queue)
+        mark = Mark(arrival, queue.stored_added, queue.first_arrival, queue.count, arrived)
         if limit is None or start >= arrival:
             return mark
         behind = await asyncio.to_thread(arrival_behind, runs(queue, start, arrival), limit)
@@ -76,7 +77,7 @@ class Offsets:
             start = (records[-1].lookup_id & ARRIVAL_MASK) + 1
             await asyncio.sleep(0)
 
-    def arrow(self, name: Name, selection: Selection) -> AsyncIterator[bytes]:
+    def arrow(self, name: Name, selection: Selection) -> AsyncIterator[bytes | memoryview]:
         """The same as one Arrow stream, in pieces; an unknown queue or column is told at once."""
         queue = self._queue(name)
         columns = arrow_columns()
@@ -127,7 +128,8 @@ class Offsets:
             lookup_ids = (lookup_id for run in found for lookup_id in run.lookup_ids())
             return sum(lookup_id not in hold.passed_over and lookup_id not in locked for lookup_id in lookup_ids)
 
-        return HoldInfo(hold.name, hold.start, hold.end, await asyncio.to_thread(count), hold.since_s)
+        messages = await asyncio.to_thread(count)
+        return HoldInfo(hold.name, hold.start, hold.end, messages, hold.since_s, len(hold.passed_over))
 
     # Submissions
 

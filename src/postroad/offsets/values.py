@@ -9,24 +9,28 @@ from postroad.received import ReceivedMessage
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Below `arrival` nothing can appear any more. `added` counts the stored messages that ever came before it,
-    `oldest` is the arrival number of the first that is there, `messages` how many are."""
+    """Below `arrival` nothing can appear any more; below `arrived` nothing new can come, but a message that somebody is
+    receiving may return. `added` counts the stored messages that ever came, `oldest` is the arrival number of the first
+    that is there, `messages` how many are."""
 
     arrival: int
     added: int
     oldest: int | None
     messages: int
+    arrived: int
 
 
 @dataclass(frozen=True, slots=True)
 class HoldInfo:
-    """The range that a reader holds, and how many messages are in it; when it was first made."""
+    """The range that a reader holds, and how many messages are in it; when it was first made. `passed_over` were being
+    received by others then: who wants those too releases the hold and makes it again."""
 
     name: str
     start: int
     end: int
     messages: int
     since_s: int
+    passed_over: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ from postroad.queues.tick import Tick
 from postroad.queues.transacting import STATE as SEQUENCE_STATE
 from postroad.queues.transacting import Transacting
 from postroad.queues.transaction import Transaction
-from postroad.store.interface import ARRIVAL_MASK, NEVER, Record, Store
+from postroad.store.interface import ARRIVAL_MASK, NEVER, Key, Record, Store
 from postroad.store.memory import MemoryStore
 from postroad.wire.constants import MessageClass
 from postroad.wire.multi_queue_header import MultiQueueFormatHeader
@@ -516,14 +516,17 @@ class LocalQueueManager:
         for queue in list(self.queues):
             if queue.waiting:
                 self.reading.expire_waits(queue, now)
-        # Locked messages stay, and must not hide those that can go.
-        limit = EXPIRY_BATCH + sum(len(queue.positions) for queue in self.queues)
         for store in (self.store, self.express):
-            for record in store.expired(int(now), limit):
+            for record in store.expired(int(now), EXPIRY_BATCH, self._stays):
                 holder = self.queues.by_number.get(record.queue)
-                if holder is not None and holder.is_available(record.lookup_id):
+                if holder is not None:
                     self.delivery.expire(holder, record, now)
         self.counters.reserve(self.tick.batch)  # messages that never touch the store use up ids too
+
+    def _stays(self, key: Key) -> bool:
+        """What is locked or held stays, whatever its time, and must not hide those that can go."""
+        queue = self.queues.by_number.get(key.queue)
+        return queue is not None and not queue.is_available(key.lookup_id)
 
 
 def _elsewhere(name: FormatName | PathName, manager: str, *, waiting: bool) -> str:

@@ -231,8 +231,8 @@ class Queue:
     def _of_rank(self, rank: int, start: int, end: int, limit: int, hold: Hold | None) -> list[Record]:
         found: list[Record] = []
         position, stop = (rank << PRIORITY_SHIFT | start) - 1, rank << PRIORITY_SHIFT | end
+        wanted = 1  # of a priority that has no message there, a look shows one of the next: that need not be a thousand
         while len(found) < limit and position < stop - 1:
-            wanted = min(SCAN_LIMIT, limit - len(found))
             records = self._scan(position, wanted)
             for record in records:
                 position = record.lookup_id
@@ -242,6 +242,7 @@ class Queue:
                     found.append(record)
             if len(records) < wanted:
                 break
+            wanted = min(SCAN_LIMIT, limit - len(found))
         return found
 
     def runs(self, start: int, end: int) -> list[tuple[Store, int, int]]:

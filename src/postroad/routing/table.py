@@ -124,7 +124,7 @@ def build_table(graph: SiteGraph, machine_id: UUID) -> RoutingTable:
         return RoutingTable()
     roots = [site.identifier for site in directory.site_collection(machine)]  # of a gate in several sites, all
     first_links = graph.links_from(roots)
-    gates = {place: _gates_in_turn(directory, directory.sites[place], link) for place, link in first_links.items()}
+    gates = {place: gates_in_turn(directory, directory.sites[place], link) for place, link in first_links.items()}
     ways = graph.least_costs(first_links, roots)
     return RoutingTable(
         Row(site, directory.sites[way[1]], gates[way[1]], way[0], first_links[way[1]].actual_cost)
@@ -133,7 +133,8 @@ def build_table(graph: SiteGraph, machine_id: UUID) -> RoutingTable:
     )
 
 
-def _gates_in_turn(directory: Directory, site: Site, link: RoutingLink) -> tuple[QueueManager, ...]:
+def gates_in_turn(directory: Directory, site: Site, link: RoutingLink) -> tuple[QueueManager, ...]:
+    """The gates of a link's far site in the order to try: first what the link names, then the others."""
     gates = get_site_gates_for_site(directory, site.identifier)
     named = frozenset(link.site_gate_identifier_list)
     return (

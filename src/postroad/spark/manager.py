@@ -11,7 +11,7 @@ import os
 import ssl
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -35,15 +35,22 @@ _PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a queue has come: no message with an arrival number below `arrival` can still appear.
+    """How far a queue has come: no message with an arrival number below `arrival` can still appear, and below `arrived`
+    none but those that somebody is receiving and may give back.
 
-    `added` of the recoverable ones below it were ever put there; `oldest` is the first that is there.
+    `added` stored messages were ever put there; `oldest` is the first that is there, `messages` how many are.
     """
 
     arrival: int
     added: int
     oldest: int | None
     messages: int
+    arrived: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that has come is below `arrival`."""
+        return self.arrival == self.arrived
 
 
 class _Broken(Exception):
@@ -75,7 +82,7 @@ class ManagerApi:
     def mark(self) -> Mark:
         answer = self._json("GET", "/mark")
         try:
-            return Mark(answer["arrival"], answer["added"], answer["oldest"], answer["messages"])
+            return Mark(**{field.name: answer[field.name] for field in fields(Mark)})
         except (LookupError, TypeError):
             raise RemoteProtocolError(f"the answer of {self.place.api} is no mark: it is of another version") from None
 
@@ -94,7 +101,7 @@ class ManagerApi:
         An answer that breaks off is asked for again from where it stood.
         """
         left = limit
-        patience = _Patience(self._timeout_s)
+        patience = Patience(self._timeout_s)
         while start < end and left != 0:
             query = {"from": start, "to": end, "limit": left, "columns": ",".join(columns), "hold": hold}
             try:
@@ -109,10 +116,6 @@ class ManagerApi:
             except _Broken as fault:
                 patience.wait(ManagerUnavailable(self.place.api, str(fault)))
 
-    def locked(self) -> int:
-        """How many messages others are just receiving."""
-        return int(self._json("GET", "")["locked"])
-
     # Holds
 
     def holds(self) -> list[dict[str, Any]]:
@@ -120,9 +123,13 @@ class ManagerApi:
         return list(self._json("GET", "/holds")["holds"])
 
     def hold(self, name: str, start: int, end: int) -> int:
-        """Keeps a range from all others; how many messages it has."""
+        """Keeps a range from all others; how many messages it leaves out, because others are just receiving them."""
         answer = self._json("PUT", f"/holds/{quote(name, safe='')}", {"from": start, "to": end})
-        return int(answer["messages"])
+        return int(answer["passed_over"])
+
+    def release(self, name: str) -> None:
+        """What is held is anybody's."""
+        self._json("DELETE", f"/holds/{quote(name, safe='')}")
 
     def commit(self, name: str, end: int) -> int:
         """Receives what is held below `end`; how many messages are gone by that."""
@@ -136,16 +143,16 @@ class ManagerApi:
         epoch: int,
         partition: int,
         row: int,
-        body: bytes,
-        media_type: str,
+        stream: bytes,
         *,
         transactional: bool | None = None,
     ) -> tuple[int, int]:
-        """Sends rows from number `row` on, but for those that were sent; how many were sent, and how many dropped."""
+        """Sends the rows of an Arrow stream, from number `row` on, but for those that were sent; how many were sent,
+        and how many dropped."""
         path = f"/submissions/{quote(name, safe='')}/{epoch}/{partition}?row={row}"
         if transactional is not None:
             path += f"&transactional={str(transactional).lower()}"
-        answer = self._parsed(self._asked("POST", path, body, media_type))
+        answer = self._parsed(self._asked("POST", path, stream, ARROW))
         return int(answer["sent"]), int(answer["dropped"])
 
     def finish(self, name: str, epoch: int) -> None:
@@ -164,7 +171,7 @@ class ManagerApi:
             raise RemoteProtocolError(f"the answer of {self.place.api} is not JSON: it is no queue manager's") from None
 
     def _asked(self, method: str, path: str, body: bytes | None = None, media_type: str = JSON) -> bytes:
-        patience = _Patience(self._timeout_s)
+        patience = Patience(self._timeout_s)
         while True:
             try:
                 return self._answer(method, path, body, media_type, JSON).read()
@@ -238,7 +245,7 @@ class ManagerApi:
         return told_error(str(problem.get("error", "")), code, str(problem.get("detail", "")), members)
 
 
-class _Patience:
+class Patience:
     """How long to go on: pauses that grow, and an end."""
 
     def __init__(self, seconds: float) -> None:

@@ -17,12 +17,12 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Fil
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from postroad.errors import MessagesGone
+from postroad.errors import MessagesGone, SharingViolation
 from postroad.spark.filters import Pushed, push
-from postroad.spark.manager import ARRIVAL_MASK, ManagerApi, Mark
+from postroad.spark.manager import ARRIVAL_MASK, ManagerApi, Mark, Patience
 from postroad.spark.offsets import Offset, shares, split, split_evenly
 from postroad.spark.options import Mode, ReadOptions, Start
-from postroad.spark.rows import asked, rows
+from postroad.spark.rows import asked, joined, rows
 from postroad.spark.schema import named
 from postroad.spark.telling import told, told_while_reading
 
@@ -60,8 +60,8 @@ class BatchReader(DataSourceReader):
         api = ManagerApi(self._options.place, timeout_s=FIRST_S)
         mark = api.mark()
         api.close()
-        begin = max(self._pushed.begin, mark.arrival if mark.oldest is None else mark.oldest)
-        end = min(mark.arrival, self._pushed.end)
+        begin = max(self._pushed.begin, mark.arrived if mark.oldest is None else mark.oldest)
+        end = min(mark.arrived, self._pushed.end)
         if begin >= end:
             return [Range(0, 0)]  # of none, Spark would make one by itself
         most = self._options.partitions or PARTITIONS
@@ -72,7 +72,8 @@ class BatchReader(DataSourceReader):
         assert isinstance(partition, Range)
         api = ManagerApi(self._options.place)
         wanted = asked(self._columns)
-        for batch in api.messages(partition.begin, partition.end, wanted, filters=self._pushed.query):
+        found = api.messages(partition.begin, partition.end, wanted, filters=self._pushed.query)
+        for batch in joined(found):
             yield rows(batch, self._columns)
         api.close()
 
@@ -89,7 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = named(schema)
         self._api = ManagerApi(options.place)
         self._first: Offset | None = None
-        self._target: int | None = None
+        self._target: Mark | None = None
         self._committed = -1
         self._counted: tuple[int, int, npt.NDArray[np.int64]] | None = None
         self._latest: Mark | None = None
@@ -122,7 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._mark().arrival
+        self._target = self._mark()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return None if self._latest is None else {"arrival": self._latest.arrival}
@@ -131,47 +132,48 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = Offset.read(start)
         self._acknowledge(begin)
-        mark = self._mark()
-        end = mark.arrival if self._target is None else min(mark.arrival, self._target)
-        if end <= begin.arrival:
-            return self._idle(start)
+        bound = self._bound()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        arrivals = self._arrivals(begin.arrival, end, most, begin.hold)
-        cut = most is not None and len(arrivals) == most
-        missing = 0 if cut or end < mark.arrival else self._missing(begin, mark, len(arrivals))
+        arrivals = self._arrivals(begin.arrival, bound.arrival, most, begin.hold)
+        stop = min(bound.arrival, self._mark().arrival)  # somebody may be receiving one of them by now
+        whole = bound.whole and stop == bound.arrival and (most is None or len(arrivals) < most)
+        missing = self._missing(begin, bound, len(arrivals)) if whole else 0
+        arrivals = arrivals[arrivals < stop]
         if not len(arrivals):
             return self._idle(start)
         parts = shares(len(arrivals), self._options.partitions or PARTITIONS, LEAST_MESSAGES)
-        if cut or end < mark.arrival:
-            end = int(arrivals[-1]) + 1
-            offset = begin.to(end, len(arrivals), parts)
+        if whole:
+            offset = begin.to_mark(stop, len(arrivals), parts, bound.added, missing)
         else:
-            offset = begin.to_mark(end, len(arrivals), parts, mark.added, missing)
-        self._counted = (begin.arrival, end, arrivals)
+            offset = begin.to(int(arrivals[-1]) + 1, len(arrivals), parts)
+        self._counted = (offset.begin, offset.arrival, arrivals)
         return offset.json()
+
+    def _bound(self) -> Mark:
+        """How far this query may go now."""
+        mark = self._mark()
+        return mark if self._target is None or mark.arrival < self._target.arrival else self._target
 
     def _idle(self, start: dict[str, Any]) -> dict[str, Any]:
         if self._target is None:
             time.sleep(IDLE_S)
         return start
 
-    def _missing(self, begin: Offset, mark: Mark, messages: int) -> int:
+    def _missing(self, begin: Offset, bound: Mark, messages: int) -> int:
         """How many messages came since `begin` and are gone; MessagesGone if there are some and nobody allows that."""
-        missing = begin.missing(messages, mark.added)
-        if missing:  # the mark stands before messages that others are just receiving: those behind it are there
-            there = len(self._arrivals(begin.arrival, ARRIVAL_MASK, None, begin.hold)) + self._api.locked()
-            missing = begin.missing(there, mark.added)
+        missing = begin.missing(messages, bound.added)
+        if missing:  # somebody may just have had one of them, and given it back
+            time.sleep(IDLE_S)
+            messages = len(self._arrivals(begin.arrival, bound.arrival, None, begin.hold))
+            missing = begin.missing(messages, bound.added)
         if missing and self._options.fail_on_data_loss:
             holders = ", ".join(each["name"] for each in self._api.holds() if each["name"] != begin.hold)
+            why = (
+                f"{holders} holds them" if holders else "others have received them, or they were purged or have expired"
+            )
             raise MessagesGone(
                 f"{self._options.place.queue}: {missing + messages} messages came between {begin.arrival} and "
-                f"{mark.arrival}, and {missing} of them cannot be read: "
-                + (
-                    f"{holders} holds them"
-                    if holders
-                    else "others have received them, or they were purged or have expired"
-                )
-                + f"; {_GO_ON}"
+                f"{bound.arrival}, and {missing} of them cannot be read: {why}; {_GO_ON}"
             )
         return missing
 
@@ -193,8 +195,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         batch = Offset.read(end)
-        if batch.hold is not None and batch.begin < batch.arrival:
-            self._api.hold(batch.hold, batch.begin, batch.arrival)
+        if batch.hold is not None:
+            self._hold(batch.hold, batch.begin, batch.arrival)
         counted, self._counted = self._counted, None
         if counted is not None and counted[:2] == (batch.begin, batch.arrival):
             arrivals = counted[2]
@@ -210,12 +212,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for low, high, messages in split(batch.begin, batch.arrival, arrivals, batch.partitions)
         ]
 
+    def _hold(self, name: str, begin: int, end: int) -> None:
+        """Holds all of a range: what others are just receiving is waited for, since they may give it back."""
+        self._commit(name, begin)  # there is a batch from `begin` on: the one before is done
+        patience = Patience(self._options.place.timeout_s)
+        while begin < end and (passed_over := self._api.hold(name, begin, end)):
+            self._api.release(name)
+            patience.wait(
+                SharingViolation(
+                    f"{self._options.place.queue}: {passed_over} messages between {begin} and {end} are being received "
+                    "by others, who have neither taken them nor given them back; start the stream again later"
+                )
+            )
+
     @told_while_reading
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
         api = ManagerApi(self._options.place)
         messages = 0
-        for batch in api.messages(partition.begin, partition.end, asked(self._columns), hold=partition.hold):
+        found = api.messages(partition.begin, partition.end, asked(self._columns), hold=partition.hold)
+        for batch in joined(found):
             messages += batch.num_rows
             yield rows(batch, self._columns)
         api.close()
@@ -236,9 +252,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._acknowledge(Offset.read(end))
 
     def _acknowledge(self, done: Offset) -> None:
-        if done.hold is not None and done.arrival > self._committed:
-            self._api.commit(done.hold, done.arrival)
-            self._committed = done.arrival
+        if done.hold is not None:
+            self._commit(done.hold, done.arrival)
+
+    def _commit(self, hold: str, end: int) -> None:
+        if end > self._committed:
+            self._api.commit(hold, end)
+            self._committed = end
 
 
 _GO_ON = "the option failOnDataLoss=false goes on with those that are left"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -24,11 +22,10 @@ from pyspark.sql.types import (
 
 from postroad.columns.schema import PACKET
 from postroad.errors import InvalidArgument
-from postroad.spark.manager import JSON
 from postroad.spark.schema import MESSAGE, suggestion
 
 MOST_ROWS = 5000  # in a request
-MOST_BYTES = 16 << 20  # about: the manager takes 64 MiB, and base64 adds a third
+MOST_BYTES = 16 << 20  # about: the manager takes 64 MiB
 _OVERHEAD = 200  # of a row beside its body
 _TEXT = (StringType,)
 _BYTES = (BinaryType,)
@@ -40,7 +37,7 @@ _NAMES = {
     _TRUTH: "a boolean",
     _WHOLE: "a whole number",
     (*_BYTES, *_TEXT): "binary or a string",
-    (*_TEXT, ArrayType): "a string or an array of strings",
+    (*_TEXT, *_WHOLE, ArrayType): "a string, an array of strings or a whole number",
 }
 # What a sender can say of a message, as in the HTTP API. A null says nothing.
 COLUMNS: Mapping[str, tuple[type[DataType], ...]] = {
@@ -48,12 +45,13 @@ COLUMNS: Mapping[str, tuple[type[DataType], ...]] = {
     "body_type": _WHOLE,
     "label": _TEXT,
     "priority": _WHOLE,
+    "delivery": _TEXT,
     "recoverable": _TRUTH,
     "app_tag": _WHOLE,
-    "correlation_id": _TEXT,
+    "correlation_id": (*_BYTES, *_TEXT),
     "response_queue": _TEXT,
     "admin_queue": _TEXT,
-    "ack": (*_TEXT, ArrayType),
+    "ack": (*_TEXT, *_WHOLE, ArrayType),
     "time_to_reach_queue": _WHOLE,
     "time_to_be_received": _WHOLE,
     "journal": _TRUTH,
@@ -87,8 +85,7 @@ def _stranger(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    body: bytes
-    media_type: str
+    body: bytes  # an Arrow stream
     rows: int
 
 
@@ -104,7 +101,7 @@ def requests(batches: Iterator[pa.RecordBatch]) -> Iterator[Request]:
 def _cuts(batch: pa.RecordBatch) -> Iterator[int]:
     """Where requests end: row numbers, the last that of the end."""
     body = batch.column("body")
-    lengths = pa.compute.binary_length(body).fill_null(0).to_pylist()
+    lengths = pc.binary_length(body).fill_null(0).to_pylist()
     size = first = 0
     for row, length in enumerate(lengths):
         if row > first and (row - first == MOST_ROWS or size + length + _OVERHEAD > MOST_BYTES):
@@ -116,16 +113,7 @@ def _cuts(batch: pa.RecordBatch) -> Iterator[int]:
 
 
 def _request(rows: pa.RecordBatch) -> Request:
-    keys = [_as_json(field.name, field.type) for field in rows.schema]
-    messages: list[dict[str, Any]] = [{} for _ in range(rows.num_rows)]
-    for index, (key, change) in enumerate(keys):
-        for message, value in zip(messages, rows.column(index).to_pylist(), strict=True):
-            if value is not None:
-                message[key] = value if change is None else change(value)
-    return Request(json.dumps({"messages": messages}, separators=(",", ":")).encode(), JSON, rows.num_rows)
-
-
-def _as_json(name: str, kind: pa.DataType) -> tuple[str, Callable[[Any], Any] | None]:
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return f"{name}_base64", lambda value: b64encode(value).decode()
-    return name, None
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, rows.schema) as writer:
+        writer.write_batch(rows)
+    return Request(stream.getvalue().to_pybytes(), rows.num_rows)

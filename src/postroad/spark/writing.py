@@ -38,9 +38,7 @@ def _send(options: WriteOptions, name: str, epoch: int, partition: int, batches:
     api = ManagerApi(options.place)
     row = sent = dropped = 0
     for request in requests(batches):
-        new, old = api.submit(
-            name, epoch, partition, row, request.body, request.media_type, transactional=options.transactional
-        )
+        new, old = api.submit(name, epoch, partition, row, request.body, transactional=options.transactional)
         row += request.rows
         sent += new
         dropped += old

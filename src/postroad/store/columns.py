@@ -14,23 +14,24 @@ from zlib import crc32
 import apsw
 
 from postroad.store.interface import Columns
-from postroad.store.row import unpack_key
+from postroad.store.row import MAX_KEY, unpack_key
 
 # As in the walks, there is no upper end in SQL: a record with a damaged key must not pass for the end of its range.
 _PAGE = "FROM message WHERE key >= ?1 ORDER BY key LIMIT ?3"
-# A record as 64 bytes, written as hexadecimal digits, which `unhex` packs. What is behind the range has a size of -1.
+# A record as 64 bytes, written as hexadecimal digits, which `unhex` packs. The size of what is behind the range, or is
+# no blob, is -1.
 NUMBERS = f"""
 SELECT unhex(group_concat(printf('%016x%016x%016x%016x%016x%016x%016x%08x%08x',
     ((key >> 44 & 7) << 56) | (key & 17592186044415), size, arrived_ms, expires_s, aborts, reason,
     key, key_checksum, checksum), ''))
 FROM (
     SELECT key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum,
-        CASE WHEN key <= ?2 THEN length(packet) ELSE -1 END AS size
+        CASE WHEN key <= ?2 AND typeof(packet) = 'blob' THEN length(packet) ELSE -1 END AS size
     {_PAGE}
 )"""
 PACKETS = "SELECT CAST(group_concat(packet, '') AS BLOB) FROM message WHERE key BETWEEN ?1 AND ?2"
 KEYS = f"SELECT json_group_array(key), json_group_array(key_checksum) FROM (SELECT key, key_checksum {_PAGE})"
-BEFORE = "SELECT key, key_checksum FROM message WHERE key < ?1 ORDER BY key DESC LIMIT 1"
+BEFORE = "SELECT key, key_checksum FROM message WHERE key <= ?1 ORDER BY key DESC LIMIT 1"
 
 # Lookup id, size, what the checksum covers before the packet, the key, its checksum and that of the row.
 _RECORD = Struct(">qq32s8sII")
@@ -43,13 +44,13 @@ class Suspicious(Exception):
 
 def read_columns(connection: apsw.Connection, low: int, high: int, limit: int, most_bytes: int) -> Columns:
     """Up to `limit` records with low <= key <= high, and no more than `most_bytes` of packets, but one at least."""
-    _check_before(connection, low)
     # One more than wanted: the first behind the range, or behind this page, shows that the page is whole.
     (numbers,) = _row(connection, NUMBERS, (low, high, limit + 1))
     numbers = numbers or b""
     if len(numbers) % _RECORD.size:
         raise Suspicious
     records = list(_RECORD.iter_unpack(numbers))
+    _check_before(connection, low, _KEY.unpack(records[0][3])[0] if records else None)
     count = _fitting(records, low, high, limit, most_bytes)
     if not count:
         return Columns(b"", b"")
@@ -61,8 +62,8 @@ def read_columns(connection: apsw.Connection, low: int, high: int, limit: int, m
 
 def read_lookup_ids(connection: apsw.Connection, low: int, high: int, limit: int) -> list[int]:
     """The lookup ids of up to `limit` records with low <= key <= high; their packets are not looked at."""
-    _check_before(connection, low)
     keys, checksums = map(json.loads, _row(connection, KEYS, (low, high, limit + 1)))
+    _check_before(connection, low, keys[0] if keys else None)
     found: list[int] = []
     last = low - 1
     for key, checksum in zip(keys, checksums, strict=True):
@@ -79,10 +80,11 @@ def _row(connection: apsw.Connection, sql: str, parameters: tuple[int, ...]) -> 
     return connection.execute(sql, parameters).fetchone()
 
 
-def _check_before(connection: apsw.Connection, low: int) -> None:
-    """Where the record before the range is sound, the search for the range was not misled past some of it."""
-    before = _row(connection, BEFORE, (low,))
-    if before is not None and crc32(_KEY.pack(before[0])) != before[1]:
+def _check_before(connection: apsw.Connection, low: int, first: int | None) -> None:
+    """Whether the search for the range was misled past some of it: the nearest record before the `first` one that it
+    found is sound and outside the range, if it was not."""
+    before = _row(connection, BEFORE, (MAX_KEY if first is None else first - 1,))
+    if before is not None and (before[0] >= low or crc32(_KEY.pack(before[0])) != before[1]):
         raise Suspicious
 
 

@@ -24,6 +24,7 @@ MIGRATIONS: tuple[str, ...] = (files(__package__).joinpath("schema.sql").read_te
 # 16 MiB of log between checkpoints: that much a restart after a crash has to read. The bulk rate hardly depends on it.
 CHECKPOINT_PAGES = 2048
 PAGE_SIZE = 8192
+ASIDE_CACHE_KB = 16_384
 BUSY_TIMEOUT_MS = 5000  # how long a person's SQLite tool may keep the database locked
 
 PRAGMAS = (
@@ -88,6 +89,13 @@ def open_reader(file: Path, vfs: str | None) -> apsw.Connection:
     """A connection that only reads. It has no cell_size_check, which would refuse a whole page for one damaged row."""
     connection = _connect(file, vfs)
     connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def open_aside(file: Path, vfs: str | None) -> apsw.Connection:
+    """One that reads long ranges: what it has looked at for the numbers is still there when it wants the packets."""
+    connection = open_reader(file, vfs)
+    connection.execute(f"PRAGMA cache_size = {-ASIDE_CACHE_KB}").fetchall()
     return connection
 
 

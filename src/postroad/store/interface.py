@@ -5,7 +5,7 @@ No queue rules and no packet fields here: a store keeps bytes under keys, atomic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple, Protocol
@@ -100,8 +100,8 @@ class Store(Protocol):
     def get(self, queue: int, lookup_id: int) -> Record | None:
         """The record, None where there is none; raises CorruptRecord where its checksum fails."""
 
-    def expired(self, now_s: int, limit: int = 100) -> list[Record]:
-        """Up to `limit` records with NEVER < expires_s < now_s, the soonest first."""
+    def expired(self, now_s: int, limit: int = 100, keep: Callable[[Key], bool] = lambda key: False) -> list[Record]:
+        """Up to `limit` records with NEVER < expires_s < now_s, the soonest first, but for those to `keep`."""
 
     def state(self, prefix: str = "") -> Mapping[str, bytes]:
         """Every state value whose name starts with `prefix`, by name. Reads all of the state: for starting, not for

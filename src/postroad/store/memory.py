@@ -5,7 +5,7 @@ Nothing here survives the process, and nothing here touches a disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from threading import Lock
 
@@ -101,10 +101,15 @@ class MemoryStore:
             record: Record | None = self._queues.get(queue, {}).get(lookup_id)
             return record
 
-    def expired(self, now_s: int, limit: int = 100) -> list[Record]:
+    def expired(self, now_s: int, limit: int = 100, keep: Callable[[Key], bool] = lambda key: False) -> list[Record]:
         with self._lock:
-            due = islice(self._expiring.irange(None, (now_s,), (True, False)), max(limit, 0))
-            return [self._queues[queue][lookup_id] for _, queue, lookup_id in due]
+            due = (
+                Key(queue, lookup_id) for _, queue, lookup_id in self._expiring.irange(None, (now_s,), (True, False))
+            )
+            return [
+                self._queues[key.queue][key.lookup_id]
+                for key in islice((key for key in due if not keep(key)), max(limit, 0))
+            ]
 
     def state(self, prefix: str = "") -> Mapping[str, bytes]:
         with self._lock:

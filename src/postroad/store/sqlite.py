@@ -22,6 +22,7 @@ from postroad.store.database import (
     DATABASE_NAME,
     explained,
     make_directory,
+    open_aside,
     open_reader,
     open_writer,
 )
@@ -164,7 +165,7 @@ class SqliteStore:
             try:
                 connection = self._aside.pop()
             except IndexError:
-                connection = open_reader(self._file, self._vfs)
+                connection = open_aside(self._file, self._vfs)
             found: T | None = None
             try:
                 with suppress(Suspicious, *_UNREADABLE), connection:
@@ -184,13 +185,15 @@ class SqliteStore:
         with self._explained("reading"):
             return self._get(key)
 
-    def expired(self, now_s: int, limit: int = 100) -> list[Record]:
+    def expired(self, now_s: int, limit: int = 100, keep: Callable[[Key], bool] = lambda key: False) -> list[Record]:
         # Keys come from the index alone, so that one unreadable row does not hide the others.
         found: list[Record] = []
         with self._explained("reading"), self._snapshot(), closing(self._reader.execute(EXPIRED, (now_s,))) as keys:
             for (key,) in keys:
                 if len(found) >= limit:
                     break
+                if keep(unpack_key(key)):
+                    continue
                 with suppress(CorruptRecord):
                     record = self._get(key)
                     if record is not None:

@@ -24,7 +24,7 @@ _READ = "range int, lookup_id bigint, arrival bigint, arrived_at timestamp, abor
 
 
 def read(spark: SparkSession, ranges: Sequence[Range], batch: int) -> DataFrame:
-    """All messages of the ranges, in one job. They stay in their queues."""
+    """All messages of the ranges, in one job. Nothing is taken from a queue."""
     from pyspark.sql import functions as f
 
     shared = spark.sparkContext.broadcast(tuple(ranges))
@@ -52,7 +52,7 @@ def _read_range(number: int, wanted: Range) -> Iterator[Any]:
 
     api = ManagerApi(wanted.source.place)
     try:
-        for answer in api.messages(wanted.start, wanted.end, _ASKED):
+        for answer in api.messages(wanted.start, wanted.end, _ASKED, hold=wanted.hold):
             rows = answer.num_rows
             found = {name: answer.column(name) for name in _ASKED}
             arrival = pyarrow.compute.bit_wise_and(found["lookup_id"], pyarrow.scalar(ARRIVAL_MASK, pyarrow.int64()))

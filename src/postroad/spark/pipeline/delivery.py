@@ -34,9 +34,10 @@ def delivery(
     from pyspark.sql import functions as f
 
     known = _copies(messages).join(_told(acknowledgments), "id", "full").join(_disorder(messages), "id", "left")
-    known = known.withColumn("about", _report_key(f.col("id"))).join(_seen(reports, places), "about", "left")
     known = known.withColumn("mentioned_only", f.col("delivery").isNull())
     known = known.withColumn("destination_queue", f.coalesce("destination_queue", "told_destination"))
+    known = known.withColumns({"about": _report_key(f.col("id")), "target": f.lower("destination_queue")})
+    known = known.join(_seen(reports, places), ["about", "target"], "left")
     known = known.withColumn("label", f.coalesce("label", "told_label"))
     received_at = f.coalesce(
         "journal_at", "receive_ack_at", f.when(f.col("delivery") == "transactional", f.col("left_at"))
@@ -158,8 +159,10 @@ def _seen(reports: DataFrame, places: DataFrame) -> DataFrame:
     names = places.select(f.col("key").alias("by"), f.col("name").alias("by_name"))
     told = reports.join(f.broadcast(names), "by", "left")
     step = f.struct("hops", "reported_at", f.coalesce("by_name", "by").alias("by"))
-    steps = told.groupBy("about").agg(f.array_sort(f.collect_set(step)).alias("steps"))
-    return steps.select("about", f.array_distinct(f.transform("steps", lambda each: each["by"])).alias("way"))
+    by_message = told.groupBy("about", f.lower("target_queue").alias("target"))
+    steps = by_message.agg(f.array_sort(f.collect_set(step)).alias("steps"))
+    way = f.array_distinct(f.transform("steps", lambda each: each["by"]))
+    return steps.select("about", "target", way.alias("way"))
 
 
 def _report_key(message_id: Column) -> Column:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from postroad.errors import PipelineError
 from postroad.spark.pipeline.lakes import DeltaTable, IcebergTable
@@ -38,6 +39,14 @@ class Lake:
         self._spark = spark
         self.path = Path(path).absolute()
         self.form = _settled(self.path, form)
+
+    @property
+    def name(self) -> str:
+        """One that no other directory has, and that it keeps: by it managers know what is held for it."""
+        file = self.path / "name"
+        if not file.exists():
+            file.write_text(f"pipeline-{uuid4().hex[:12]}")
+        return file.read_text()
 
     @property
     def session(self) -> SparkSession:

@@ -1,4 +1,4 @@
-"""Tables in Delta Lake and Apache Iceberg, by their Python libraries: Spark's tasks write the files, the driver commits.
+"""Tables in Delta Lake and Apache Iceberg, by their Python libraries: Spark's tasks write files, the driver commits.
 
 Spark needs no jars for it; the tables are real ones, for every engine that knows the format.
 """

@@ -5,12 +5,12 @@ Destinations are shared out; each task works with the whole network, which is sm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from postroad.directory.snapshot import Directory
 from postroad.routing import SiteGraph
-from postroad.routing.roles import get_site_gates_for_site
+from postroad.routing.table import gates_in_turn
 from postroad.spark.pipeline.network import CHUNK, NONE, Network, Ways, chunks
 
 if TYPE_CHECKING:
@@ -47,10 +47,8 @@ def first_links(spark: SparkSession, directory: Directory) -> DataFrame:
     for here in directory.sites:
         for place, link in graph.links_from([here.identifier]).items():
             there = directory.sites[place]
-            named = frozenset(link.site_gate_identifier_list)
-            gates = get_site_gates_for_site(directory, there.identifier)
-            in_turn = sorted(gates, key=lambda gate, named=named: gate.identifier not in named)
-            rows.append((here.name, there.name, link.actual_cost, [gate.computer_name for gate in in_turn]))
+            gates = [gate.computer_name for gate in gates_in_turn(directory, there, link)]
+            rows.append((here.name, there.name, link.actual_cost, gates))
     return spark.createDataFrame(rows, LINKS)
 
 
@@ -91,7 +89,7 @@ def _spread(spark: SparkSession, sites: int) -> DataFrame:
     return spark.range(0, sites, 1, parts)
 
 
-def _destinations(batches: Batches) -> Iterator[list[int]]:
+def _destinations(batches: Batches) -> Iterator[Sequence[int]]:
     for batch in batches:
         yield from chunks(batch.column(0).to_pylist())
 
@@ -114,7 +112,7 @@ def _walk(
 # What one task does
 
 
-def _routes_of(network: Network, destinations: list[int]) -> Any:
+def _routes_of(network: Network, destinations: Sequence[int]) -> Any:
     import numpy
 
     found = network.ways(destinations)
@@ -130,7 +128,7 @@ def _routes_of(network: Network, destinations: list[int]) -> Any:
     )
 
 
-def _moved_of(before: Network, after: Network, destinations: list[int]) -> Any:
+def _moved_of(before: Network, after: Network, destinations: Sequence[int]) -> Any:
     import numpy
 
     one, other = before.ways(destinations), after.ways(destinations)

@@ -33,7 +33,7 @@ from postroad.spark.pipeline.lake import (
     Lake,
 )
 from postroad.spark.pipeline.places import KnownManager, places, queue_names
-from postroad.spark.pipeline.sources import Source, new_ranges
+from postroad.spark.pipeline.sources import Source, consumed, new_ranges
 from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit, writing
 from postroad.spark.pipeline.traffic import link_traffic, traffic
 
@@ -56,10 +56,11 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run has done: the last bronze batch, and how many packets are new in it."""
+    """What a run has done: the last bronze batch, how many packets are new in it, and how many left their queues."""
 
     batch: int
     packets: int
+    removed: int
     sources: int
     compacted: tuple[str, ...]
 
@@ -72,7 +73,8 @@ def run(
 ) -> Outcome:
     """Reads what is new in the sources, and brings every table up to it.
 
-    Nothing is removed from a queue. With a `directory`, managers have sites, and links their traffic.
+    Messages stay in their queues, but for those of sources to consume, which are received once they are in bronze. With
+    a `directory`, managers have sites, and links their traffic.
     """
     done = 0
     lock = Lock()
@@ -85,15 +87,16 @@ def run(
 
     with writing(lake.path):
         packets = _bronze(lake, found)
+        removed = _consume(lake, found)
         tell(BRONZE)
         last = lake.table(BRONZE).last()
         if last is None:
-            return Outcome(0, 0, len(found), ())
+            return Outcome(0, 0, 0, len(found), ())
         _silver(lake, last.batch, tell)
         _gold(lake, last, directory, tell)
         compacted = tuple(name for name in TABLES if _compact(lake, name))
         tell("compaction")
-    return Outcome(last.batch, packets, len(found), compacted)
+    return Outcome(last.batch, packets, removed, len(found), compacted)
 
 
 def _bronze(lake: Lake, found: Sequence[Source]) -> int:
@@ -102,7 +105,7 @@ def _bronze(lake: Lake, found: Sequence[Source]) -> int:
     last = table.last()
     facts = {} if last is None else dict(last.facts)
     offsets: dict[str, int] = dict(facts.get("offsets", {}))
-    ranges = list(new_ranges(found, offsets))
+    ranges = list(new_ranges(found, offsets, lake.name))
     if not ranges:
         return 0
     batch = 1 if last is None else last.batch + 1
@@ -115,6 +118,12 @@ def _bronze(lake: Lake, found: Sequence[Source]) -> int:
     kept = {"offsets": offsets, "managers": list(managers.values()), "queues": queues}
     table.append(bronze.read(lake.session, ranges, batch), batch, kept)
     return table.rows_written
+
+
+def _consume(lake: Lake, found: Sequence[Source]) -> int:
+    """Also what a run that was killed has left."""
+    last = lake.table(BRONZE).last()
+    return 0 if last is None else consumed(found, last.facts["offsets"], lake.name)
 
 
 def _silver(lake: Lake, batch: int, tell: Tell) -> None:
@@ -149,8 +158,8 @@ def _gold(lake: Lake, last: Commit, directory: Directory | None, tell: Tell) -> 
 
     def of_messages() -> DataFrame:
         known = places(spark, (KnownManager(**each) for each in last.facts["managers"]), directory)
-        told = [lake.read(name) for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS)]
-        return delivery(*told, known, queue_names(spark, last.facts["queues"]))
+        called = queue_names(spark, last.facts["queues"])
+        return delivery(lake.read(MESSAGES), lake.read(ACKNOWLEDGMENTS), lake.read(REPORTS), known, called)
 
     makers: dict[str, Callable[[], DataFrame]] = {
         DELIVERY: of_messages,

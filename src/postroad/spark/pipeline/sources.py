@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from postroad.client.opening import connect
-from postroad.spark.manager import ManagerApi, Mark
+from postroad.spark.manager import ManagerApi
 from postroad.spark.offsets import shares, split_evenly
 from postroad.spark.options import TIMEOUT_S, Place
 from postroad.spark.pipeline.places import KnownManager
@@ -18,6 +18,8 @@ from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SEN
 
 if TYPE_CHECKING:
     from postroad.client.values import QueueInfo
+
+T = TypeVar("T")
 
 _OWN = "system$"  # before the names of a manager's own queues, which people write without
 _ROLES = {";journal": SENT, ";deadletter": DEAD, ";deadxact": DEAD}
@@ -29,7 +31,10 @@ _MOST_TASKS = 1000  # for one queue
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A queue of a manager; `role` says what it means that a message lies there."""
+    """A queue of a manager; `role` says what it means that a message lies there.
+
+    What is read from a source to `consume` is held, and received once it is in the tables.
+    """
 
     api: str
     token: str | None
@@ -37,6 +42,7 @@ class Source:
     queue: str
     role: str
     format_name: str
+    consume: bool = False
 
     @property
     def key(self) -> str:
@@ -47,27 +53,32 @@ class Source:
     def place(self) -> Place:
         return Place(self.api, self.queue, self.token, TIMEOUT_S)
 
-    def mark(self) -> Mark:
+    def ask(self, question: Callable[[ManagerApi], T]) -> T:
+        """The answer of the manager, about this queue."""
         api = ManagerApi(self.place)
         try:
-            return api.mark()
+            return question(api)
         finally:
             api.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Messages of a source with arrival numbers from `start` to below `end`."""
+    """Messages of a source with arrival numbers from `start` to below `end`, held under a name or by nobody."""
 
     source: Source
     start: int
     end: int
+    hold: str | None = None
 
 
-def sources(api: str, token: str | None = None, patterns: Sequence[str] = ()) -> list[Source]:
+def sources(
+    api: str, token: str | None = None, patterns: Sequence[str] = (), consume: Sequence[str] = ()
+) -> list[Source]:
     r"""Every queue of the manager that messages can be seen in, or those that a pattern such as `private$\*` names.
 
-    The manager's own queues are `;journal`, `;deadletter` and `;deadxact`, as everywhere.
+    The manager's own queues are `;journal`, `;deadletter` and `;deadxact`, as everywhere. Those that a pattern in
+    `consume` names are emptied of what is read; outgoing queues never are.
     """
     with connect(api, token=token) as manager:
         info = manager.info()
@@ -76,10 +87,17 @@ def sources(api: str, token: str | None = None, patterns: Sequence[str] = ()) ->
     found = []
     for queue in queues:
         role = role_of(queue)
-        name = queue.path.removeprefix(_OWN)
-        if role is not None and _wanted(name, patterns):
-            found.append(Source(api, token, known, name, role, queue.format_name))
+        name = _called(queue.path, info.name)
+        if role is not None and (not patterns or _named(name, patterns)):
+            emptied = role != OUTGOING and _named(name, consume)
+            found.append(Source(api, token, known, name, role, queue.format_name, emptied))
     return found
+
+
+def _called(path: str, manager: str) -> str:
+    r"""As commands and URLs take it: a public queue with its manager's name, as in `rome\orders`."""
+    name = path.removeprefix(_OWN)
+    return name if any(mark in name for mark in "\\=") or name.startswith(";") else rf"{manager}\{name}"
 
 
 def role_of(queue: QueueInfo) -> str | None:
@@ -95,15 +113,34 @@ def role_of(queue: QueueInfo) -> str | None:
     return QUEUED
 
 
-def _wanted(name: str, patterns: Sequence[str]) -> bool:
-    return not patterns or any(fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns)
+def _named(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns)
 
 
-def new_ranges(found: Iterable[Source], offsets: Mapping[str, int]) -> Iterator[Range]:
-    """What has come since: from where the offsets end to what can no longer change."""
+def new_ranges(found: Iterable[Source], offsets: Mapping[str, int], hold: str) -> Iterator[Range]:
+    """What has come since: from where the offsets end to what can no longer change.
+
+    What will be consumed is held from now on, under the name `hold`: nobody else gets it.
+    """
     for source in found:
         start = offsets.get(source.key, 0)
-        mark = source.mark()
+        mark = source.ask(lambda api: api.mark())
         begin = max(start, mark.arrival if mark.oldest is None else mark.oldest)
         for low, high in split_evenly(begin, mark.arrival, shares(mark.messages, _MOST_TASKS, _TASK_MESSAGES)):
-            yield Range(source, low, high)
+            if source.consume:
+                _hold(source, hold, low, high)
+            yield Range(source, low, high, hold if source.consume else None)
+
+
+def _hold(source: Source, name: str, start: int, end: int) -> None:
+    source.ask(lambda api: api.hold(name, start, end))
+
+
+def consumed(found: Iterable[Source], offsets: Mapping[str, int], hold: str) -> int:
+    """Receives what is in the tables: all that is held below the offsets. How many messages; a second time none."""
+    gone = 0
+    for source in found:
+        if source.consume and source.key in offsets:
+            end = offsets[source.key]
+            gone += source.ask(lambda api, end=end: api.commit(hold, end))  # type: ignore[misc]
+    return gone

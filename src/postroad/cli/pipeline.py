@@ -1,0 +1,310 @@
+"""`postroad pipeline`: queues into tables on Spark, a report, routes of a whole enterprise, dead letters sent again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroad.cli.options import DEFAULT_API, AsJson, Token
+from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from postroad.directory.snapshot import Directory
+    from postroad.spark.pipeline.lake import Lake
+    from postroad.spark.pipeline.run import Progress
+
+app = typer.Typer(help="Bring messages to Spark: tables, a report, routes of an enterprise, dead letters sent again.")
+
+DEFAULT_LAKE = Path("lake")
+
+Apis = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--api",
+        metavar="URL",
+        envvar="POSTROAD_API",
+        help=f"A queue manager's HTTP API; give it for each one. {DEFAULT_API} if absent.",
+    ),
+]
+LakePath = Annotated[Path, typer.Option("--lake", metavar="DIR", envvar="POSTROAD_LAKE", help="Where the tables are.")]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master", metavar="URL", help="Spark's master: local[4], spark://host:7077 ... This machine if absent."
+    ),
+]
+Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's.")]
+EnterpriseFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--enterprise", metavar="FILE", help="The directory's file: with it managers have sites, and links traffic."
+    ),
+]
+
+
+@app.command()
+def run(
+    apis: Apis = None,
+    queues: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queue", metavar="PATTERN", help=r"Only queues such as private$\* or ;deadletter; all if absent."
+        ),
+    ] = None,
+    consume: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--consume", metavar="PATTERN", help="Queues to empty of what is in the tables, as in '*;journal'."
+        ),
+    ] = None,
+    lake: LakePath = DEFAULT_LAKE,
+    form: Annotated[
+        str | None, typer.Option("--format", metavar="F", help="parquet, delta or iceberg, for a new directory.")
+    ] = None,
+    enterprise: EnterpriseFile = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write the report as well, as one HTML page.")
+    ] = None,
+    every: Annotated[
+        float | None, typer.Option("--every", metavar="S", min=1, help="Go on: run again every so many seconds.")
+    ] = None,
+    master: Master = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+    token: Token = None,
+) -> None:
+    """Read what is new in the queues, and bring every table up to it. Messages stay, but where --consume says not.
+
+    A run that was killed is finished by the next one; no packet is in the tables twice.
+    """
+    _require_spark()
+    from postroad.spark.pipeline.lake import Lake
+    from postroad.spark.pipeline.run import run as run_pipeline
+    from postroad.spark.pipeline.sources import sources
+
+    directory = _directory(enterprise)
+    addresses = apis or [DEFAULT_API]
+    spark = _session("pipeline run", master, conf)
+    opened = Lake(spark, lake, form)
+    while True:
+        started = time.monotonic()
+        found = [source for api in addresses for source in sources(api, token, queues or (), consume or ())]
+        with _bar("tables") as progress:
+            outcome = run_pipeline(opened, found, directory, progress)
+        took_s = round(time.monotonic() - started, 1)
+        if as_json:
+            counts = {"batch": outcome.batch, "packets": outcome.packets, "removed": outcome.removed}
+            print_json(counts | {"queues": outcome.sources, "seconds": took_s})
+        else:
+            new = count_text(outcome.packets, "new packet")
+            print_line(f"batch {outcome.batch}: {new} from {count_text(outcome.sources, 'queue')} in {took_s} s")
+        if report is not None and outcome.batch:
+            _write_report(opened, report, as_json)
+        if every is None:
+            return
+        time.sleep(max(0.0, every - (time.monotonic() - started)))
+
+
+@app.command()
+def status(lake: LakePath = DEFAULT_LAKE, as_json: AsJson = False) -> None:
+    """Show the tables: up to which batch, in how many pieces, how large."""
+    _require_spark()
+    from postroad.spark.pipeline.lake import TABLES
+
+    opened = _opened(lake)
+    rows: list[dict[str, Any]] = []
+    for name in TABLES:
+        table = opened.table(name)
+        last = table.last()
+        files = [Path(each) for each in table.files()]
+        size = sum(file.stat().st_size for file in files)
+        batch = None if last is None else last.facts.get("batch", last.batch)
+        rows.append({"table": name, "batch": batch, "parts": table.parts(), "files": len(files), "bytes": size})
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    print_line(f"{opened.path}, {opened.form}")
+    cells = [(row["table"], row["batch"], row["parts"], row["files"], size_text(row["bytes"])) for row in rows]
+    print_table(
+        ("table", "up to batch", "parts", "files", "size"), cells, numbers=("up to batch", "parts", "files", "size")
+    )
+
+
+@app.command()
+def report(
+    lake: LakePath = DEFAULT_LAKE,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML page.")] = Path(
+        "report.html"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Write one HTML page that says what was delivered, how fast, by which way, what was lost and what to do.
+
+    It needs the tables that `run` has made, and no Java. With --json the headline figures are printed as well.
+    """
+    _require_spark()
+    _write_report(_opened(lake), output, as_json)
+
+
+@app.command()
+def routes(
+    enterprise: Annotated[Path, typer.Argument(metavar="ENTERPRISE", help="The directory's file.")],
+    down: Annotated[
+        list[str] | None, typer.Option("--down", metavar="A-B", help="What if there were no link between these sites.")
+    ] = None,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option("--cost", metavar="A-B=N", help="What if it cost N; xN for N times as much as now."),
+    ] = None,
+    lake: Annotated[
+        Path | None, typer.Option("--lake", metavar="DIR", help="Tables whose traffic to send over these routes.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write all routes there as Parquet.")
+    ] = None,
+    master: Master = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Work out every next hop between all sites of an enterprise, and what changes if its links do."""
+    _require_spark()
+    from postroad.cli.pipeline_routes import show_routes
+
+    directory = _directory(enterprise)
+    assert directory is not None
+    spark = _session("pipeline routes", master, conf)
+    opened = None if lake is None else _opened(lake, spark)
+    show_routes(spark, directory, down or [], cost or [], opened, output, as_json=as_json)
+
+
+@app.command()
+def replay(
+    where: Annotated[
+        str, typer.Option("--where", metavar="SQL", help="Which dead letters, in Spark SQL: label like 'order%'.")
+    ],
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="QUEUE", help="Where to send them; to where they were bound if absent."),
+    ] = None,
+    api: Annotated[
+        str, typer.Option("--api", metavar="URL", envvar="POSTROAD_API", help="Where the queue manager's HTTP API is.")
+    ] = DEFAULT_API,
+    lake: LakePath = DEFAULT_LAKE,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent, and send nothing.")] = False,
+    master: Master = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+    token: Token = None,
+) -> None:
+    """Send dead letters again, each exactly once; the original goes once its message is sent.
+
+    A replay that was interrupted is finished first, by the next one in the same directory.
+    """
+    _require_spark()
+    from postroad.spark.pipeline.replay import replay as replay_letters
+
+    spark = _session("pipeline replay", master, conf)
+    with _bar("messages") as progress:
+        done = replay_letters(
+            spark, api, where, to=to, plans=lake / "replays", token=token, dry_run=dry_run, progress=progress
+        )
+    if as_json:
+        print_json({"selected": done.selected, "sent": done.sent, "removed": done.removed, "dry_run": dry_run})
+    elif dry_run:
+        print_table(("queue", "lookup id", "reason", "label", "would go to"), done.planned)
+        print_line(f"{count_text(done.selected, 'dead letter')} would be sent again")
+    else:
+        print_line(f"{count_text(done.sent, 'message')} sent again, {count_text(done.removed, 'dead letter')} removed")
+
+
+def _require_spark() -> None:
+    """One sentence where pyspark, or what goes with it, is not installed."""
+    from postroad.spark.session import require_pyspark
+
+    require_pyspark()
+
+
+def _directory(file: Path | None) -> Directory | None:
+    if file is None:
+        return None
+    from postroad.directory.file import load_enterprise, read_directory
+    from postroad.errors import ConfigurationError
+
+    try:
+        return read_directory(load_enterprise(file))
+    except ConfigurationError as fault:
+        fail(str(fault), ExitCode.USAGE)
+
+
+def _session(name: str, master: str | None, conf: list[str] | None) -> SparkSession:
+    from postroad.spark import session
+
+    _quiet()
+    settings = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
+    for each in conf or []:
+        key, equals, value = each.partition("=")
+        if not equals:
+            fail(f"--conf: {each!r} is not of the form KEY=VALUE", ExitCode.USAGE)
+        settings[key] = value
+    return session(f"postroad {name}", master, settings=settings)
+
+
+def _quiet() -> None:
+    """Spark tells of itself at its start, before any setting of a session can keep it from that."""
+    import os
+    from importlib.resources import files
+
+    if not os.environ.keys() & {"SPARK_CONF_DIR", "SPARK_HOME"}:
+        os.environ["SPARK_CONF_DIR"] = str(files("postroad.spark.pipeline").joinpath("conf"))
+
+
+def _opened(path: Path, spark: SparkSession | None = None) -> Lake:
+    from postroad.spark.pipeline.lake import Lake
+
+    if not (path / "format").is_file():
+        fail(f"{path} has no tables: `postroad pipeline run --lake {path}` makes them", ExitCode.FAILED)
+    return Lake(spark, path)
+
+
+def _write_report(lake: Lake, output: Path, as_json: bool) -> None:
+    from datetime import UTC, datetime
+
+    from postroad.spark.pipeline.facts import gather
+    from postroad.spark.pipeline.report import render, summary
+
+    facts = gather(lake)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(render(facts, datetime.now(UTC)), encoding="utf-8")
+    if as_json:
+        print_json(facts.json() | {"report": str(output)})
+        return
+    print_line(summary(facts))
+    print_line(f"the report is in {output}")
+
+
+@contextmanager
+def _bar(unit: str) -> Iterator[Progress]:
+    """On a terminal, and only there."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        task = bars.add_task("starting", total=None)
+        yield lambda what, done, steps: bars.update(task, description=what, completed=done, total=steps)

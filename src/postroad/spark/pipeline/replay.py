@@ -1,0 +1,366 @@
+"""Dead letters sent again, each exactly once: selected in Spark SQL, repaired by a function, removed once it is sent.
+
+The letters are held for the replay, so that nobody else takes them. What is to be sent is on the disk before anything
+is; the manager drops what it has sent already. So a replay that was killed anywhere goes on where it stood.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from postroad.client.opening import connect
+from postroad.errors import ManagerUnavailable, PipelineError, PostroadError, StorageError
+from postroad.message import Message
+from postroad.received import ReceivedMessage
+from postroad.spark.manager import ARRIVAL_MASK
+from postroad.spark.pipeline.letters import again, message_json, read_message
+from postroad.spark.pipeline.run import Progress
+from postroad.spark.pipeline.tables import writing
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from postroad.client.sync.manager import QueueManager
+
+Repair = Callable[[ReceivedMessage, Message], Message | None]
+
+DEAD_LETTER_QUEUES = (";deadletter", ";deadxact")
+RUN_MESSAGES = 100  # that are held, sent and removed together
+_LETTERS = (
+    "queue string, lookup_id bigint, arrival bigint, reason string, label string, destination string, "
+    "transactional boolean, message string"
+)
+_EPOCH = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter, and the message that is sent in its place."""
+
+    queue: str
+    lookup_id: int
+    arrival: int
+    destination: str
+    transactional: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """`planned` has a row for each letter: queue, lookup id, reason, label and destination."""
+
+    selected: int
+    sent: int
+    removed: int
+    planned: tuple[tuple[str, int, str, str, str], ...] = ()
+
+
+def replay(
+    spark: SparkSession,
+    api: str,
+    where: str,
+    *,
+    plans: Path,
+    to: str | None = None,
+    repair: Repair | None = None,
+    queues: Sequence[str] = DEAD_LETTER_QUEUES,
+    token: str | None = None,
+    dry_run: bool = False,
+    progress: Progress = lambda what, done, steps: None,
+) -> Replayed:
+    """Sends the dead letters for which the SQL is true again: to `to`, or to where they were bound.
+
+    The columns are those of a message, `reason` and `queue`. `repair` gets a letter and the message made of it, in
+    Spark's workers, and gives back what to send, or None to leave the letter where it is. Unfinished replays in the
+    directory `plans` are finished first.
+
+    PipelineError if the manager refuses a message: those before it are sent, and the letters from there on stay.
+    """
+    with writing(plans), connect(api, token=token) as manager:
+        done = Replayed(0, 0, 0) if dry_run else _finish(manager, plans, progress)
+        letters = _letters(spark, manager, api, token, where, queues, repair or _as_it_was, to)
+        if dry_run:
+            rows = letters.select("queue", "lookup_id", "reason", "label", "destination").collect()
+            return Replayed(len(rows), 0, 0, tuple(tuple(row) for row in rows))
+        chosen = [_letter(row) for row in letters.orderBy("queue", "arrival").toLocalIterator()]
+        if not chosen:
+            return done
+        plan = _Plan.made(manager, plans, chosen)
+        sent, removed = plan.carry_out(manager, progress)
+    return Replayed(done.selected + len(chosen), done.sent + sent, done.removed + removed)
+
+
+def _as_it_was(letter: ReceivedMessage, message: Message) -> Message:
+    return message
+
+
+# Which letters
+
+
+def _letters(
+    spark: SparkSession,
+    manager: QueueManager,
+    api: str,
+    token: str | None,
+    where: str,
+    queues: Sequence[str],
+    repair: Repair,
+    to: str | None,
+) -> DataFrame:
+    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql import functions as f
+
+    options = {"api": api, "packet": "true"} | ({} if token is None else {"token": token})
+    frames = [
+        spark.read.format("postroad").options(queue=queue, **options).load().withColumn("queue", f.lit(queue))
+        for queue in queues
+        if manager.queue(queue).info().messages
+    ]
+    if not frames:
+        return spark.createDataFrame([], _LETTERS)
+    every = reduce(lambda one, other: one.unionByName(other), frames).withColumn("reason", f.col("class_name"))
+    try:
+        chosen = every.where(where).select("queue", "lookup_id", "arrival", "arrived_at", "class", "packet")
+    except (AnalysisException, ParseException) as fault:
+        raise PipelineError(f"where: {str(fault).splitlines()[0]}") from None
+    kind = _kind_of(manager, to)
+
+    def work(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow
+
+        for batch in batches:
+            rows = [_repaired(row, repair, to, kind) for row in batch.to_pylist()]
+            names = [column.split()[0] for column in _LETTERS.split(", ")]
+            kept = [row for row in rows if row is not None]
+            types = {"lookup_id": pyarrow.int64(), "arrival": pyarrow.int64(), "transactional": pyarrow.bool_()}
+            columns = [pyarrow.array([row[name] for row in kept], types.get(name, pyarrow.string())) for name in names]
+            yield pyarrow.RecordBatch.from_arrays(columns, names=names)
+
+    return chosen.mapInArrow(work, _LETTERS)
+
+
+def _kind_of(manager: QueueManager, to: str | None) -> bool | None:
+    """Whether the queue is transactional; None where that is not known, and the letter's own kind counts."""
+    if to is None:
+        return None
+    try:
+        info = manager.queue(to).info()
+    except PostroadError:
+        return None
+    return None if info.type == "outgoing" else info.transactional
+
+
+def _repaired(row: dict[str, Any], repair: Repair, to: str | None, kind: bool | None) -> dict[str, Any] | None:
+    letter = ReceivedMessage(
+        row["packet"], row["lookup_id"], int(row["arrived_at"].timestamp() * 1000), 0, row["class"]
+    )
+    message = repair(letter, again(letter))
+    destination = to or letter.destination_queue
+    if message is None or destination is None:
+        return None
+    return {
+        "queue": row["queue"],
+        "lookup_id": row["lookup_id"],
+        "arrival": row["arrival"],
+        "reason": letter.class_name,
+        "label": message.label,
+        "destination": destination,
+        "transactional": letter.delivery == "transactional" if kind is None else kind,
+        "message": json.dumps(message_json(message)),
+    }
+
+
+def _letter(row: Any) -> Letter:
+    return Letter(**{name: row[name] for name in Letter.__dataclass_fields__})
+
+
+# What is done with them
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Letters that stand side by side in their queue and go to the same destination: one hold, one submission."""
+
+    number: int
+    first_row: int  # of its destination
+    letters: tuple[Letter, ...]
+
+    @property
+    def queue(self) -> str:
+        return self.letters[0].queue
+
+    @property
+    def start(self) -> int:
+        return self.letters[0].arrival
+
+    @property
+    def end(self) -> int:
+        return self.letters[-1].arrival + 1
+
+
+class _Plan:
+    """`NAME.holds` says which ranges are held, and is there before they are; `NAME.letters` has what is sent of them,
+    and is there before anything is. A plan that is carried out is deleted."""
+
+    def __init__(self, plans: Path, name: str, runs: Sequence[_Run]) -> None:
+        self.plans = plans
+        self.name = name
+        self.runs = runs
+
+    @classmethod
+    def made(cls, manager: QueueManager, plans: Path, chosen: Sequence[Letter]) -> _Plan:
+        """Holds the letters, and keeps those that it got."""
+        name = f"replay-{uuid4().hex[:12]}"
+        identifier = manager.info().id
+        wanted = list(_runs(manager, chosen))
+        holds = [{"queue": run.queue, "name": f"{name}-{run.number}"} for run in wanted]
+        _write(plans / f"{name}.holds", json.dumps({"manager": identifier, "holds": holds}))
+        try:
+            held = [letter for run in wanted for letter in _held(manager, run, f"{name}-{run.number}")]
+        except BaseException:
+            _release(manager, plans, name)
+            raise
+        runs = [_Run(run.number, 0, tuple(each for each in run.letters if each in held)) for run in wanted]
+        plan = cls(plans, name, _numbered(run for run in runs if run.letters))
+        lines = [json.dumps({"manager": identifier})]
+        for run in plan.runs:
+            for letter in run.letters:
+                values = {each: getattr(letter, each) for each in Letter.__dataclass_fields__}
+                lines.append(json.dumps({"run": run.number, **values}))
+        _write(plans / f"{name}.letters", "\n".join(lines))
+        return plan
+
+    @classmethod
+    def read(cls, file: Path) -> _Plan:
+        _, *lines = [json.loads(line) for line in file.read_text().splitlines()]
+        runs = [
+            _Run(
+                number, 0, tuple(Letter(**{key: value for key, value in line.items() if key != "run"}) for line in some)
+            )
+            for number, some in groupby(lines, key=lambda line: int(line["run"]))
+        ]
+        return cls(file.parent, file.stem, _numbered(runs))
+
+    def carry_out(self, manager: QueueManager, progress: Progress) -> tuple[int, int]:
+        """How many messages were sent, and how many letters were removed."""
+        sent = removed = 0
+        total = sum(len(run.letters) for run in self.runs)
+        done = 0
+        for run in self.runs:
+            progress("sending again", done, total)
+            try:
+                sent += self._send(manager, run)
+            except (ManagerUnavailable, StorageError):
+                raise  # what became of it is not known: the plan stays, and the next replay goes on with it
+            except PostroadError as fault:
+                self._end(manager)
+                first = run.letters[0]
+                raise PipelineError(
+                    f"{first.destination} does not take the letter {first.lookup_id} of {first.queue}: {fault}; "
+                    f"{sent} were sent again before it, the others stay"
+                ) from None
+            removed += manager.queue(run.queue).commit_hold(f"{self.name}-{run.number}", run.end)
+            done += len(run.letters)
+            progress("sending again", done, total)
+        self._end(manager)
+        return sent, removed
+
+    def _send(self, manager: QueueManager, run: _Run) -> int:
+        first = run.letters[0]
+        messages = [read_message(json.loads(letter.message)) for letter in run.letters]
+        partition = int(first.transactional)
+        found = manager.queue(first.destination).submit(
+            messages, self.name, _EPOCH, partition, run.first_row, transactional=first.transactional
+        )
+        return found.sent
+
+    def _end(self, manager: QueueManager) -> None:
+        """The file goes before the manager forgets what was sent, never after."""
+        (self.plans / f"{self.name}.letters").unlink()
+        _release(manager, self.plans, self.name)
+        for destination in dict.fromkeys(run.letters[0].destination for run in self.runs):
+            manager.queue(destination).forget_submission(self.name)
+
+
+def _runs(manager: QueueManager, chosen: Sequence[Letter]) -> Iterator[_Run]:
+    number = 0
+    for queue, letters in groupby(chosen, key=lambda letter: letter.queue):
+        there = [each.lookup_id & ARRIVAL_MASK for each in manager.queue(queue).messages()]
+        following = dict(zip(sorted(there), sorted(there)[1:], strict=False))
+        run: list[Letter] = []
+        for letter in letters:
+            joins = run and (
+                following.get(run[-1].arrival) == letter.arrival
+                and (run[-1].destination, run[-1].transactional) == (letter.destination, letter.transactional)
+                and len(run) < RUN_MESSAGES
+            )
+            if run and not joins:
+                yield _Run(number, 0, tuple(run))
+                number += 1
+                run = []
+            run.append(letter)
+        yield _Run(number, 0, tuple(run))
+        number += 1
+
+
+def _numbered(runs: Iterable[_Run]) -> list[_Run]:
+    """With the numbers of their first rows: each destination counts its own."""
+    rows: dict[tuple[str, bool], int] = {}
+    found = []
+    for run in runs:
+        key = (run.letters[0].destination, run.letters[0].transactional)
+        found.append(_Run(run.number, rows.get(key, 0), run.letters))
+        rows[key] = rows.get(key, 0) + len(run.letters)
+    return found
+
+
+def _held(manager: QueueManager, run: _Run, name: str) -> Iterator[Letter]:
+    """The letters that are still there, now that nobody else can take them."""
+    import pyarrow
+
+    queue = manager.queue(run.queue)
+    queue.hold(name, run.start, run.end)
+    stream = b"".join(queue.arrow(run.start, run.end, columns=("lookup_id",), hold=name))
+    there = set(pyarrow.ipc.open_stream(stream).read_all().column("lookup_id").to_pylist())
+    yield from (letter for letter in run.letters if letter.lookup_id in there)
+
+
+def _finish(manager: QueueManager, plans: Path, progress: Progress) -> Replayed:
+    """What an earlier replay from this manager has left."""
+    identifier = manager.info().id
+    selected = sent = removed = 0
+    for file in sorted(plans.glob("*.letters")):
+        if json.loads(file.read_text().splitlines()[0])["manager"] == identifier:
+            plan = _Plan.read(file)
+            more, gone = plan.carry_out(manager, progress)
+            selected += sum(len(run.letters) for run in plan.runs)
+            sent, removed = sent + more, removed + gone
+    for file in sorted(plans.glob("*.holds")):  # held, and nothing planned: nothing was sent
+        if json.loads(file.read_text())["manager"] == identifier:
+            _release(manager, plans, file.stem)
+    return Replayed(selected, sent, removed)
+
+
+def _release(manager: QueueManager, plans: Path, name: str) -> None:
+    file = plans / f"{name}.holds"
+    for hold in json.loads(file.read_text())["holds"]:
+        manager.queue(hold["queue"]).release(hold["name"])
+    file.unlink()
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole and on the disk, or not at all."""
+    draft = file.with_suffix(".draft")
+    with draft.open("w") as output:
+        output.write(text)
+        output.flush()
+        os.fsync(output.fileno())
+    os.rename(draft, file)

@@ -1,0 +1,100 @@
+"""What if: the same directory with links taken out or with other costs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from uuid import UUID
+
+from postroad.directory.objects import MAX_COST, MIN_COST, RoutingLink
+from postroad.directory.snapshot import Directory
+from postroad.errors import PipelineError
+
+_COST = re.compile(r"(x|\*)?([0-9]+(?:\.[0-9]+)?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Of all links between two sites: `cost` is a new one, `factor` what theirs is multiplied by; without either they
+    are taken out."""
+
+    sites: tuple[str, str]
+    cost: int | None = None
+    factor: float | None = None
+
+    def applied(self, link: RoutingLink) -> RoutingLink | None:
+        if self.cost is None and self.factor is None:
+            return None
+        cost = self.cost if self.cost is not None else round(link.actual_cost * (self.factor or 1))
+        return replace(link, actual_cost=min(max(cost, MIN_COST), MAX_COST))
+
+
+def parse_down(text: str, directory: Directory) -> Change:
+    """`A-B`: the links between two sites go."""
+    return Change(_sites(text, directory))
+
+
+def parse_cost(text: str, directory: Directory) -> Change:
+    """`A-B=N` for another cost, `A-B=xN` for a multiple of what it is."""
+    name, equals, value = text.rpartition("=")
+    found = _COST.fullmatch(value.strip())
+    if not equals or found is None or (found[1] is None and "." in found[2]):
+        raise PipelineError(f"cost: {text!r} is not of the form A-B=N or A-B=xN")
+    number = float(found[2])
+    sites = _sites(name, directory)
+    if found[1]:
+        return Change(sites, factor=number)
+    if not MIN_COST <= number <= MAX_COST:
+        raise PipelineError(f"cost: {number:.0f} is not between {MIN_COST} and {MAX_COST}")
+    return Change(sites, cost=int(number))
+
+
+def changed(directory: Directory, changes: Sequence[Change]) -> Directory:
+    """The directory after the changes. Managers that only a link has named as gates stay gates of their sites."""
+    by_sites: dict[frozenset[UUID], Change] = {}
+    for change in changes:
+        by_sites[_pair(directory, change.sites)] = change
+    links: list[RoutingLink] = []
+    orphans: dict[UUID, list[UUID]] = {}
+    for link in directory.links:
+        found = by_sites.get(frozenset((link.site1_identifier, link.site2_identifier)))
+        kept = link if found is None else found.applied(link)
+        if kept is not None:
+            links.append(kept)
+            continue
+        for site in (link.site1_identifier, link.site2_identifier):
+            orphans.setdefault(site, []).extend(link.site_gate_identifier_list)
+    sites = [
+        replace(site, site_gate_identifier_list=(*site.site_gate_identifier_list, *orphans.get(site.identifier, ())))
+        for site in directory.sites
+    ]
+    return Directory(sites=sites, links=links, managers=directory.managers, queues=directory.queues)
+
+
+def _pair(directory: Directory, names: tuple[str, str]) -> frozenset[UUID]:
+    sites = [directory.site_named(name) for name in names]
+    assert all(sites)
+    pair = frozenset(site.identifier for site in sites if site is not None)
+    if not any({link.site1_identifier, link.site2_identifier} == pair for link in directory.links):
+        raise PipelineError(f"no routing link joins {names[0]} and {names[1]}")
+    return pair
+
+
+def _sites(text: str, directory: Directory) -> tuple[str, str]:
+    """Names may have hyphens of their own: the one that parts two known sites is meant."""
+    hyphens = [place for place, character in enumerate(text) if character == "-"]
+    for place in hyphens:
+        one, other = directory.site_named(text[:place].strip()), directory.site_named(text[place + 1 :].strip())
+        if one is not None and other is not None:
+            return one.name, other.name
+    if not hyphens:
+        raise PipelineError(f"{text!r} does not name two sites as A-B")
+    names: Mapping[str, str] = {site.name.lower(): site.name for site in directory.sites}
+    for part in text.split("-"):
+        if part.strip().lower() not in names:
+            close = get_close_matches(part.strip().lower(), names, n=1)
+            hint = f"; did you mean {names[close[0]]}?" if close else ""
+            raise PipelineError(f"{text!r}: there is no site {part.strip()}{hint}")
+    raise PipelineError(f"{text!r} does not name two sites as A-B")

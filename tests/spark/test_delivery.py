@@ -1,0 +1,219 @@
+"""Silver and gold on real packets: what became of every message, by what copies, acknowledgments and reports say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from postroad.message import Composer, Message
+from postroad.names import PublicName
+from postroad.spark.pipeline import silver, summaries
+from postroad.spark.pipeline.delivery import delivery
+from postroad.spark.pipeline.places import KnownManager, places, queue_names
+from postroad.spark.pipeline.traffic import demand, link_traffic, traffic
+from postroad.wire.constants import MessageClass
+from postroad.wire.patch import stamp_transaction
+from postroad.wire.transaction_header import TxSequenceId
+from tests.enterprises import client, directory, link, server, site
+from tests.spark.packets import LONDON, NAMES, NOON_S, ORDERS, ROME, Copy, acknowledgment, bronze, sent
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from postroad.directory.snapshot import Directory
+
+ADMIN = rf"PRIVATE={LONDON}\2"
+JOURNAL, QUEUE = r"private$\orders;journal", r"private$\orders"
+ASKED: dict[str, Any] = {"ack": "reach-queue,receive", "admin_queue": ADMIN}
+
+
+def in_sequence(number: int, place: int) -> bytes:
+    packet = sent(number, transactional=True)
+    return stamp_transaction(packet, TxSequenceId(1, 9), place, place - 1, 5, first=True, last=True)
+
+
+def report(about: int, hops: int, by: Any, at_s: int) -> bytes:
+    """[MS-MQQB] 3.1.5.8.9"""
+    label = f"{str(LONDON)[:4].upper()}:{about:08X}:{hops:02X} received by {LONDON} at noon"
+    body = f"<MESSAGE ID>{about:08X}</MESSAGE ID>\r\n<TARGET QUEUE>{ORDERS}</TARGET QUEUE>\r\n"
+    message = Message(body.encode("utf-16-le"), label=label, message_class=MessageClass.REPORT)
+    return Composer(by, PublicName(LONDON)).compose(message, 2000 + about + hops, NOON_S + at_s)
+
+
+COPIES = (
+    # 1: sent, traced, received; 2: received twice; 3: dead; 4: reached, by its acknowledgment alone
+    Copy(LONDON, ";journal", silver.SENT, sent(1, priority=7), 1.0),
+    Copy(ROME, JOURNAL, silver.RECEIVED, sent(1, priority=7), 2.5),
+    Copy(LONDON, r"london\reports", silver.QUEUED, report(1, 1, ROME, 2), 3.0),
+    Copy(LONDON, r"london\reports", silver.QUEUED, report(1, 0, LONDON, 1), 3.0),
+    Copy(ROME, JOURNAL, silver.RECEIVED, sent(2), 1.0),
+    Copy(ROME, JOURNAL, silver.RECEIVED, sent(2), 4.0),
+    Copy(LONDON, ";deadletter", silver.DEAD, sent(3), 61.0, reason=MessageClass.NACK_REACH_QUEUE_TIMEOUT),
+    Copy(LONDON, r"private$\answers", silver.QUEUED, acknowledgment(4, MessageClass.ACK_REACH_QUEUE, at_s=4), 5.0),
+    # 5: asked to be acknowledged, and was not; 6: did not ask
+    Copy(LONDON, ";journal", silver.SENT, sent(5, **ASKED), 1.0),
+    Copy(LONDON, ";journal", silver.SENT, sent(6), 1.0),
+    # 7: still in an outgoing queue; 8: in its queue at one reading, received at the next
+    Copy(LONDON, ORDERS, silver.OUTGOING, sent(7), 1.0),
+    Copy(ROME, QUEUE, silver.QUEUED, sent(8), 1.0),
+    Copy(ROME, JOURNAL, silver.RECEIVED, sent(8), 9.0, batch=2),
+    # 9, 10, 11: a sequence in which the second overtook the first; the third has been acknowledged as received
+    Copy(ROME, JOURNAL, silver.RECEIVED, in_sequence(10, 2), 1.0),
+    Copy(ROME, JOURNAL, silver.RECEIVED, in_sequence(9, 1), 2.0),
+    Copy(LONDON, ";journal", silver.SENT, in_sequence(11, 3), 3.0),
+    # 12: its sender was told that it died, and its receiver has it
+    Copy(ROME, JOURNAL, silver.RECEIVED, sent(12), 5.0),
+    Copy(LONDON, r"private$\answers", silver.QUEUED, acknowledgment(12, MessageClass.NACK_RECEIVE_TIMEOUT), 6.0),
+    # 13: refused, as only an acknowledgment says
+    Copy(LONDON, r"private$\answers", silver.QUEUED, acknowledgment(13, MessageClass.NACK_Q_EXCEED_QUOTA, at_s=7), 8.0),
+    Copy(ROME, QUEUE, silver.QUEUED, b"no packet at all", 5.0),
+    Copy(ROME, QUEUE, silver.QUEUED, sent(14)[:-4], 6.0),
+)
+
+
+def enterprise() -> Directory:
+    return directory(
+        site("uk"),
+        site("france"),
+        site("italy"),
+        link("uk", "france", 1, "gate-uk gate-fr"),
+        link("france", "italy", 2, "gate-fr gate-it"),
+        server("gate-uk", "uk"),
+        server("gate-fr", "france"),
+        server("gate-it", "italy"),
+        client("london", "uk"),
+        client("rome", "italy"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    decoded: DataFrame
+    gold: DataFrame
+    rows: dict[int, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession) -> Iterator[Told]:
+    decoded = silver.decode(bronze(spark, COPIES)).persist()
+    where = places(spark, [KnownManager(str(guid), name) for guid, name in NAMES.items()], enterprise())
+    called = queue_names(spark, {ORDERS: r"rome: private$\orders"})
+    tables = (silver.messages(decoded), silver.acknowledgments(decoded), silver.reports(decoded))
+    gold = delivery(*tables, where, called).persist()
+    rows = {int(row["id"].rpartition("\\")[2]): row.asDict() for row in gold.collect()}
+    yield Told(decoded, gold, rows)
+    gold.unpersist()
+    decoded.unpersist()
+
+
+def test_every_message_has_the_most_that_is_known_of_it(told: Told) -> None:
+    assert {number: row["state"] for number, row in told.rows.items()} == {
+        1: "received",
+        2: "received",
+        3: "dead",
+        4: "reached",
+        5: "sent",
+        6: "sent",
+        7: "outgoing",
+        8: "received",
+        9: "received",
+        10: "received",
+        11: "received",
+        12: "received",
+        13: "dead",
+    }
+
+
+def test_a_message_has_its_ends_by_name_and_site_and_its_queue_as_people_call_it(told: Told) -> None:
+    for number in (1, 3, 4, 7):
+        row = told.rows[number]
+        assert (row["source"], row["source_site"]) == ("london", "uk")
+        assert (row["destination"], row["destination_site"]) == ("rome", "italy")
+        assert row["queue"] == r"rome: private$\orders"
+
+
+def test_times_and_the_seconds_between_them(told: Told) -> None:
+    row = told.rows[1]
+    assert row["sent_at"] == datetime.fromtimestamp(NOON_S, UTC).replace(tzinfo=None)
+    assert (row["receive_s"], row["reach_s"]) == (2.5, None)
+    assert told.rows[8]["reach_s"] == 1.0
+    assert told.rows[8]["receive_s"] == 9.0
+
+
+def test_the_way_is_what_traced_managers_reported_in_the_order_of_hops(told: Told) -> None:
+    assert told.rows[1]["way"] == ["london", "rome"]
+    assert told.rows[2]["way"] == []
+
+
+def test_dead_messages_have_the_reason_of_the_dead_letter_or_of_the_acknowledgment(told: Told) -> None:
+    assert told.rows[3]["reason"] == "nack-reach-queue-timeout"
+    assert told.rows[13]["reason"] == "nack-q-exceed-quota"
+    assert told.rows[1]["reason"] is None
+
+
+def test_a_message_that_was_received_twice_is_a_duplicate_and_one_that_was_seen_before_is_not(told: Told) -> None:
+    assert {number: row["duplicates"] for number, row in told.rows.items() if row["duplicates"]} == {2: 1}
+
+
+def test_a_message_behind_a_later_one_of_its_sequence_is_out_of_order(told: Told) -> None:
+    assert [number for number, row in told.rows.items() if row["out_of_order"]] == [9]
+
+
+def test_unexplained_is_what_asked_to_be_heard_of_and_was_not(told: Told) -> None:
+    assert [number for number, row in told.rows.items() if row["unexplained"]] == [5]
+    assert told.rows[5]["asked"] == "reach,receive"
+    assert told.rows[11]["asked"] == "receive"
+
+
+def test_a_message_that_is_both_received_and_dead_is_told(told: Told) -> None:
+    assert [number for number, row in told.rows.items() if row["contradicted"]] == [12]
+
+
+def test_packets_that_do_not_decode_are_kept_with_the_fault_and_their_first_bytes(told: Told) -> None:
+    rows = silver.undecodable(told.decoded).orderBy("arrival").collect()
+    assert [row["head"] for row in rows] == [b"no packet at all".hex(), sent(14)[:64].hex()]
+    assert all(row["error"] for row in rows)
+    counted = summaries.undecodable(silver.undecodable(told.decoded)).collect()
+    assert sum(row["packets"] for row in counted) == 2
+
+
+def test_the_summaries_add_up(told: Told) -> None:
+    states = summaries.states(told.gold).collect()
+    assert sum(row["messages"] for row in states) == len(told.rows)
+    assert sum(sum(row["spread"]) for row in states) == sum(
+        row["receive_s"] is not None or row["reach_s"] is not None for row in told.rows.values()
+    )
+    dead = summaries.dead_letters(told.gold).collect()
+    assert {(row["reason"], row["source"], row["messages"]) for row in dead} == {
+        ("nack-reach-queue-timeout", "london", 1),
+        ("nack-q-exceed-quota", "london", 1),
+    }
+    assert [row["id"].rpartition("\\")[2] for row in summaries.oldest(told.gold).collect()] == ["5"]
+
+
+def test_latency_is_told_of_all_and_by_queue_route_and_priority(told: Told) -> None:
+    rows = {(row["by"], row["value"], row["until"]): row for row in summaries.latency(told.gold).collect()}
+    spans = sorted(row["receive_s"] for row in told.rows.values() if row["receive_s"] is not None)
+    everything = rows["all", "all", "receive"]
+    assert (everything["messages"], everything["max_s"]) == (len(spans), 9.0)
+    assert everything["p50_s"] == spans[len(spans) // 2]
+    assert rows["priority", "7", "receive"]["p99_s"] == 2.5
+    assert rows["route", "london -> rome", "receive"]["messages"] == len(spans)
+    assert rows["queue", r"rome: private$\orders", "reach"]["p50_s"] == 1.0
+
+
+def test_traffic_is_counted_by_the_minute_and_by_the_links_on_the_way(spark: SparkSession, told: Told) -> None:
+    by_minute = traffic(told.gold).persist()
+    assert by_minute.selectExpr("sum(messages)", "sum(bytes)").first() == (
+        len(told.rows),
+        sum(row["size"] or 0 for row in told.rows.values()),
+    )
+    (pair,) = demand(by_minute).collect()
+    assert (pair["from_site"], pair["to_site"], pair["messages"]) == ("uk", "italy", len(told.rows))
+    links = link_traffic(spark, by_minute, enterprise()).groupBy("site_a", "site_b").sum("messages").collect()
+    assert {tuple(row) for row in links} == {("france", "uk", len(told.rows)), ("france", "italy", len(told.rows))}
+    assert link_traffic(spark, by_minute, None).count() == 0

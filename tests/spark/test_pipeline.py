@@ -1,0 +1,163 @@
+"""The pipeline on a real manager: what is new is read once, whatever was killed, and the tables tell what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from postroad.client.opening import connect
+from postroad.errors import PipelineError
+from postroad.message import Message
+from postroad.spark.pipeline import run as running
+from postroad.spark.pipeline.facts import gather
+from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, DELIVERY, TABLES, Lake
+from postroad.spark.pipeline.run import run
+from postroad.spark.pipeline.silver import DEAD, QUEUED, RECEIVED, SENT
+from postroad.spark.pipeline.sources import sources
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.served import Served
+
+ORDERS, ANSWERS = r"private$\orders", r"private$\answers"
+
+
+def address(alpha: Served) -> str:
+    return f"http://{alpha.server.host}:{alpha.server.port}"
+
+
+def send(alpha: Served, *labels: str, **properties: Any) -> None:
+    with connect(address(alpha)) as manager:
+        asked = {"ack": "reach-queue,receive", "admin_queue": manager.queue(ANSWERS).info().format_name}
+        manager.send(ORDERS, [Message("body", label=label, journal=True, **(asked | properties)) for label in labels])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plain(spark: SparkSession) -> Iterator[None]:
+    """Without code that is compiled for each query: a dozen messages do not earn it back."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    yield
+    spark.conf.unset("spark.sql.codegen.wholeStage")
+
+
+@pytest.fixture
+def office(alpha: Served) -> Served:
+    """A manager with a journaled queue, one for acknowledgments, and something in both."""
+    with connect(address(alpha)) as manager:
+        manager.queue(ORDERS).change(journal=True)
+        manager.create_queue(ANSWERS)
+        send(alpha, "one", "two", recoverable=True)
+        manager.queue(ORDERS).receive(timeout=5)
+    return alpha
+
+
+def states(lake: Lake) -> dict[str, str]:
+    return {row["label"]: row["state"] for row in lake.read(DELIVERY).collect()}
+
+
+def test_the_queues_of_a_manager_have_their_roles(office: Served) -> None:
+    found = {source.queue: source.role for source in sources(address(office))}
+    assert found == {
+        ";journal": SENT,
+        ";deadletter": DEAD,
+        ";deadxact": DEAD,
+        ORDERS: QUEUED,
+        f"{ORDERS};journal": RECEIVED,
+        ANSWERS: QUEUED,
+        f"{ANSWERS};journal": RECEIVED,
+    }
+    chosen = sources(address(office), patterns=[r"private$\A*", ";dead*"])
+    assert {source.queue for source in chosen} == {ANSWERS, f"{ANSWERS};journal", ";deadletter", ";deadxact"}
+
+
+def test_a_run_reads_what_is_new_and_nothing_twice(spark: SparkSession, office: Served, tmp_path: Path) -> None:
+    lake = Lake(spark, tmp_path)
+    told: list[tuple[str, int, int]] = []
+    first = run(lake, sources(address(office)), None, lambda *step: told.append(step))
+    # two in the manager's journal, one in the queue, one in its journal, three acknowledgments
+    assert (first.batch, first.packets) == (1, 7)
+    assert [done for _, done, _ in told] == list(range(1, len(TABLES) + 2))
+    assert states(lake) == {"one": "received", "two": "reached"}
+    assert lake.read(ACKNOWLEDGMENTS).count() == 3
+
+    assert run(lake, sources(address(office))).packets == 0
+    assert lake.read(BRONZE).count() == 7
+
+    with connect(address(office)) as manager:
+        manager.queue(ORDERS).receive(timeout=5)
+    send(office, "three", dead_letter=True)
+    with connect(address(office)) as manager:
+        manager.queue(ORDERS).purge()
+    second = run(lake, sources(address(office)))
+    assert second.batch == 2
+    assert states(lake) == {"one": "received", "two": "received", "three": "dead"}
+    facts = gather(Lake(None, tmp_path))
+    assert facts.by_state == {"received": 2, "dead": 1}
+    assert facts.reasons == {"nack-q-purged": 1}
+    assert facts.total("duplicates") == facts.total("unexplained") == 0
+    with connect(address(office)) as manager:
+        assert facts.by_state["dead"] == manager.queue(";deadletter").info().messages
+
+
+@pytest.mark.parametrize("killed_at", [BRONZE, DELIVERY])
+def test_a_run_that_was_killed_is_finished_by_the_next(
+    spark: SparkSession, office: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: str
+) -> None:
+    lake = Lake(spark, tmp_path)
+    found = sources(address(office))
+
+    def kill(what: str, *_: object) -> None:
+        if what == killed_at:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "_AT_ONCE", 1)
+        with pytest.raises(KeyboardInterrupt):
+            run(lake, found, None, kill)
+    send(office, "three")
+    run(lake, sources(address(office)))
+    packets = lake.read(BRONZE)
+    assert packets.count() == packets.select("manager_id", "queue", "lookup_id").distinct().count()
+    assert states(lake) == {"one": "received", "two": "reached", "three": "reached"}
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_is_to_be_consumed_goes_once_it_is_in_the_tables(
+    spark: SparkSession, office: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    lake = Lake(spark, tmp_path)
+    emptied = ["*;journal", ANSWERS]
+    if killed:  # between the commit and the removal
+        with monkeypatch.context() as patch:
+            patch.setattr(running, "consumed", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                run(lake, sources(address(office), consume=emptied))
+        with connect(address(office)) as manager:
+            assert manager.queue(";journal").info().messages == 2
+            assert list(manager.queue(";journal").messages()) == []  # held
+    outcome = run(lake, sources(address(office), consume=emptied))
+    assert outcome.removed == 6
+    assert lake.read(BRONZE).count() == 7
+    with connect(address(office)) as manager:
+        left = {queue.path: queue.messages for queue in manager.queues() if queue.messages}
+        assert left == {ORDERS: 1}
+        assert manager.queue(";journal").holds() == []
+
+
+def test_a_directory_keeps_its_format(spark: SparkSession, tmp_path: Path) -> None:
+    assert Lake(spark, tmp_path, "delta").form == "delta"
+    assert Lake(spark, tmp_path).form == "delta"
+    with pytest.raises(PipelineError, match="in the format delta, not in iceberg"):
+        Lake(spark, tmp_path, "iceberg")
+    with pytest.raises(PipelineError, match="'csv' is not one of parquet, delta, iceberg"):
+        Lake(spark, tmp_path, "csv")
+    with pytest.raises(PipelineError, match="has no table gold/states yet"):
+        gather(Lake(None, tmp_path))
+
+
+def test_a_manager_without_messages_makes_no_batch(spark: SparkSession, alpha: Served, tmp_path: Path) -> None:
+    assert run(Lake(spark, tmp_path), sources(address(alpha))).batch == 0
