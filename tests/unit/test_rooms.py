@@ -53,7 +53,8 @@ ONLY: dict[str, frozenset[str]] = {
     # Pipelines and the front door see a queue manager as its users do.
     "aio": WORDS | {"client", "received"},
     FRONT_DOOR: WORDS | {"aio", "client", "received"},
-    "spark": WORDS | {"client", "capture", "columns", "describe", "received"}
+    "spark": WORDS
+    | {"client", "capture", "columns", "describe", "received"}
     | {"directory", "routing"},  # the routes of a whole enterprise follow the rules of one manager's
     # The console is a user of the API; a command is a user of the client. `serve` alone starts a server.
     "console": WORDS | {FRONT_DOOR, "api", "client"},

@@ -25,6 +25,7 @@ from postroad.errors import (
 )
 from postroad.message import Message
 from postroad.names import FormatName, parse_format_name
+from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
 from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
@@ -350,6 +351,42 @@ class RemoteBackend:
 
     async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]:
         _unspeakable("insert messages")
+
+    async def mark(self, name: str, start: int, limit: int | None) -> Mark:
+        _unspeakable("say how far a queue can be read")
+
+    def arrow(self, name: str, selection: Selection) -> AsyncIterator[bytes]:
+        _unspeakable("give messages as Arrow")
+
+    async def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo:
+        _unspeakable("hold messages")
+
+    async def holds(self, name: str) -> list[HoldInfo]:
+        _unspeakable("hold messages")
+
+    async def commit_hold(self, name: str, holder: str, end: int) -> int:
+        _unspeakable("hold messages")
+
+    async def release(self, name: str, holder: str) -> None:
+        _unspeakable("hold messages")
+
+    async def submit(
+        self,
+        name: str,
+        sender: str,
+        epoch: int,
+        partition: int,
+        row: int,
+        messages: Sequence[Message] | bytes,
+        transactional: bool | None,
+    ) -> Submission:
+        _unspeakable("send")
+
+    async def commit_submission(self, name: str, sender: str, epoch: int) -> None:
+        _unspeakable("send")
+
+    async def forget_submission(self, name: str, sender: str) -> None:
+        _unspeakable("send")
 
 
 def _unspeakable(what: str) -> NoReturn:
