@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from postroad.errors import MessageTooLarge, PostroadError
 from postroad.message import Message
 from postroad.soap.elements import StreamReceipt
 from tests.unit.soap.mail import ACKS, LEDGER, ORDERS, Network, Station
@@ -65,3 +66,12 @@ def test_a_stream_receipt_releases_what_it_names(network: Network, alpha: Statio
     stream_id = network.user_posts("alpha")[0].stream.stream_id
     assert receipt.envelope.stream_receipt == StreamReceipt(stream_id, 3)
     assert alpha.waiting(there) == []
+
+
+@pytest.mark.spec("SRM-1.6-01")
+def test_what_is_too_large_is_refused_here(network: Network, alpha: Station, beta: Station) -> None:
+    with pytest.raises(MessageTooLarge):
+        alpha.send(beta.direct(ORDERS), Message(bytes(4 * 1024 * 1024 + 1)))
+    with pytest.raises(PostroadError):  # nothing is sent to groups, whatever its size
+        alpha.send("MULTICAST=234.1.1.1:8001", Message(bytes(64 * 1024 + 1)))
+    assert network.exchanges == []
