@@ -56,9 +56,10 @@ async def measure(port: int, seconds: float, layout: str) -> dict[str, float]:
     name = backend._name(QUEUE)
     async with backend._open(name, DesiredAccess.RECEIVE) as opened:
         client = backend.client
+        connection = await client._read_connection()
         calls, started = 0, time.perf_counter()
         while time.perf_counter() - started < seconds:
-            await client._call(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(1))
+            await connection.call(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(1))
             calls += 1
         empty = calls / (time.perf_counter() - started)
         pairs, started = 0, time.perf_counter()
