@@ -31,6 +31,7 @@ BODY = b"x" * 1024
 SECONDS = 4.0
 CLIENTS = (1, 8)
 BATCH = 1000
+TOGETHER = 100  # messages of one call of `receive_many`
 LAYOUTS = {"ndr": Format.NDR, "ndr64": Format.NDR64}
 
 
@@ -51,7 +52,8 @@ async def serve(directory: Path, kind: str, messages: int) -> None:
 
 
 async def measure(port: int, seconds: float, layout: str) -> dict[str, float]:
-    """Calls a second of one client: empty ones first, then pairs of receive and acknowledgment, one after the other."""
+    """Calls a second of one client: empty ones, then pairs of receive and acknowledgment, one after the other; then
+    messages a second where many are asked for at a time."""
     backend = RemoteBackend(HOST, port, layouts=(LAYOUTS[layout],))
     name = backend._name(QUEUE)
     async with backend._open(name, DesiredAccess.RECEIVE) as opened:
@@ -70,8 +72,13 @@ async def measure(port: int, seconds: float, layout: str) -> dict[str, float]:
                 await client.end(received.entry, Ack.RR_ACK)
                 pairs += 1
         rate = pairs / (time.perf_counter() - started)
+    taken, started = 0, time.perf_counter()
+    with contextlib.suppress(NoMessage):
+        while time.perf_counter() - started < seconds:
+            taken += len(await backend.receive(QUEUE, TOGETHER, 0, None))
+    together = taken / (time.perf_counter() - started)
     await backend.close()
-    return {"empty": empty, "pairs": rate}
+    return {"empty": empty, "pairs": rate, "together": together}
 
 
 @contextlib.contextmanager
@@ -85,12 +92,12 @@ def serving(kind: str, messages: int) -> Iterator[int]:
             server.stdin.close()
 
 
-def rates(port: int, clients: int, seconds: float, layout: str) -> tuple[float, float]:
+def rates(port: int, clients: int, seconds: float, layout: str) -> tuple[float, ...]:
     """The sums over clients that run at the same time."""
     command = [sys.executable, "-m", "benchmarks.remote_read", "--measure", str(port), str(seconds), layout]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(clients)]
     results = [json.loads(each.communicate()[0]) for each in running]
-    return sum(each["empty"] for each in results), sum(each["pairs"] for each in results)
+    return tuple(sum(each[what] for each in results) for what in ("empty", "pairs", "together"))
 
 
 def main() -> None:
@@ -98,7 +105,7 @@ def main() -> None:
     parser.add_argument("--serve", nargs=3, metavar=("DIRECTORY", "KIND", "MESSAGES"), help=argparse.SUPPRESS)
     parser.add_argument("--measure", nargs=3, metavar=("PORT", "SECONDS", "LAYOUT"), help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--messages", type=int, default=40_000)
+    parser.add_argument("--messages", type=int, default=60_000)
     arguments = parser.parse_args()
     if arguments.serve:
         directory, kind, messages = arguments.serve
@@ -112,11 +119,19 @@ def main() -> None:
     for kind, layout in (("express", "ndr"), ("express", "ndr64"), ("recoverable", "ndr")):
         for clients in CLIENTS:
             with serving(kind, arguments.messages) as port:
-                empty, pairs = rates(port, clients, arguments.seconds, layout)
-            rows.append((f"{kind}, {layout}", str(clients), f"{empty:,.0f}", f"{pairs:,.0f}", f"{pairs / empty:.2f}"))
+                empty, pairs, together = rates(port, clients, arguments.seconds, layout)
+            figures = (f"{empty:,.0f}", f"{pairs:,.0f}", f"{pairs / empty:.2f}", f"{together:,.0f}")
+            rows.append((f"{kind}, {layout}", str(clients), *figures))
     print_table(
         "Remote read, messages of 1 KiB",
-        ("messages", "clients", "empty calls/s", "receive+ack pairs/s", "pairs per empty call"),
+        (
+            "messages",
+            "clients",
+            "empty calls/s",
+            "receive+ack pairs/s",
+            "pairs per empty call",
+            "messages/s, 100 a call",
+        ),
         rows,
         "A pair is two calls: one half is the most that there can be. A recoverable message is gone from disk first.",
     )
