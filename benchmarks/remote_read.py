@@ -31,6 +31,7 @@ BODY = b"x" * 1024
 SECONDS = 4.0
 CLIENTS = (1, 8)
 BATCH = 1000
+TURNS = 16
 TOGETHER = 100  # messages of one call of `receive_many`
 LAYOUTS = {"ndr": Format.NDR, "ndr64": Format.NDR64}
 
@@ -53,32 +54,39 @@ async def serve(directory: Path, kind: str, messages: int) -> None:
 
 async def measure(port: int, seconds: float, layout: str) -> dict[str, float]:
     """Calls a second of one client: empty ones, then pairs of receive and acknowledgment, one after the other; then
-    messages a second where many are asked for at a time."""
+    messages a second where many are asked for at a time.
+
+    They take turns, so that whatever else the machine does meanwhile weighs on all of them alike.
+    """
     backend = RemoteBackend(HOST, port, layouts=(LAYOUTS[layout],))
-    name = backend._name(QUEUE)
-    async with backend._open(name, DesiredAccess.RECEIVE) as opened:
+    async with backend._open(backend._name(QUEUE), DesiredAccess.RECEIVE) as opened:
         client = backend.client
         connection = await client._read_connection()
-        calls, started = 0, time.perf_counter()
-        while time.perf_counter() - started < seconds:
+
+        async def empty() -> int:
             await connection.call(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(1))
-            calls += 1
-        empty = calls / (time.perf_counter() - started)
-        pairs, started = 0, time.perf_counter()
+            return 1
+
+        async def pair() -> int:
+            received = await client.receive(opened)
+            assert received.entry is not None
+            await client.end(received.entry, Ack.RR_ACK)
+            return 1
+
+        async def together() -> int:
+            return len(await backend.receive(QUEUE, TOGETHER, 0, None))
+
+        steps = {"empty": empty, "pairs": pair, "together": together}
+        done, spent = dict.fromkeys(steps, 0), dict.fromkeys(steps, 0.0)
         with contextlib.suppress(NoMessage):
-            while time.perf_counter() - started < seconds:
-                received = await client.receive(opened)
-                assert received.entry is not None
-                await client.end(received.entry, Ack.RR_ACK)
-                pairs += 1
-        rate = pairs / (time.perf_counter() - started)
-    taken, started = 0, time.perf_counter()
-    with contextlib.suppress(NoMessage):
-        while time.perf_counter() - started < seconds:
-            taken += len(await backend.receive(QUEUE, TOGETHER, 0, None))
-    together = taken / (time.perf_counter() - started)
+            for _ in range(TURNS):
+                for name, step in steps.items():
+                    started = time.perf_counter()
+                    while (elapsed := time.perf_counter() - started) < seconds / TURNS:
+                        done[name] += await step()
+                    spent[name] += elapsed
     await backend.close()
-    return {"empty": empty, "pairs": rate, "together": together}
+    return {name: done[name] / spent[name] for name in steps}
 
 
 @contextlib.contextmanager
