@@ -31,6 +31,8 @@ BODY = b"x" * 1024
 SECONDS = 4.0
 CLIENTS = (1, 8)
 BATCH = 1000
+TURNS = 16
+TOGETHER = 100  # messages of one call of `receive_many`
 LAYOUTS = {"ndr": Format.NDR, "ndr64": Format.NDR64}
 
 
@@ -51,26 +53,40 @@ async def serve(directory: Path, kind: str, messages: int) -> None:
 
 
 async def measure(port: int, seconds: float, layout: str) -> dict[str, float]:
-    """Calls a second of one client: empty ones first, then pairs of receive and acknowledgment, one after the other."""
+    """Calls a second of one client: empty ones, then pairs of receive and acknowledgment, one after the other; then
+    messages a second where many are asked for at a time.
+
+    They take turns, so that whatever else the machine does meanwhile weighs on all of them alike.
+    """
     backend = RemoteBackend(HOST, port, layouts=(LAYOUTS[layout],))
-    name = backend._name(QUEUE)
-    async with backend._open(name, DesiredAccess.RECEIVE) as opened:
+    async with backend._open(backend._name(QUEUE), DesiredAccess.RECEIVE) as opened:
         client = backend.client
-        calls, started = 0, time.perf_counter()
-        while time.perf_counter() - started < seconds:
-            await client._call(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(1))
-            calls += 1
-        empty = calls / (time.perf_counter() - started)
-        pairs, started = 0, time.perf_counter()
+        connection = await client._read_connection()
+
+        async def empty() -> int:
+            await connection.call(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(1))
+            return 1
+
+        async def pair() -> int:
+            received = await client.receive(opened)
+            assert received.entry is not None
+            await client.end(received.entry, Ack.RR_ACK)
+            return 1
+
+        async def together() -> int:
+            return len(await backend.receive(QUEUE, TOGETHER, 0, None))
+
+        steps = {"empty": empty, "pairs": pair, "together": together}
+        done, spent = dict.fromkeys(steps, 0), dict.fromkeys(steps, 0.0)
         with contextlib.suppress(NoMessage):
-            while time.perf_counter() - started < seconds:
-                received = await client.receive(opened)
-                assert received.entry is not None
-                await client.end(received.entry, Ack.RR_ACK)
-                pairs += 1
-        rate = pairs / (time.perf_counter() - started)
+            for _ in range(TURNS):
+                for name, step in steps.items():
+                    started = time.perf_counter()
+                    while (elapsed := time.perf_counter() - started) < seconds / TURNS:
+                        done[name] += await step()
+                    spent[name] += elapsed
     await backend.close()
-    return {"empty": empty, "pairs": rate}
+    return {name: done[name] / spent[name] for name in steps}
 
 
 @contextlib.contextmanager
@@ -84,12 +100,12 @@ def serving(kind: str, messages: int) -> Iterator[int]:
             server.stdin.close()
 
 
-def rates(port: int, clients: int, seconds: float, layout: str) -> tuple[float, float]:
+def rates(port: int, clients: int, seconds: float, layout: str) -> tuple[float, ...]:
     """The sums over clients that run at the same time."""
     command = [sys.executable, "-m", "benchmarks.remote_read", "--measure", str(port), str(seconds), layout]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(clients)]
     results = [json.loads(each.communicate()[0]) for each in running]
-    return sum(each["empty"] for each in results), sum(each["pairs"] for each in results)
+    return tuple(sum(each[what] for each in results) for what in ("empty", "pairs", "together"))
 
 
 def main() -> None:
@@ -97,7 +113,7 @@ def main() -> None:
     parser.add_argument("--serve", nargs=3, metavar=("DIRECTORY", "KIND", "MESSAGES"), help=argparse.SUPPRESS)
     parser.add_argument("--measure", nargs=3, metavar=("PORT", "SECONDS", "LAYOUT"), help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--messages", type=int, default=40_000)
+    parser.add_argument("--messages", type=int, default=60_000)
     arguments = parser.parse_args()
     if arguments.serve:
         directory, kind, messages = arguments.serve
@@ -111,11 +127,19 @@ def main() -> None:
     for kind, layout in (("express", "ndr"), ("express", "ndr64"), ("recoverable", "ndr")):
         for clients in CLIENTS:
             with serving(kind, arguments.messages) as port:
-                empty, pairs = rates(port, clients, arguments.seconds, layout)
-            rows.append((f"{kind}, {layout}", str(clients), f"{empty:,.0f}", f"{pairs:,.0f}", f"{pairs / empty:.2f}"))
+                empty, pairs, together = rates(port, clients, arguments.seconds, layout)
+            figures = (f"{empty:,.0f}", f"{pairs:,.0f}", f"{pairs / empty:.2f}", f"{together:,.0f}")
+            rows.append((f"{kind}, {layout}", str(clients), *figures))
     print_table(
         "Remote read, messages of 1 KiB",
-        ("messages", "clients", "empty calls/s", "receive+ack pairs/s", "pairs per empty call"),
+        (
+            "messages",
+            "clients",
+            "empty calls/s",
+            "receive+ack pairs/s",
+            "pairs per empty call",
+            "messages/s, 100 a call",
+        ),
         rows,
         "A pair is two calls: one half is the most that there can be. A recoverable message is gone from disk first.",
     )

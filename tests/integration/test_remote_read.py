@@ -110,6 +110,40 @@ def test_a_block_takes_its_message_when_it_ends_well(office: Station, manager: p
         orders.settle(messages, delete=True)
 
 
+def test_many_messages_come_in_their_order_and_nothing_stays_locked(
+    office: Station, manager: postroad.QueueManager
+) -> None:
+    office.send(*(str(number) for number in range(100)), priority=3)
+    office.send("urgent", priority=6)
+    orders = manager.queue(ORDERS)
+    first = orders.receive_many(50, timeout=5)
+    assert [each.label for each in first] == ["urgent", *(str(number) for number in range(49))]
+    rest = orders.receive_many(100, timeout=5)
+    assert [each.label for each in rest] == [str(number) for number in range(49, 100)]
+    assert office.count() == 0
+
+
+def test_a_reader_who_leaves_in_the_middle_of_many_leaves_them_all(office: Station) -> None:
+    office.send(*(str(number) for number in range(200)))
+
+    async def scene() -> None:
+        async with backend(office) as reader:
+            for turn in range(20):
+                task = asyncio.ensure_future(reader.lock(ORDERS, 150, 5))
+                await asyncio.sleep(turn * 0.002)
+                if task.cancel():
+                    with contextlib.suppress(asyncio.CancelledError):
+                        messages = await task
+                        await reader.settle(ORDERS, [each.lookup_id for each in messages], False)
+                else:
+                    await reader.settle(ORDERS, [each.lookup_id for each in task.result()], False)
+                await asyncio.to_thread(office.wait_until, "unacknowledged", 0)
+                assert reader.client.pending == {}
+
+    asyncio.run(scene())
+    assert office.labels() == [str(number) for number in range(200)]
+
+
 def test_lookup_in_all_directions(office: Station, manager: postroad.QueueManager) -> None:
     office.send("one", "two", "three", "four")
     orders = manager.queue(ORDERS)

@@ -50,6 +50,7 @@ from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import Format
 
 LAYOUTS = (Format.NDR, Format.NDR64)
+PIPELINE = 16  # receives that are under way together
 # (what to look for, whether it is taken) -> the action, and the lookup id that goes with it if it is not the caller's
 _ACTIONS: dict[tuple[SeekAction, bool], tuple[Action, int | None]] = {
     (SeekAction.CURRENT, False): (Action.LOOKUP_PEEK_CURRENT, None),
@@ -155,17 +156,35 @@ class RemoteBackend:
         taken: list[Received] = []
         try:
             async with self._open(parsed, DesiredAccess.RECEIVE) as opened:
+                taken.append(await self.client.receive(opened, wait_ms))
                 while len(taken) < count:
-                    try:
-                        taken.append(await self.client.receive(opened, 0 if taken else wait_ms))
-                    except NoMessage:
-                        if not taken:
-                            raise
+                    step = min(count - len(taken), 1 if self.client.version.is_old else PIPELINE)
+                    if await self._receive_together(opened, step, taken) < step:
                         break
         except BaseException:
             await self._return(taken)
             raise
         return [self._hold(parsed, each).message for each in taken]
+
+    async def _receive_together(self, opened: RemoteOpenQueueEntry, count: int, taken: list[Received]) -> int:
+        """Several receives that do not wait, in one round trip; how many found a message. Those go to `taken`, in the
+        queue's order and whatever happens, so that none is left locked."""
+        reads = [asyncio.ensure_future(self.client.receive(opened)) for _ in range(count)]
+        try:
+            await asyncio.wait(reads)
+        except asyncio.CancelledError:
+            for read in reads:
+                read.cancel()
+            await asyncio.wait(reads)
+            raise
+        finally:
+            found = [read.result() for read in reads if not read.cancelled() and read.exception() is None]
+            taken += sorted(found, key=lambda each: each.message.lookup_id)
+        for read in reads:
+            fault = read.exception()
+            if fault is not None and not isinstance(fault, NoMessage):
+                raise fault
+        return len(found)
 
     def _hold(self, name: FormatName, received: Received) -> Received:
         message = received.message

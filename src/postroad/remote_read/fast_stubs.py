@@ -1,4 +1,4 @@
-"""The stubs of a receive and its acknowledgment in one step each, for NDR in little-endian order.
+"""The stubs of a receive and its acknowledgment in one step each, in little-endian order.
 
 They are what most calls are, and reading them member by member costs more than everything else that a receive does.
 The octets and the values are those of the definitions in qm2qm.py; whatever has another shape is left to those.
@@ -7,6 +7,7 @@ The octets and the values are those of the definitions in qm2qm.py; whatever has
 from __future__ import annotations
 
 from struct import Struct
+from struct import error as StructError  # noqa: N812
 from typing import TypeVar
 from uuid import UUID
 
@@ -28,16 +29,26 @@ from postroad.rpc.ndr import NULL_HANDLE, Format, Handle, Reader
 
 Value = TypeVar("Value")
 
-DESC = "9IHxxI"  # REMOTEREADDESC up to the referent of lpBuffer, 2.2.2.1
-REQUEST = Struct("<I4xQ" + DESC)  # referent of pRemoteReadDesc, SequentialId
-LOOKUP = Struct("<QI4xQ" + DESC)  # LookupId before it
-REPLY = Struct("<I16s4xI4xQ" + DESC)  # pphContext before it
-COUNTS = Struct("<III")  # maximum count, offset, actual count
 RESULT = Struct("<I")
 END = Struct("<I16sI")  # pphContext, and dwAck or the result
 REFERENTS = (0x00020000, 0x00020004)  # as the definitions number them
 MAX_ENUM = 0x7FFF
 _NULL_UUID = bytes(16)
+
+
+class Shape:
+    """One syntax: REMOTEREADDESC up to the referent of lpBuffer, 2.2.2.1, and what stands before it."""
+
+    __slots__ = ("counts", "lookup", "reply", "request")
+
+    def __init__(self, desc: str, referent: str, count: str) -> None:
+        self.request = Struct(f"<{referent}Q{desc}")  # the referent of pRemoteReadDesc, SequentialId
+        self.lookup = Struct(f"<Q{referent}Q{desc}")  # LookupId before it
+        self.reply = Struct(f"<I16s4x{referent}Q{desc}")  # pphContext before it
+        self.counts = Struct(f"<3{count}")  # maximum count, offset, actual count
+
+
+SHAPES = {Format.NDR: Shape("9IHxxI", "I4x", "I"), Format.NDR64: Shape("9IIQ", "Q", "Q")}
 
 
 class FastParameters(Parameters[Value]):
@@ -46,23 +57,20 @@ class FastParameters(Parameters[Value]):
     __slots__ = ()
 
     def encode(self, value: Value, layout: Format, request: object = None) -> bytes:
-        if layout is Format.NDR:
-            octets = self.pack(value)
-            if octets is not None:
-                return octets
-        return super().encode(value, layout, request)
+        try:
+            octets = self.pack(value, SHAPES[layout])
+        except StructError:  # a number that has no room; the definitions say which
+            octets = None
+        return super().encode(value, layout, request) if octets is None else octets
 
     def decode_from(self, reader: Reader, request: object = None) -> Value:
-        if reader.layout is Format.NDR and reader.order == "<":
-            value = self.unpack(reader)
-            if value is not None:
-                return value
-        return super().decode_from(reader, request)
+        value = self.unpack(reader, SHAPES[reader.layout]) if reader.order == "<" else None
+        return super().decode_from(reader, request) if value is None else value
 
-    def pack(self, value: Value) -> bytes | None:
+    def pack(self, value: Value, shape: Shape) -> bytes | None:
         raise NotImplementedError
 
-    def unpack(self, reader: Reader) -> Value | None:
+    def unpack(self, reader: Reader, shape: Shape) -> Value | None:
         """Moves the reader behind what it has read, if that is a value."""
         raise NotImplementedError
 
@@ -72,7 +80,7 @@ def _handle(attributes: int, octets: bytes) -> Handle:
 
 
 def _members(desc: RemoteReadDesc, referent: int) -> tuple[int, ...] | None:
-    """What DESC takes; None for numbers that it would take and the definitions would not."""
+    """What the structs take; None for numbers that they would take and the definitions would not."""
     if desc.ack_nack > MAX_ENUM or desc.size > MAX_BUFFER:
         return None
     return (
@@ -93,49 +101,51 @@ def _members(desc: RemoteReadDesc, referent: int) -> tuple[int, ...] | None:
 class _StartIn(FastParameters[StartReceive2In]):
     __slots__ = ()
 
-    def pack(self, value: StartReceive2In) -> bytes | None:
+    def pack(self, value: StartReceive2In, shape: Shape) -> bytes | None:
         desc2 = value.remote_read_desc2
         desc = desc2.remote_read_desc
         if desc is None or desc.buffer is not None or desc.size:
             return None
         members = _members(desc, 0)
-        return None if members is None else REQUEST.pack(REFERENTS[0], desc2.sequential_id, *members)
+        return None if members is None else shape.request.pack(REFERENTS[0], desc2.sequential_id, *members)
 
-    def unpack(self, reader: Reader) -> StartReceive2In | None:
-        if reader.size < REQUEST.size:
+    def unpack(self, reader: Reader, shape: Shape) -> StartReceive2In | None:
+        if reader.size < shape.request.size:
             return None
-        referent, sequential_id, *members, buffer = REQUEST.unpack_from(reader.data)
+        referent, sequential_id, *members, buffer = shape.request.unpack_from(reader.data)
         if not referent or buffer or members[4] or members[9] > MAX_ENUM:
             return None
-        reader.offset = REQUEST.size
+        reader.offset = shape.request.size
         return StartReceive2In(RemoteReadDesc2(RemoteReadDesc(*members), sequential_id))
 
 
 class _LookupIn(FastParameters[StartReceiveByLookupIdIn]):
     __slots__ = ()
 
-    def pack(self, value: StartReceiveByLookupIdIn) -> bytes | None:
+    def pack(self, value: StartReceiveByLookupIdIn, shape: Shape) -> bytes | None:
         desc2 = value.remote_read_desc2
         desc = desc2.remote_read_desc
         if desc is None or desc.buffer is not None or desc.size:
             return None
         members = _members(desc, 0)
-        return None if members is None else LOOKUP.pack(value.lookup_id, REFERENTS[0], desc2.sequential_id, *members)
+        return (
+            None if members is None else shape.lookup.pack(value.lookup_id, REFERENTS[0], desc2.sequential_id, *members)
+        )
 
-    def unpack(self, reader: Reader) -> StartReceiveByLookupIdIn | None:
-        if reader.size < LOOKUP.size:
+    def unpack(self, reader: Reader, shape: Shape) -> StartReceiveByLookupIdIn | None:
+        if reader.size < shape.lookup.size:
             return None
-        lookup_id, referent, sequential_id, *members, buffer = LOOKUP.unpack_from(reader.data)
+        lookup_id, referent, sequential_id, *members, buffer = shape.lookup.unpack_from(reader.data)
         if not referent or buffer or members[4] or members[9] > MAX_ENUM:
             return None
-        reader.offset = LOOKUP.size
+        reader.offset = shape.lookup.size
         return StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(RemoteReadDesc(*members), sequential_id))
 
 
 class _StartOut(FastParameters[StartReceive2Out]):
     __slots__ = ()
 
-    def pack(self, value: StartReceive2Out) -> bytes | None:
+    def pack(self, value: StartReceive2Out, shape: Shape) -> bytes | None:
         desc2 = value.remote_read_desc2
         desc = desc2.remote_read_desc
         if desc is None:
@@ -146,25 +156,25 @@ class _StartOut(FastParameters[StartReceive2Out]):
         if members is None or size != desc.size:
             return None
         handle = value.context
-        head = REPLY.pack(handle.attributes, handle.uuid.bytes_le, REFERENTS[0], desc2.sequential_id, *members)
+        head = shape.reply.pack(handle.attributes, handle.uuid.bytes_le, REFERENTS[0], desc2.sequential_id, *members)
         if buffer is None:
             return head + RESULT.pack(value.result)
-        return b"".join((head, COUNTS.pack(size, 0, size), buffer, bytes(-size % 4), RESULT.pack(value.result)))
+        return b"".join((head, shape.counts.pack(size, 0, size), buffer, bytes(-size % 4), RESULT.pack(value.result)))
 
-    def unpack(self, reader: Reader) -> StartReceive2Out | None:
+    def unpack(self, reader: Reader, shape: Shape) -> StartReceive2Out | None:
         data = reader.data
-        start = REPLY.size
+        start = shape.reply.size
         if reader.size < start + RESULT.size:
             return None
-        attributes, octets, referent, sequential_id, *members, pointer = REPLY.unpack_from(data)
+        attributes, octets, referent, sequential_id, *members, pointer = shape.reply.unpack_from(data)
         size = members[4]
         if not referent or members[9] > MAX_ENUM or size > MAX_BUFFER:
             return None
         buffer = None
         if pointer:
-            if reader.size < start + COUNTS.size or COUNTS.unpack_from(data, start) != (size, 0, size):
+            if reader.size < start + shape.counts.size or shape.counts.unpack_from(data, start) != (size, 0, size):
                 return None
-            start += COUNTS.size
+            start += shape.counts.size
             end = start + size + -size % 4
             if reader.size < end + RESULT.size:
                 return None
@@ -182,12 +192,12 @@ class _StartOut(FastParameters[StartReceive2Out]):
 class _EndIn(FastParameters[EndReceiveIn]):
     __slots__ = ()
 
-    def pack(self, value: EndReceiveIn) -> bytes | None:
+    def pack(self, value: EndReceiveIn, shape: Shape) -> bytes | None:
         if value.ack not in (1, 2):
             return None
         return END.pack(value.context.attributes, value.context.uuid.bytes_le, value.ack)
 
-    def unpack(self, reader: Reader) -> EndReceiveIn | None:
+    def unpack(self, reader: Reader, shape: Shape) -> EndReceiveIn | None:
         if reader.size < END.size:
             return None
         attributes, octets, ack = END.unpack_from(reader.data)
@@ -200,10 +210,10 @@ class _EndIn(FastParameters[EndReceiveIn]):
 class _EndOut(FastParameters[EndReceiveOut]):
     __slots__ = ()
 
-    def pack(self, value: EndReceiveOut) -> bytes | None:
+    def pack(self, value: EndReceiveOut, shape: Shape) -> bytes | None:
         return END.pack(value.context.attributes, value.context.uuid.bytes_le, value.result)
 
-    def unpack(self, reader: Reader) -> EndReceiveOut | None:
+    def unpack(self, reader: Reader, shape: Shape) -> EndReceiveOut | None:
         if reader.size < END.size:
             return None
         attributes, octets, result = END.unpack_from(reader.data)

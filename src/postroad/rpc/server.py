@@ -136,7 +136,7 @@ class _Link(asyncio.Protocol):
         self.address = str(transport.get_extra_info("peername")[0])
         server.links.add(self)
         if len(server.links) > server.limits.max_connections:
-            _log.warning("%s is refused: there are %d connections", self.address, server.limits.max_connections)
+            _log.info("%s is refused: there are %d connections", self.address, server.limits.max_connections)
             transport.abort()
             return
         keep_alive(transport.get_extra_info("socket"))

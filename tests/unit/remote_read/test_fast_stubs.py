@@ -89,5 +89,8 @@ def test_what_no_stub_can_hold_is_refused_as_ever(layout: Format) -> None:
     handle = Handle(0, UUID(int=1))
     with pytest.raises(LocalProtocolError, match="is not within"):
         qm2qm.START_RECEIVE2.reply.encode(qm2qm.StartReceive2Out(handle, RemoteReadDesc2(desc), 0), layout)
+    wide = RemoteReadDesc(1 << 32, 0, 0, 0, 0, 1, 1)
+    with pytest.raises(LocalProtocolError, match="4294967296"):
+        qm2qm.START_RECEIVE2.request.encode(qm2qm.StartReceive2In(RemoteReadDesc2(wide)), layout)
     with pytest.raises(LocalProtocolError, match="is not within"):
         qm2qm.END_RECEIVE.request.encode(qm2qm.EndReceiveIn(handle, 3), layout)
