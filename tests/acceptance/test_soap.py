@@ -355,7 +355,12 @@ def test_strange_requests_are_answered_400_and_the_manager_goes_on(beta: Manager
         assert connection.recv(100).startswith(b"HTTP/1.1 400")
     with socket.create_connection((beta.address, PORT)) as connection:
         connection.sendall(b"\x16\x03\x01\x02\x00nonsense\r\n\r\n")
-        connection.recv(100)
+        assert connection.recv(100).startswith(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n")
+        assert connection.recv(100) == b""
+    with socket.create_connection((beta.address, PORT)) as connection, suppress(ConnectionError):
+        for _ in range(20):
+            connection.sendall(b"POST /msmq/ HTTP/1.1\r\nX: " + b"y" * 50_000)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 400")
     assert beta.post(kind, body, "/MSMQ/Private$/PLAIN") == 200
     assert beta.received("plain", 1) == ["note"]
 

@@ -193,6 +193,8 @@ class Receiver:
                 stream.repeat_receipt(now, delay_s)
                 self._due[state] = stream
             return
+        if element.send_receipts_to is not None:
+            DirectName.from_wire(element.send_receipts_to)  # 2.2.5.3.4: or it is malformed
         refusal = self._refusal(queue, view, now)
         tick = self.core.tick
         before = len(tick.batch.puts)
