@@ -288,11 +288,13 @@ def test_what_an_answer_looks_like(beta: Manager) -> None:
 def test_a_queue_that_waits_says_why(alpha: Manager) -> None:
     with answering(503) as server:
         name = server.direct("slow")
-        alpha.client.send(name, client.Message("x", recoverable=True))
+        sent = alpha.client.send(name, client.Message("x", recoverable=True))
         wait_until(lambda: alpha.queue(name).info().failures > 0)
         shown = postroad("queue", "show", name, "--json", api=alpha.process.api).objects[0]
         assert "127.0.50.14 answered 503; next try in" in shown["why"] or shown["why"].startswith("sent to")
         wait_until(lambda: bool(alpha.queue(name).info().stuck))
+        trace = postroad("trace", sent, api=alpha.process.api).text
+        assert "in the outgoing queue to DIRECT=HTTP://127.0.50.14" in trace
         status = postroad("status", api=alpha.process.api)
         assert "127.0.50.14" in status.text
     nobody = "DIRECT=HTTP://127.0.50.99:9/msmq/private$/q"

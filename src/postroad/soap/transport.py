@@ -212,8 +212,9 @@ class SoapTransport:
             body = None
         if body is None:
             return BAD_REQUEST, closing
-        client = scope.get("client")
-        return await self._take(Incoming(content_type, body, client[0] if client else "")), empty
+        client, server = scope.get("client"), scope.get("server")
+        incoming = Incoming(content_type, body, client[0] if client else "", server[0] if server else "")
+        return await self._take(incoming), empty
 
     async def _take(self, incoming: Incoming) -> int:
         """[MC-MQSRM] 3.1.7.2.5: a 200 says that the message is where it belongs, and durable if it has to be."""
