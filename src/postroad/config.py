@@ -192,6 +192,7 @@ class SrmpSettings:
     retransmission_ms: int = setting(whole(1, UINT32_MAX), 20_000)
     resend_s: tuple[float, ...] = setting(resend_table, DEFAULT_RESEND_S)
     cleanup_ms: int = setting(whole(1, UINT32_MAX), 300_000)
+    hosts: tuple[str, ...] = setting(items(host_name), ())
     store_and_forward: bool = setting(switch, False)
     inbound: tuple[QueueRedirection, ...] = setting(items(Table(QueueRedirection)), ())
     outbound: tuple[HostRedirection, ...] = setting(items(Table(HostRedirection)), ())

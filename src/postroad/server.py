@@ -296,6 +296,7 @@ class Server:
         """The listeners first: receipts have to come to the ports that they have."""
         config, srmp = self._config, self._config.srmp
         host = config.listen.host
+        manager.core.queues.local_hosts |= {each.lower() for each in srmp.hosts}
         peers = {peer.host.lower(): peer for peer in config.peers}
 
         def port_of(name: str, port: int) -> int:

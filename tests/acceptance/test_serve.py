@@ -29,7 +29,7 @@ def write(directory: Path, text: str, name: str = "alpha.toml") -> Path:
 
 
 def config(port: int = 0, rest: str = "") -> str:
-    return f'[manager]\nname = "alpha"\n[listen]\nbinary = 0\nping = 0\nrpc = 0\napi = {port}\n{rest}'
+    return f'[manager]\nname = "alpha"\n[listen]\nbinary = 0\nping = 0\nhttp = 0\nrpc = 0\napi = {port}\n{rest}'
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -37,7 +37,7 @@ def test_one_line_when_ready_and_a_clean_end(tmp_path: Path, number: signal.Sign
     with serving(write(tmp_path, config())) as server:
         assert set(server.ready) == {"ready", "name", "id", "listen"}
         assert (server.ready["ready"], server.ready["name"]) == (True, "alpha")
-        assert set(server.ready["listen"]) == {"binary", "ping", "rpc", "api"}
+        assert set(server.ready["listen"]) == {"binary", "ping", "http", "rpc", "api"}
         with client.connect(server.api) as manager:
             assert manager.info().id == server.ready["id"]
         assert server.end(number) == (0, b"")

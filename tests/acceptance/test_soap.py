@@ -288,11 +288,13 @@ def test_what_an_answer_looks_like(beta: Manager) -> None:
 def test_a_queue_that_waits_says_why(alpha: Manager) -> None:
     with answering(503) as server:
         name = server.direct("slow")
-        alpha.client.send(name, client.Message("x", recoverable=True))
+        sent = alpha.client.send(name, client.Message("x", recoverable=True))
         wait_until(lambda: alpha.queue(name).info().failures > 0)
         shown = postroad("queue", "show", name, "--json", api=alpha.process.api).objects[0]
         assert "127.0.50.14 answered 503; next try in" in shown["why"] or shown["why"].startswith("sent to")
         wait_until(lambda: bool(alpha.queue(name).info().stuck))
+        trace = postroad("trace", sent, api=alpha.process.api).text
+        assert "in the outgoing queue to DIRECT=HTTP://127.0.50.14" in trace
         status = postroad("status", api=alpha.process.api)
         assert "127.0.50.14" in status.text
     nobody = "DIRECT=HTTP://127.0.50.99:9/msmq/private$/q"
@@ -355,7 +357,12 @@ def test_strange_requests_are_answered_400_and_the_manager_goes_on(beta: Manager
         assert connection.recv(100).startswith(b"HTTP/1.1 400")
     with socket.create_connection((beta.address, PORT)) as connection:
         connection.sendall(b"\x16\x03\x01\x02\x00nonsense\r\n\r\n")
-        connection.recv(100)
+        assert connection.recv(100).startswith(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n")
+        assert connection.recv(100) == b""
+    with socket.create_connection((beta.address, PORT)) as connection, suppress(ConnectionError):
+        for _ in range(20):
+            connection.sendall(b"POST /msmq/ HTTP/1.1\r\nX: " + b"y" * 50_000)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 400")
     assert beta.post(kind, body, "/MSMQ/Private$/PLAIN") == 200
     assert beta.received("plain", 1) == ["note"]
 

@@ -34,6 +34,7 @@ https = 8443
 retransmission_ms = 300
 resend_s = [7]
 cleanup_ms = 1000
+hosts = ["alpha.example.com"]
 store_and_forward = true
 outbound_exceptions = ["http://near/*"]
 receipts_url = "http://gate/msmq/private$/order_queue$"
@@ -64,6 +65,7 @@ to = "https://gate/msmq/private$/receipts"
     assert redirections.outbound_exceptions == ("http://near/*",)
     assert redirections.default_receipts == "http://gate/msmq/private$/order_queue$"
     assert (config.srmp.proxy, config.srmp.no_proxy) == ("http://proxy:3128", ("near",))
+    assert config.srmp.hosts == ("alpha.example.com",)
     assert (config.listen.https, config.srmp.tls_key) == (8443, tmp_path / "a.key")
 
 

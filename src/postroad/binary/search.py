@@ -149,7 +149,9 @@ class Search:
             return f"{place}, {_STATES[PositionState.DELETED]}"
         flight = self.outlook.flights(queue).get(record.lookup_id)
         if flight is None:
-            return f"{place}, not sent"
+            sent = queue.positions.get(record.lookup_id) is PositionState.LOCKED
+            by_another = self.outlook.outgoing(queue).way is not None
+            return f"{place}, {'on its way' if sent and by_another else 'not sent'}"
         since = span(max(0.0, self.outlook.now - flight.sent_at))
         if flight.session_acked:
             return f"{place}, sent {since} ago; the next hop has it, the destination has not put it in order"

@@ -59,11 +59,12 @@ _HTTP_AT, _BY_HTTP = 63, 0x02  # UserHeader.Flags.AH, in a packet
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """One request: what its header says of the body, and the address that it came from."""
+    """One request: what its header says of the body, the address that it came from, and the one that it came to."""
 
     content_type: str
     body: bytes
     address: str = ""
+    local: str = ""
 
 
 class _Refused(Exception):
@@ -97,19 +98,19 @@ class Receiver:
         self.repeated = False
         try:
             text, attachments = split_entity(incoming.content_type, incoming.body)
-            return self._take(read_envelope(text), attachments, incoming.address, now)
+            return self._take(read_envelope(text), attachments, incoming, now)
         except (MalformedSoap, IllegalName, _Refused) as fault:
             self.last_fault = str(fault)
             return BAD_REQUEST
         except ManagerFull:
             return SERVER_ERROR
 
-    def _take(self, envelope: Envelope, attachments: Attachments, address: str, now: float) -> int:
+    def _take(self, envelope: Envelope, attachments: Attachments, incoming: Incoming, now: float) -> int:
         """3.1.5.1: each step in its turn."""
         name = destination_of(envelope.path.to)
         if not isinstance(name, DirectName):
             raise _Refused(f"no queue here is subscribed to {name}")
-        if name.host.lower() not in self.core.queues.local_hosts:
+        if name.host.lower() not in self.core.queues.local_hosts and name.host != incoming.local:
             if not self.settings.redirections.store_and_forward:
                 raise _Refused(f"{name.host} is not here, and nothing is passed on")
             self._forward(envelope, attachments, name, now)
@@ -139,7 +140,7 @@ class Receiver:
                 pass  # 3.1.5.1.5: of no type, and ignored
             case _:
                 packet = as_arrived_by_http(packet_of(envelope, attachments, int(now), name))
-                self._take_message(queue, name, envelope.stream, packet, address, now)
+                self._take_message(queue, name, envelope.stream, packet, incoming.address, now)
         return OK
 
     def _destination(self, name: DirectName, kind: MessageType | None) -> Queue:
@@ -193,6 +194,8 @@ class Receiver:
                 stream.repeat_receipt(now, delay_s)
                 self._due[state] = stream
             return
+        if element.send_receipts_to is not None:
+            DirectName.from_wire(element.send_receipts_to)  # 2.2.5.3.4: or it is malformed
         refusal = self._refusal(queue, view, now)
         tick = self.core.tick
         before = len(tick.batch.puts)

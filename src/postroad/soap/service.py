@@ -297,6 +297,8 @@ class SoapService:
             if peer.retry_at is not None and peer.retry_at <= now:
                 peer.retry_at = None
                 self._pump(peer, now)
+                if not (peer.posts or any(queue.count for queue in peer.queues)):
+                    self.peers.pop(peer.address, None)  # what was to be sent has expired, or was taken out
         if self._retransmit_at is not None and self._retransmit_at <= now:
             self._retransmit_at = now + self.settings.retransmission_ms / 1000
             for queue in self._waiting():  # 3.1.6.1

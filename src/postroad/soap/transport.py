@@ -17,8 +17,11 @@ from postroad.errors import ConfigurationError
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.soap.client import ClientOptions, Lookup, SoapClient
 from postroad.soap.multipart import MAX_ENTITY_SIZE
+from postroad.soap.protocol import SoapProtocol
 from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming
 from postroad.soap.service import Peer, Post, SoapService
+
+log = logging.getLogger(__name__)
 
 ROOT = "/msmq/"
 KEEP_ALIVE_S = 75
@@ -29,7 +32,6 @@ MAX_CONNECTIONS = 4096
 METHOD_NOT_ALLOWED = 405
 TELL_EVERY_S = 1.0
 
-log = logging.getLogger(__name__)
 
 _Scope = dict[str, Any]
 _Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -112,7 +114,7 @@ class Listener:
     def _config(self) -> uvicorn.Config:
         config = uvicorn.Config(
             self._app,
-            http="httptools",
+            http=SoapProtocol,
             ws="none",
             loop="none",
             lifespan="off",
@@ -210,14 +212,19 @@ class SoapTransport:
             body = None
         if body is None:
             return BAD_REQUEST, closing
-        client = scope.get("client")
-        return await self._take(Incoming(content_type, body, client[0] if client else "")), empty
+        client, server = scope.get("client"), scope.get("server")
+        incoming = Incoming(content_type, body, client[0] if client else "", server[0] if server else "")
+        return await self._take(incoming), empty
 
     async def _take(self, incoming: Incoming) -> int:
         """[MC-MQSRM] 3.1.7.2.5: a 200 says that the message is where it belongs, and durable if it has to be."""
         service = self.service
         lost = service.lost_ticks
-        status, lasting = service.received(incoming, self.manager.clock())
+        try:
+            status, lasting = service.received(incoming, self.manager.clock())
+        except Exception:  # a bug: the sender keeps its message, and somebody reads the log
+            log.exception("request not taken")
+            status, lasting = SERVER_ERROR, False
         self.changed()
         if lasting:
             try:

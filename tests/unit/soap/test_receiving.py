@@ -22,7 +22,10 @@ from postroad.soap.elements import (
     StreamId,
     StreamReceipt,
 )
+from postroad.soap.envelope import write_envelope
+from postroad.soap.multipart import join_entity
 from postroad.soap.receipts import MessageType, identify
+from postroad.soap.receiver import Incoming
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.wire.constants import MessageClass
 from postroad.wire.transaction_header import TxSequenceId
@@ -73,6 +76,15 @@ def test_a_message_is_put_into_its_queue_with_the_time_it_came(network: Network,
 def test_the_hosts_that_mean_this_manager(beta: Station, url: str) -> None:
     assert beta.ask(stranger_message(url)) == 200
     assert beta.labels(ORDERS) == ["note"]
+
+
+def test_an_address_that_a_request_came_to_is_ours_whatever_we_listen_on(beta: Station) -> None:
+    kind, pieces = join_entity(
+        write_envelope(stranger_message("http://192.168.7.7/msmq/private$/orders")), Attachments(), STRANGER, 1
+    )
+    body = b"".join(pieces)
+    assert beta.service.received(Incoming(kind, body, "10.0.0.9"), beta.network.now)[0] == 400
+    assert beta.service.received(Incoming(kind, body, "10.0.0.9", "192.168.7.7"), beta.network.now)[0] == 200
 
 
 @pytest.mark.spec("SRM-3.1.5.1.2-01", "SRM-3.1.5.1.2-02")

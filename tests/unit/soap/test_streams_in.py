@@ -331,6 +331,12 @@ def test_a_stream_message_is_stored_whether_or_not_it_says_durable(beta: Station
     assert beta.labels(LEDGER) == ["1.1"]
 
 
+@pytest.mark.parametrize("url", ["http://stranger/elsewhere", "http://stranger/msmq/" + "q" * 300])
+def test_a_start_whose_receipts_nobody_could_send_is_malformed(beta: Station, url: str) -> None:
+    assert beta.ask(stream_message(URL, 1, start=url)) == 400
+    assert beta.labels(LEDGER) == []
+
+
 def test_strangers_that_never_start_a_stream_leave_nothing_behind(beta: Station) -> None:
     for current in range(2, 50):
         beta.ask(stream_message(URL, current))
