@@ -26,6 +26,7 @@ app = typer.Typer(help="Bring messages to Spark: tables, a report, routes of an 
 
 DEFAULT_LAKE = Path("lake")
 SMALL = 100_000  # packets, up to which QUICK pays
+SMALL_ENTERPRISE = 300  # sites
 # What Spark does to be fast on millions of rows costs more than it brings where there are few: half of the time.
 QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -195,7 +196,7 @@ def routes(
 
     directory = _directory(enterprise)
     assert directory is not None
-    spark = _session("pipeline routes", master, conf)
+    spark = _session("pipeline routes", master, conf, small=len(directory.sites) < SMALL_ENTERPRISE)
     opened = None if lake is None else _opened(lake, spark)
     show_routes(spark, directory, down or [], cost or [], opened, output, as_json=as_json)
 
@@ -226,7 +227,7 @@ def replay(
     _require_spark()
     from postroad.spark.pipeline.replay import replay as replay_letters
 
-    spark = _session("pipeline replay", master, conf)
+    spark = _session("pipeline replay", master, conf, small=True)  # the work is the manager's
     with _bar("messages") as progress:
         done = replay_letters(
             spark, api, where, to=to, plans=lake / "replays", token=token, dry_run=dry_run, progress=progress
