@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -75,10 +76,16 @@ async def fill(data: Path, messages: int) -> float:
     await running.start()
     await running.create_queue(QUEUE)
     began = time.perf_counter()
-    body = bytes(range(97, 123)) * (BODY_BYTES // 26) + b"x" * (BODY_BYTES % 26)
+    chance = Random(1)  # bodies that are all the same would be nearly nothing in Parquet
     for first in range(0, messages, SEND_BATCH):
         numbers = range(first, min(first + SEND_BATCH, messages))
-        await running.send(QUEUE, [Message(body, label=f"order {number}", recoverable=True) for number in numbers])
+        await running.send(
+            QUEUE,
+            [
+                Message(chance.randbytes(BODY_BYTES // 2).hex().encode(), label=f"order {number}", recoverable=True)
+                for number in numbers
+            ],
+        )
     await running.stop()
     return time.perf_counter() - began
 
