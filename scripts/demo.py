@@ -24,13 +24,6 @@ API_PORT = 8180
 REPORTS = "00000000-0000-0000-0000-0000000000aa"  # a public queue of london's, for reports on traced messages
 TRACE_REPORTS = 8  # of two messages, each seen going out, passing, and coming in
 REPORT = Path("demo-report.html")
-# Spark on a few dozen messages: what it does to be fast on millions would only cost time.
-SMALL = (
-    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions=2",
-    "spark.sql.codegen.wholeStage=false",
-    "spark.sql.codegen.factoryMode=NO_CODEGEN",
-)
 ENTERPRISE = """
 [[site]]
 name = "uk"
@@ -237,7 +230,6 @@ def _pipeline(directory: Path) -> dict[str, Any]:
     command = ["pipeline", "run", "--lake", str(directory / "lake"), "--report", str(REPORT), "--json"]
     command += [each for address in SITES.values() for each in ("--api", f"http://{address}:{API_PORT}")]
     command += ["--enterprise", str(directory / "enterprise.toml")]
-    command += [each for setting in SMALL for each in ("--conf", setting)]
     print(f"$ postroad {' '.join(command[:6])} ... ", flush=True)
     done = subprocess.run([sys.executable, "-m", "postroad", *command], stdout=subprocess.PIPE, text=True, check=True)
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -11,6 +11,7 @@ import postroad
 from postroad.client.arrow import batches
 from postroad.client.values import Submission
 from postroad.errors import (
+    AccessDenied,
     InvalidArgument,
     InvalidMessage,
     NoMessage,
@@ -137,3 +138,16 @@ def test_what_cannot_be_is_refused(manager: postroad.QueueManager) -> None:
         queue.hold("stream", 0, 1 << 40)
     with pytest.raises(InvalidArgument, match="name: "):
         queue.hold("x" * 300, 0)
+
+
+def test_queues_that_pipelines_cannot_have(manager: postroad.QueueManager) -> None:
+    own = manager.queue(r"private$\order_queue$")
+    with pytest.raises(AccessDenied):
+        own.mark()
+    with pytest.raises(AccessDenied):
+        own.hold("stream", 0)
+    send(manager, "a")
+    queue = manager.queue(QUEUE)
+    with queue.open(exclusive=True), pytest.raises(SharingViolation):
+        queue.hold("stream", 0)
+    assert queue.hold("stream", 0).messages == 1

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThan
 from pyspark.sql.types import StructType
 
 from postroad.columns.schema import MESSAGE
@@ -82,17 +81,16 @@ def test_the_parts_are_the_whole(alpha: Served, monkeypatch: pytest.MonkeyPatch)
     assert table(made)["body_text"].to_pylist() == [str(number) for number in range(50)]
 
 
-def test_filters_are_the_managers_work(alpha: Served) -> None:
+def test_the_manager_selects(alpha: Served) -> None:
     alpha.send("a", label="x")
     alpha.send("b", label="y", priority=6)
     alpha.send("c", label="y")
-    made = reader(alpha)
-    assert list(made.pushFilters([EqualTo(("label",), "y"), EqualTo(("priority",), 6)])) == []
-    assert table(made)["body_text"].to_pylist() == ["b"]
-    first = table(reader(alpha))["arrival"][0].as_py()
-    made = reader(alpha)
-    assert list(made.pushFilters([GreaterThan(("arrival",), first)])) == []
-    assert table(made)["body_text"].to_pylist() == ["b", "c"]
+    assert table(reader(alpha, label="y", priority=6))["body_text"].to_pylist() == ["b"]
+    assert table(reader(alpha, None, **{"class": 0}, label="x"))["body_text"].to_pylist() == ["a"]
+    arrivals = table(reader(alpha))["arrival"].to_pylist()
+    assert table(reader(alpha, arrivalFrom=arrivals[1]))["body_text"].to_pylist() == ["b", "c"]
+    assert table(reader(alpha, arrivalFrom=arrivals[1], arrivalTo=arrivals[2]))["body_text"].to_pylist() == ["b"]
+    assert table(reader(alpha, arrivalTo=0)).num_rows == 0
 
 
 def test_what_somebody_is_receiving_hides_nothing_else(alpha: Served) -> None:
@@ -117,11 +115,10 @@ def test_dead_letters_by_the_reason_they_died(alpha: Served) -> None:
     while not (found := table(reader(alpha, queue=";deadletter"))).num_rows:
         assert time.monotonic() < end, "it does not expire"
         time.sleep(0.05)
-    made = reader(alpha, queue=";deadletter")
-    assert list(made.pushFilters([EqualTo(("class",), found["class"][0].as_py())])) == []
-    assert table(made)["class_name"].to_pylist() == ["nack-receive-timeout"]
-    assert list(made.pushFilters([EqualTo(("class",), 0)])) == []
-    assert table(made).num_rows == 0
+    reason = found["class"][0].as_py()
+    dead = table(reader(alpha, None, queue=";deadletter", **{"class": reason}))
+    assert dead["class_name"].to_pylist() == ["nack-receive-timeout"]
+    assert table(reader(alpha, None, queue=";deadletter", **{"class": 0})).num_rows == 0
 
 
 def test_an_empty_queue_has_no_rows(alpha: Served) -> None:

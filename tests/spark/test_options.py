@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.errors import InvalidArgument
-from postroad.spark.options import Mode, Start, read_options, write_options
+from postroad.spark.options import Mode, Start, read_options, stream_options, write_options
 from postroad.spark.schema import MESSAGE
 
 QUEUE = {"queue": r"private$\orders"}
@@ -51,12 +51,21 @@ def test_columns() -> None:
         ({"maxMesagesPerBatch": "5"}, "maxmesagesperbatch: there is no such option; did you mean maxmessagesperbatch?"),
         ({"path": "/data"}, "path: a queue is not a path"),
         ({"rpc": "host"}, "rpc: "),
+        ({"priority": "8"}, "priority: '8' is not a whole number between 0 and 7"),
+        ({"arrivalFrom": "soon"}, "arrivalFrom: 'soon' is not a whole number"),
     ],
 )
 def test_a_wrong_option(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         read_options({**QUEUE, **given})
     assert str(caught.value).startswith(sentence)
+
+
+def test_a_stream_selects_nothing() -> None:
+    assert stream_options(QUEUE) == read_options(QUEUE)
+    for name in ("label", "class", "priority", "arrivalFrom", "arrivalTo"):
+        with pytest.raises(InvalidArgument, match=f"{name}: a stream takes what comes"):
+            stream_options({**QUEUE, name: "1"})
 
 
 def test_writing() -> None:

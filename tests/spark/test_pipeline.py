@@ -74,6 +74,16 @@ def test_the_queues_of_a_manager_have_their_roles(office: Served) -> None:
     assert {source.queue for source in chosen} == {ANSWERS, f"{ANSWERS};journal", ";deadletter", ";deadxact"}
 
 
+def test_a_queue_is_known_by_every_name_that_messages_can_have(office: Served) -> None:
+    (orders,) = sources(address(office), patterns=[ORDERS])
+    with connect(address(office)) as manager:
+        private = manager.queue(ORDERS).info().format_name
+    assert orders.called == rf"alpha: {ORDERS}"
+    assert orders.names == [private, rf"DIRECT=OS:alpha\{ORDERS}", rf"DIRECT=TCP:127.0.0.1\{ORDERS}"]
+    (journal,) = sources(address(office), patterns=[f"{ORDERS};journal"])
+    assert journal.names == []
+
+
 def test_a_run_reads_what_is_new_and_nothing_twice(spark: SparkSession, office: Served, tmp_path: Path) -> None:
     lake = Lake(spark, tmp_path)
     told: list[tuple[str, int, int]] = []

@@ -59,6 +59,15 @@ def test_a_queue_as_a_frame(spark: SparkSession, alpha: Served, tmp_path: Path) 
     assert odd.agg(f.countDistinct("id")).first() == (130,)
 
 
+def test_the_conditions_of_one_query_are_not_those_of_another(spark: SparkSession, alpha: Served) -> None:
+    alpha.send("a", "b", "c", label="x")
+    alpha.send("d", label="y")
+    frame = messages(spark, alpha)
+    of_y = frame.where("label = 'y'")
+    assert [of_y.count(), frame.count(), of_y.union(frame).count()] == [1, 4, 5]
+    assert messages(spark, alpha, label="y").select("body_text").collect() == [("d",)]
+
+
 def test_packet_files_as_a_frame(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.bin").write_bytes(packet(name) * 3 + b"\0" * 9)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from postroad.errors import StorageError
 from postroad.store import (
     MAX_ARRIVAL,
     MAX_QUEUE,
@@ -211,3 +212,13 @@ def test_what_was_committed_is_there_after_opening_again(tmp_path: Path) -> None
     assert store.scan(1, limit=1000) + store.scan(2, limit=1000) == kept
     assert store.state() == {"name": b"value"}
     store.close()
+
+
+def test_columns_of_a_closed_store_are_refused(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    assert store.columns(1, -1, 9, 10, 1000) is not None
+    store.close()
+    with pytest.raises(StorageError, match="the store is closed"):
+        store.columns(1, -1, 9, 10, 1000)
+    with pytest.raises(StorageError, match="the store is closed"):
+        store.lookup_ids(1, -1, 9, 10)

@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from postroad.errors import PostroadError
+from postroad.errors import AccessDenied, PostroadError
 from postroad.message import Message
 from postroad.names import FormatName, PathName, parse_name
 from postroad.offsets.reading import arrival_behind, arrow_columns, runs, stream
 from postroad.offsets.values import HoldInfo, Mark, Selection, Submission
+from postroad.queues.delivery import is_internal
+from postroad.queues.descriptor import QueueAccess, ShareMode, check_sharing
 from postroad.queues.holds import COMMIT_BATCH, Hold
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
@@ -38,7 +40,10 @@ class Offsets:
         self._submitting: dict[Part, _Turns] = {}
 
     def _queue(self, name: Name) -> Queue:
-        return self._core.queues.get(name)
+        queue = self._core.queues.get(name)
+        if is_internal(queue):
+            raise AccessDenied(f"{name} is used by the queue manager itself")
+        return queue
 
     # Marks
 
@@ -100,6 +105,7 @@ class Offsets:
         queue = self._queue(name)
 
         def put() -> Hold:
+            check_sharing(queue.descriptors, QueueAccess.RECEIVE, ShareMode.DENY_NONE)
             arrived = self._core.arrived(queue)
             stop = max(start, self._core.mark(queue)) if end is None else end
             return self._core.holding.put(queue, holder, start, stop, arrived, self._clock())

@@ -18,14 +18,13 @@ from urllib.parse import quote, urlencode, urlsplit
 import pyarrow as pa
 
 from postroad.errors import ManagerUnavailable, PostroadError, RemoteProtocolError, told_error
-from postroad.spark.options import Place
+from postroad.spark.options import ARRIVAL_MASK, Place
 from postroad.version import __version__
 
 API = "/api/v1"
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 PROBLEM = "application/problem+json"
-ARRIVAL_MASK = (1 << 56) - 1  # of a lookup id; what is above it is the priority
 ANSWER_S = 120.0  # for an answer's next bytes: a commit on a busy disk takes far less
 _RETRIED = (502, 503, 504)
 _FIRST_PAUSE_S = 0.05
@@ -94,7 +93,7 @@ class ManagerApi:
         *,
         limit: int | None = None,
         hold: str | None = None,
-        filters: Mapping[str, object] | None = None,
+        equal: Mapping[str, object] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The messages with start <= arrival < end, by arrival; `lookup_id` has to be one of the columns.
 
@@ -105,7 +104,7 @@ class ManagerApi:
         while start < end and left != 0:
             query = {"from": start, "to": end, "limit": left, "columns": ",".join(columns), "hold": hold}
             try:
-                for batch in self._stream("/messages", {**query, **(filters or {})}):
+                for batch in self._stream("/messages", {**query, **(equal or {})}):
                     patience.renew()
                     if not batch.num_rows:
                         continue

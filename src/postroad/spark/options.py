@@ -15,6 +15,9 @@ API = "http://127.0.0.1:8180"  # of a manager on this machine that was started w
 TIMEOUT_S = 60.0  # for a manager that is being started again
 MAX_PARTITIONS = 10_000
 MAX_ROWS = 1_000_000_000
+ARRIVAL_MASK = (1 << 56) - 1  # of a lookup id; what is above it is the priority
+MOST_CLASS = 0xFFFF
+MOST_PRIORITY = 7
 _TRUTHS = {"true": True, "false": False}
 T = TypeVar("T")
 
@@ -44,9 +47,19 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """Which messages of a queue: begin <= arrival number < end, and what else the manager is asked to compare."""
+
+    begin: int
+    end: int
+    equal: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class ReadOptions:
     place: Place
     columns: tuple[str, ...]
+    selection: Selection
     mode: Mode
     partitions: int | None
     max_rows: int | None
@@ -67,7 +80,9 @@ READ = (
     *_PLACE,
     *("mode", "maxMessagesPerBatch", "partitions", "columns", "body", "packet"),
     *("failOnDataLoss", "startingOffsets", "hold"),
+    *("arrivalFrom", "arrivalTo", "class", "priority", "label"),
 )
+SELECTING = READ[-5:]
 WRITE = (*_PLACE, "name", "transactional")
 
 
@@ -103,13 +118,13 @@ class Options:
     def truth(self, name: str, default: bool) -> bool:
         return self.read(name, lambda text: _TRUTHS[text.lower()], "true or false", default)
 
-    def whole(self, name: str, most: int) -> int | None:
+    def whole(self, name: str, most: int, least: int = 1) -> int | None:
         def kind(text: str) -> int | None:
-            if not 1 <= int(text) <= most:
+            if not least <= int(text) <= most:
                 raise ValueError
             return int(text)
 
-        return self.read(name, kind, f"a whole number between 1 and {most}", None)
+        return self.read(name, kind, f"a whole number between {least} and {most}", None)
 
     def word(self, name: str, words: type[Enum], default: T) -> T:
         listed = " or ".join(each.value for each in words)
@@ -150,6 +165,20 @@ def _start(text: str) -> Start | int:
     return int(text)
 
 
+def _selection(options: Options) -> Selection:
+    equal = {
+        "class": options.whole("class", MOST_CLASS, 0),
+        "priority": options.whole("priority", MOST_PRIORITY, 0),
+        "label": options.text("label"),
+    }
+    end = options.whole("arrivalTo", ARRIVAL_MASK, 0)
+    return Selection(
+        begin=options.whole("arrivalFrom", ARRIVAL_MASK, 0) or 0,
+        end=ARRIVAL_MASK if end is None else end,
+        equal={name: value for name, value in equal.items() if value is not None},
+    )
+
+
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     options = Options(given, READ)
     options.check_names()
@@ -159,6 +188,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         columns=choose(
             options.text("columns"), body=options.truth("body", True), packet=options.truth("packet", False)
         ),
+        selection=_selection(options),
         mode=options.word("mode", Mode, Mode.PEEK),
         partitions=options.whole("partitions", MAX_PARTITIONS),
         max_rows=options.whole("maxMessagesPerBatch", MAX_ROWS),
@@ -166,6 +196,15 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         fail_on_data_loss=options.truth("failOnDataLoss", True),
         hold=options.text("hold") or None,
     )
+
+
+def stream_options(given: Mapping[str, str]) -> ReadOptions:
+    """The same for a stream, which takes the whole of a queue."""
+    options = Options(given, READ)
+    for name in SELECTING:
+        if options.text(name) is not None:
+            raise InvalidArgument(f"{name}: a stream takes what comes; select from its rows with .where(...)")
+    return read_options(given)
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:

@@ -13,15 +13,14 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from postroad.errors import MessagesGone, SharingViolation
-from postroad.spark.filters import Pushed, push
-from postroad.spark.manager import ARRIVAL_MASK, ManagerApi, Mark, Patience
+from postroad.spark.manager import ManagerApi, Mark, Patience
 from postroad.spark.offsets import Offset, shares, split, split_evenly
-from postroad.spark.options import Mode, ReadOptions, Start
+from postroad.spark.options import ARRIVAL_MASK, Mode, ReadOptions, Start
 from postroad.spark.rows import asked, joined, rows
 from postroad.spark.schema import named
 from postroad.spark.telling import told, told_while_reading
@@ -44,24 +43,24 @@ class Range(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """All that is in the queue, but for what somebody else is receiving."""
+    """All that is in the queue, but for what somebody else is receiving.
+
+    It takes none of Spark's filters (`pushFilters`): Spark 4.3 keeps what one query has pushed, and applies it to the
+    next query of the same DataFrame, and to other parts of the same query.
+    """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._columns = named(schema)
-        self._pushed = Pushed()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
-        self._pushed, left = push(filters)
-        return iter(left)
 
     @told
     def partitions(self) -> Sequence[InputPartition]:
         api = ManagerApi(self._options.place, timeout_s=FIRST_S)
         mark = api.mark()
         api.close()
-        begin = max(self._pushed.begin, mark.arrived if mark.oldest is None else mark.oldest)
-        end = min(mark.arrived, self._pushed.end)
+        selection = self._options.selection
+        begin = max(selection.begin, mark.arrived if mark.oldest is None else mark.oldest)
+        end = min(selection.end, mark.arrived)
         if begin >= end:
             return [Range(0, 0)]  # of none, Spark would make one by itself
         most = self._options.partitions or PARTITIONS
@@ -72,7 +71,7 @@ class BatchReader(DataSourceReader):
         assert isinstance(partition, Range)
         api = ManagerApi(self._options.place)
         wanted = asked(self._columns)
-        found = api.messages(partition.begin, partition.end, wanted, filters=self._pushed.query)
+        found = api.messages(partition.begin, partition.end, wanted, equal=self._options.selection.equal)
         for batch in joined(found):
             yield rows(batch, self._columns)
         api.close()

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from postroad.columns import ERROR, PROPERTIES, decode
 from postroad.columns.schema import PACKET
-from postroad.spark.manager import ARRIVAL_MASK
+from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.schema import ARRIVAL, BODIES, arrow_schema
 
 BATCH_BYTES = 6 << 20  # of packets: their bodies are in two columns, and Spark's own process has to take them whole

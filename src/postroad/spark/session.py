@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"  # off, a source that takes filters cannot be read at all
 _LOOPBACK = "127.0.0.1"
 
 # The file manager that Spark takes by itself starts a dozen processes a micro-batch on a local disk.
@@ -25,7 +24,7 @@ _LOCAL_SETTINGS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-_SETTINGS = {_PUSHDOWN: "true", "spark.ui.showConsoleProgress": "false"}
+_SETTINGS = {"spark.ui.showConsoleProgress": "false"}
 
 
 def session(name: str, master: str | None = None, *, settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -46,14 +45,13 @@ def session(name: str, master: str | None = None, *, settings: Mapping[str, str]
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """The same session, with our sources, and with the setting that lets them take filters."""
+    """The same session, with our sources."""
     require_pyspark()
     from postroad.spark.packets import PacketSource
     from postroad.spark.source import MessageSource
 
     spark.dataSource.register(MessageSource)
     spark.dataSource.register(PacketSource)
-    spark.conf.set(_PUSHDOWN, "true")
     return spark
 
 

@@ -6,7 +6,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from postroad.errors import InvalidArgument
-from postroad.spark.options import Mode, read_options, write_options
+from postroad.spark.options import Mode, read_options, stream_options, write_options
 from postroad.spark.reading import BatchReader, StreamReader
 from postroad.spark.schema import spark_schema
 from postroad.spark.telling import told
@@ -36,7 +36,7 @@ class MessageSource(DataSource):
 
     @told
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
-        return StreamReader(read_options(self.options), schema)
+        return StreamReader(stream_options(self.options), schema)
 
     @told
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

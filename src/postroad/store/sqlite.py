@@ -162,6 +162,8 @@ class SqliteStore:
     def _read_aside(self, read: Callable[[apsw.Connection], T]) -> T | None:
         """Reads on a connection that no other thread uses meanwhile, from one state of the store."""
         with self._explained("reading"):
+            if self._closed:
+                raise apsw.ConnectionClosedError
             try:
                 connection = self._aside.pop()
             except IndexError:

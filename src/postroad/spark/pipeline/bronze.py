@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from postroad.spark.manager import ARRIVAL_MASK, ManagerApi
+from postroad.spark.manager import ManagerApi
+from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.pipeline.sources import Range
 
 if TYPE_CHECKING:

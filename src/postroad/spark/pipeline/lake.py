@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from postroad.errors import PipelineError
 from postroad.spark.pipeline.lakes import DeltaTable, IcebergTable
-from postroad.spark.pipeline.tables import ParquetTable, Table
+from postroad.spark.pipeline.tables import ParquetTable, Table, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,6 +74,13 @@ class Lake:
         if frame is None:
             raise _missing(self.path, name)
         return frame
+
+
+def kept_packets(path: Path, form: str | None = None) -> int:
+    """How many packets a directory has in bronze; none if it is new."""
+    if not (path / "format").is_file():
+        return 0
+    return sum(rows_of(Path(file)) for file in Lake(None, path, form).table(BRONZE).files())
 
 
 def _missing(path: Path, name: str) -> PipelineError:

@@ -31,7 +31,7 @@ class Bar:
 def bars(rows: Sequence[Bar], unit: str) -> str:
     """Horizontal bars, with their parts side by side, all on one scale."""
     most = max((sum(row.parts.values()) for row in rows), default=0) or 1
-    room = WIDTH - _LEFT - 150
+    room = WIDTH - _LEFT - 210
     lines = []
     for number, row in enumerate(rows):
         top = number * _ROW
@@ -74,7 +74,7 @@ def columns(series: Mapping[datetime, Mapping[str, float]], kinds: Sequence[str]
     form = "%H:%M" if step * slots < timedelta(days=1) else "%d %b %H:%M"
     taken = -100.0
     for slot in marks:
-        left = 50 + slot * width + width / 2
+        left = min(50 + slot * width + width / 2, WIDTH - 40)
         if left - taken > 70:
             lines.append(_text(left, _PLOT_HEIGHT + 17, f"{first + slot * step:{form}}", "middle note"))
             taken = left
@@ -111,7 +111,7 @@ def spans(rows: Sequence[tuple[str, Sequence[float], str]], marks: Sequence[str]
         value = 10.0**power
         if low <= value <= high:
             lines.append(_line(place(value), 0, place(value), height, "grid"))
-            lines.append(_text(place(value), height + 17, seconds(value), "middle note"))
+            lines.append(_text(place(value), height + 17, f"{value:g} s", "middle note"))
     for number, (name, values, note) in enumerate(rows):
         middle = number * _ROW + _ROW / 2
         lines.append(_text(_LEFT - 10, middle + 5, _short(name, 34), "end name", name))

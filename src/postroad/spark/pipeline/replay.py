@@ -20,7 +20,7 @@ from postroad.client.opening import connect
 from postroad.errors import ManagerUnavailable, PipelineError, PostroadError, StorageError
 from postroad.message import Message
 from postroad.received import ReceivedMessage
-from postroad.spark.manager import ARRIVAL_MASK
+from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.pipeline.letters import again, message_json, read_message
 from postroad.spark.pipeline.run import Progress
 from postroad.spark.pipeline.tables import writing

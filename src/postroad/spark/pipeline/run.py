@@ -113,8 +113,7 @@ def _bronze(lake: Lake, found: Sequence[Source]) -> int:
         offsets[each.source.key] = max(each.end, offsets.get(each.source.key, 0))
     managers = {each["id"]: each for each in facts.get("managers", [])}
     managers |= {each.manager.id: _as_fact(each.manager) for each in found}
-    named = {each.format_name: f"{each.manager.name}: {each.queue}" for each in found if each.role == silver.QUEUED}
-    queues = facts.get("queues", {}) | named
+    queues = facts.get("queues", {}) | {name: each.called for each in found for name in each.names}
     kept = {"offsets": offsets, "managers": list(managers.values()), "queues": queues}
     table.append(bronze.read(lake.session, ranges, batch), batch, kept)
     return table.rows_written

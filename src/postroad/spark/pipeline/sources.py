@@ -43,6 +43,23 @@ class Source:
     role: str
     format_name: str
     consume: bool = False
+    messages: int = 0  # that it had when it was found
+
+    @property
+    def called(self) -> str:
+        """What people call the queue."""
+        return f"{self.manager.name}: {self.queue}"
+
+    @property
+    def names(self) -> list[str]:
+        """The format names that messages to it can have; none where no message can be sent to it."""
+        if self.role != QUEUED:
+            return []
+        path = self.queue.removeprefix(f"{self.manager.name}\\")
+        direct = [f"DIRECT=OS:{self.manager.name}\\{path}"]
+        if self.manager.address is not None:
+            direct.append(f"DIRECT=TCP:{self.manager.address}\\{path}")
+        return [self.format_name, *direct]
 
     @property
     def key(self) -> str:
@@ -90,7 +107,7 @@ def sources(
         name = _called(queue.path, info.name)
         if role is not None and (not patterns or _named(name, patterns)):
             emptied = role != OUTGOING and _named(name, consume)
-            found.append(Source(api, token, known, name, role, queue.format_name, emptied))
+            found.append(Source(api, token, known, name, role, queue.format_name, emptied, queue.messages))
     return found
 
 
