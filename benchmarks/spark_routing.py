@@ -32,20 +32,18 @@ def measure(spark: SparkSession) -> None:
     agree(spark, directory)
     with tempfile.TemporaryDirectory() as scratch:
         times = {
-            f"site gates' own tables, one by one ({TABLES} measured)": timed(lambda: by_gates(directory))
-            * SITES
-            / TABLES,
-            "one process, whole arrays": timed(lambda: by_arrays(directory)),
+            f"gates' own tables, by {TABLES}": timed(lambda: by_gates(directory)) * SITES / TABLES,
+            "one process, arrays": timed(lambda: by_arrays(directory)),
             "Spark, into nothing": timed(lambda: into_nothing(routes(spark, directory))),
             "Spark, to Parquet": timed(lambda: to_parquet(routes(spark, directory), Path(scratch))),
-            "Spark, what a lost link moves": timed(lambda: into_nothing(moved(spark, directory, after))),
+            "Spark, a lost link": timed(lambda: into_nothing(moved(spark, directory, after))),
         }
-    alone_s = times["one process, whole arrays"]
+    alone_s = times["one process, arrays"]
     print_table(
         f"Routing a whole enterprise: {SITES:,} sites, {LINKS:,} links, {pairs:,} pairs of sites",
-        ("how", "seconds", "pairs a second", "beside one process"),
+        ("how", "seconds", "pairs/s", "ratio"),
         [(how, f"{took_s:.1f}", f"{pairs / took_s:,.0f}", f"{alone_s / took_s:.2f}x") for how, took_s in times.items()],
-        f"Spark on {spark.sparkContext.master}, {spark.sparkContext.defaultParallelism} cores; the second round",
+        f"{spark.sparkContext.master}, {spark.sparkContext.defaultParallelism} cores; beside one process; second round",
     )
 
 
