@@ -1,4 +1,4 @@
-"""Queues read by MS-MQQP, by Spark's own order of calls: each message read once and removed once, whoever else reads."""
+"""Queues read by MS-MQQP, by Spark's own order of calls: each message is read once and removed once."""
 
 from __future__ import annotations
 
@@ -105,6 +105,15 @@ def test_parts_of_one_priority_are_nearly_equal(alpha: Station, monkeypatch: pyt
     alpha.send(*numbered(40))
     reader = batch_reader(options(alpha, partitions=4))
     assert [sum(batch.num_rows for batch in reader.read(part)) for part in reader.partitions()] == [10, 10, 10, 10]
+
+
+def test_parts_where_each_priority_came_at_a_time_of_its_own(alpha: Station) -> None:
+    alpha.send(*numbered(1500))
+    alpha.send(*numbered(1500, 1500), priority=6)
+    reader = batch_reader(options(alpha, partitions=3))
+    sizes = [sum(batch.num_rows for batch in reader.read(part)) for part in reader.partitions()]
+    assert (sum(sizes), len(sizes)) == (3000, 3)
+    assert min(sizes) > 300
 
 
 def test_a_part_whose_first_message_was_taken_has_all_the_others(

@@ -23,13 +23,14 @@ from postroad.spark.manager import ARRIVAL_MASK
 from postroad.spark.offsets import shares
 from postroad.spark.options import ReadOptions, Rpc
 from postroad.spark.reading import FIRST_S, GO_ON, IDLE_S, LEAST_MESSAGES, PARTITIONS
-from postroad.spark.remote import RemoteQueue
+from postroad.spark.remote import PROBES, RemoteQueue
 from postroad.spark.remote_offsets import RemoteOffset, Seen, shared, without
 from postroad.spark.rows import joined, rows
 from postroad.spark.schema import named
 from postroad.spark.telling import told, told_while_reading
 
 MAX_ROWS = 10_000  # of a batch where nobody says: the driver has looked at each of them by then
+_CUTS_EACH = 8  # places to try in each priority at the least: which ones have many messages is not known
 _RANK_SHIFT = ARRIVAL_MASK.bit_length()
 
 
@@ -86,17 +87,31 @@ class RemoteBatchReader(DataSourceReader):
 def _between(queue: RemoteQueue, first: int, last: int, most: int) -> list[int]:
     """Lookup ids of messages that cut the queue into nearly equal parts: by priority, which is the top octet of a
     lookup id, and then by arrival. Fewer where there is no message near a cut."""
-    low, high = sorted((first & ARRIVAL_MASK, last & ARRIVAL_MASK))
+    ranks = range(first >> _RANK_SHIFT, (last >> _RANK_SHIFT) + 1)
+    arrivals = [first & ARRIVAL_MASK, last & ARRIVAL_MASK]
+    if len(ranks) > 1:  # the first arrived before others of its priority, the last after others of its own
+        arrivals += [_farthest(queue, first, 1) & ARRIVAL_MASK, _farthest(queue, last, -1) & ARRIVAL_MASK]
+    low, high = min(arrivals), max(arrivals)
     parts = shares(high - low + 1, most, LEAST_MESSAGES)
     if parts == 1:
         return []
-    ranks = range(first >> _RANK_SHIFT, (last >> _RANK_SHIFT) + 1)
-    each = -(-parts // len(ranks))
+    each = parts if len(ranks) == 1 else max(-(-parts // len(ranks)), _CUTS_EACH)
     places = [rank << _RANK_SHIFT | low + (high + 1 - low) * part // each for rank in ranks for part in range(each)]
     found = {queue.near(place, last) for place in places if first < place < last}
     cuts = sorted(cut for cut in found if cut is not None)
     wanted = min(parts - 1, len(cuts))
-    return [cuts[len(cuts) * cut // wanted] for cut in range(wanted)]
+    return [cuts[(len(cuts) + 1) * (cut + 1) // (wanted + 1) - 1] for cut in range(wanted)]
+
+
+def _farthest(queue: RemoteQueue, lookup_id: int, direction: int) -> int:
+    """The lookup id of a message of the same priority, far from this one in steps that double while they meet some."""
+    rank, found, step = lookup_id >> _RANK_SHIFT, lookup_id, PROBES
+    while True:
+        place = max(lookup_id + direction * step, rank << _RANK_SHIFT)
+        met = queue.near(place, min(place + PROBES, rank + 1 << _RANK_SHIFT))
+        if met is None or met == found:
+            return found
+        found, step = met, step * 2
 
 
 def _range(queue: RemoteQueue, begin: int, end: int) -> Iterator[list[ReceivedMessage]]:
@@ -221,7 +236,7 @@ def _batches(pages: Iterable[list[ReceivedMessage]], columns: Sequence[str]) -> 
 
 
 def _answer(messages: list[ReceivedMessage]) -> pa.RecordBatch:
-    """As a manager would have answered. The protocol tells neither how often a message was given back nor why it died."""
+    """As a manager would have answered; how often a message was given back and why it died MS-MQQP does not tell."""
     return pa.RecordBatch.from_pydict(
         {
             "lookup_id": pa.array([message.lookup_id for message in messages], LONG),
