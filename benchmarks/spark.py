@@ -1,7 +1,8 @@
 """Messages into Spark, beside Spark's own readers on the same rows in the same run. `make bench-spark`.
 
 A real manager in a process of its own has the messages in its store; Spark reads them from a queue, from Parquet, and
-from a Python source that yields tuples, into a sink that throws them away, and into Parquet. Then come next hops.
+from a Python source that yields tuples, into a sink that throws them away, and into Parquet. Then come messages by
+remote read, and next hops.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from benchmarks import spark_routing
+from benchmarks import spark_remote, spark_routing
 from benchmarks.harness import print_table
 from postroad.columns.schema import BYTES, INT, LONG, TEXT, TIME, TRUTH
 from postroad.manager import Manager
@@ -63,6 +64,7 @@ def main() -> None:
         spark = session("benchmark", arguments.master, settings=settings)
         with manager(directory) as api:
             measure(spark, api, directory, arguments.messages, arguments.rounds, filled_s)
+        spark_remote.measure(spark)
         spark_routing.measure(spark)
         spark.stop()
 

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from postroad.spark.reading import Range, StreamReader
+from postroad.spark.remote_reading import RemoteStreamReader
 from postroad.spark.source import MessageSource
 from tests.served import Served
 
 ORDERS = r"private$\orders"
+AnyReader = StreamReader | RemoteStreamReader
 
 
 def options(manager: Served | str, **given: object) -> dict[str, str]:
     api = manager if isinstance(manager, str) else f"http://{manager.server.host}:{manager.server.port}"
-    words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
-    return {"api": api, "queue": ORDERS, "timeout": "10", **words}
+    return {"api": api, "queue": ORDERS, "timeout": "10", **words(given)}
 
 
-def stream_reader(given: Mapping[str, str]) -> StreamReader:
+def words(given: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
+
+
+def stream_reader(given: Mapping[str, str]) -> AnyReader:
     source = MessageSource(dict(given))
     return source.streamReader(source.schema())
 
 
-def bodies(reader: StreamReader, parts: list[Range]) -> list[str]:
+def bodies(reader: AnyReader, parts: Sequence[InputPartition]) -> list[str]:
     """What tasks read, in a process that has seen nothing of the reader's life."""
     return [text for part in parts for batch in reader.read(part) for text in batch.column("body_text").to_pylist()]
 
@@ -60,17 +66,20 @@ class Query:
             self.reader.commit(json.loads(start))
         return True
 
-    def parts(self) -> list[Range]:
+    def planned(self) -> Sequence[InputPartition]:
         """Plans the batch that was constructed last."""
         start = self.offset_log[-2] if len(self.offset_log) > 1 else json.dumps(self.reader.initialOffset())
-        planned = self.reader.partitions(json.loads(start), json.loads(self.offset_log[-1]))
-        return [part for part in planned if isinstance(part, Range)]
+        return self.reader.partitions(json.loads(start), json.loads(self.offset_log[-1]))
+
+    def parts(self) -> list[Range]:
+        """The same of a stream by the HTTP API."""
+        return [part for part in self.planned() if isinstance(part, Range)]
 
     def batch(self) -> list[str] | None:
         """Runs one batch; None where there is nothing new."""
         if not self.construct():
             return None
-        found = bodies(stream_reader(self.given), self.parts())
+        found = bodies(stream_reader(self.given), self.planned())
         self.commit_log = len(self.offset_log)
         return found
 

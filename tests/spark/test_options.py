@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.errors import InvalidArgument
-from postroad.spark.options import Mode, Start, read_options, stream_options, write_options
+from postroad.spark.options import Mode, Rpc, Start, read_options, stream_options, write_options
 from postroad.spark.schema import MESSAGE
 
 QUEUE = {"queue": r"private$\orders"}
@@ -22,6 +22,15 @@ def test_what_is_not_said() -> None:
 def test_names_in_any_case_and_words_in_any_case() -> None:
     options = read_options({**QUEUE, "MAXMESSAGESPERBATCH": "7", "Mode": "Consume", "startingoffsets": "LATEST"})
     assert (options.max_rows, options.mode, options.start) == (7, Mode.CONSUME, Start.LATEST)
+
+
+def test_a_server_to_read_by_rpc() -> None:
+    assert read_options(QUEUE).rpc is None
+    assert read_options({**QUEUE, "rpc": "winserver"}).rpc == Rpc("winserver", 2103, None, None)
+    given = {"rpc": "[::1]:2200", "user": "reader", "password": "secret"}
+    assert read_options({**QUEUE, **given}).rpc == Rpc("::1", 2200, "reader", "secret")
+    with pytest.raises(InvalidArgument, match="rpc: MS-MQQP reads queues and cannot send"):
+        write_options({**QUEUE, "rpc": "winserver"})
 
 
 def test_columns() -> None:
@@ -50,9 +59,18 @@ def test_columns() -> None:
         ({"timeout": "soon"}, "timeout: 'soon' is not a number of seconds"),
         ({"maxMesagesPerBatch": "5"}, "maxmesagesperbatch: there is no such option; did you mean maxmessagesperbatch?"),
         ({"path": "/data"}, "path: a queue is not a path"),
-        ({"rpc": "host"}, "rpc: "),
         ({"priority": "8"}, "priority: '8' is not a whole number between 0 and 7"),
         ({"arrivalFrom": "soon"}, "arrivalFrom: 'soon' is not a whole number"),
+        ({"rpc": "host", "api": "http://127.0.0.1:8180"}, "api: a queue is read by `api` or by `rpc`, not by both"),
+        ({"rpc": ""}, "rpc: '' is not a host"),
+        ({"rpc": "http://host"}, "rpc: 'http://host' is not a host, as in winserver or 10.0.0.5:2103"),
+        ({"rpc": "host:port"}, "rpc: 'host:port' is not a host"),
+        ({"rpc": "host:0"}, "rpc: 'host:0' is not a host"),
+        ({"rpc": "host", "token": "secret"}, "token: it goes with the option `api`"),
+        ({"rpc": "host", "hold": "mine"}, "hold: "),
+        ({"rpc": "host", "startingOffsets": "latest"}, "startingOffsets: "),
+        ({"rpc": "host", "password": "secret"}, "password: there is no `user`"),
+        ({"user": "reader"}, "user: it goes with the option `rpc`"),
     ],
 )
 def test_a_wrong_option(given: dict[str, str], sentence: str) -> None:

@@ -7,7 +7,6 @@ import threading
 import pytest
 
 from postroad.errors import InvalidArgument, ManagerUnavailable, MessagesGone, QueueNotFound, SharingViolation
-from postroad.spark.reading import StreamReader
 from tests.relay import relayed
 from tests.served import ORDERS, Served
 from tests.spark.driver import bodies, options, query, stream_reader
@@ -287,7 +286,7 @@ def test_no_queue_is_one_clear_sentence(alpha: Served) -> None:
 
 
 def test_a_checkpoint_of_something_else_is_refused(alpha: Served) -> None:
-    reader: StreamReader = query(alpha).reader
+    reader = query(alpha).reader
     with pytest.raises(InvalidArgument, match="checkpoint"):
         reader.commit({"partition": 1})
 

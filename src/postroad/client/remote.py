@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import NoReturn
@@ -270,6 +270,15 @@ class RemoteBackend:
             if received.entry is not None:
                 await self.client.end(received.entry, Ack.RR_ACK)
         return received.message
+
+    async def receive_if(self, name: str, lookup_id: int, wanted: Callable[[ReceivedMessage], bool]) -> bool:
+        """Takes the message with this lookup id if it is the one that is wanted, else leaves it in its place."""
+        async with self._open(self._name(name), DesiredAccess.RECEIVE) as opened:
+            received = await self.client.lookup(opened, Action.LOOKUP_RECEIVE_CURRENT, lookup_id)
+            taken = wanted(received.message)
+            if received.entry is not None:
+                await self.client.end(received.entry, Ack.RR_ACK if taken else Ack.RR_NACK)
+        return taken
 
     # Handles and cursors
 

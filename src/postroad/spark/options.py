@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from postroad.client.aio.opening import REMOTE_READ_PORT
 from postroad.errors import InvalidArgument
 from postroad.spark.schema import choose, suggestion
 
@@ -56,8 +57,24 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
+class Rpc:
+    """A server to read from by MS-MQQP, and who reads."""
+
+    host: str
+    port: int
+    user: str | None
+    password: str | None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
 class ReadOptions:
+    """With `rpc` the place's queue is one of that server, and its API is not used."""
+
     place: Place
+    rpc: Rpc | None
     columns: tuple[str, ...]
     selection: Selection
     mode: Mode
@@ -76,8 +93,10 @@ class WriteOptions:
 
 
 _PLACE = ("api", "queue", "token", "timeout")
+_ACCOUNT = ("user", "password")
 READ = (
     *_PLACE,
+    *("rpc", *_ACCOUNT),
     *("mode", "maxMessagesPerBatch", "partitions", "columns", "body", "packet"),
     *("failOnDataLoss", "startingOffsets", "hold"),
     *("arrivalFrom", "arrivalTo", "class", "priority", "label"),
@@ -133,8 +152,6 @@ class Options:
 
 def _place(options: Options) -> Place:
     api = options.text("api") or API
-    if options.text("rpc") is not None:
-        raise InvalidArgument("rpc: queues are read by the HTTP API alone; name it by the option `api`")
     parts = urlsplit(api)
     try:
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -146,6 +163,37 @@ def _place(options: Options) -> Place:
     if not queue:
         raise InvalidArgument(r"queue: it is missing; name one, as in .option('queue', r'private$\orders')")
     return Place(api.rstrip("/"), queue, options.text("token") or None, _timeout(options))
+
+
+def _rpc(options: Options) -> Rpc | None:
+    text = options.text("rpc")
+    if text is None:
+        for name in _ACCOUNT:
+            if options.text(name) is not None:
+                raise InvalidArgument(f"{name}: it goes with the option `rpc`; an HTTP API wants a `token`")
+        return None
+    for name, why in _NOT_BY_RPC.items():
+        if options.text(name) is not None:
+            raise InvalidArgument(f"{name}: {why}")
+    parts = urlsplit(f"//{text.strip()}")
+    try:
+        host, port = parts.hostname or "", REMOTE_READ_PORT if parts.port is None else parts.port
+    except ValueError:
+        host, port = "", 0
+    if not host or not port or parts.username is not None or parts.path or parts.query:
+        raise InvalidArgument(f"rpc: {text!r} is not a host, as in winserver or 10.0.0.5:2103")
+    user, password = (options.text(name) or None for name in _ACCOUNT)
+    if password is not None and user is None:
+        raise InvalidArgument("password: there is no `user` that it is of")
+    return Rpc(host, port, user, password)
+
+
+_NOT_BY_RPC = {
+    "api": "a queue is read by `api` or by `rpc`, not by both",
+    "token": "it goes with the option `api`; a server that is read by `rpc` wants `user` and `password`",
+    "hold": "MS-MQQP holds no messages for a stream; use the option `api`",
+    "startingOffsets": "a stream by `rpc` begins with what is in the queue",
+}
 
 
 def _timeout(options: Options) -> float:
@@ -185,6 +233,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     wanted = "earliest, latest or an arrival number"
     return ReadOptions(
         place=_place(options),
+        rpc=_rpc(options),
         columns=choose(
             options.text("columns"), body=options.truth("body", True), packet=options.truth("packet", False)
         ),
@@ -210,5 +259,9 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     options = Options(given, WRITE)
     options.check_names()
+    if options.text("rpc") is not None:
+        raise InvalidArgument(
+            "rpc: MS-MQQP reads queues and cannot send; name a manager to send from by the option `api`"
+        )
     transactional = None if options.text("transactional") is None else options.truth("transactional", False)
     return WriteOptions(_place(options), options.text("name") or None, transactional)

@@ -172,7 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             raise MessagesGone(
                 f"{self._options.place.queue}: {missing + messages} messages came between {begin.arrival} and "
-                f"{bound.arrival}, and {missing} of them cannot be read: {why}; {_GO_ON}"
+                f"{bound.arrival}, and {missing} of them cannot be read: {why}; {GO_ON}"
             )
         return missing
 
@@ -241,7 +241,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if found < wanted and self._options.fail_on_data_loss:
             raise MessagesGone(
                 f"{self._options.place.queue}: of {wanted} messages between {begin} and {end} only {found} are left: "
-                f"others have received or are receiving them, or they were purged or have expired; {_GO_ON}"
+                f"others have received or are receiving them, or they were purged or have expired; {GO_ON}"
             )
 
     # Acknowledging
@@ -260,4 +260,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._committed = end
 
 
-_GO_ON = "the option failOnDataLoss=false goes on with those that are left"
+GO_ON = "the option failOnDataLoss=false goes on with those that are left"

@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 from postroad.errors import InvalidArgument
 from postroad.spark.options import Mode, read_options, stream_options, write_options
 from postroad.spark.reading import BatchReader, StreamReader
+from postroad.spark.remote_reading import RemoteBatchReader, RemoteStreamReader
 from postroad.spark.schema import spark_schema
 from postroad.spark.telling import told
 from postroad.spark.writing import BatchWriter, StreamWriter
@@ -25,18 +26,26 @@ class MessageSource(DataSource):
         return spark_schema(read_options(self.options).columns)
 
     @told
-    def reader(self, schema: StructType) -> BatchReader:
+    def reader(self, schema: StructType) -> BatchReader | RemoteBatchReader:
         options = read_options(self.options)
         if options.mode is Mode.CONSUME:
             raise InvalidArgument(
                 "mode: nobody says when the rows of a batch are safe, so that it can only peek; to consume what is "
                 "there and then end, use readStream with .trigger(availableNow=True)"
             )
-        return BatchReader(options, schema)
+        return BatchReader(options, schema) if options.rpc is None else RemoteBatchReader(options, options.rpc, schema)
 
     @told
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
-        return StreamReader(stream_options(self.options), schema)
+    def streamReader(self, schema: StructType) -> StreamReader | RemoteStreamReader:  # noqa: N802
+        options = stream_options(self.options)
+        if options.rpc is None:
+            return StreamReader(options, schema)
+        if options.mode is Mode.PEEK:
+            raise InvalidArgument(
+                "mode: a stream by `rpc` can only consume, since MS-MQQP does not tell below which lookup id nothing "
+                "can appear any more; use .option('mode', 'consume'), or the option `api`, or spark.read"
+            )
+        return RemoteStreamReader(options, options.rpc, schema)
 
     @told
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

@@ -1,0 +1,248 @@
+"""Readers of messages by MS-MQQP: a batch by ranges of lookup ids, a stream that removes what it has read.
+
+Locks belong to a connection, and Spark's processes have one each. So tasks peek, and the driver receives by lookup id
+what a batch has read, once the batch is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from postroad.columns.schema import INT, LONG, PACKET, TIME
+from postroad.errors import MessagesGone
+from postroad.received import ReceivedMessage
+from postroad.spark.manager import ARRIVAL_MASK
+from postroad.spark.offsets import shares
+from postroad.spark.options import ReadOptions, Rpc
+from postroad.spark.reading import FIRST_S, GO_ON, IDLE_S, LEAST_MESSAGES, PARTITIONS
+from postroad.spark.remote import PROBES, RemoteQueue
+from postroad.spark.remote_offsets import RemoteOffset, Seen, shared, without
+from postroad.spark.rows import joined, rows
+from postroad.spark.schema import named
+from postroad.spark.telling import told, told_while_reading
+
+MAX_ROWS = 10_000  # of a batch where nobody says: the driver has looked at each of them by then
+_CUTS_EACH = 8  # places to try in each priority at the least: which ones have many messages is not known
+_RANK_SHIFT = ARRIVAL_MASK.bit_length()
+
+
+class LookupRange(InputPartition):
+    """The messages of one task: begin <= lookup id < end. There was a message at `begin`."""
+
+    def __init__(self, begin: int, end: int) -> None:
+        super().__init__((begin, end))
+        self.begin = begin
+        self.end = end
+
+
+class SeenMessages(InputPartition):
+    """The messages of one task, one by one."""
+
+    def __init__(self, messages: list[Seen]) -> None:
+        super().__init__(messages)
+        self.messages = messages
+
+
+class RemoteBatchReader(DataSourceReader):
+    """All that is in the queue, but for what somebody else is receiving."""
+
+    def __init__(self, options: ReadOptions, rpc: Rpc, schema: StructType) -> None:
+        self._options = options
+        self._rpc = rpc
+        self._columns = named(schema)
+
+    @told
+    def partitions(self) -> Sequence[InputPartition]:
+        queue = RemoteQueue(self._options.place, self._rpc, timeout_s=FIRST_S)
+        try:
+            ends = queue.ends()
+            if ends is None:
+                return [LookupRange(0, 0)]  # of none, Spark would make one by itself
+            first, last = ends
+            bounds = [first, *_between(queue, first, last, self._options.partitions or PARTITIONS), last + 1]
+            return [LookupRange(begin, end) for begin, end in pairwise(bounds)]
+        finally:
+            queue.close()
+
+    @told_while_reading
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, LookupRange)
+        if partition.begin == partition.end:
+            return
+        queue = RemoteQueue(self._options.place, self._rpc)
+        try:
+            yield from _batches(_range(queue, partition.begin, partition.end), self._columns)
+        finally:
+            queue.close()
+
+
+def _between(queue: RemoteQueue, first: int, last: int, most: int) -> list[int]:
+    """Lookup ids of messages that cut the queue into nearly equal parts: by priority, which is the top octet of a
+    lookup id, and then by arrival. Fewer where there is no message near a cut."""
+    ranks = range(first >> _RANK_SHIFT, (last >> _RANK_SHIFT) + 1)
+    arrivals = [first & ARRIVAL_MASK, last & ARRIVAL_MASK]
+    if len(ranks) > 1:  # the first arrived before others of its priority, the last after others of its own
+        arrivals += [_farthest(queue, first, 1) & ARRIVAL_MASK, _farthest(queue, last, -1) & ARRIVAL_MASK]
+    low, high = min(arrivals), max(arrivals)
+    parts = shares(high - low + 1, most, LEAST_MESSAGES)
+    if parts == 1:
+        return []
+    each = parts if len(ranks) == 1 else max(-(-parts // len(ranks)), _CUTS_EACH)
+    places = [rank << _RANK_SHIFT | low + (high + 1 - low) * part // each for rank in ranks for part in range(each)]
+    found = {queue.near(place, last) for place in places if first < place < last}
+    cuts = sorted(cut for cut in found if cut is not None)
+    wanted = min(parts - 1, len(cuts))
+    return [cuts[(len(cuts) + 1) * (cut + 1) // (wanted + 1) - 1] for cut in range(wanted)]
+
+
+def _farthest(queue: RemoteQueue, lookup_id: int, direction: int) -> int:
+    """The lookup id of a message of the same priority, far from this one in steps that double while they meet some."""
+    rank, found, step = lookup_id >> _RANK_SHIFT, lookup_id, PROBES
+    while True:
+        place = max(lookup_id + direction * step, rank << _RANK_SHIFT)
+        met = queue.near(place, min(place + PROBES, rank + 1 << _RANK_SHIFT))
+        if met is None or met == found:
+            return found
+        found, step = met, step * 2
+
+
+def _range(queue: RemoteQueue, begin: int, end: int) -> Iterator[list[ReceivedMessage]]:
+    message = queue.at(begin)
+    if message is not None:
+        yield [message]
+    yield from queue.walk(begin, end)
+
+
+class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What is in the queue, batch by batch, each removed when it is done.
+
+    Spark asks for the latest offset with the end of the last batch that is done, its commit log written: so that batch
+    is removed right there, before the next one is looked for. What is in the queue then has not been read.
+    """
+
+    def __init__(self, options: ReadOptions, rpc: Rpc, schema: StructType) -> None:
+        self._options = options
+        self._rpc = rpc
+        self._columns = named(schema)
+        self._opened: RemoteQueue | None = None
+        self._target: list[Seen] | None = None
+        self._removed: tuple[RemoteOffset, int] | None = None
+
+    def _queue(self) -> RemoteQueue:
+        if self._opened is None:
+            self._opened = RemoteQueue(self._options.place, self._rpc)
+        return self._opened
+
+    # Offsets
+
+    @told
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        queue = RemoteQueue(self._options.place, self._rpc, timeout_s=FIRST_S)
+        try:
+            queue.ends()  # a wrong address is told at once
+        finally:
+            queue.close()
+        return RemoteOffset.first().json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.max_rows or MAX_ROWS)
+
+    @told
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = [Seen.of(message) for page in self._queue().walk() for message in page]
+
+    @told
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        done = RemoteOffset.read(start)
+        gone = self._remove(done)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else MAX_ROWS
+        batch = self._left(done.batch(), most)
+        if not batch:
+            if self._target is None:
+                time.sleep(IDLE_S)
+            return start
+        parts = shares(len(batch), self._options.partitions or PARTITIONS, LEAST_MESSAGES)
+        return RemoteOffset.of(batch, parts, gone).json()
+
+    def _left(self, done: list[Seen], most: int) -> list[Seen]:
+        """What the next batch is."""
+        if self._target is not None:
+            self._target = without(self._target, done)
+            return self._target[:most]
+        found: list[Seen] = []
+        before = frozenset(done)
+        back: list[Seen] = []  # somebody was receiving them when they were to be removed, which not every server tells
+        for page in self._queue().walk():
+            for message in page:
+                seen = Seen.of(message)
+                (back if seen in before else found).append(seen)
+            if len(found) >= most:
+                break
+        if back:
+            self._queue().remove(back)
+        return found[:most]
+
+    # Batches
+
+    @told
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start == end:
+            return []
+        batch = RemoteOffset.read(end)
+        return [SeenMessages(part) for part in shared(batch.batch(), batch.partitions)]
+
+    @told_while_reading
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SeenMessages)
+        queue = RemoteQueue(self._options.place, self._rpc)
+        found = 0
+        try:
+            for batch in _batches(queue.peek(partition.messages), self._columns):
+                found += batch.num_rows
+                yield batch
+        finally:
+            queue.close()
+        wanted = len(partition.messages)
+        if found < wanted and self._options.fail_on_data_loss:
+            raise MessagesGone(
+                f"{self._options.place.queue}: of {wanted} messages that the batch is to have only {found} are left: "
+                f"others have received them, or they were purged or have expired; {GO_ON}"
+            )
+
+    # Removing
+
+    @told
+    def commit(self, end: dict[str, Any]) -> None:
+        self._remove(RemoteOffset.read(end))
+
+    def _remove(self, done: RemoteOffset) -> int:
+        """Removes a batch that is done; how many messages were gone in all."""
+        if self._removed is None or self._removed[0] != done:
+            self._removed = done, done.gone + self._queue().remove(done.batch())
+        return self._removed[1]
+
+
+def _batches(pages: Iterable[list[ReceivedMessage]], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for batch in joined(map(_answer, pages)):
+        yield rows(batch, columns)
+
+
+def _answer(messages: list[ReceivedMessage]) -> pa.RecordBatch:
+    """As a manager would have answered; how often a message was given back and why it died MS-MQQP does not tell."""
+    return pa.RecordBatch.from_pydict(
+        {
+            "lookup_id": pa.array([message.lookup_id for message in messages], LONG),
+            "arrived_at": pa.array([message.arrived_ms * 1000 for message in messages], LONG).cast(TIME),
+            "aborts": pa.nulls(len(messages), INT),
+            "reason": pa.nulls(len(messages), INT),
+            PACKET: pa.array([message.packet for message in messages], pa.binary()),
+        }
+    )
