@@ -1,6 +1,7 @@
 """A driver program of its own: copies a queue to another by a stream, with a task that fails. Run as a process.
 
-`python -m tests.spark.jobs MASTER API DIRECTORY [--drain]` prints a line for each batch that is done.
+`python -m tests.spark.jobs MASTER API DIRECTORY [--drain] [--rpc HOST]` prints a line for each batch that is done.
+With a host it reads by remote read, and sends by the API as ever.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def main() -> None:
     parser.add_argument("api")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--drain", action="store_true")
+    parser.add_argument("--rpc")
     arguments = parser.parse_args()
     directory: Path = arguments.directory
     # A cluster's workers reach the driver at the address that it has among them.
@@ -68,7 +70,8 @@ def main() -> None:
                 mark.touch()
                 raise OSError("this attempt fails after it has given rows")
 
-    source = spark.readStream.format("postroad").option("api", arguments.api).option("queue", r"private$\orders")
+    way = ("rpc", arguments.rpc) if arguments.rpc else ("api", arguments.api)
+    source = spark.readStream.format("postroad").option(*way).option("queue", r"private$\orders")
     source = source.option("mode", "consume").option("maxMessagesPerBatch", 1500).option("partitions", 2)
     frame = source.load().select("body", "label")
     writer = frame.mapInArrow(fail_once, frame.schema).writeStream.format("postroad").option("api", arguments.api)

@@ -19,7 +19,9 @@ from tests.spark.driver import options
 
 def reader(manager: Served, schema: StructType | None = None, **given: object) -> BatchReader:
     source = MessageSource(options(manager, **given))
-    return source.reader(schema or source.schema())
+    made = source.reader(schema or source.schema())
+    assert isinstance(made, BatchReader)
+    return made
 
 
 def table(made: BatchReader) -> pa.Table:

@@ -152,6 +152,8 @@ def test_what_comes_is_read_once_and_removed_when_its_batch_is_done(alpha: Stati
     assert stream.batch() is None
     assert alpha.count() == 0, "the tail goes without a further batch"
     assert stream.offset()["gone"] == 0
+    stream.reader.stop()
+    alpha.wait_until("readers")
 
 
 def test_batches_are_cut_where_they_are_told_and_shared_out(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:

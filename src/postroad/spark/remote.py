@@ -60,8 +60,10 @@ class RemoteQueue:
         return RemoteBackend(self._rpc.host, self._rpc.port, user=self._rpc.user, password=self._rpc.password)
 
     def close(self) -> None:
-        self._thread.run(self._backend.close())
-        self._thread.stop()
+        try:
+            self._thread.run(self._backend.close())
+        finally:
+            self._thread.stop()
 
     # Looking
 

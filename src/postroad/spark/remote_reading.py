@@ -66,7 +66,7 @@ class RemoteBatchReader(DataSourceReader):
             ends = queue.ends()
             if ends is None:
                 return [LookupRange(0, 0)]  # of none, Spark would make one by itself
-            first, last = ends
+            first, last = sorted(ends)  # they are asked for one after the other
             bounds = [first, *_between(queue, first, last, self._options.partitions or PARTITIONS), last + 1]
             return [LookupRange(begin, end) for begin, end in pairwise(bounds)]
         finally:
@@ -140,6 +140,11 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._opened is None:
             self._opened = RemoteQueue(self._options.place, self._rpc)
         return self._opened
+
+    def stop(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     # Offsets
 
