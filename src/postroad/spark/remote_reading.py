@@ -19,9 +19,8 @@ from pyspark.sql.types import StructType
 from postroad.columns.schema import INT, LONG, PACKET, TIME
 from postroad.errors import MessagesGone
 from postroad.received import ReceivedMessage
-from postroad.spark.manager import ARRIVAL_MASK
 from postroad.spark.offsets import shares
-from postroad.spark.options import ReadOptions, Rpc
+from postroad.spark.options import ARRIVAL_MASK, ReadOptions, Rpc
 from postroad.spark.reading import FIRST_S, GO_ON, IDLE_S, LEAST_MESSAGES, PARTITIONS
 from postroad.spark.remote import PROBES, RemoteQueue
 from postroad.spark.remote_offsets import RemoteOffset, Seen, shared, without
