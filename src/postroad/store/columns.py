@@ -96,7 +96,7 @@ def _fitting(records: list[Any], low: int, high: int, limit: int, most_bytes: in
         (key,) = _KEY.unpack(packed)
         if key <= last or crc32(packed) != key_checksum:
             raise Suspicious
-        if key > high or count == limit or (total and total + size > most_bytes):
+        if key > high or count == limit or (count and total + size > most_bytes):
             return count
         if size < 0:
             raise Suspicious
