@@ -60,7 +60,7 @@ data = "data/{name}"
 [listen]
 host = "{address}"
 http = 8880
-rpc = false
+
 [binary]
 retry_connect_s = 0.5
 resend_s = [2, 2, 2, 5]
@@ -172,11 +172,14 @@ def play(sites: dict[str, Site], directory: Path) -> None:
     print(f"london's journal has {journal.info().messages} orders that were received")
 
     say("by SOAP to a partner behind a router: paris stores and forwards, rome's receipts come straight back")
-    ledger = rome.create_queue(r"private$\ledger", transactional=True)
+    ledger = rome.create_queue(r"private$\ledger", transactional=True, journal=True)
     by_soap = "DIRECT=HTTP://127.0.0.4:8880/msmq/private$/ledger"
     london.queue(by_soap).send(
-        [postroad.Message(f"entry {number}", label=f"entry {number}") for number in range(3)], transactional=True
+        [postroad.Message(f"entry {number}", label=f"entry {number}", journal=True) for number in range(3)],
+        transactional=True,
     )
+    wait_until(lambda: ledger.info().messages == 3)
+    run("remote", "peek", SITES["rome"], r"private$\ledger", "--count", "3")
     entries = [ledger.receive(timeout=30).label for _ in range(3)]
     print(f"rome received {', '.join(entries)}")
     assert entries == ["entry 0", "entry 1", "entry 2"], entries

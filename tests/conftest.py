@@ -20,6 +20,7 @@ SPARK = Path(__file__).parent / "spark"
 WITHOUT_THE_SESSION = frozenset({"test_cluster.py", "test_remote_killed.py"})
 
 
+@pytest.hookimpl(tryfirst=True)  # before those who deal the tests out read the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:

@@ -19,4 +19,4 @@ def test_the_demo_tells_the_whole_story() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     assert "rome received 'recoverable greetings from london', recoverable, after 1 hop(s)" in run.stdout
     assert "died of nack-reach-queue-timeout" in run.stdout
-    assert "received by rome: 12, Spark says 12" in run.stdout
+    assert "received by rome: 15, Spark says 15" in run.stdout

@@ -142,10 +142,13 @@ def test_a_bad_configuration_is_named_in_the_last_line(tmp_path: Path, text: str
     assert refused.last_error.startswith(f"postroad: {file}: {line}")
 
 
-@pytest.mark.parametrize("listener", ["binary", "ping", "api"])
+LISTENERS = ("binary", "ping", "http", "rpc", "api")
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
 def test_an_address_of_another_computer_is_the_hosts_fault(tmp_path: Path, listener: str) -> None:
     token = "[api]\ntoken = 'secret'\n"
-    listeners = "\n".join(f"{each} = {0 if each == listener else 'false'}" for each in ("binary", "ping", "api"))
+    listeners = "\n".join(f"{each} = {0 if each == listener else 'false'}" for each in LISTENERS)
     file = write(tmp_path, f'[manager]\nname = "alpha"\n[listen]\nhost = "192.0.2.1"\n{listeners}\n{token}')
     refused = postroad("serve", "-c", str(file))
     assert (refused.code, refused.output) == (2, b"")

@@ -337,3 +337,18 @@ def test_messages_for_other_machines_wait_and_that_is_said_once_a_queue(caplog: 
         why = qm.queue(beta).info().why
     assert why is not None
     assert "until `postroad serve` runs on this data" in why
+
+
+# Iterations that nobody ends
+
+
+@pytest.mark.timeout(60)
+def test_an_iteration_that_is_collected_on_the_loops_thread_does_not_stop_the_loop(tmp_path: Path) -> None:
+    with postroad.open(tmp_path) as qm:
+        queue = qm.create_queue(r"private$\orders")
+        queue.send([f"{number}" for number in range(5000)])
+        forgotten = [queue.arrow()]
+        next(forgotten[0])
+        qm.backend._thread._loop.call_soon_threadsafe(forgotten.clear)  # type: ignore[attr-defined]
+        until(lambda: not forgotten)
+        assert queue.info().messages == 5000

@@ -10,7 +10,7 @@ import atexit
 import concurrent.futures
 import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from threading import Lock, Thread
+from threading import Lock, Thread, current_thread
 from typing import Any, Generic, TypeVar
 
 from postroad.client.aio.backend import Backend
@@ -71,6 +71,18 @@ class LoopThread:
             if not call.ended.done():
                 self._cancel(call)
             raise
+
+    def finish(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Runs what ends an iteration and waits for it, unless on the loop's own thread: Python may collect a forgotten
+        one there, and to wait for the loop on its own thread would stop it for ever."""
+        if current_thread() is self._thread:
+            call = _Call(coroutine)
+            self._loop.call_soon(call.start)
+            return
+        try:
+            self.run(coroutine)
+        except InvalidHandle:
+            coroutine.close()
 
     def _cancel(self, call: _Call[T]) -> None:
         try:
@@ -143,7 +155,7 @@ class BlockingBackend:
             while found := self._thread.run(following()):
                 yield from found
         finally:
-            self._thread.run(items.aclose())
+            self._thread.finish(items.aclose())
 
     def close(self) -> None:
         """Closes the backend and ends its thread. A second call does nothing."""
