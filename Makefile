@@ -24,7 +24,7 @@ run: install
 	$(BIN)/postroad serve
 
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: install
 	$(BIN)/ruff format --check .
