@@ -10,7 +10,7 @@ import atexit
 import concurrent.futures
 import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from threading import Lock, Thread, current_thread
+from threading import Lock, RLock, Thread
 from typing import Any, Generic, TypeVar
 
 from postroad.client.aio.backend import Backend
@@ -56,7 +56,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._lock = Lock()  # nothing is handed to a loop that has stopped
+        self._lock = RLock()  # nothing is handed to a loop that has stopped; again, where a collection hands over
         self._stopped = False
         self._thread = Thread(target=self._run, name="postroad-loop", daemon=True)
         self._thread.start()
@@ -73,16 +73,13 @@ class LoopThread:
             raise
 
     def finish(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Runs what ends an iteration and waits for it, unless on the loop's own thread: Python may collect a forgotten
-        one there, and to wait for the loop on its own thread would stop it for ever."""
-        if current_thread() is self._thread:
-            call = _Call(coroutine)
-            self._loop.call_soon(call.start)
-            return
+        """Runs what ends an iteration, without waiting: Python may collect a forgotten one on any thread, that of this
+        loop or of another one too, and a loop that waits would serve nobody."""
+        call = _Call(coroutine)
         try:
-            self.run(coroutine)
+            self._hand_over(call.start)
         except InvalidHandle:
-            coroutine.close()
+            call.abandon()
 
     def _cancel(self, call: _Call[T]) -> None:
         try:
