@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
-from collections.abc import Generator
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
 import uvicorn
 
+from postroad.accepting import AcceptingServer
 from postroad.api.app import Settings, build_app
 from postroad.errors import ConfigurationError
 from postroad.manager import Manager
@@ -28,22 +27,6 @@ class TlsFiles:
 
     certificate: Path
     key: Path
-
-
-class _Server(uvicorn.Server):
-    """Tells when it accepts; signals are for whoever owns the process."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.accepting = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.accepting.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
 
 
 class ApiServer:
@@ -65,7 +48,7 @@ class ApiServer:
         self._token = token
         self._tls = tls
         self._app = build_app(manager, Settings(token))
-        self._server: _Server | None = None
+        self._server: AcceptingServer | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -91,19 +74,8 @@ class ApiServer:
         if self._task is not None:
             raise RuntimeError("the server is running already")
         listener = await self._listen()
-        try:
-            server = _Server(self._config())
-            self._task = asyncio.create_task(server.serve([listener]), name="postroad-api")
-            accepting = asyncio.ensure_future(server.accepting.wait())
-            await asyncio.wait({self._task, accepting}, return_when=asyncio.FIRST_COMPLETED)
-            accepting.cancel()
-            if self._task.done():
-                await self._task
-                raise RuntimeError("the server ended as soon as it had started")
-        except BaseException:
-            self._task = None
-            listener.close()
-            raise
+        server = AcceptingServer(self._config())
+        self._task = await server.start(listener, "postroad-api")
         self._server = server
         self._host, self._port = listener.getsockname()[:2]
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 import uvicorn
 
+from postroad.accepting import AcceptingServer
 from postroad.errors import ConfigurationError
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.soap.client import ClientOptions, Lookup, SoapClient
@@ -48,22 +48,6 @@ class Host(Protocol):
     async def durable(self) -> None: ...
 
 
-class _Server(uvicorn.Server):
-    """Tells when it accepts; signals are for whoever owns the process."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.accepting = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.accepting.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
-
-
 class Listener:
     """One port, with a certificate for HTTPS. Port 0 is any free one."""
 
@@ -75,7 +59,7 @@ class Listener:
         self.port = port
         self._certificate = certificate
         self._key = key
-        self._server: _Server | None = None
+        self._server: AcceptingServer | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -90,18 +74,11 @@ class Listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((self._host, self.port))
             listener.setblocking(False)
-            server = _Server(config)
-            self._task = asyncio.create_task(server.serve([listener]), name="postroad-soap")
-            accepting = asyncio.ensure_future(server.accepting.wait())
-            await asyncio.wait({self._task, accepting}, return_when=asyncio.FIRST_COMPLETED)
-            accepting.cancel()
-            if self._task.done():
-                await self._task
-                raise RuntimeError("the server ended as soon as it had started")
         except BaseException:
-            self._task = None
             listener.close()
             raise
+        server = AcceptingServer(config)
+        self._task = await server.start(listener, "postroad-soap")
         self._server = server
         self.port = listener.getsockname()[1]
 
