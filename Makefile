@@ -49,6 +49,7 @@ bench-backlog: install
 
 # PEERS=DIR, a directory with scripts that measure other brokers, prints their figures beside ours.
 bench-wire: install
+	$(if $(PEERS),$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt psutil)
 	$(BIN)/python -m benchmarks.network $(if $(PEERS),--peers $(PEERS))
 
 bench-rpc: install

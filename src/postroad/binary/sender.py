@@ -83,7 +83,7 @@ class Sender:
         core.delivery.deleted.append(self._message_deleted)
 
     def pump(self, session: Session, queues: Iterable[Queue], now: float, address: str) -> int:
-        """Sends what the window takes to the manager at `address`; how many went.
+        """Sends what half a window takes to the manager at `address`; how many went.
 
         Queues share the window, so that none waits for another's backlog. Ordering acknowledgments go first: until
         they are there, everything else is sent again and again.
@@ -91,7 +91,8 @@ class Sender:
         sent = 0
         traced: list[MessageView] = []
         waiting = deque(sorted(queues, key=lambda queue: not self._is_ordering(queue)))
-        while waiting and (free := session.free) > 0:
+        most = (session.window + 1) // 2
+        while waiting and (free := min(session.free, most - sent)) > 0:
             queue = waiting.popleft()
             share = free if self._is_ordering(queue) else max(1, free // (len(waiting) + 1))
             found = self._ready(queue, self.core.reading.fresh(queue, share, now))
@@ -138,7 +139,7 @@ class Sender:
     def _send(self, session: Session, queue: Queue, record: Record, view: MessageView, now: float) -> None:
         flight = Flight(queue, record, sent_at=now)
         packet = record.packet
-        queue.positions[record.lookup_id] = PositionState.LOCKED
+        queue.mark(record.lookup_id, PositionState.LOCKED)
         fields = view.transaction_fields
         if fields is not None and view.source_queue_manager_bytes == self._own:
             flight.sequence_id, flight.number = TxSequenceId(fields[1], fields[2]), fields[3]

@@ -185,8 +185,11 @@ class BinaryService:
         session = peer.session
         if session is None or session.closed:
             return
-        active = [queue for queue in peer.queues if queue.count and self._may_send(queue)]
-        if active and self.sender.pump(session, active, now, self.addresses[session]):
+        # Half a window at a time, so that the peer stores one half while the other is on its way.
+        while session.free:
+            active = [queue for queue in peer.queues if queue.count and self._may_send(queue)]
+            if not active or not self.sender.pump(session, active, now, self.addresses[session]):
+                return
             if active[0] in peer.queues:  # others come first next time
                 del peer.queues[active[0]]
                 peer.queues[active[0]] = None

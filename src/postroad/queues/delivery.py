@@ -251,7 +251,7 @@ class Delivery:
     def discard(self, queue: Queue, record: Record) -> None:
         """The message goes, and nobody is told."""
         if is_recoverable(record.packet):
-            queue.positions[record.lookup_id] = PositionState.DELETED
+            queue.mark(record.lookup_id, PositionState.DELETED)
             self.tick.delete(queue, record)
         else:
             self.express.delete(Key(record.queue, record.lookup_id))

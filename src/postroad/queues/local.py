@@ -255,7 +255,7 @@ class LocalQueueManager:
         """Purge Queue, [MS-MQDMPR] 3.1.7.1.7, a step of `limit`: how many went. Locked ones go when read."""
         for lookup_id, state in queue.positions.items():
             if state is PositionState.LOCKED:
-                queue.positions[lookup_id] = PositionState.PURGE_PENDING
+                queue.mark(lookup_id, PositionState.PURGE_PENDING)
         records = queue.available(limit)
         reason = MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.NACK_Q_PURGED
         for record in records:

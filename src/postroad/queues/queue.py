@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from enum import Enum
 from heapq import merge
@@ -26,6 +27,7 @@ OLD_COUNTS = Struct("<QQ")  # without the last, as stores had them at first
 START = -1  # the position before Head
 END = 1 << 63  # the position past Tail
 SCAN_LIMIT = 1000  # records that one look at the store brings at the most
+PASSED_OVER = 64  # more that a second look brings, where the first has found some that cannot be had
 QUOTA_UNIT = 1024
 PRIORITIES = 8
 ALARM_RATIO = 0.9  # of a quota: from there on the queue is reported as nearly full
@@ -45,6 +47,7 @@ class Queue:
     __slots__ = (
         "_durable",
         "_express",
+        "_foremost",
         "_head",
         "deleted",
         "descriptors",
@@ -85,7 +88,8 @@ class Queue:
         self.express_bytes = 0
         self._durable = durable
         self._express = express
-        self._head = START
+        self._head = START  # nothing before here can be had
+        self._foremost: deque[int] = deque()  # the first that can be had behind it, as far as they were looked at
 
     def __repr__(self) -> str:
         return f"<Queue {self.number} {self.name!r}, {self.count} messages>"
@@ -165,6 +169,12 @@ class Queue:
     def holder(self, lookup_id: int) -> Hold | None:
         return next((hold for hold in self.holds.values() if hold.covers(lookup_id)), None)
 
+    def mark(self, lookup_id: int, state: PositionState) -> None:
+        """The position is not Available any more. What a sender takes from the front is never looked at twice."""
+        self.positions[lookup_id] = state
+        if self._foremost and self._foremost[0] == lookup_id:
+            self._head = self._foremost.popleft()
+
     # Order
 
     def available(self, limit: int, after: int = START) -> list[Record]:
@@ -175,8 +185,9 @@ class Queue:
         position = self._head if from_head else after
         found: list[Record] = []
         positions = self.positions
+        passed_over = 0
         while len(found) < limit:
-            wanted = min(SCAN_LIMIT, limit - len(found) + min(len(positions), 64))
+            wanted = min(SCAN_LIMIT, limit - len(found) + passed_over)
             if self.holds:
                 position = self._past_holds(position)
             records = self._scan(position, wanted)
@@ -193,6 +204,9 @@ class Queue:
                         self._head = record.lookup_id  # nothing before here can be had: do not look again
             if len(records) < wanted:
                 break
+            passed_over = min(len(positions), PASSED_OVER)
+        if from_head:
+            self._foremost = deque(record.lookup_id for record in found)
         return found[:limit]
 
     def available_before(self, limit: int, before: int = END) -> list[Record]:
@@ -305,6 +319,8 @@ class Queue:
 
     def opened_before(self, lookup_id: int) -> None:
         """A message became available at `lookup_id`: the search for the head starts before it."""
+        if self._foremost and lookup_id < self._foremost[-1]:
+            self._foremost.clear()
         if lookup_id <= self._head:
             self._head = lookup_id - 1
 

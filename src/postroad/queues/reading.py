@@ -116,10 +116,10 @@ class Reading:
         self, queue: Queue, record: Record, transaction: Transaction | None, two_phase: bool, now: float
     ) -> None:
         if transaction is not None:
-            queue.positions[record.lookup_id] = PositionState.LOCKED
+            queue.mark(record.lookup_id, PositionState.LOCKED)
             transaction.operations.append(TransactionalOperation(OperationType.DEQUEUE, queue, record))
         elif two_phase:
-            queue.positions[record.lookup_id] = PositionState.LOCKED
+            queue.mark(record.lookup_id, PositionState.LOCKED)
         else:
             self.delivery.receive(queue, record, now)
 

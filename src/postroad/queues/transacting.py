@@ -133,7 +133,7 @@ class Transacting:
         check_kind(target, MessageView(record.packet))
         self.delivery.check_quota(target, len(record.packet))
         target.reserved_bytes += len(record.packet)
-        queue.positions[record.lookup_id] = PositionState.LOCKED
+        queue.mark(record.lookup_id, PositionState.LOCKED)
         transaction.operations.append(TransactionalOperation(OperationType.MOVE, queue, record, target))
 
     def forget_reads(self) -> None:

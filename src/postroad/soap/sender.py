@@ -123,7 +123,7 @@ class Sender:
                     if flight.ordered:
                         continue
                     return taken
-                queue.positions[record.lookup_id] = PositionState.LOCKED
+                queue.mark(record.lookup_id, PositionState.LOCKED)
                 taken.append(flight)
         return taken
 
@@ -139,7 +139,7 @@ class Sender:
         stream = self._stream(transfer, flight)
         if flight.record.reason == ORDERED:  # sent before the manager started
             flight.ordered = flight.answered = True
-            flight.queue.positions[flight.record.lookup_id] = PositionState.LOCKED
+            flight.queue.mark(flight.record.lookup_id, PositionState.LOCKED)
             transfer.awaiting_final[flight.number] = flight
             return False
         if transfer.on_the_way is not None or transfer.settling or stream is None:

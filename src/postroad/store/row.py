@@ -70,11 +70,9 @@ def key_is_sound(row: Row) -> bool:
 
 
 def from_row(row: Row) -> Record:
-    """The record of a row; raises CorruptRecord where a checksum fails."""
+    """The record of a row whose key is sound; raises CorruptRecord where the checksum fails."""
     key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum, packet = row
     queue, lookup_id = unpack_key(key)
-    if key_checksum != crc32(_KEY.pack(key)):
-        raise CorruptRecord(f"queue {queue}, lookup id {lookup_id:#x}: the checksum of the key fails")
     try:
         actual = crc32(packet, crc32(_HEAD.pack(arrived_ms, expires_s, aborts, reason), key_checksum))
     except (struct.error, TypeError):  # a flipped bit in the row's header changes the types of its columns

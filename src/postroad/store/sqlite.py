@@ -266,6 +266,9 @@ class SqliteStore:
     def _get(self, key: int) -> Record | None:
         try:
             row = self._reader.execute(GET, (key,)).fetchone()
+            if row is not None and not key_is_sound(row):
+                queue, lookup_id = unpack_key(row[0])
+                raise CorruptRecord(f"queue {queue}, lookup id {lookup_id:#x}: the checksum of the key fails")
             return None if row is None else from_row(row)
         except CorruptRecord as error:
             self._note(unpack_key(key), f"{self._file}: {error}")

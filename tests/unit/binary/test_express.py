@@ -8,6 +8,7 @@ from postroad.binary.settings import BinarySettings
 from postroad.message import Message
 from postroad.queues.outgoing import OutgoingState
 from postroad.wire.constants import MessageClass, UserFlags
+from postroad.wire.framer import Framer
 from postroad.wire.patch import as_arrived_by_http
 from postroad.wire.view import MessageView
 from tests.unit.binary.network import ACKS, DEADLETTER, DEADXACT, JOURNAL, ORDERS, Network, Station
@@ -120,6 +121,16 @@ def test_no_more_is_sent_than_the_window_allows(network: Network, alpha: Station
     assert network.sent(alpha, beta)[1:] == [str(each) for each in range(64)]
     network.release()
     assert network.sent(alpha, beta)[1:] == [str(each) for each in range(100)]
+
+
+def test_a_window_leaves_in_two_halves(network: Network, alpha: Station, beta: Station) -> None:
+    alpha.send(beta.direct(ORDERS), *express("first"))
+    network.wait(EXPRESS_ACK_S)
+    network.hold(alpha, beta)
+    alpha.send(beta.direct(ORDERS), *express(*map(str, range(100))))
+    (link,) = network.linksof(alpha, beta)
+    (written,) = (pieces for session, pieces in link.transit.items() if link.ends[session] is alpha)
+    assert [sum(1 for _ in Framer().feed(piece)) for piece in written] == [32, 32]
 
 
 @pytest.mark.spec("QB-3.1.3.2-10", "QB-3.1.5.4.2-06")

@@ -8,6 +8,9 @@ import pytest
 
 from postroad.message import Message
 from postroad.names import MessageId
+from postroad.queues.queue import PositionState
+from postroad.store.interface import Record
+from postroad.store.memory import MemoryStore
 from tests.unit.queues.office import ELSEWHERE, IDENTIFIER, LEDGER, ORDERS, OTHER, Office, labels
 
 ARRIVAL = (1 << 56) - 1
@@ -93,3 +96,43 @@ def test_message_ids_start_again_when_32_bits_are_used_up(office: Office) -> Non
     office.manager.counters.take_message_ids((1 << 32) - office.manager.counters.take_message_ids(1) - 3)
     assert office.send(ORDERS, "a", "b", "c", "d") == [(1 << 32) - 2, (1 << 32) - 1, 0, 1]
     assert [view.message_id for view in office.messages(ORDERS)] == [(1 << 32) - 2, (1 << 32) - 1, 0, 1]
+
+
+def test_what_is_taken_from_the_front_is_looked_at_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    office.send(ORDERS, *map(str, range(100)))
+    looked_at: list[int] = []
+    scan = MemoryStore.scan
+
+    def watched(store: MemoryStore, queue: int, after: int, limit: int) -> list[Record]:
+        found = scan(store, queue, after, limit)
+        looked_at.extend(record.lookup_id for record in found)
+        return found
+
+    monkeypatch.setattr(MemoryStore, "scan", watched)
+    taken = [record for _ in range(10) for record in office.lock(ORDERS, 10)]
+    assert labels(taken) == [str(each) for each in range(100)]
+    assert len(looked_at) == len(set(looked_at)) == 100
+
+
+def test_what_comes_back_or_comes_before_stands_in_front_again(office: Office) -> None:
+    office.send(ORDERS, *map(str, range(6)))
+    first, second, *_ = office.lock(ORDERS, 4)
+    office.end(ORDERS, second, delete=False)
+    assert office.labels(ORDERS) == ["1", "4", "5"]
+    office.send(ORDERS, Message(label="urgent", priority=7))
+    assert labels(office.lock(ORDERS, 2)) == ["urgent", "1"]
+    office.end(ORDERS, first, delete=False)
+    assert office.labels(ORDERS) == ["0", "4", "5"]
+
+
+def test_what_comes_back_between_two_that_were_seen_is_not_passed_over(office: Office) -> None:
+    office.send(ORDERS, *map(str, range(4)))
+    queue = office.queue(ORDERS)
+    middle = queue.available(4)[1]
+    queue.mark(middle.lookup_id, PositionState.LOCKED)
+    seen = queue.available(4)
+    assert labels(seen) == ["0", "2", "3"]
+    office.end(ORDERS, middle, delete=False)
+    for record in seen[:2]:
+        queue.mark(record.lookup_id, PositionState.LOCKED)
+    assert office.labels(ORDERS) == ["1", "3"]
