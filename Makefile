@@ -36,7 +36,7 @@ format: install
 	$(BIN)/ruff check --fix .
 
 conformance: install
-	$(BIN)/python -m pytest --conformance=docs/conformance.md
+	$(BIN)/python -m pytest -n 2 --dist loadfile --conformance=docs/conformance.md
 
 docs: install
 	$(BIN)/mkdocs build --strict

@@ -123,14 +123,17 @@ class LedgerPlugin:
         option = config.getoption("--conformance")
         self.page = None if option is None else config.invocation_params.dir / option
         self.complete = False
-        # xdist collects in its workers, where the marks would stay.
-        if self.page is not None and config.getoption("numprocesses", None):
-            raise pytest.UsageError("--conformance needs a run in one process: leave -n away")
+        # xdist collects in its workers, and each tells what it has found when it ends.
+        self.told: dict[str, object] | None = getattr(config, "workeroutput", None)
 
     # First, so that the tests a -k or -m takes away still count as carriers that did not pass.
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         self.carriers = read_marks(items, self.ledger)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        self.carriers = getattr(node, "workeroutput", {}).get("carriers", self.carriers)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -146,6 +149,9 @@ class LedgerPlugin:
         return judge(self.ledger, self.carriers, self.passed - self.failed)
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
+        if self.told is not None:
+            self.told["carriers"] = self.carriers
+            return
         # An interrupted run knows too little to say what is open.
         self.complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not self.unreadable
         if self.page is not None and self.complete:

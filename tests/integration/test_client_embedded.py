@@ -352,3 +352,21 @@ def test_an_iteration_that_is_collected_on_the_loops_thread_does_not_stop_the_lo
         qm.backend._thread._loop.call_soon_threadsafe(forgotten.clear)  # type: ignore[attr-defined]
         until(lambda: not forgotten)
         assert queue.info().messages == 5000
+
+
+@pytest.mark.timeout(60)
+def test_an_iteration_that_is_collected_on_another_loops_thread_is_not_waited_for(tmp_path: Path) -> None:
+    busy = threading.Event()
+    with postroad.open(tmp_path / "alpha") as alpha, postroad.open(tmp_path / "beta") as beta:
+        queue = alpha.create_queue(r"private$\orders")
+        queue.send([f"{number}" for number in range(5000)])
+        forgotten = [queue.arrow()]
+        next(forgotten[0])
+        alpha.backend._thread._loop.call_soon_threadsafe(busy.wait)  # type: ignore[attr-defined]
+        try:
+            beta.backend._thread._loop.call_soon_threadsafe(forgotten.clear)  # type: ignore[attr-defined]
+            assert beta.create_queue(r"private$\other").info().messages == 0
+            assert not forgotten
+        finally:
+            busy.set()
+        assert queue.info().messages == 5000

@@ -222,3 +222,12 @@ def test_the_page_of_this_project_stays_small_even_when_every_row_is_covered() -
     text = render([Entry(row, Verdict.COVERED, (name,)) for row in ledger.rows.values()], [])
     assert len(ledger.rows) > 2000
     assert len(text.encode()) < 400_000
+
+
+def test_rows_are_covered_whichever_process_ran_their_tests(suite: Suite) -> None:
+    tests = [marked("QB-2.1-01", f"test_{number}", "pass") for number in range(4)]
+    suite.pytester.makepyfile(test_it="import pytest\n" + "\n".join(tests))
+    suite.pytester.runpytest_subprocess("-p", "tests.ledger", "--conformance=out/page.md", "-n", "2").assert_outcomes(
+        passed=4
+    )
+    assert suite.line("QB-2.1-01").endswith("and 3 more |")

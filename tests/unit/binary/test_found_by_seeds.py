@@ -287,3 +287,24 @@ def test_a_gap_is_told_when_it_is_durable_and_not_before(network: Network, alpha
     alpha.commits = True
     network.wait(10)
     assert beta.labels(LEDGER) == ["a", "c"]
+
+
+# A clock, and what has come already
+
+
+@pytest.mark.parametrize("minutes", [0, 31, 24 * 60])
+def test_a_clock_that_moves_while_a_manager_is_down_brings_nothing_twice(
+    network: Network, alpha: Station, beta: Station, minutes: int
+) -> None:
+    there = beta.direct(ORDERS)
+    alpha.send(there, Message(label="a", recoverable=True))
+    network.wait(1)
+    network.hold(beta, alpha)  # alpha does not hear that beta has the next one
+    alpha.send(there, Message(label="b", recoverable=True))
+    beta.stop()
+    network.held.clear()
+    network.now += 60 * minutes
+    beta.restart()
+    network.wait(alpha.settings.retry_connect_s)
+    assert network.sent(alpha, beta) == ["a", "b", "b"]
+    assert beta.labels(ORDERS) == ["a", "b"]
