@@ -24,7 +24,7 @@ run: install
 	$(BIN)/postroad serve
 
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: install
 	$(BIN)/ruff format --check .
@@ -36,7 +36,7 @@ format: install
 	$(BIN)/ruff check --fix .
 
 conformance: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile --conformance=docs/conformance.md
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --conformance=docs/conformance.md
 
 docs: install
 	$(BIN)/mkdocs build --strict

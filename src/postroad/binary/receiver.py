@@ -21,7 +21,7 @@ from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueuePrivacy, QueueType
 from postroad.queues.queue import Queue
 from postroad.store.interface import NEVER, Record
-from postroad.wire.constants import INFINITE, MAX_HOP_COUNT, MessageClass, TransactionFlags
+from postroad.wire.constants import MAX_HOP_COUNT, MessageClass, TransactionFlags
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import ORDER_QUEUE_NUMBER, FinalAck, OrderAck, order_queue
 from postroad.wire.patch import as_stored, with_hop_count
@@ -195,7 +195,7 @@ class Receiver:
             return MessageClass.NACK_BAD_SIGNATURE  # nobody checks signatures yet, so that nobody is authenticated
         if view.encrypted or properties.privacy is QueuePrivacy.BODY:
             return MessageClass.NACK_BAD_ENCRYPTION  # nobody decrypts yet
-        if has_expired(view, now):
+        if view.has_expired(now):
             return MessageClass.NACK_REACH_QUEUE_TIMEOUT
         return None
 
@@ -219,7 +219,7 @@ class Receiver:
             refusal = MessageClass.NACK_HOP_COUNT_EXCEEDED
         elif name is None:
             refusal = MessageClass.NACK_BAD_DST_Q
-        elif has_expired(view, now):
+        elif view.has_expired(now):
             refusal = MessageClass.NACK_REACH_QUEUE_TIMEOUT
         if refusal is not None:
             self._refuse(data, view, refusal, None, now)
@@ -375,8 +375,3 @@ class Receiver:
             direct = view.queue_manager_address_bytes != self._own
             address = self._addresses.get(view.source_queue_manager_bytes) if direct else None
             self._send_final_ack(view, reason, address, now)
-
-
-def has_expired(view: MessageView, now: float) -> bool:
-    """[MS-MQQB] 3.1.7.1.2, strict; a clock that runs ahead of ours does not count against a message."""
-    return view.time_to_reach_queue != INFINITE and int(now) - view.sent_time > view.time_to_reach_queue

@@ -16,7 +16,6 @@ from postroad.queues.duplicates import MessageIdHistory
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueuePrivacy, QueueType
 from postroad.queues.queue import Queue
-from postroad.security.sid import EVERYONE, Sid
 from postroad.soap.addresses import destination_of
 from postroad.soap.elements import Attachments, Envelope, Stream
 from postroad.soap.envelope import read_envelope
@@ -30,7 +29,7 @@ from postroad.soap.settings import SoapSettings
 from postroad.soap.signature import signature_fault
 from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
-from postroad.wire.constants import INFINITE, AckFlags, MessageClass, QueueCode
+from postroad.wire.constants import AckFlags, MessageClass, QueueCode
 from postroad.wire.patch import as_arrived_by_http
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
@@ -82,7 +81,6 @@ class Receiver:
         self.incoming = IncomingStreams(core.store, self.history.forget)
         self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever counts them
         # 3.1.5.1.12: whether somebody may put messages into a queue. SOAP proves nobody: it is everybody who asks.
-        self.may_write: Callable[[Queue, Sid], bool] = lambda queue, sid: True
         self.repeated = False  # whether the last message had come before, perhaps in a tick that is not durable yet
         self.last_fault: str | None = None  # why the last request that was refused was
         self._own = core.identifier.bytes_le
@@ -222,12 +220,10 @@ class Receiver:
         signature = signature_of(view)
         if signature is not None and signature_fault(signature, attachments_of(view)) is not None:
             return MessageClass.NACK_BAD_SIGNATURE
-        if not self.may_write(queue, EVERYONE):
-            return MessageClass.NACK_ACCESS_DENIED
         if properties.privacy is QueuePrivacy.BODY:
             return MessageClass.NACK_BAD_ENCRYPTION  # SOAP encrypts the connection, never the message
         # A receipt says how long it may take as a matter of form, 4.3: what it tells is as true later.
-        if view.message_class == MessageClass.NORMAL and has_expired(view, now):
+        if view.message_class == MessageClass.NORMAL and view.has_expired(now):
             return MessageClass.NACK_REACH_QUEUE_TIMEOUT
         size = len(view.data)
         try:
@@ -266,7 +262,7 @@ class Receiver:
             queue = self.core.delivery.sending_queue(name, now)
         except PostroadError as fault:
             raise _Refused(str(fault)) from None
-        if has_expired(view, now):
+        if view.has_expired(now):
             self._refuse(view, MessageClass.NACK_REACH_QUEUE_TIMEOUT, now)
         else:
             try:
@@ -377,8 +373,3 @@ class Receiver:
             return None
         packet = Composer(self.core.identifier, name).compose(receipt, self.core.counters.next_message_id(), int(now))
         return queue, self.core.delivery.add(queue, packet, 0, NEVER, now)
-
-
-def has_expired(view: MessageView, now: float) -> bool:
-    """2.2.5.1.1 and 2.2.6.17, strict; a clock that runs ahead of ours does not count against a message."""
-    return view.time_to_reach_queue != INFINITE and int(now) - view.sent_time > view.time_to_reach_queue

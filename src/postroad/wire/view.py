@@ -13,6 +13,7 @@ from postroad.wire.base_header import check_base_header
 from postroad.wire.constants import (
     ADMIN_CODES,
     DESTINATION_CODES,
+    INFINITE,
     MAX_PACKET_SIZE,
     PROPERTIES_HEADER_SIZE,
     QUEUE_CODE_SIZES,
@@ -183,6 +184,11 @@ class MessageView:
     @property
     def time_to_reach_queue(self) -> int:
         return self._fixed[5]
+
+    def has_expired(self, now: float) -> bool:
+        """TimeToReachQueue is over: [MS-MQQB] 3.1.7.1.2 and [MC-MQSRM] 2.2.6.17, strict. A clock that runs ahead of
+        ours does not count against a message."""
+        return self.time_to_reach_queue != INFINITE and int(now) - self.sent_time > self.time_to_reach_queue
 
     # UserHeader
 

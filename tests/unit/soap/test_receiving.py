@@ -10,7 +10,6 @@ import pytest
 
 from postroad.message import Message
 from postroad.queues.properties import QueuePrivacy
-from postroad.security.sid import EVERYONE, Sid
 from postroad.soap.elements import (
     Attachments,
     CommitmentReceipt,
@@ -451,15 +450,6 @@ def test_a_queue_that_asks_for_more_than_soap_can_prove_takes_nothing(
     beta.create(r"private$\strict", **properties)
     assert beta.ask(stranger_message("http://beta/msmq/private$/strict")) == 200
     assert beta.labels(r"private$\strict") == []
-
-
-@pytest.mark.spec("SRM-3.1.5.1.12-01", "SRM-3.1.5.1.12-02")
-def test_everybody_has_to_be_allowed_to_write_into_the_queue(beta: Station) -> None:
-    allowed = {ORDERS: {Sid.parse("S-1-5-32-544")}, ACKS: {EVERYONE}}
-    beta.service.receiver.may_write = lambda queue, sid: sid in allowed[queue.properties.path]
-    assert beta.ask(stranger_message(URL, 1)) == 200
-    assert beta.ask(stranger_message("http://beta/msmq/private$/acks", 2)) == 200
-    assert (beta.labels(ORDERS), beta.labels(ACKS)) == ([], ["note"])
 
 
 @pytest.mark.spec("SRM-3.1.5.1.6.2-01")
