@@ -33,6 +33,7 @@ from postroad.message import Message
 from postroad.names import FormatName, PathName
 from postroad.offsets import Offsets
 from postroad.queues.collection import QueueCollection
+from postroad.queues.commits import Commits, Done
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
 from postroad.queues.findings import Trace
@@ -41,7 +42,6 @@ from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerSt
 from postroad.queues.outgoing import is_http
 from postroad.queues.queue import Queue
 from postroad.queues.reading import SeekAction
-from postroad.queues.tick import Tick
 from postroad.queues.transaction import Transaction
 from postroad.queues.waiting import ReadCall, WaitingRead
 from postroad.received import ReceivedMessage
@@ -49,7 +49,7 @@ from postroad.remote_read.server import RemoteReaders
 from postroad.routing import Router
 from postroad.soap.report import told_by
 from postroad.soap.service import SoapService
-from postroad.store.interface import Record, Store
+from postroad.store.interface import Batch, Record, Store
 from postroad.store.writer import Writer
 from postroad.wire.view import MessageView
 
@@ -63,8 +63,6 @@ TRANSACTION_TIMEOUT_S = 3600.0
 LOCK_TIMEOUT_S = 600.0  # a message locked and not settled returns to its place
 HANDLE_TIMEOUT_S = 3600.0  # a handle that nobody uses is closed
 MOVE_BATCH = 1000
-# What nobody waits for, such as the end of messages that have arrived elsewhere, shares a commit with what comes next.
-UNHURRIED_S = 0.01
 
 
 @dataclass(slots=True)
@@ -100,11 +98,7 @@ class Manager:
         self.watch: DirectoryWatch | None = None  # whoever sets it keeps the router up to date too
         self.started_at = 0.0
         self._writer = Writer(store)
-        self._in_flight: Tick | None = None
-        self._scheduled = False
-        self._unhurried: asyncio.TimerHandle | None = None
-        self._promises: list[asyncio.Future[None]] = []
-        self._last_error: str | None = None
+        self._commits = Commits(self.core, clock, self._after, self._write)
         self._held: dict[tuple[int, int], _Held] = {}
         self._transaction_started: dict[UUID, float] = {}
         self._handle_used: dict[int, float] = {}
@@ -149,59 +143,29 @@ class Manager:
     async def durable(self) -> None:
         """Returns when everything that was changed before this call is on disk; StorageError if it could not be."""
         promise = self._loop.create_future()
-        self._promises.append(promise)
-        self._schedule()
+        self._commits.when_durable(lambda error: _resolve(promise, error))
         await promise
 
-    def _schedule(self) -> None:
-        if not self._scheduled and self._in_flight is None:
-            self._scheduled = True
-            self._loop.call_soon(self._commit)
-            if self._unhurried is not None:
-                self._unhurried.cancel()
-                self._unhurried = None
+    def _write(self, batch: Batch, done: Done) -> None:
+        def written(future: WriterFuture[None]) -> None:  # on the writer's thread
+            error = future.exception()
+            if error is not None and not isinstance(error, StorageError):
+                error = StorageError(f"the store failed: {error!r}")
+            self._loop.call_soon_threadsafe(done, error)
 
-    def _commit(self) -> None:
-        """Seals the tick once the loop has run what was ready: all of that is one transaction."""
-        self._scheduled = False
-        promises, self._promises = self._promises, []
-        tick = self.core.seal()
-        if tick is None:
-            _resolve(promises, None)
-            return
-        self._in_flight = tick
-        future = self._writer.submit(tick.batch)
-        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._landed, tick, promises, done))
+        self._writer.submit(batch).add_done_callback(written)
 
-    def _landed(self, tick: Tick, promises: list[asyncio.Future[None]], done: WriterFuture[None]) -> None:
-        self._in_flight = None
-        error = done.exception()
-        now = self.clock()
-        if error is None:
-            self._last_error = None
-            self.core.committed(tick, now)
-        else:
-            fault = error if isinstance(error, StorageError) else StorageError(f"the store failed: {error!r}")
-            self._last_error = str(fault)
-            self.core.failed(tick, fault, now)
-            error = fault
-        _resolve(promises, error)
-        if self._promises:
-            self._schedule()
-        else:
-            self.commit_soon()
+    def _after(self, seconds: float, callback: Callable[[], None]) -> asyncio.Handle:
+        return self._loop.call_later(seconds, callback) if seconds else self._loop.call_soon(callback)
 
     def commit_soon(self) -> None:
         """Commits what has gathered, if anything has, without anybody waiting for it."""
-        if self.core.tick and self._unhurried is None and not self._scheduled and self._in_flight is None:
-            self._unhurried = self._loop.call_later(UNHURRIED_S, self._schedule)
+        self._commits.soon()
 
     def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
         """Calls `done` when everything that was changed before this call is on disk, or with the reason it is not."""
-        promise = self._loop.create_future()
-        promise.add_done_callback(lambda future: done(future.exception()))
-        self._promises.append(promise)
-        self._schedule()
+        # On a turn of the loop of its own: what fails in it is nobody else's fault.
+        self._commits.when_durable(lambda error: self._loop.call_soon(done, error))
 
     async def _durably(self, operation: Callable[[], T]) -> T:
         """Runs a change of the core; returns when it is durable, at once if it changed nothing that has to be."""
@@ -210,7 +174,7 @@ class Manager:
             result = operation()
         except PostroadError:
             if self.core.tick:
-                self._schedule()  # a refusal may have been told to an administration queue
+                self._commits.hurry()  # a refusal may have been told to an administration queue
             raise
         if tick.writes != writes:
             await self.durable()
@@ -249,7 +213,7 @@ class Manager:
         return describe_manager(
             self.core,
             started_at_s=self.started_at,
-            storage_error=self._last_error,
+            storage_error=None if self._commits.last_error is None else str(self._commits.last_error),
             directory_failures=0 if self.watch is None else self.watch.failures,
             directory_error=None if self.watch is None else self.watch.last_error,
         )
@@ -451,7 +415,7 @@ class Manager:
             records = self.core.reading.read(request, self.clock())
         finally:
             if self.core.tick:
-                self._schedule()  # messages whose time was over went on the way
+                self._commits.hurry()  # messages whose time was over went on the way
         if records is not None:
             return records
         alarm = None
@@ -584,13 +548,13 @@ def _received(records: Sequence[Record]) -> list[ReceivedMessage]:
     return [ReceivedMessage(each.packet, each.lookup_id, each.arrived_ms, each.aborts, each.reason) for each in records]
 
 
-def _resolve(promises: list[asyncio.Future[None]], error: BaseException | None) -> None:
-    for promise in promises:
-        if not promise.done():
-            if error is None:
-                promise.set_result(None)
-            else:
-                promise.set_exception(error)
+def _resolve(promise: asyncio.Future[None], error: StorageError | None) -> None:
+    if promise.done():
+        return
+    if error is None:
+        promise.set_result(None)
+    else:
+        promise.set_exception(error)
 
 
 def _set(future: asyncio.Future[list[Record]], records: list[Record]) -> None:

@@ -11,9 +11,10 @@ from dataclasses import replace
 import pytest
 
 from postroad.binary.sender import Sender
+from postroad.queues.commits import Done
 from postroad.queues.duplicates import MessageIdHistory
 from postroad.queues.queue import Queue
-from postroad.simulation.node import Done, Node
+from postroad.simulation.node import Node
 from postroad.simulation.seeds import random_scenario
 from postroad.simulation.world import World
 from postroad.store.interface import Store

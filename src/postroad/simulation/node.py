@@ -14,9 +14,9 @@ from postroad.binary.settings import BinarySettings
 from postroad.binary.ways import resolver
 from postroad.directory.snapshot import Directory
 from postroad.errors import StorageError
+from postroad.queues.commits import Commits, Done
 from postroad.queues.local import LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing import ConnectionStatus, is_http
-from postroad.queues.tick import Tick
 from postroad.routing import Router
 from postroad.simulation.disk import Disk
 from postroad.simulation.log import packet_lines
@@ -25,11 +25,11 @@ from postroad.simulation.network import End, Network
 from postroad.simulation.stage import Stage
 from postroad.simulation.web import Web
 from postroad.soap.settings import SoapSettings
+from postroad.store.interface import Batch
 
 TIMER_INTERVAL_S = 0.5
 START_RETRY_S = 1.0  # after a start that the disk refused
 
-Done = Callable[[BaseException | None], None]
 POWER_FAILED = StorageError("the queue manager crashed before this was stored")
 
 
@@ -59,6 +59,7 @@ class Node:
         self.provide: Callable[[LocalQueueManager, float], None] = lambda core, now: None
         self.started: list[Callable[[], None]] = []
         self.core: LocalQueueManager
+        self.commits: Commits
         self.service: BinaryService
         self.soap_settings: SoapSettings | None = None
         self.web: Web | None = None
@@ -72,10 +73,7 @@ class Node:
     def _clear(self) -> None:
         self._ends: dict[Session, End] = {}
         self._sessions: dict[End, Session] = {}
-        self._promises: list[tuple[Done, bool]] = []
-        self._in_flight: Tick | None = None
-        self._promised_in_flight: list[tuple[Done, bool]] = []
-        self._scheduled = False
+        self._surviving: set[Done] = set()
         self._timer: Timer | None = None
         self._armed_at = 0.0
 
@@ -87,7 +85,7 @@ class Node:
     @property
     def busy(self) -> bool:
         """Whether something is on its way to the disk, or waits for a peer's word."""
-        if self._in_flight is not None or self._promises or self.core.tick:
+        if not self.commits.idle:
             return True
         if self.web is not None and self.web.busy:
             return True
@@ -104,6 +102,7 @@ class Node:
         """As Manager.start does: queues, one commit, then the network. A disk that fails puts it off."""
         self._clear()
         self.core = core = LocalQueueManager(self.name, self.identifier, self.disk.store)
+        self.commits = Commits(core, lambda: self.now, self.after, self._write)
         core.queues.local_hosts.add(self.address)
         core.delivery.quota_kb = self.quota_kb
         core.start(self.now)
@@ -136,11 +135,11 @@ class Node:
         self.up = False
         self._life += 1
         stored = self.disk.crash()
-        kept = "" if self._in_flight is None else ", its last commit " + ("kept" if stored else "lost")
+        kept = "" if not self.commits.writing else ", its last commit " + ("kept" if stored else "lost")
         self._log.note(self.name, f"crashed{' with its machine' if silently else ''}{kept}")
         outcome = None if stored else POWER_FAILED
-        promises = [(done, outcome) for done, survives in self._promised_in_flight if survives]
-        promises += [(done, POWER_FAILED) for done, survives in self._promises if survives]
+        promises = [(done, outcome) for done in self.commits.under_way if done in self._surviving]
+        promises += [(done, POWER_FAILED) for done in self.commits.gathered if done in self._surviving]
         self._network.leave(self, silently=silently)
         self.web = None
         self._clear()
@@ -175,44 +174,19 @@ class Node:
 
     def when_durable(self, done: Done, *, survives: bool = False) -> None:
         """A promise that survives a crash is told what the disk says; one of the service dies with it."""
-        self._promises.append((done, survives))
-        self._schedule()
+        if survives:
+            self._surviving.add(done)
+        self.commits.when_durable(done)
 
-    def commit_soon(self) -> None:
-        if self.core.tick:
-            self._schedule()
-
-    def _schedule(self) -> None:
-        if not self._scheduled and self._in_flight is None:
-            self._scheduled = True
-            self.after(0.0, self._commit)
-
-    def _commit(self) -> None:
-        self._scheduled = False
-        promises, self._promises = self._promises, []
-        tick = self.core.seal()
-        if tick is None:
-            for done, _ in promises:
-                done(None)
-            return
-        self._in_flight = tick
-        self._promised_in_flight = promises
-        self.disk.commit(tick.batch, self._landed)
-
-    def _landed(self, error: StorageError | None) -> None:
-        tick, self._in_flight = self._in_flight, None
-        promises, self._promised_in_flight = self._promised_in_flight, []
-        assert tick is not None
-        if error is None:
-            self.core.committed(tick, self.now)
-        else:
-            self._log.note(self.name, f"commit failed: {error}")
-            self.core.failed(tick, error, self.now)
-        for done, _ in promises:
+    def _write(self, batch: Batch, done: Done) -> None:
+        def written(error: StorageError | None) -> None:
+            if error is not None:
+                self._log.note(self.name, f"commit failed: {error}")
+            self._surviving.difference_update(self.commits.under_way)
             done(error)
-        if self.core.tick or self._promises:
-            self._schedule()
-        self.changed()
+            self.changed()
+
+        self.disk.commit(batch, written)
 
     def _run_timers(self) -> None:
         self.core.run_timers(self.now)
@@ -299,7 +273,7 @@ class Node:
         """Something happened: there may be something to commit, and the next deadline may be another one."""
         if not self.up:
             return
-        self.commit_soon()
+        self.commits.soon()
         deadline = self.service.deadline
         if self.web is not None:
             times = (deadline, self.web.service.deadline)

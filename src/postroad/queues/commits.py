@@ -1,0 +1,101 @@
+"""The ticks of a queue manager on their way to the disk: one at a time, and what gathers meanwhile goes with the next.
+
+Without I/O or clock: whoever drives it gives it the time, a way to wait, and a disk that says how a batch has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from postroad.errors import StorageError
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.tick import Tick
+from postroad.store.interface import Batch
+
+# What nobody waits for, such as the end of messages that have arrived elsewhere, shares a commit with what comes next.
+UNHURRIED_S = 0.01
+
+Done = Callable[[StorageError | None], object]
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Commits:
+    """`when_durable` for changes that somebody waits for, `soon` for others."""
+
+    def __init__(
+        self,
+        core: LocalQueueManager,
+        clock: Callable[[], float],
+        after: Callable[[float, Callable[[], None]], Timer],
+        write: Callable[[Batch, Done], None],
+    ) -> None:
+        """`after` with 0 seconds runs what else is ready first: all of that is one commit."""
+        self.gathered: list[Done] = []  # who waits for the tick that gathers
+        self.under_way: list[Done] = []  # who waits for the one that is being written
+        self.last_error: StorageError | None = None
+        self._core = core
+        self._clock = clock
+        self._after = after
+        self._write = write
+        self._in_flight: Tick | None = None
+        self._scheduled = False
+        self._unhurried: Timer | None = None
+
+    @property
+    def writing(self) -> bool:
+        return self._in_flight is not None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is on its way, and nothing has to be."""
+        return not (self.writing or self.gathered or self._core.tick)
+
+    def when_durable(self, done: Done) -> None:
+        """Calls `done` when everything that was changed before this call is on disk, or with the reason it is not."""
+        self.gathered.append(done)
+        self.hurry()
+
+    def soon(self) -> None:
+        """Commits what has gathered, if anything has, without anybody waiting for it."""
+        if self._core.tick and self._unhurried is None and not self._scheduled and not self.writing:
+            self._unhurried = self._after(UNHURRIED_S, self.hurry)
+
+    def hurry(self) -> None:
+        """Commits what has gathered now, or right after the commit that is under way."""
+        if not self._scheduled and not self.writing:
+            self._scheduled = True
+            self._after(0.0, self._commit)
+            if self._unhurried is not None:
+                self._unhurried.cancel()
+                self._unhurried = None
+
+    def _commit(self) -> None:
+        self._scheduled = False
+        promised, self.gathered = self.gathered, []
+        tick = self._core.seal()
+        if tick is None:
+            for done in promised:
+                done(None)
+            return
+        self._in_flight, self.under_way = tick, promised
+        self._write(tick.batch, self._landed)
+
+    def _landed(self, error: StorageError | None) -> None:
+        tick, self._in_flight = self._in_flight, None
+        promised, self.under_way = self.under_way, []
+        assert tick is not None
+        self.last_error = error
+        if error is None:
+            self._core.committed(tick, self._clock())
+        else:
+            self._core.failed(tick, error, self._clock())
+        for done in promised:
+            done(error)
+        if self.gathered:
+            self.hurry()
+        else:
+            self.soon()

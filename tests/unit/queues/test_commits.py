@@ -1,0 +1,124 @@
+"""How changes become durable: one commit at a time, shared by all that have gathered, and no hurry without need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from postroad.errors import StorageError
+from postroad.queues.commits import UNHURRIED_S, Commits, Done
+from postroad.store.interface import Batch
+from tests.unit.queues.office import DISK_FULL, ORDERS, STARTED, Office
+
+
+class Wait:
+    def __init__(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.seconds = seconds
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Bench:
+    """Commits whose time and disk are a test's."""
+
+    def __init__(self, office: Office) -> None:
+        self.office = office
+        self.waits: list[Wait] = []
+        self.written: list[tuple[Batch, Done]] = []
+        self.told: list[tuple[str, StorageError | None]] = []
+        self.commits = Commits(office.manager, lambda: STARTED, self._after, self._write)
+
+    def _after(self, seconds: float, callback: Callable[[], None]) -> Wait:
+        self.waits.append(Wait(seconds, callback))
+        return self.waits[-1]
+
+    def _write(self, batch: Batch, done: Done) -> None:
+        self.written.append((batch, done))
+
+    def put(self, label: str) -> None:
+        self.office.promise(ORDERS, label)
+
+    def wait_for(self, name: str) -> None:
+        self.put(name)
+        self.commits.when_durable(lambda error: self.told.append((name, error)))
+
+    def turn(self) -> list[float]:
+        """Lets the time pass; what was waited for."""
+        waits, self.waits = self.waits, []
+        ran = [wait for wait in waits if not wait.cancelled]
+        for wait in ran:
+            wait.callback()
+        return [wait.seconds for wait in ran]
+
+    def land(self, error: StorageError | None = None) -> None:
+        batch, done = self.written.pop()
+        if error is None:
+            self.office.store.commit([batch])
+        done(error)
+
+
+@pytest.fixture
+def bench(office: Office) -> Bench:
+    return Bench(office)
+
+
+def test_what_gathers_is_one_commit_and_the_next_waits_for_it(bench: Bench) -> None:
+    bench.wait_for("a")
+    bench.wait_for("b")
+    assert bench.turn() == [0.0]
+    bench.wait_for("c")
+    assert (bench.turn(), len(bench.written), bench.told) == ([], 1, [])
+    bench.land()
+    assert bench.told == [("a", None), ("b", None)]
+    assert (bench.turn(), len(bench.written)) == ([0.0], 1)
+    bench.land()
+    assert bench.told[2:] == [("c", None)]
+    assert bench.commits.idle
+
+
+def test_what_nobody_waits_for_takes_its_time_and_goes_with_what_comes(bench: Bench) -> None:
+    bench.put("a")
+    bench.commits.soon()
+    bench.commits.soon()
+    assert [wait.seconds for wait in bench.waits] == [UNHURRIED_S]
+    bench.wait_for("b")
+    assert bench.turn() == [0.0]
+    bench.land()
+    assert bench.office.labels(ORDERS) == ["a", "b"]
+    assert bench.turn() == []
+
+
+def test_what_nobody_waits_for_is_committed_all_the_same(bench: Bench) -> None:
+    bench.wait_for("a")
+    bench.turn()
+    bench.put("b")
+    bench.commits.soon()  # it has a commit before it
+    bench.land()
+    assert (bench.turn(), bench.turn()) == ([UNHURRIED_S], [0.0])
+    bench.land()
+    assert bench.office.labels(ORDERS) == ["a", "b"]
+
+
+def test_all_who_waited_hear_of_a_failure_and_nobody_else(bench: Bench) -> None:
+    bench.wait_for("a")
+    bench.wait_for("b")
+    bench.turn()
+    bench.wait_for("c")
+    bench.land(DISK_FULL)
+    assert bench.told == [("a", DISK_FULL), ("b", DISK_FULL)]
+    assert str(bench.commits.last_error) == str(DISK_FULL)
+    bench.turn()
+    bench.land()
+    assert bench.told[2:] == [("c", None)]
+    assert bench.commits.last_error is None
+    assert bench.office.labels(ORDERS) == ["c"]
+
+
+def test_who_waits_for_nothing_hears_at_once(bench: Bench) -> None:
+    bench.commits.when_durable(lambda error: bench.told.append(("nothing", error)))
+    assert bench.turn() == [0.0]
+    assert (bench.told, bench.written) == ([("nothing", None)], [])
