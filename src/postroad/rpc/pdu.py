@@ -5,10 +5,9 @@ Encode and decode stand side by side. Any octets give a PDU or a RemoteProtocolE
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
@@ -103,6 +102,46 @@ class SecTrailer:
         return _TRAILERS["<"].pack(self.auth_type, self.auth_level, self.pad_length, self.context_id)
 
 
+class _Cursor:
+    """Reads what stands between the header and the trailer of a PDU."""
+
+    __slots__ = ("data", "end", "flags", "offset", "order", "trailer")
+
+    def __init__(self, data: bytes, order: str, flags: int, end: int, trailer: SecTrailer | None) -> None:
+        self.data = data
+        self.order = order
+        self.flags = flags
+        self.trailer = trailer
+        self.offset = HEADER_SIZE
+        self.end = end
+
+    def unpack(self, forms: dict[str, Struct]) -> tuple[int, ...]:
+        form = forms[self.order]
+        return form.unpack(self.take(form.size))
+
+    def take(self, size: int) -> bytes:
+        start, self.offset = self.offset, self.offset + size
+        if self.offset > self.end:
+            raise RemoteProtocolError("the PDU ends too early", start)
+        return self.data[start : self.offset]
+
+    def stub(self) -> dict[str, Any]:
+        """All that is left; with the whole fragment where it is protected."""
+        return {"stub": self.data[self.offset : self.end], "frame": b"" if self.trailer is None else self.data}
+
+    def align(self) -> None:
+        self.take(-self.offset % 4)
+
+    def uuid(self) -> UUID:
+        octets = self.take(16)
+        return UUID(bytes_le=octets) if self.order == "<" else UUID(bytes=octets)
+
+    def syntax(self) -> SyntaxId:
+        uuid = self.uuid()
+        major, minor = self.unpack(_VERSIONS)
+        return SyntaxId(uuid, major, minor)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pdu:
     """What every PDU has. `order` is the byte order of the sender's integers, as its data representation says."""
@@ -117,15 +156,18 @@ class Pdu:
     def body(self) -> bytes:
         return b"" if self.trailer is None else bytes(4)
 
+    @classmethod
+    def fields(cls, cursor: _Cursor) -> dict[str, Any]:
+        """The inverse of `body`: the fields that only this type of PDU has."""
+        return {}
+
     def encode(self) -> bytes:
         """The whole fragment, with a trailer that is 4-aligned. Protected stubs are put together in security.py."""
         body = self.body()
         if self.trailer is None:
             return header(self.ptype, self.flags, HEADER_SIZE + len(body), 0, self.call_id) + body
         pad = -len(body) % 4
-        trailer = SecTrailer(
-            self.trailer.auth_type, self.trailer.auth_level, self.trailer.context_id, self.trailer.token, pad
-        )
+        trailer = replace(self.trailer, pad_length=pad)
         size = HEADER_SIZE + len(body) + pad + TRAILER_SIZE + len(trailer.token)
         head = header(self.ptype, self.flags, size, len(trailer.token), self.call_id)
         return head + body + bytes(pad) + trailer.header() + trailer.token
@@ -163,6 +205,22 @@ class Bind(Pdu):
             parts.extend(transfer.encode() for transfer in context.transfers)
         return b"".join(parts)
 
+    @classmethod
+    def fields(cls, cursor: _Cursor) -> dict[str, Any]:
+        xmit, recv, group = cursor.unpack(_BINDS)
+        contexts = []
+        for _ in range(cursor.take(4)[0]):
+            context_id, transfers = cursor.unpack(_CONTEXTS)
+            abstract = cursor.syntax()
+            syntaxes = tuple([cursor.syntax() for _ in range(transfers)])
+            contexts.append(PresentationContext(context_id, abstract, syntaxes))
+        return {
+            "max_xmit_frag": xmit,
+            "max_recv_frag": recv,
+            "assoc_group_id": group,
+            "contexts": tuple(contexts),
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterContext(Bind):
@@ -187,6 +245,24 @@ class BindAck(Pdu):
         parts += [_VERSIONS["<"].pack(each.result, each.reason) + each.transfer.encode() for each in self.results]
         return b"".join(parts)
 
+    @classmethod
+    def fields(cls, cursor: _Cursor) -> dict[str, Any]:
+        xmit, recv, group = cursor.unpack(_BINDS)
+        (length,) = cursor.unpack(_SHORTS)
+        address = cursor.take(length).partition(b"\0")[0].decode("ascii", "replace")
+        cursor.align()
+        results = []
+        for _ in range(cursor.take(4)[0]):
+            result, reason = cursor.unpack(_VERSIONS)
+            results.append(ContextAnswer(result, reason, cursor.syntax()))
+        return {
+            "max_xmit_frag": xmit,
+            "max_recv_frag": recv,
+            "assoc_group_id": group,
+            "secondary_address": address,
+            "results": tuple(results),
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterContextResponse(BindAck):
@@ -205,6 +281,14 @@ class BindNak(Pdu):
         body = _SHORTS["<"].pack(self.reason) + bytes([len(self.versions)]) + versions
         return body + bytes(-len(body) % 4)
 
+    @classmethod
+    def fields(cls, cursor: _Cursor) -> dict[str, Any]:
+        (reason,) = cursor.unpack(_SHORTS)
+        # Windows leaves the versions out where they are not what is wrong.
+        count = cursor.take(1)[0] if cursor.offset < cursor.end else 0
+        versions = tuple([(major, minor) for major, minor in (cursor.take(2) for _ in range(count))])
+        return {"reason": reason, "versions": versions}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Auth3(Pdu):
@@ -214,6 +298,12 @@ class Auth3(Pdu):
 
     def body(self) -> bytes:
         return bytes(4)
+
+    @classmethod
+    def fields(cls, cursor: _Cursor) -> dict[str, Any]:
+        if cursor.trailer is None:
+            raise RemoteProtocolError("an rpc_auth_3 without a token", 10)
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +327,12 @@ class Request(Pdu):
         head = _REQUESTS["<"].pack(self.alloc_hint, self.context_id, self.opnum)
         return head + (b"" if self.object is None else self.object.bytes_le) + self.stub
 
+    @classmethod
+    def fields(cls, cursor: _Cursor) -> dict[str, Any]:
+        alloc_hint, context_id, opnum = cursor.unpack(_REQUESTS)
+        target = cursor.uuid() if cursor.flags & _OBJECT else None
+        return {"alloc_hint": alloc_hint, "context_id": context_id, "opnum": opnum, "object": target} | cursor.stub()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response(Pdu):
@@ -255,6 +351,11 @@ class Response(Pdu):
     def body(self) -> bytes:
         return _RESPONSES["<"].pack(self.alloc_hint, self.context_id, self.cancel_count) + self.stub
 
+    @classmethod
+    def fields(cls, cursor: _Cursor) -> dict[str, Any]:
+        alloc_hint, context_id, cancel_count = cursor.unpack(_RESPONSES)
+        return {"alloc_hint": alloc_hint, "context_id": context_id, "cancel_count": cancel_count} | cursor.stub()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault(Pdu):
@@ -268,6 +369,11 @@ class Fault(Pdu):
 
     def body(self) -> bytes:
         return _FAULTS["<"].pack(32, self.context_id, self.cancel_count, 0, self.status) + bytes(4)
+
+    @classmethod
+    def fields(cls, cursor: _Cursor) -> dict[str, Any]:
+        _, context_id, cancel_count, _, status = cursor.unpack(_FAULTS)
+        return {"context_id": context_id, "cancel_count": cancel_count, "status": status}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,11 +461,11 @@ def decode(frame: bytes) -> Pdu:
     if representation[1]:
         raise RemoteProtocolError("a floating-point format other than IEEE", 5)
     end, trailer = _split_trailer(frame, auth_length, order)
-    reading = _READERS.get(ptype)
-    if reading is None:
+    kind = _KINDS.get(ptype)
+    if kind is None:
         raise RemoteProtocolError(f"PDU type {ptype} is not known", 2)
-    cursor = _Cursor(frame, HEADER_SIZE, end, order)
-    return reading(cursor, call_id, flags, trailer)
+    fields = kind.fields(_Cursor(frame, order, flags, end, trailer))
+    return kind(call_id=call_id, flags=flags, trailer=trailer, order=order, **fields)
 
 
 def _split_trailer(frame: bytes, auth_length: int, order: str) -> tuple[int, SecTrailer | None]:
@@ -374,180 +480,20 @@ def _split_trailer(frame: bytes, auth_length: int, order: str) -> tuple[int, Sec
     return start, SecTrailer(auth_type, level, context_id, frame[start + TRAILER_SIZE :], pad)
 
 
-class _Cursor:
-    __slots__ = ("data", "end", "offset", "order")
-
-    def __init__(self, data: bytes, offset: int, end: int, order: str) -> None:
-        self.data = data
-        self.offset = offset
-        self.end = end
-        self.order = order
-
-    def unpack(self, forms: dict[str, Struct]) -> tuple[int, ...]:
-        form = forms[self.order]
-        return form.unpack(self.take(form.size))
-
-    def take(self, size: int) -> bytes:
-        start, self.offset = self.offset, self.offset + size
-        if self.offset > self.end:
-            raise RemoteProtocolError("the PDU ends too early", start)
-        return self.data[start : self.offset]
-
-    def rest(self) -> bytes:
-        return self.data[self.offset : self.end]
-
-    def align(self) -> None:
-        self.take(-self.offset % 4)
-
-    def uuid(self) -> UUID:
-        octets = self.take(16)
-        return UUID(bytes_le=octets) if self.order == "<" else UUID(bytes=octets)
-
-    def syntax(self) -> SyntaxId:
-        uuid = self.uuid()
-        major, minor = self.unpack(_VERSIONS)
-        return SyntaxId(uuid, major, minor)
-
-
-def _read_bind(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Bind:
-    return _bind(Bind, cursor, call_id, flags, trailer)
-
-
-def _read_alter_context(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Bind:
-    return _bind(AlterContext, cursor, call_id, flags, trailer)
-
-
-def _bind(kind: type[Bind], cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Bind:
-    xmit, recv, group = cursor.unpack(_BINDS)
-    count = cursor.take(4)[0]
-    contexts = []
-    for _ in range(count):
-        context_id, transfers = cursor.unpack(_CONTEXTS)
-        abstract = cursor.syntax()
-        contexts.append(PresentationContext(context_id, abstract, tuple([cursor.syntax() for _ in range(transfers)])))
-    return kind(
-        call_id=call_id,
-        flags=flags,
-        trailer=trailer,
-        order=cursor.order,
-        max_xmit_frag=xmit,
-        max_recv_frag=recv,
-        assoc_group_id=group,
-        contexts=tuple(contexts),
+_KINDS: Final[dict[int, type[Pdu]]] = {
+    int(kind.ptype): kind
+    for kind in (
+        Request,
+        Response,
+        Fault,
+        Bind,
+        BindAck,
+        BindNak,
+        AlterContext,
+        AlterContextResponse,
+        Auth3,
+        Shutdown,
+        CoCancel,
+        Orphaned,
     )
-
-
-def _read_bind_ack(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> BindAck:
-    return _bind_ack(BindAck, cursor, call_id, flags, trailer)
-
-
-def _read_alter_context_resp(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> BindAck:
-    return _bind_ack(AlterContextResponse, cursor, call_id, flags, trailer)
-
-
-def _bind_ack(kind: type[BindAck], cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> BindAck:
-    xmit, recv, group = cursor.unpack(_BINDS)
-    (length,) = cursor.unpack(_SHORTS)
-    address = cursor.take(length).partition(b"\0")[0].decode("ascii", "replace")
-    cursor.align()
-    results = []
-    for _ in range(cursor.take(4)[0]):
-        result, reason = cursor.unpack(_VERSIONS)
-        results.append(ContextAnswer(result, reason, cursor.syntax()))
-    return kind(
-        call_id=call_id,
-        flags=flags,
-        trailer=trailer,
-        order=cursor.order,
-        max_xmit_frag=xmit,
-        max_recv_frag=recv,
-        assoc_group_id=group,
-        secondary_address=address,
-        results=tuple(results),
-    )
-
-
-def _read_bind_nak(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> BindNak:
-    (reason,) = cursor.unpack(_SHORTS)
-    # Windows leaves the versions out where they are not what is wrong.
-    count = cursor.take(1)[0] if cursor.offset < cursor.end else 0
-    versions = tuple([(major, minor) for major, minor in (cursor.take(2) for _ in range(count))])
-    return BindNak(call_id=call_id, flags=flags, trailer=trailer, order=cursor.order, reason=reason, versions=versions)
-
-
-def _read_request(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Request:
-    alloc_hint, context_id, opnum = cursor.unpack(_REQUESTS)
-    return Request(
-        call_id=call_id,
-        flags=flags,
-        trailer=trailer,
-        order=cursor.order,
-        alloc_hint=alloc_hint,
-        context_id=context_id,
-        opnum=opnum,
-        object=cursor.uuid() if flags & _OBJECT else None,
-        stub=cursor.rest(),
-        frame=cursor.data if trailer is not None else b"",
-    )
-
-
-def _read_response(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Response:
-    alloc_hint, context_id, cancel_count = cursor.unpack(_RESPONSES)
-    return Response(
-        call_id=call_id,
-        flags=flags,
-        trailer=trailer,
-        order=cursor.order,
-        alloc_hint=alloc_hint,
-        context_id=context_id,
-        cancel_count=cancel_count,
-        stub=cursor.rest(),
-        frame=cursor.data if trailer is not None else b"",
-    )
-
-
-def _read_fault(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Fault:
-    _, context_id, cancel_count, _, status = cursor.unpack(_FAULTS)
-    return Fault(
-        call_id=call_id,
-        flags=flags,
-        trailer=trailer,
-        order=cursor.order,
-        context_id=context_id,
-        cancel_count=cancel_count,
-        status=status,
-    )
-
-
-def _read_auth3(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Auth3:
-    if trailer is None:
-        raise RemoteProtocolError("an rpc_auth_3 without a token", 10)
-    return Auth3(call_id=call_id, flags=flags, trailer=trailer, order=cursor.order)
-
-
-def _read_co_cancel(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> CoCancel:
-    return CoCancel(call_id=call_id, flags=flags, trailer=trailer, order=cursor.order)
-
-
-def _read_orphaned(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Orphaned:
-    return Orphaned(call_id=call_id, flags=flags, trailer=trailer, order=cursor.order)
-
-
-def _read_shutdown(cursor: _Cursor, call_id: int, flags: int, trailer: SecTrailer | None) -> Shutdown:
-    return Shutdown(call_id=call_id, flags=flags, trailer=trailer, order=cursor.order)
-
-
-_READERS: Final[dict[int, Callable[[_Cursor, int, int, SecTrailer | None], Pdu]]] = {
-    int(PacketType.REQUEST): _read_request,
-    int(PacketType.RESPONSE): _read_response,
-    int(PacketType.FAULT): _read_fault,
-    int(PacketType.BIND): _read_bind,
-    int(PacketType.BIND_ACK): _read_bind_ack,
-    int(PacketType.BIND_NAK): _read_bind_nak,
-    int(PacketType.ALTER_CONTEXT): _read_alter_context,
-    int(PacketType.ALTER_CONTEXT_RESP): _read_alter_context_resp,
-    int(PacketType.AUTH3): _read_auth3,
-    int(PacketType.SHUTDOWN): _read_shutdown,
-    int(PacketType.CO_CANCEL): _read_co_cancel,
-    int(PacketType.ORPHANED): _read_orphaned,
 }
