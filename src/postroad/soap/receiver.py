@@ -80,7 +80,6 @@ class Receiver:
         self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s, HISTORY_STATE)
         self.incoming = IncomingStreams(core.store, self.history.forget)
         self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever counts them
-        # 3.1.5.1.12: whether somebody may put messages into a queue. SOAP proves nobody: it is everybody who asks.
         self.repeated = False  # whether the last message had come before, perhaps in a tick that is not durable yet
         self.last_fault: str | None = None  # why the last request that was refused was
         self._own = core.identifier.bytes_le
