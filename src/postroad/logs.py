@@ -45,6 +45,22 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(_facts(record) | line, default=str)
 
 
+class Sparingly:
+    """Of many like events the first few of each span of time get into the log: a flood of them does not flood it."""
+
+    def __init__(self, most: int = 20, seconds: float = 30.0) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._since = 0.0
+        self._told = 0
+
+    def allows(self, now: float) -> bool:
+        if not 0 <= now - self._since < self._seconds:
+            self._since, self._told = now, 0
+        self._told += 1
+        return self._told <= self._most
+
+
 def _plain(value: object) -> str:
     if isinstance(value, bool) or value is None:
         return json.dumps(value)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroad.logs import start_logging
+from postroad.logs import Sparingly, start_logging
 
 log = logging.getLogger("postroad.test")
 
@@ -61,3 +61,10 @@ def test_levels() -> None:
     logging.getLogger("library").info("never")
     logging.getLogger("library").warning("always")
     assert [line.split()[1:] for line in stream.getvalue().splitlines()] == [["warning", "always"]]
+
+
+def test_of_a_flood_of_events_a_few_of_each_span_are_told() -> None:
+    sparingly = Sparingly(most=2, seconds=30.0)
+    assert [sparingly.allows(now) for now in (100.0, 101.0, 102.0, 129.9)] == [True, True, False, False]
+    assert [sparingly.allows(now) for now in (130.0, 131.0, 132.0)] == [True, True, False]
+    assert sparingly.allows(50.0)  # a clock that was put back stops nothing

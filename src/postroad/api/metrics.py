@@ -202,6 +202,9 @@ def _write_sessions(lines: list[str], manager: Manager) -> None:
     sent, received = outlook.traffic
     _write(lines, "postroad_session_messages_sent_total", "Messages that sessions sent.", COUNTER, [({}, sent)])
     _write(lines, "postroad_session_messages_received_total", "Messages that sessions took.", COUNTER, [({}, received)])
+    refused = 0 if manager.binary is None else manager.binary.receiver.refusals
+    help_text = "Messages by sessions that no queue here took."
+    _write(lines, "postroad_session_messages_refused_total", help_text, COUNTER, [({}, refused)])
     soap = manager.soap
     for name, help_text, value in (
         ("postroad_soap_messages_sent_total", "Messages and receipts that peers took by HTTP.", soap and soap.sent),

@@ -33,8 +33,6 @@ ADDRESS_STATE = "address/"
 DESTINATIONS = 1024  # names that are remembered with their queues
 _DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
 _REMOVALS = _DESTINATIONS | {QueueType.SUBQUEUE}  # where a message is that has arrived and was not read
-# [MS-MQQB] 3.1.7.1.2 and 3.1.5.8.8: of a message that is not transactional, nobody else would leave a dead letter.
-_DEAD_HERE = frozenset({MessageClass.NACK_REACH_QUEUE_TIMEOUT, MessageClass.NACK_Q_EXCEED_QUOTA})
 
 
 @dataclass(slots=True)
@@ -62,7 +60,8 @@ class Receiver:
         self.settings = settings
         self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s)
         self.incoming = IncomingSequences(core.store)
-        self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever counts them
+        self.refusals = 0
+        self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever watches
         self._order_ack = order_ack
         self._final_ack = final_ack
         self._own = core.identifier.bytes_le
@@ -200,9 +199,11 @@ class Receiver:
         return None
 
     def _refuse(self, data: bytes, view: MessageView, reason: MessageClass, address: str | None, now: float) -> None:
-        """Whoever has to know is told. What was on time for its sender, or had room, leaves its dead letter here."""
+        """Whoever has to know is told. Of a message that is not transactional its sender knows nothing any more: its
+        dead letter is left here, as 3.1.5.8.8 says of a full queue, whatever the reason is."""
+        self.refusals += 1
         self.refused(view, reason)
-        if reason in _DEAD_HERE and view.negative_journaling and not view.transactional:
+        if view.negative_journaling and not view.transactional:
             self.core.delivery.dead_letter(as_stored(data), view, reason, now)
         self.core.delivery.acknowledge(view, reason, now)
         if view.transactional:

@@ -13,7 +13,13 @@ from uuid import UUID
 from postroad.binary.ping_transport import Asker
 from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
+from postroad.describe.message import destination_text
+from postroad.logs import Sparingly
+from postroad.names import MessageId
+from postroad.queues.findings import class_words
 from postroad.queues.outgoing import ConnectionStatus
+from postroad.wire.constants import MessageClass
+from postroad.wire.view import MessageView
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +99,7 @@ class BinaryTransport:
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._connecting: set[asyncio.Task[None]] = set()
+        self._refusals = Sparingly()
 
     @property
     def address(self) -> str:
@@ -101,6 +108,7 @@ class BinaryTransport:
     async def start(self, service: BinaryService) -> None:
         self.service = service
         service.reachability = _log_reachability
+        service.receiver.refused = self._log_refusal
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Link(self, None), self.host, self.port, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
@@ -118,6 +126,12 @@ class BinaryTransport:
         for link in list(self.links.values()):
             if link.transport is not None:
                 link.transport.close()
+
+    def _log_refusal(self, view: MessageView, reason: MessageClass) -> None:
+        if self._refusals.allows(self.clock()):
+            identifier = MessageId(view.source_queue_manager, view.message_id)
+            facts = {"id": str(identifier), "to": destination_text(view), "reason": class_words(reason)}
+            log.warning("message refused", extra=facts)
 
     # Driver
 

@@ -71,6 +71,7 @@ def test_a_message_is_refused(
 ) -> None:
     alpha.send(beta.direct(path), asking(recoverable=recoverable, dead_letter=True))
     assert alpha.classes(ACKS) == [reason]
+    assert (beta.classes(DEADLETTER), beta.service.receiver.refusals) == ([reason], 1)
     assert network.final_acks(beta, alpha) == []
     network.wait(100)
     assert alpha.waiting(beta.direct(path)) == []
