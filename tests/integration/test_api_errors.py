@@ -77,6 +77,7 @@ def check(answer: Reply, status: int, hresult: str, code: str, *words: str) -> N
         ("POST", "/queues/private$/orders/peek?count=1&count=2", None, 400, "0xC00E0006", "INVALID_PARAMETER", "twice"),
         ("GET", "/nothing", None, 404, "0xC00E0001", "ERROR", "/api/v1/nothing"),
         ("PUT", "/queues", None, 405, "0xC00E0001", "ERROR", "PUT"),
+        ("POST", "/queues/orders/messages", None, 405, "0xC00E0001", "ERROR", "write private$/orders/messages"),
     ],
 )
 def test_a_refused_call(

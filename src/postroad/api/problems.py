@@ -9,11 +9,13 @@ import json
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
+from urllib.parse import unquote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroad.api.paths import QUEUES
 from postroad.errors import (
     AccessDenied,
     ConfigurationError,
@@ -150,9 +152,18 @@ async def on_http(request: Request, error: Exception) -> Response:
     methods = (error.headers or {}).get("Allow", "other methods")
     sentences = {
         HTTPStatus.NOT_FOUND: f"{where}: there is no such call; /api/v1/openapi.json lists them all",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{where}: this path takes {methods}",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{where}: this path takes {methods}{_taken_for_a_queue(request.url.path)}",
     }
     return problem(PostroadError(sentences.get(status, error.detail)), status, error.headers)
+
+
+def _taken_for_a_queue(path: str) -> str:
+    """A queue's name of one word is no path: the word behind it was taken for the rest of the name."""
+    name = unquote(path.removeprefix(QUEUES))
+    if not path.startswith(QUEUES) or "/" in name or "\\" not in name:
+        return ""
+    first, _, rest = name.partition("\\")
+    return rf"; {name} was taken for the queue: write private$/{first}/{rest} for the private queue {first}"
 
 
 async def on_bug(request: Request, error: Exception) -> Response:
