@@ -75,8 +75,11 @@ class Transacting:
     def new_sequence(self) -> TxSequenceId:
         """A name that no sequence has had, nor will have again once the gathering tick is durable."""
         self._last_sequence = sequence = self._next_sequence()
-        self._tick.set_state(STATE, SEQUENCE_ID.pack(sequence.ordinal, sequence.time_stamp))
+        self._keep_last(self._tick)
         return sequence
+
+    def _keep_last(self, tick: Tick) -> None:
+        tick.set_state(STATE, SEQUENCE_ID.pack(self._last_sequence.ordinal, self._last_sequence.time_stamp))
 
     def next_place(self, destination: str) -> tuple[TxSequenceId, int]:
         """OutgoingTxSequenceID and OutgoingTxSequenceNumber, [MS-MQQB] 3.1.1.3.1: what the next message would get."""
@@ -96,6 +99,7 @@ class Transacting:
         self._sequence_numbers.pop(destination, None)
 
     def _note_place(self, tick: Tick, destination: str) -> None:
+        self._keep_last(tick)  # the tick that began the sequence may have been lost
         sequence, number = self._sequences[destination], self._sequence_numbers[destination]
         tick.set_state(f"{_OPEN}{destination}", _PLACE.pack(sequence.ordinal, sequence.time_stamp, number))
 

@@ -308,3 +308,25 @@ def test_a_clock_that_moves_while_a_manager_is_down_brings_nothing_twice(
     network.wait(alpha.settings.retry_connect_s)
     assert network.sent(alpha, beta) == ["a", "b", "b"]
     assert beta.labels(ORDERS) == ["a", "b"]
+
+
+def test_a_sequence_that_began_in_a_lost_commit_is_followed_by_a_later_one_whatever_the_clock_says(
+    network: Network, alpha: Station, beta: Station
+) -> None:
+    there = beta.direct(LEDGER)
+    alpha.commits = False
+    alpha.send_transactional(there, "never sent")
+    alpha.seal()
+    alpha.lose()
+    alpha.commits = True
+    alpha.send_transactional(there, "a")
+    network.wait(1)
+    assert alpha.waiting(there) == []
+    alpha.stop()
+    network.now -= 3600
+    alpha.restart()
+    alpha.send_transactional(there, "b")
+    network.wait(alpha.settings.retry_connect_s)
+    assert beta.labels(LEDGER) == ["a", "b"]
+    network.wait(1)
+    assert alpha.waiting(there) == []
