@@ -298,9 +298,13 @@ def test_a_queue_that_waits_says_why(alpha: Manager) -> None:
         assert "in the outgoing queue to DIRECT=HTTP://127.0.50.14" in trace
         status = postroad("status", api=alpha.process.api)
         assert "127.0.50.14" in status.text
+        secure = server.direct("plain").replace("HTTP:", "HTTPS:")
+        alpha.client.send(secure, client.Message("x", recoverable=True))
+        fault = f"cannot connect to 127.0.50.14:{server.server_port}: TLS fails"
+        wait_until(lambda: fault in str(alpha.queue(secure).info().why))
     nobody = "DIRECT=HTTP://127.0.50.99:9/msmq/private$/q"
     alpha.client.send(nobody, client.Message("x", recoverable=True))
-    wait_until(lambda: "cannot connect to 127.0.50.99: Connection refused" in str(alpha.queue(nobody).info().why))
+    wait_until(lambda: "cannot connect to 127.0.50.99:9: Connection refused" in str(alpha.queue(nobody).info().why))
     unknown = "DIRECT=HTTP://no-such-host.invalid/msmq/private$/q"
     alpha.client.send(unknown, client.Message("x", recoverable=True))
     wait_until(lambda: "no-such-host.invalid cannot be found" in str(alpha.queue(unknown).info().why))
