@@ -70,6 +70,17 @@ def test_messages_are_kept_in_files_and_brought_back(shell: Shell) -> None:
         assert [message.text for message in orders.messages()] == ["order 0", "order 1", "order 2"]
 
 
+def test_a_stuck_message_is_got_out_of_its_queue(shell: Shell) -> None:
+    file = shell.directory / "alpha.toml"
+    file.write_text('[manager]\nname = "alpha"\n[listen]\nbinary = false\nping = false\napi = 0\n', encoding="utf-8")
+    with serving(file) as server, client.connect(server.api) as manager:
+        shell.environment["POSTROAD_API"] = server.api
+        manager.send(r"DIRECT=TCP:10.0.0.63\private$\orders", client.Message("order 17", recoverable=True))
+        (lines,) = blocks("find-a-stuck-message.md", "sh", "## Get it out of the queue")
+        assert "moved 1 message" in shell.run(lines)
+        assert [message.text for message in manager.queue(r"private$\parked").messages()] == ["order 17"]
+
+
 def test_two_managers_and_the_way_between_them(shell: Shell) -> None:
     london, paris, enterprise = (text.replace("127.0.0.", HERE) for text in blocks("join-queue-managers.md", "toml"))
     (shell.directory / "enterprise.toml").write_text(enterprise)
