@@ -91,7 +91,9 @@ class Site:
         command = [sys.executable, "-m", "postroad", "serve", "-c", str(self.file), "--log-level", "error"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
-        json.loads(self.process.stdout.readline())
+        if not self.process.stdout.readline():  # it has said on standard error why it cannot run
+            self.process.wait()
+            raise SystemExit(1)
 
     def stop(self) -> None:
         self.process.terminate()
@@ -107,8 +109,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "enterprise.toml").write_text(ENTERPRISE)
         say("three queue managers, in three sites: london - paris - rome")
-        sites = {name: Site(Path(directory), name) for name in SITES}
+        sites: dict[str, Site] = {}
         try:
+            for name in SITES:
+                sites[name] = Site(Path(directory), name)
             play(sites, Path(directory))
             tell_it_all(sites, Path(directory))
         finally:

@@ -306,6 +306,10 @@ class RpcUnavailable(PostroadError):
     status = Status.REMOTE_MACHINE_NOT_AVAILABLE
 
 
+class BindRefused(RpcUnavailable):
+    """An RPC server is there, and does not take the bind: not this interface, or not this way to authenticate."""
+
+
 class AuthenticationFailed(PostroadError):
     """A peer did not prove who it is, or a protected PDU is not what was sent."""
 

@@ -90,6 +90,12 @@ def test_wrong_usage_is_one_line(arguments: list[str]) -> None:
     assert run.stderr.count("\n") == 1
 
 
+def test_an_api_that_is_no_url_is_called_by_the_name_of_its_option() -> None:
+    run = postroad("status", "--api", "127.0.0.2:8180")
+    assert run.returncode == 2
+    assert run.stderr.startswith("postroad: --api: '127.0.0.2:8180' is not the address of an HTTP API, as in http://")
+
+
 def test_commands_load_what_they_need_when_they_run() -> None:
     script = "import sys, postroad.cli; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

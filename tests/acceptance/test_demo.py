@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,3 +21,14 @@ def test_the_demo_tells_the_whole_story() -> None:
     assert "rome received 'recoverable greetings from london', recoverable, after 1 hop(s)" in run.stdout
     assert "died of nack-reach-queue-timeout" in run.stdout
     assert "received by rome: 15, Spark says 15" in run.stdout
+
+
+def test_an_address_in_use_is_one_line_and_everything_stops() -> None:
+    with socket.create_server(("127.0.0.3", 8180)):
+        command = [sys.executable, "-m", "scripts.demo"]
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert run.returncode == 1
+    (line,) = run.stderr.splitlines()
+    assert "listen.api: cannot listen on 127.0.0.3:8180" in line
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", 8180), timeout=10)

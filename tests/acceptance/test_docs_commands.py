@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -14,7 +15,8 @@ import pytest
 import postroad as client
 from tests.commands import PATIENCE_S, serving
 
-HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+ROOT = Path(__file__).parents[2]
+HOW_TO = ROOT / "docs" / "how-to"
 HERE = "127.0.20.7"  # instead of `127.0.0.`: addresses that no other test has
 
 
@@ -68,6 +70,17 @@ def test_messages_are_kept_in_files_and_brought_back(shell: Shell) -> None:
         assert [message.text for message in orders.messages()] == ["order 0", "order 1", "order 2"]
 
 
+def test_a_stuck_message_is_got_out_of_its_queue(shell: Shell) -> None:
+    file = shell.directory / "alpha.toml"
+    file.write_text('[manager]\nname = "alpha"\n[listen]\nbinary = false\nping = false\napi = 0\n', encoding="utf-8")
+    with serving(file) as server, client.connect(server.api) as manager:
+        shell.environment["POSTROAD_API"] = server.api
+        manager.send(r"DIRECT=TCP:10.0.0.63\private$\orders", client.Message("order 17", recoverable=True))
+        (lines,) = blocks("find-a-stuck-message.md", "sh", "## Get it out of the queue")
+        assert "moved 1 message" in shell.run(lines)
+        assert [message.text for message in manager.queue(r"private$\parked").messages()] == ["order 17"]
+
+
 def test_two_managers_and_the_way_between_them(shell: Shell) -> None:
     london, paris, enterprise = (text.replace("127.0.0.", HERE) for text in blocks("join-queue-managers.md", "toml"))
     (shell.directory / "enterprise.toml").write_text(enterprise)
@@ -87,3 +100,19 @@ def test_two_managers_and_the_way_between_them(shell: Shell) -> None:
         assert "ten boxes" in traced
         assert r"in paris\orders, not received yet" in traced
         assert f"out {HERE}3" in shell.run(status)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the lines use curl")
+def test_the_examples_of_soap_arrive_with_their_bodies(shell: Shell) -> None:
+    (shell.directory / "examples").symlink_to(ROOT / "examples")
+    file = shell.directory / "alpha.toml"
+    listen = "binary = false\nping = false\nrpc = false\nhttp = 0\napi = 0\n"
+    file.write_text(f'[manager]\nname = "alpha"\n[listen]\n{listen}', encoding="utf-8")
+    with serving(file) as server, client.connect(server.api) as manager:
+        shell.environment["POSTROAD_API"] = server.api
+        (lines,) = blocks("send-by-soap.md", "sh", "## Receive")
+        *sending, receiving = lines.splitlines()
+        shell.run("\n".join(sending).replace("http://127.0.0.1/", f"http://{server.ready['listen']['http']}/"))
+        received = [(each.label, each.body, each.delivery) for each in manager.queue(r"private$\orders").messages()]
+        assert received == [("order 1", b"", "express"), ("order 2", b"ten boxes", "recoverable")]
+        assert "ten boxes" in shell.run(receiving)

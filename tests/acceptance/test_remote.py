@@ -113,6 +113,32 @@ def test_nothing_in_time_is_3_and_anything_else_1(orders: ServerProcess) -> None
     assert remote(orders, "peek", "--user", "reader").code == 2
 
 
+def test_a_first_contact_that_fails_says_what_host_has_to_be(server: ServerProcess) -> None:
+    port = "HOST[:PORT] is the port of qmcomm, usually 2103"
+    for place, fault in (
+        (server.ready["listen"]["api"], "does not speak RPC"),
+        (f"{HOST}:1", "cannot connect to"),
+        ("nobody.invalid", "cannot be found"),
+    ):
+        run = postroad("remote", "peek", place, QUEUE, "--timeout", "0")
+        assert (run.code, fault in run.last_error, run.last_error.endswith(port)) == (1, True, True), run.last_error
+    url = postroad("remote", "peek", f"http://{HOST}:2103", QUEUE)
+    assert (url.code, url.last_error) == (
+        2,
+        f"postroad: HOST: 'http://{HOST}:2103' is no name or address, as in 10.0.0.5 or 10.0.0.5:2103",
+    )
+
+
+def test_a_user_where_there_are_none(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('[[user]]\nname = "reader"\npassword = "a secret"\n', ""), encoding="utf-8")
+    with serving(file) as server:
+        run = remote(server, "peek", "--user", "reader", "--password", "a secret")
+    assert run.code == 1
+    assert "authentication type not recognized; it takes the users that [[user]]" in run.last_error
+
+
 def test_messages_are_looked_up(orders: ServerProcess) -> None:
     send(orders, "one", "two", "three", "four")
     everything = remote(orders, "peek", "--json", "--count", "9").objects

@@ -24,6 +24,7 @@ from postroad.errors import PostroadError
 from postroad.soap.elements import Attachments
 from postroad.soap.envelope import write_envelope
 from postroad.soap.multipart import join_entity
+from postroad.soap.transport import TELL_MOST
 from tests.certificates import Authority
 from tests.commands import ServerProcess, postroad
 from tests.unit.soap.mail import STRANGER, stranger_message
@@ -297,9 +298,13 @@ def test_a_queue_that_waits_says_why(alpha: Manager) -> None:
         assert "in the outgoing queue to DIRECT=HTTP://127.0.50.14" in trace
         status = postroad("status", api=alpha.process.api)
         assert "127.0.50.14" in status.text
+        secure = server.direct("plain").replace("HTTP:", "HTTPS:")
+        alpha.client.send(secure, client.Message("x", recoverable=True))
+        fault = f"cannot connect to 127.0.50.14:{server.server_port}: TLS fails"
+        wait_until(lambda: fault in str(alpha.queue(secure).info().why))
     nobody = "DIRECT=HTTP://127.0.50.99:9/msmq/private$/q"
     alpha.client.send(nobody, client.Message("x", recoverable=True))
-    wait_until(lambda: "cannot connect to 127.0.50.99: Connection refused" in str(alpha.queue(nobody).info().why))
+    wait_until(lambda: "cannot connect to 127.0.50.99:9: Connection refused" in str(alpha.queue(nobody).info().why))
     unknown = "DIRECT=HTTP://no-such-host.invalid/msmq/private$/q"
     alpha.client.send(unknown, client.Message("x", recoverable=True))
     wait_until(lambda: "no-such-host.invalid cannot be found" in str(alpha.queue(unknown).info().why))
@@ -337,6 +342,17 @@ def test_a_storm_of_duplicates_leaves_one_message(beta: Manager) -> None:
     assert sorted(beta.received("plain", 5)) == [f"{number}" for number in range(5)]
     with pytest.raises(PostroadError):
         beta.queue("plain").receive(timeout=1)
+
+
+def test_the_log_says_of_each_refused_request_why_but_not_of_a_flood(beta: Manager) -> None:
+    assert beta.post("text/plain", b"hello") == 400
+    assert beta.post(*entity(beta.url("nothing"), 1)) == 400
+    assert beta.post("text/xml", b"<a/>", "/private$/plain") == 400
+    told = [line for line in beta.process.log.splitlines() if "SOAP request refused" in line]
+    assert ["text/plain" in told[0], "there is no queue" in told[1], "start with /msmq/" in told[2]] == [True] * 3
+    for _ in range(3 * TELL_MOST):
+        assert beta.post("text/plain", b"hello") == 400
+    assert TELL_MOST <= beta.process.log.count("SOAP request refused") < 3 * TELL_MOST
 
 
 @pytest.mark.spec("SRM-3.1.5.1.2-02", "SRM-3.1.5.1.3-11")

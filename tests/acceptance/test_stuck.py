@@ -111,7 +111,7 @@ def test_a_peer_that_is_down_and_comes_back(scene: Scene) -> None:
     identifier, _, _ = alpha.send(queue, [client.Message("x", recoverable=True)] * 3)
     until(lambda: alpha.queue(queue).info().last_error is not None)
     shown = scene.shown(queue)
-    refused = f"cannot connect to {HOSTS['late']}: Connection refused"
+    refused = f"cannot connect to {HOSTS['late']}:{PORTS['late']}: Connection refused"
     assert shown["last_error"] == refused
     assert re.fullmatch(re.escape(refused) + r"; (next try in 0\.\d s|trying again now)", shown["why"])
     assert (shown["messages"], shown["unsent"], shown["in_flight"], shown["unacknowledged"]) == (3, 3, 0, 0)

@@ -220,5 +220,11 @@ def test_the_table_knows_every_error_by_itself_or_by_its_base() -> None:
     assert set(STATUSES) <= set(kinds)
     told_by_base = {each.__name__ for each in kinds if each not in STATUSES and status_of(each) != 400}
     clients_own = {"ManagerUnavailable", "MessagesGone", "PipelineError", "SparkUnavailable"}  # no server raises them
-    clients_own |= {"AuthenticationFailed", "RemoteCancelled", "RpcFault", "RpcUnavailable"}  # and these are of RPC
+    clients_own |= {
+        "AuthenticationFailed",
+        "BindRefused",
+        "RemoteCancelled",
+        "RpcFault",
+        "RpcUnavailable",
+    }  # and these are of RPC
     assert told_by_base <= clients_own

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.server
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import pytest
 import postroad
 from postroad import aio, errors
 from postroad.client import http as http_client
+from tests.certificates import Authority
 from tests.faces import served
 from tests.relay import relayed
 
@@ -73,6 +75,33 @@ def test_a_server_that_is_no_queue_manager() -> None:
 def test_an_address_that_is_none(url: str) -> None:
     with pytest.raises(errors.InvalidArgument, match="url"):
         postroad.connect(url)
+
+
+def test_tls_where_plain_http_is_spoken(url: str) -> None:
+    secure = url.replace("http:", "https:")
+    with postroad.connect(secure) as qm, pytest.raises(errors.ManagerUnavailable) as refusal:
+        qm.info()
+    assert refusal.value.fault == f"{url.removeprefix('http://')} does not speak TLS; write {url}"
+
+
+def test_a_certificate_that_nobody_trusts(tmp_path: Path) -> None:
+    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("127.0.0.1"))
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    with server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"https://127.0.0.1:{server.server_port}"
+        with postroad.connect(url) as qm, pytest.raises(errors.ManagerUnavailable, match="is not to be trusted"):
+            qm.info()
+        server.shutdown()
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1", "/api/v1/"])
+def test_the_path_of_the_api_may_stand_in_the_address(url: str, path: str) -> None:
+    with postroad.connect(url + path) as qm:
+        assert qm.info().queues == 0
 
 
 def test_a_token_opens_the_door() -> None:

@@ -161,7 +161,8 @@ class BinaryTransport:
         except socket.gaierror as error:
             self._failed(peer, ConnectionStatus.NAME_RESOLUTION_FAILURE, f"{host} cannot be found: {error.strerror}")
         except OSError as error:
-            self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {host}: {_words(error)}")
+            place = f"{f'[{host}]' if ':' in host else host}:{self._ports(host)}"
+            self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {place}: {_words(error)}")
 
     def _failed(self, peer: Peer, status: ConnectionStatus, error: str) -> None:
         self.service.connect_failed(peer, status, error, self.clock())

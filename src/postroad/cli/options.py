@@ -34,8 +34,12 @@ QueueName = Annotated[
 def connect(api: str, token: str | None) -> QueueManager:
     """The queue manager behind the API; the first call is what connects."""
     import postroad
+    from postroad.errors import InvalidArgument
 
-    return postroad.connect(api, token=token)
+    try:
+        return postroad.connect(api, token=token)
+    except InvalidArgument as fault:
+        fail(f"--api: {str(fault).removeprefix('url: ')}", ExitCode.USAGE)
 
 
 def whole_or_none(text: str | None, option: str, lowest: int = 0) -> int | None:

@@ -165,6 +165,8 @@ def _connect(
 
 def _split(host: str) -> tuple[str, int | None]:
     """`host`, `host:port`, `[v6]:port` or a bare IPv6 address."""
+    if "/" in host:
+        fail(f"HOST: {host!r} is no name or address, as in 10.0.0.5 or 10.0.0.5:{STANDARD_PORT}", ExitCode.USAGE)
     name, colon, port = host.rpartition(":")
     if not colon or (":" in name and not name.endswith("]")):
         return host.strip("[]"), None

@@ -25,16 +25,20 @@ STREAM_BUFFER = 1 << 20  # bytes of a streamed answer that are read ahead
 _PROBLEM = "application/problem+json"
 _PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "hresult", "code", "error"})
 _NO_CONTENT = 204
+_NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})  # what a plain answer looks like to OpenSSL
 
 
 class Exchange:
-    """Requests to the manager at `url`, on as many connections as there are requests at a time."""
+    """Requests to the manager at `url`, on as many connections as there are requests at a time.
+
+    The URL may end in the API's own path, as those of its pages do.
+    """
 
     def __init__(self, url: str, token: str | None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidArgument(f"url: {url!r} is not the address of an HTTP API, as in http://127.0.0.1:8180")
-        self.url = url.rstrip("/")
+        self.url = url.rstrip("/").removesuffix(API).rstrip("/")
         self._headers = {"User-Agent": f"postroad/{__version__}", "Accept": f"{RECORDS}, application/json;q=0.5"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -113,6 +117,11 @@ class Exchange:
         """Says what it means for the caller that a request did not come through."""
         try:
             yield
+        except aiohttp.ClientConnectorCertificateError as fault:
+            reason = f"its certificate is not to be trusted: {fault.certificate_error}"
+            raise ManagerUnavailable(self.url, reason) from None
+        except aiohttp.ClientConnectorSSLError as fault:
+            raise ManagerUnavailable(self.url, self._tls_reason(fault.os_error)) from None
         except aiohttp.ClientConnectorError as fault:
             raise ManagerUnavailable(self.url, _reason(fault.os_error)) from None
         except aiohttp.ConnectionTimeoutError:
@@ -120,6 +129,13 @@ class Exchange:
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
             told = "no answer in time" if isinstance(fault, TimeoutError) else "the connection broke"
             raise ManagerUnavailable(self.url, f"{told}, and whether the call was done is not known") from fault
+
+    def _tls_reason(self, fault: OSError) -> str:
+        reason = getattr(fault, "reason", None) or str(fault)
+        if reason in _NOT_TLS:
+            place = urlsplit(self.url).netloc.rpartition("@")[2]
+            return f"{place} does not speak TLS; write http://{place}"
+        return f"TLS fails: {reason}"
 
     def _started(self) -> aiohttp.ClientSession:
         """The session, made at the first request because it belongs to the event loop that runs then."""

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 from postroad.client.values import QueueAttributes, as_name
 from postroad.errors import (
+    BindRefused,
     InvalidArgument,
     InvalidHandle,
     LocalProtocolError,
@@ -50,6 +51,11 @@ from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import Format
 
 LAYOUTS = (Format.NDR, Format.NDR64)
+# What a person can do about a first contact that failed.
+WHICH_PORT = f"HOST[:PORT] is the port of qmcomm, usually {HANDSHAKE_PORT}"
+NO_USERS = (
+    "it takes the users that [[user]] in its configuration names, and no others: set this one there, or give none"
+)
 PIPELINE = 16  # receives that are under way together
 # (what to look for, whether it is taken) -> the action, and the lookup id that goes with it if it is not the caller's
 _ACTIONS: dict[tuple[SeekAction, bool], tuple[Action, int | None]] = {
@@ -97,9 +103,19 @@ class RemoteBackend:
         security = None
         if self._user is not None:
             security = initiator(self._user, self._password, host=self.host)
+        first = port is None and self._mapper_port is None
         if port is None and self._mapper_port is not None:
             port = await resolve(self.host, interface, port=self._mapper_port)
-        return await connect(self.host, port or self._port, interface, security=security, layouts=self._layouts)
+        try:
+            return await connect(self.host, port or self._port, interface, security=security, layouts=self._layouts)
+        except BindRefused as fault:
+            if self._user is None:
+                raise
+            raise BindRefused(f"{fault}; {NO_USERS}") from None
+        except RpcUnavailable as fault:
+            if not first:
+                raise
+            raise RpcUnavailable(f"{fault}; {WHICH_PORT}") from None
 
     async def close(self) -> None:
         await self.client.close()

@@ -154,6 +154,8 @@ def scan_computer(scanner: Scanner, alphabet: re.Pattern[str] = COMPUTER_ALPHABE
 
 def _scan_own_queue(scanner: Scanner) -> QueueTail:
     if not (scanner.accept(";") or scanner.accept("system$;")):
+        if "/" in scanner.text:
+            scanner.fail(r"a path is written with backslashes, as in private$\orders", scanner.text.index("/"))
         scanner.fail(r"a path is a computer, a backslash and a queue, as in .\orders or .\private$\orders")
     name = scanner.text[scanner.position :]
     if name.lower() not in COMPUTER_SUFFIXES:

@@ -8,7 +8,14 @@ import socket
 from collections.abc import Callable
 from typing import TypeVar
 
-from postroad.errors import AuthenticationFailed, PostroadError, RemoteProtocolError, RpcFault, RpcUnavailable
+from postroad.errors import (
+    AuthenticationFailed,
+    BindRefused,
+    PostroadError,
+    RemoteProtocolError,
+    RpcFault,
+    RpcUnavailable,
+)
 from postroad.rpc.client_connection import Bound, ClientConnection, Faulted, Refused, Replied
 from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.ndr import Format
@@ -179,7 +186,7 @@ class RpcClient:
                     self._binding.set_result(None)
                 else:
                     assert isinstance(event, Refused)
-                    self._binding.set_exception(RpcUnavailable(f"{self._peer}: {event.why}"))
+                    self._binding.set_exception(BindRefused(f"{self._peer}: {event.why}"))
         self.flush()
 
     def lost(self, error: Exception | None) -> None:

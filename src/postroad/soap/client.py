@@ -135,7 +135,7 @@ class SoapClient:
             fault = f"{host} cannot be found: {error.os_error.strerror or error.os_error}"
             self._failed(post, ConnectionStatus.NAME_RESOLUTION_FAILURE, fault)
         except aiohttp.ClientConnectorError as error:
-            fault = f"cannot connect to {host}: {_words(error.os_error)}"
+            fault = f"cannot connect to {_place(error.host, error.port)}: {_words(error.os_error)}"
             self._failed(post, ConnectionStatus.CONNECT_SOCKET_FAILURE, fault)
         except aiohttp.ClientHttpProxyError as error:
             fault = f"the proxy did not connect to {host}: {error.status} {error.message}"
@@ -169,7 +169,13 @@ class SoapClient:
             return answer.status
 
 
+def _place(host: str, port: int | None) -> str:
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def _words(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):  # its number is not one of the system's
+        return f"TLS fails, {error.reason or error}"
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
 
 

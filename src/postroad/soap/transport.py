@@ -30,7 +30,8 @@ GRACE_S = 5  # that answers under way have, once the server stops
 BACKLOG = 2048
 MAX_CONNECTIONS = 4096
 METHOD_NOT_ALLOWED = 405
-TELL_EVERY_S = 1.0
+TELL_WINDOW_S = 30.0  # in which so many refused requests have a line in the log
+TELL_MOST = 20
 
 
 _Scope = dict[str, Any]
@@ -128,7 +129,8 @@ class SoapTransport:
         self._client: SoapClient
         self._timer: asyncio.TimerHandle | None = None
         self._armed_at = 0.0
-        self._told_at = 0.0
+        self._telling_since = 0.0
+        self._refused = 0  # since then
 
     def start(self) -> None:
         service = self.service
@@ -174,13 +176,17 @@ class SoapTransport:
         closing = [*empty, (b"connection", b"close")]  # so that what was not read is not taken for a request
         if scope["method"] != "POST":
             return METHOD_NOT_ALLOWED, [*closing, (b"allow", b"POST")]
+        client, server = scope.get("client"), scope.get("server")
+        address = client[0] if client else ""
         if scope["path"][: len(ROOT)].lower() != ROOT:
+            self._tell(address, f"the path {scope['path'][:80]!r} does not start with {ROOT}")
             return BAD_REQUEST, closing
         content_type = ""
         for name, value in scope["headers"]:
             if name == b"content-type":
                 content_type = value.decode("latin-1")
             elif name == b"content-length" and int(value) > MAX_ENTITY_SIZE:
+                self._tell(address, f"its Content-Length is more than {MAX_ENTITY_SIZE} bytes")
                 return BAD_REQUEST, closing
         try:
             async with asyncio.timeout(READ_TIMEOUT_S):
@@ -188,9 +194,11 @@ class SoapTransport:
         except TimeoutError:
             body = None
         if body is None:
+            self._tell(
+                address, f"it did not come whole, within {MAX_ENTITY_SIZE} bytes and {READ_TIMEOUT_S:.0f} seconds"
+            )
             return BAD_REQUEST, closing
-        client, server = scope.get("client"), scope.get("server")
-        incoming = Incoming(content_type, body, client[0] if client else "", server[0] if server else "")
+        incoming = Incoming(content_type, body, address, server[0] if server else "")
         return await self._take(incoming), empty
 
     async def _take(self, incoming: Incoming) -> int:
@@ -211,17 +219,19 @@ class SoapTransport:
             if lost != service.lost_ticks:
                 return SERVER_ERROR
         if status == BAD_REQUEST:
-            self._tell(incoming)
+            self._tell(incoming.address, service.receiver.last_fault)
         return status
 
-    def _tell(self, incoming: Incoming) -> None:
+    def _tell(self, address: str, reason: str | None) -> None:
         """What was wrong with a request: its answer has no room for it. A flood of them does not flood the log."""
         now = self.manager.clock()
-        if now - self._told_at >= TELL_EVERY_S:
-            self._told_at = now
-            log.warning(
-                "SOAP request refused", extra={"peer": incoming.address, "reason": self.service.receiver.last_fault}
-            )
+        if not 0 <= now - self._telling_since < TELL_WINDOW_S:
+            self._telling_since, self._refused = now, 0
+        self._refused += 1
+        if self._refused <= TELL_MOST:
+            log.warning("SOAP request refused", extra={"peer": address, "reason": reason})
+            if self._refused == TELL_MOST:
+                log.warning("more refused SOAP requests are not told of for a while", extra={"seconds": TELL_WINDOW_S})
 
     # Time
 
