@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
@@ -17,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from postroad.client.opening import connect
-from postroad.errors import ManagerUnavailable, PipelineError, PostroadError, StorageError
+from postroad.errors import InvalidArgument, ManagerUnavailable, PipelineError, PostroadError, StorageError
 from postroad.message import Message
 from postroad.received import ReceivedMessage
 from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.pipeline.letters import again, message_json, read_message
 from postroad.spark.pipeline.run import Progress
 from postroad.spark.pipeline.tables import writing
+from postroad.spark.schema import choose, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +42,7 @@ _LETTERS = (
     "transactional boolean, message string"
 )
 _EPOCH = 0
+_SPARK_CODES = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: .*$")  # around what a fault of Spark's says
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,10 @@ def replay(
     Spark's workers, and gives back what to send, or None to leave the letter where it is. Unfinished replays in the
     directory `plans` are finished first.
 
-    PipelineError if the manager refuses a message: those before it are sent, and the letters from there on stay.
+    InvalidArgument if the SQL is wrong, whether there are dead letters or not. PipelineError if the manager refuses a
+    message: those before it are sent, and the letters from there on stay.
     """
+    _check(spark, where)
     with writing(plans), connect(api, token=token) as manager:
         done = Replayed(0, 0, 0) if dry_run else _finish(manager, plans, progress)
         letters = _letters(spark, manager, api, token, where, queues, repair or _as_it_was, to)
@@ -105,6 +111,33 @@ def _as_it_was(letter: ReceivedMessage, message: Message) -> Message:
 # Which letters
 
 
+def _check(spark: SparkSession, where: str) -> None:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql.types import StringType
+
+    columns = spark_schema(choose(None, body=True, packet=True))
+    letters = spark.createDataFrame([], columns.add("queue", StringType()).add("reason", StringType()))
+    try:
+        with _silent():
+            letters.where(where)
+    except AnalysisException as fault:
+        told = next(line for line in str(fault).splitlines() if line)
+        raise InvalidArgument(f"where: {_SPARK_CODES.sub('', told)}") from None
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """PySpark prints a fault of an expression as a line of JSON before it raises it."""
+    from pyspark.logger import PySparkLogger
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
 def _letters(
     spark: SparkSession,
     manager: QueueManager,
@@ -115,7 +148,6 @@ def _letters(
     repair: Repair,
     to: str | None,
 ) -> DataFrame:
-    from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as f
 
     options = {"api": api, "packet": "true"} | ({} if token is None else {"token": token})
@@ -127,10 +159,7 @@ def _letters(
     if not frames:
         return spark.createDataFrame([], _LETTERS)
     every = reduce(lambda one, other: one.unionByName(other), frames).withColumn("reason", f.col("class_name"))
-    try:
-        chosen = every.where(where).select("queue", "lookup_id", "arrival", "arrived_at", "class", "packet")
-    except (AnalysisException, ParseException) as fault:
-        raise PipelineError(f"where: {str(fault).splitlines()[0]}") from None
+    chosen = every.where(where).select("queue", "lookup_id", "arrival", "arrived_at", "class", "packet")
     kind = _kind_of(manager, to)
 
     def work(batches: Iterable[Any]) -> Iterator[Any]:

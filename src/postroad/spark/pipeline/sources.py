@@ -111,6 +111,12 @@ def sources(
     return found
 
 
+def unmatched(found: Iterable[Source], patterns: Iterable[str]) -> list[str]:
+    """The patterns that name none of the queues."""
+    names = [each.queue for each in found]
+    return [pattern for pattern in patterns if not any(_named(name, [pattern]) for name in names)]
+
+
 def _called(path: str, manager: str) -> str:
     r"""As commands and URLs take it: a public queue with its manager's name, as in `rome\orders`."""
     name = path.removeprefix(_OWN)
