@@ -13,8 +13,10 @@ from postroad.client.opening import connect
 from postroad.errors import InvalidArgument, PipelineError
 from postroad.message import Message
 from postroad.spark.pipeline import run as running
+from postroad.spark.pipeline.advice import advice
 from postroad.spark.pipeline.facts import gather
 from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, DELIVERY, TABLES, Lake
+from postroad.spark.pipeline.replay import replay
 from postroad.spark.pipeline.run import run
 from postroad.spark.pipeline.silver import DEAD, QUEUED, RECEIVED, SENT
 from postroad.spark.pipeline.sources import sources, unmatched
@@ -169,6 +171,28 @@ def test_a_directory_keeps_its_format(spark: SparkSession, tmp_path: Path) -> No
         Lake(spark, tmp_path, "csv")
     with pytest.raises(PipelineError, match="has no table gold/states yet"):
         gather(Lake(None, tmp_path))
+
+
+def test_dead_letters_that_were_sent_again_are_known(spark: SparkSession, office: Served, tmp_path: Path) -> None:
+    send(office, "three", "four", dead_letter=True)
+    with connect(address(office)) as manager:
+        manager.queue(ORDERS).purge()
+    lake = Lake(spark, tmp_path)
+    run(lake, sources(address(office)))
+    (told,) = advice(gather(lake))
+    replays = f"--lake {tmp_path} --api {address(office)}"
+    assert told.commands == (f"postroad pipeline replay {replays} --where \"reason = 'nack-q-purged'\"",)
+
+    assert replay(spark, address(office), "label = 'three'", plans=lake.replays).sent == 1
+    run(lake, [])  # nothing new in any queue that is read
+    facts = gather(lake)
+    assert (facts.reasons, facts.replayed) == ({"nack-q-purged": 2}, {"nack-q-purged": 1})
+    assert {row["label"] for row in lake.read(DELIVERY).where("replayed").collect()} == {"three"}
+
+    assert replay(spark, address(office), "reason = 'nack-q-purged'", plans=lake.replays).sent == 1
+    run(lake, sources(address(office)))
+    facts = gather(lake)
+    assert (facts.by_state["dead"], facts.replayed.total(), advice(facts)) == (2, 2, [])
 
 
 def test_a_directory_that_cannot_be_is_named(tmp_path: Path) -> None:

@@ -231,7 +231,8 @@ def replay(
 ) -> None:
     """Send dead letters again, each exactly once; the original goes once its message is sent.
 
-    A replay that was interrupted is finished first, by the next one in the same directory.
+    A replay that was interrupted is finished first, by the next one in the same directory. The next run knows what was
+    sent again, and so does the report.
     """
     _require_spark()
     from postroad.names import parse_name

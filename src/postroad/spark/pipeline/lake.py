@@ -49,6 +49,11 @@ class Lake:
         return file.read_text()
 
     @property
+    def replays(self) -> Path:
+        """Where replays of dead letters that are in these tables keep their plans, and what they have sent."""
+        return self.path / "replays"
+
+    @property
     def session(self) -> SparkSession:
         if self._spark is None:
             raise PipelineError(f"{self.path}: it takes a Spark session to do this")

@@ -7,7 +7,6 @@ is; the manager drops what it has sent already. So a replay that was killed anyw
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from postroad.received import ReceivedMessage
 from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.pipeline.letters import again, message_json, read_message
 from postroad.spark.pipeline.run import Progress
+from postroad.spark.pipeline.sent_again import keep, write_whole
 from postroad.spark.pipeline.tables import writing
 from postroad.spark.schema import choose, spark_schema
 
@@ -38,7 +38,7 @@ Repair = Callable[[ReceivedMessage, Message], Message | None]
 DEAD_LETTER_QUEUES = (";deadletter", ";deadxact")
 RUN_MESSAGES = 100  # that are held, sent and removed together
 _LETTERS = (
-    "queue string, lookup_id bigint, arrival bigint, reason string, label string, destination string, "
+    "id string, queue string, lookup_id bigint, arrival bigint, reason string, label string, destination string, "
     "transactional boolean, message string"
 )
 _EPOCH = 0
@@ -49,6 +49,7 @@ _SPARK_CODES = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: .*$")  # around what a fau
 class Letter:
     """A dead letter, and the message that is sent in its place."""
 
+    id: str
     queue: str
     lookup_id: int
     arrival: int
@@ -159,7 +160,7 @@ def _letters(
     if not frames:
         return spark.createDataFrame([], _LETTERS)
     every = reduce(lambda one, other: one.unionByName(other), frames).withColumn("reason", f.col("class_name"))
-    chosen = every.where(where).select("queue", "lookup_id", "arrival", "arrived_at", "class", "packet")
+    chosen = every.where(where).select("id", "queue", "lookup_id", "arrival", "arrived_at", "class", "packet")
     kind = _kind_of(manager, to)
 
     def work(batches: Iterable[Any]) -> Iterator[Any]:
@@ -196,6 +197,7 @@ def _repaired(row: dict[str, Any], repair: Repair, to: str | None, kind: bool | 
     if message is None or destination is None:
         return None
     return {
+        "id": row["id"],
         "queue": row["queue"],
         "lookup_id": row["lookup_id"],
         "arrival": row["arrival"],
@@ -237,7 +239,7 @@ class _Run:
 
 class _Plan:
     """`NAME.holds` says which ranges are held, and is there before they are; `NAME.letters` has what is sent of them,
-    and is there before anything is. A plan that is carried out is deleted."""
+    and is there before anything is. A plan that is carried out is deleted, and which letters it was stays."""
 
     def __init__(self, plans: Path, name: str, runs: Sequence[_Run]) -> None:
         self.plans = plans
@@ -251,7 +253,7 @@ class _Plan:
         identifier = manager.info().id
         wanted = list(_runs(manager, chosen))
         holds = [{"queue": run.queue, "name": f"{name}-{run.number}"} for run in wanted]
-        _write(plans / f"{name}.holds", json.dumps({"manager": identifier, "holds": holds}))
+        write_whole(plans / f"{name}.holds", json.dumps({"manager": identifier, "holds": holds}))
         try:
             held = [letter for run in wanted for letter in _held(manager, run, f"{name}-{run.number}")]
         except BaseException:
@@ -264,7 +266,7 @@ class _Plan:
             for letter in run.letters:
                 values = {each: getattr(letter, each) for each in Letter.__dataclass_fields__}
                 lines.append(json.dumps({"run": run.number, **values}))
-        _write(plans / f"{name}.letters", "\n".join(lines))
+        write_whole(plans / f"{name}.letters", "\n".join(lines))
         return plan
 
     @classmethod
@@ -282,24 +284,24 @@ class _Plan:
         """How many messages were sent, and how many letters were removed."""
         sent = removed = 0
         total = sum(len(run.letters) for run in self.runs)
-        done = 0
+        done: list[str] = []
         for run in self.runs:
-            progress("sending again", done, total)
+            progress("sending again", len(done), total)
             try:
                 sent += self._send(manager, run)
             except (ManagerUnavailable, StorageError):
                 raise  # what became of it is not known: the plan stays, and the next replay goes on with it
             except PostroadError as fault:
-                self._end(manager)
+                self._end(manager, done)
                 first = run.letters[0]
                 raise PipelineError(
                     f"{first.destination} does not take the letter {first.lookup_id} of {first.queue}: {fault}; "
                     f"{sent} were sent again before it, the others stay"
                 ) from None
             removed += manager.queue(run.queue).commit_hold(f"{self.name}-{run.number}", run.end)
-            done += len(run.letters)
-            progress("sending again", done, total)
-        self._end(manager)
+            done += [letter.id for letter in run.letters]
+            progress("sending again", len(done), total)
+        self._end(manager, done)
         return sent, removed
 
     def _send(self, manager: QueueManager, run: _Run) -> int:
@@ -311,8 +313,10 @@ class _Plan:
         )
         return found.sent
 
-    def _end(self, manager: QueueManager) -> None:
-        """The file goes before the manager forgets what was sent, never after."""
+    def _end(self, manager: QueueManager, done: Sequence[str]) -> None:
+        """The file goes after it is kept what was sent, and before the manager forgets that."""
+        if done:
+            keep(self.plans, self.name, done)
         (self.plans / f"{self.name}.letters").unlink()
         _release(manager, self.plans, self.name)
         for destination in dict.fromkeys(run.letters[0].destination for run in self.runs):
@@ -383,13 +387,3 @@ def _release(manager: QueueManager, plans: Path, name: str) -> None:
     for hold in json.loads(file.read_text())["holds"]:
         manager.queue(hold["queue"]).release(hold["name"])
     file.unlink()
-
-
-def _write(file: Path, text: str) -> None:
-    """Whole and on the disk, or not at all."""
-    draft = file.with_suffix(".draft")
-    with draft.open("w") as output:
-        output.write(text)
-        output.flush()
-        os.fsync(output.fileno())
-    os.rename(draft, file)

@@ -100,7 +100,7 @@ def sources(
     with connect(api, token=token) as manager:
         info = manager.info()
         queues = manager.queues()
-    known = KnownManager(info.id, info.name, urlsplit(api).hostname)
+    known = KnownManager(info.id, info.name, urlsplit(api).hostname, api)
     found = []
     for queue in queues:
         role = role_of(queue)
