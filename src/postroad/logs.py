@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -46,19 +47,24 @@ class JsonFormatter(logging.Formatter):
 
 
 class Sparingly:
-    """Of many like events the first few of each span of time get into the log: a flood of them does not flood it."""
+    """Warnings of one kind: the first few of each span of time, and then that there are more."""
 
-    def __init__(self, most: int = 20, seconds: float = 30.0) -> None:
+    def __init__(self, log: logging.Logger, event: str, most: int = 20, seconds: float = 30.0) -> None:
+        self._log = log
+        self._event = event
         self._most = most
         self._seconds = seconds
         self._since = 0.0
         self._told = 0
 
-    def allows(self, now: float) -> bool:
+    def warn(self, now: float, facts: Mapping[str, object]) -> None:
         if not 0 <= now - self._since < self._seconds:
             self._since, self._told = now, 0
         self._told += 1
-        return self._told <= self._most
+        if self._told <= self._most:
+            self._log.warning(self._event, extra=dict(facts))
+        elif self._told == self._most + 1:
+            self._log.warning(f"{self._event}: more are not told of for a while", extra={"seconds": self._seconds})
 
 
 def _plain(value: object) -> str:

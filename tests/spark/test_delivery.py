@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroad.message import Composer, Message
-from postroad.names import PublicName
+from postroad.names import MessageId, PublicName
 from postroad.spark.pipeline import silver, summaries
 from postroad.spark.pipeline.delivery import delivery
-from postroad.spark.pipeline.places import KnownManager, places, queue_names
+from postroad.spark.pipeline.places import KnownManager, message_ids, places, queue_names
 from postroad.spark.pipeline.traffic import demand, link_traffic, traffic
 from postroad.wire.constants import MessageClass
 from postroad.wire.patch import stamp_transaction
@@ -103,7 +103,8 @@ def told(spark: SparkSession) -> Iterator[Told]:
     where = places(spark, [KnownManager(str(guid), name) for guid, name in NAMES.items()], enterprise())
     called = queue_names(spark, {ORDERS: r"rome: private$\orders"})
     tables = (silver.messages(decoded), silver.acknowledgments(decoded), silver.reports(decoded))
-    gold = delivery(*tables, where, called).persist()
+    again = message_ids(spark, [str(MessageId(LONDON, 3))])
+    gold = delivery(*tables, where, called, again).persist()
     rows = {int(row["id"].rpartition("\\")[2]): row.asDict() for row in gold.collect()}
     yield Told(decoded, gold, rows)
     gold.unpersist()
@@ -188,9 +189,10 @@ def test_the_summaries_add_up(told: Told) -> None:
         row["receive_s"] is not None or row["reach_s"] is not None for row in told.rows.values()
     )
     dead = summaries.dead_letters(told.gold).collect()
-    assert {(row["reason"], row["source"], row["messages"]) for row in dead} == {
-        ("nack-reach-queue-timeout", "london", 1),
-        ("nack-q-exceed-quota", "london", 1),
+    columns = ("reason", "source", "dead_in", "messages", "replayed")
+    assert {tuple(row[column] for column in columns) for row in dead} == {
+        ("nack-reach-queue-timeout", "london", "london", 1, 1),
+        ("nack-q-exceed-quota", "london", None, 1, 0),  # only an acknowledgment says so
     }
     assert [row["id"].rpartition("\\")[2] for row in summaries.oldest(told.gold).collect()] == ["5"]
 

@@ -32,7 +32,6 @@ def there() -> Iterator[Station]:
 def test_every_block_runs(
     spark: SparkSession, alpha: Served, there: Station, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alpha.create(r"private$\greetings")
     alpha.send("one", "two", "three", label="order")
     (tmp_path / "captures").mkdir()
     (tmp_path / "captures" / "wire.pcap").write_bytes(packet("captured"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroad.client.opening import connect
-from postroad.errors import PipelineError
+from postroad.errors import InvalidArgument, PipelineError
 from postroad.message import Message
 from postroad.spark.pipeline import run as running
+from postroad.spark.pipeline.advice import advice
 from postroad.spark.pipeline.facts import gather
 from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, DELIVERY, TABLES, Lake
+from postroad.spark.pipeline.replay import replay
 from postroad.spark.pipeline.run import run
 from postroad.spark.pipeline.silver import DEAD, QUEUED, RECEIVED, SENT
-from postroad.spark.pipeline.sources import sources
+from postroad.spark.pipeline.sources import sources, unmatched
+from postroad.spark.pipeline.tables import writing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,10 +167,46 @@ def test_a_directory_keeps_its_format(spark: SparkSession, tmp_path: Path) -> No
     assert Lake(spark, tmp_path).form == "delta"
     with pytest.raises(PipelineError, match="in the format delta, not in iceberg"):
         Lake(spark, tmp_path, "iceberg")
-    with pytest.raises(PipelineError, match="'csv' is not one of parquet, delta, iceberg"):
+    with pytest.raises(InvalidArgument, match="'csv' is not one of parquet, delta, iceberg"):
         Lake(spark, tmp_path, "csv")
     with pytest.raises(PipelineError, match="has no table gold/states yet"):
         gather(Lake(None, tmp_path))
+
+
+def test_dead_letters_that_were_sent_again_are_known(spark: SparkSession, office: Served, tmp_path: Path) -> None:
+    send(office, "three", "four", dead_letter=True)
+    with connect(address(office)) as manager:
+        manager.queue(ORDERS).purge()
+    lake = Lake(spark, tmp_path)
+    run(lake, sources(address(office)))
+    (told,) = advice(gather(lake))
+    replays = f"--lake {tmp_path} --api {address(office)}"
+    assert told.commands == (f"postroad pipeline replay {replays} --where \"reason = 'nack-q-purged'\"",)
+
+    assert replay(spark, address(office), "label = 'three'", plans=lake.replays).sent == 1
+    run(lake, [])  # nothing new in any queue that is read
+    facts = gather(lake)
+    assert (facts.reasons, facts.replayed) == ({"nack-q-purged": 2}, {"nack-q-purged": 1})
+    assert {row["label"] for row in lake.read(DELIVERY).where("replayed").collect()} == {"three"}
+
+    assert replay(spark, address(office), "reason = 'nack-q-purged'", plans=lake.replays).sent == 1
+    run(lake, sources(address(office)))
+    facts = gather(lake)
+    assert (facts.by_state["dead"], facts.replayed.total(), advice(facts)) == (2, 2, [])
+
+
+def test_a_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for wrong in (tmp_path / "file", tmp_path / "file" / "lake"):
+        with pytest.raises(PipelineError, match=re.escape(f"{wrong} cannot have tables: ")):
+            Lake(None, wrong)
+        with pytest.raises(PipelineError, match=re.escape(f"{wrong} cannot be written to: ")), writing(wrong):
+            pass
+
+
+def test_a_pattern_that_names_no_queue_is_found(office: Served) -> None:
+    patterns = [r"PRIVATE$\Orders", r"private$\nosuch", ";dead*"]
+    assert unmatched(sources(address(office), patterns=patterns), patterns) == [r"private$\nosuch"]
 
 
 def test_a_manager_without_messages_makes_no_batch(spark: SparkSession, alpha: Served, tmp_path: Path) -> None:

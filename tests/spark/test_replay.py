@@ -10,7 +10,7 @@ import pytest
 
 from postroad.client.opening import connect
 from postroad.client.sync.queue import Queue
-from postroad.errors import ManagerUnavailable, PipelineError
+from postroad.errors import InvalidArgument, ManagerUnavailable, PipelineError
 from postroad.message import Message
 from postroad.received import ReceivedMessage
 from postroad.spark.pipeline import replay as module
@@ -78,7 +78,7 @@ def test_chosen_letters_go_again_as_they_were_and_the_others_stay(
     assert [message.label for message in found] == ["order 1", "order 2", "order 3", "order 4"]
     assert {(message.text, message.app_tag) for message in found} >= {("order 1, spoilt", 7)}
     assert manager.queue(";deadletter").holds() == []
-    assert list(tmp_path.glob("*.*")) == [tmp_path / ".lock"]
+    assert {file.suffix or file.name for file in tmp_path.glob("*.*")} == {".lock", ".sent"}
 
 
 def test_a_function_repairs_them_and_may_leave_some(
@@ -156,9 +156,18 @@ def test_a_destination_that_refuses_keeps_the_letters(
 def test_an_expression_that_is_wrong_is_told(
     spark: SparkSession, manager: QueueManager, api: str, tmp_path: Path
 ) -> None:
-    for wrong in ("colour = 'red'", "label like"):
-        with pytest.raises(PipelineError, match="where: "):
+    for wrong in ("colour = 'red'", "label like", "label = ", "label"):
+        with pytest.raises(InvalidArgument, match=r"^where: [A-Z]((?!SQLSTATE).){10,}$"):
             replay(spark, api, wrong, plans=tmp_path)
+
+
+def test_an_expression_that_is_wrong_is_told_where_there_are_no_letters(
+    spark: SparkSession, alpha: Served, api: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InvalidArgument, match=r"^where: .* `reasn` cannot be resolved"):
+        replay(spark, api, "reasn = 'x'", plans=tmp_path)
+    assert capfd.readouterr().err == ""
+    assert replay(spark, api, "reason = 'x' and queue = ';deadletter'", plans=tmp_path).selected == 0
 
 
 def test_a_letter_becomes_the_same_message_again_and_survives_the_disk() -> None:

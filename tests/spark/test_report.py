@@ -39,7 +39,8 @@ def speed(by: str, value: str, messages: int = 10) -> dict[str, Any]:
 
 def minute(number: int, messages: int, **more: Any) -> dict[str, Any]:
     row = {"minute": NOON + timedelta(minutes=number), "messages": messages, "bytes": 100 * messages}
-    return row | {"queue": r"rome: private$\orders", "source": "london"} | more
+    ends = {"queue": r"rome: private$\orders", "source": "london", "dead_in": "london"}
+    return row | ends | {"replayed": 0} | more
 
 
 FULL = Facts(
@@ -145,6 +146,32 @@ def test_every_reason_has_words_and_something_to_do(reason: MessageClass) -> Non
     (found,) = advice(facts)
     assert "died of" not in found.what
     assert class_name(reason) in found.commands[0]
+
+
+def test_a_replay_is_advised_as_it_can_be_pasted() -> None:
+    dead = [minute(0, 2, reason="nack-q-purged"), minute(1, 3, reason="nack-q-purged", dead_in="rome")]
+    apis = {"london": "http://127.0.0.1:8180"}
+    (found,) = advice(replace(NOTHING, dead_letters=dead, lake="/data/my lake", apis=apis))
+    assert found.what.startswith("5 messages: ")
+    begin, end = "postroad pipeline replay --lake '/data/my lake'", "--where \"reason = 'nack-q-purged'\""
+    assert found.commands == (f"{begin} {end}", f"{begin} --api http://127.0.0.1:8180 {end}")
+
+
+def test_what_was_sent_again_is_told_and_not_advised_any_more() -> None:
+    some = replace(FULL, dead_letters=[minute(5, 2, reason="nack-q-exceed-quota", replayed=1)])
+    assert advice(some)[0].what == "1 message: it found its queue full."
+    assert "Of those that died, 1 was sent again." in Reader(render(some, NOON)).text
+    every = replace(FULL, dead_letters=[minute(5, 2, reason="nack-q-exceed-quota", replayed=2)])
+    text = Reader(render(every, NOON)).text
+    assert "pipeline replay" not in text
+    assert "Of those that died, 2 were sent again." in text
+    assert every.json()["replayed"] == 2
+
+
+def test_where_no_dead_letter_is_kept_there_is_nothing_to_replay() -> None:
+    (found,) = advice(replace(NOTHING, dead_letters=[minute(0, 1, reason="nack-q-purged", dead_in=None)]))
+    assert found.commands == ()
+    assert found.do.endswith("there are no dead letters that could be sent again.")
 
 
 def test_of_many_queues_the_largest_are_shown_and_the_others_counted() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from postroad.errors import PipelineError
+from postroad.errors import InvalidArgument
 from postroad.spark.pipeline.network import CHUNK
 from postroad.spark.pipeline.routes import first_links, link_loads, moved, routes, unserved
 from postroad.spark.pipeline.traffic import pair_links
@@ -116,12 +116,12 @@ def test_a_change_is_read_from_the_names_of_two_sites() -> None:
     ],
 )
 def test_a_cost_that_makes_no_sense_is_told(text: str, fault: str) -> None:
-    with pytest.raises(PipelineError, match=fault):
+    with pytest.raises(InvalidArgument, match=fault):
         parse_cost(text, SQUARE)
 
 
 def test_sites_without_a_link_between_them_cannot_be_changed() -> None:
-    with pytest.raises(PipelineError, match="no routing link joins a and c"):
+    with pytest.raises(InvalidArgument, match="no routing link joins a and c"):
         changed(SQUARE, [Change(("a", "c"))])
 
 

@@ -64,7 +64,15 @@ def test_levels() -> None:
 
 
 def test_of_a_flood_of_events_a_few_of_each_span_are_told() -> None:
-    sparingly = Sparingly(most=2, seconds=30.0)
-    assert [sparingly.allows(now) for now in (100.0, 101.0, 102.0, 129.9)] == [True, True, False, False]
-    assert [sparingly.allows(now) for now in (130.0, 131.0, 132.0)] == [True, True, False]
-    assert sparingly.allows(50.0)  # a clock that was put back stops nothing
+    stream = io.StringIO()
+    start_logging(stream=stream)
+    sparingly = Sparingly(log, "refused", most=2, seconds=30.0)
+    for now in (100.0, 101.0, 102.0, 129.9, 130.0, 50.0):  # a clock that was put back stops nothing
+        sparingly.warn(now, {"at": now})
+    assert [line.partition("Z ")[2] for line in stream.getvalue().splitlines()] == [
+        "warning refused at=100.0",
+        "warning refused at=101.0",
+        "warning refused: more are not told of for a while seconds=30.0",
+        "warning refused at=130.0",
+        "warning refused at=50.0",
+    ]

@@ -99,7 +99,7 @@ class BinaryTransport:
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._connecting: set[asyncio.Task[None]] = set()
-        self._refusals = Sparingly()
+        self._refusals = Sparingly(log, "message refused")
 
     @property
     def address(self) -> str:
@@ -128,10 +128,9 @@ class BinaryTransport:
                 link.transport.close()
 
     def _log_refusal(self, view: MessageView, reason: MessageClass) -> None:
-        if self._refusals.allows(self.clock()):
-            identifier = MessageId(view.source_queue_manager, view.message_id)
-            facts = {"id": str(identifier), "to": destination_text(view), "reason": class_words(reason)}
-            log.warning("message refused", extra=facts)
+        identifier = MessageId(view.source_queue_manager, view.message_id)
+        facts = {"id": str(identifier), "to": destination_text(view), "reason": class_words(reason)}
+        self._refusals.warn(self.clock(), facts)
 
     # Driver
 

@@ -96,18 +96,23 @@ def run(
     A run that was killed is finished by the next one; no packet is in the tables twice.
     """
     _require_spark()
-    from postroad.spark.pipeline.lake import Lake, kept_packets
+    from postroad.spark.pipeline.lake import Lake, check_format, kept_packets
     from postroad.spark.pipeline.run import run as run_pipeline
-    from postroad.spark.pipeline.sources import sources
+    from postroad.spark.pipeline.sources import sources, unmatched
 
+    check_format(form)
+    settings = _settings(conf)
     directory = _directory(enterprise)
 
     def find() -> list[Source]:
         return [each for api in apis or [DEFAULT_API] for each in sources(api, token, queues or (), consume or ())]
 
     found = find()
+    for pattern in unmatched(found, queues or ()):
+        fail(f"--queue: no queue matches {pattern}; `postroad queue list` shows what there is", ExitCode.FAILED)
+    form = Lake(None, lake, form).form  # what cannot be written to is told before Spark starts
     small = every is None and sum(each.messages for each in found) + kept_packets(lake, form) < SMALL
-    spark = _session("pipeline run", master, conf, small=small)
+    spark = _session("pipeline run", master, settings, small=small)
     opened = Lake(spark, lake, form)
     while True:
         started = time.monotonic()
@@ -192,13 +197,17 @@ def routes(
 ) -> None:
     """Work out every next hop between all sites of an enterprise, and what changes if its links do."""
     _require_spark()
-    from postroad.cli.pipeline_routes import show_routes
+    from postroad.cli.pipeline_routes import changed_by, show_routes
 
+    settings = _settings(conf)
     directory = _directory(enterprise)
     assert directory is not None
-    spark = _session("pipeline routes", master, conf, small=len(directory.sites) < SMALL_ENTERPRISE)
+    after = changed_by(directory, down or [], cost or [])
+    if lake is not None:
+        _opened(lake)
+    spark = _session("pipeline routes", master, settings, small=len(directory.sites) < SMALL_ENTERPRISE)
     opened = None if lake is None else _opened(lake, spark)
-    show_routes(spark, directory, down or [], cost or [], opened, output, as_json=as_json)
+    show_routes(spark, directory, after, opened, output, as_json=as_json)
 
 
 @app.command()
@@ -222,12 +231,16 @@ def replay(
 ) -> None:
     """Send dead letters again, each exactly once; the original goes once its message is sent.
 
-    A replay that was interrupted is finished first, by the next one in the same directory.
+    A replay that was interrupted is finished first, by the next one in the same directory. The next run knows what was
+    sent again, and so does the report.
     """
     _require_spark()
+    from postroad.names import parse_name
     from postroad.spark.pipeline.replay import replay as replay_letters
 
-    spark = _session("pipeline replay", master, conf, small=True)  # the work is the manager's
+    if to is not None:
+        parse_name(to)
+    spark = _session("pipeline replay", master, _settings(conf), small=True)  # the work is the manager's
     with _bar("messages") as progress:
         done = replay_letters(
             spark, api, where, to=to, plans=lake / "replays", token=token, dry_run=dry_run, progress=progress
@@ -260,19 +273,24 @@ def _directory(file: Path | None) -> Directory | None:
         fail(str(fault), ExitCode.USAGE)
 
 
-def _session(name: str, master: str | None, conf: list[str] | None, *, small: bool = False) -> SparkSession:
+def _settings(conf: list[str] | None) -> dict[str, str]:
+    settings = {}
+    for each in conf or []:
+        key, equals, value = each.partition("=")
+        if not equals:
+            fail(f"--conf: {each!r} is not of the form KEY=VALUE", ExitCode.USAGE)
+        settings[key] = value
+    return settings
+
+
+def _session(name: str, master: str | None, given: dict[str, str], *, small: bool = False) -> SparkSession:
     from postroad.spark import session
 
     _quiet()
     settings = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
     if small and (master is None or master.startswith("local")):
         settings |= QUICK
-    for each in conf or []:
-        key, equals, value = each.partition("=")
-        if not equals:
-            fail(f"--conf: {each!r} is not of the form KEY=VALUE", ExitCode.USAGE)
-        settings[key] = value
-    return session(f"postroad {name}", master, settings=settings)
+    return session(f"postroad {name}", master, settings=settings | given)
 
 
 def _quiet() -> None:
@@ -299,8 +317,11 @@ def _write_report(lake: Lake, output: Path, as_json: bool) -> None:
     from postroad.spark.pipeline.report import render, summary
 
     facts = gather(lake)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(render(facts, datetime.now(UTC)), encoding="utf-8")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(render(facts, datetime.now(UTC)), encoding="utf-8")
+    except OSError as fault:
+        fail(f"{output} cannot be written: {fault.strerror}", ExitCode.FAILED)
     if as_json:
         print_json(facts.json() | {"report": str(output)})
         return

@@ -17,38 +17,43 @@ if TYPE_CHECKING:
 MOST_ROWS = 20
 
 
+def changed_by(directory: Directory, down: Sequence[str], costs: Sequence[str]) -> Directory | None:
+    """The directory after what the options would change; None where they change nothing."""
+    from postroad.spark.pipeline.what_if import changed, parse_cost, parse_down
+
+    changes = [parse_down(each, directory) for each in down] + [parse_cost(each, directory) for each in costs]
+    return changed(directory, changes) if changes else None
+
+
 def show_routes(
     spark: SparkSession,
     directory: Directory,
-    down: Sequence[str],
-    costs: Sequence[str],
+    changed: Directory | None,
     lake: Lake | None,
     output: Path | None,
     *,
     as_json: bool,
 ) -> None:
     from postroad.spark.pipeline.routes import first_links, moved, routes
-    from postroad.spark.pipeline.what_if import changed, parse_cost, parse_down
 
-    changes = [parse_down(each, directory) for each in down] + [parse_cost(each, directory) for each in costs]
-    after = changed(directory, changes) if changes else directory
+    after = changed or directory
     found = routes(spark, after)
     if output is not None:
         found.write.mode("overwrite").parquet(str(output / "routes"))
         first_links(spark, after).write.mode("overwrite").parquet(str(output / "links"))
         found = spark.read.parquet(str(output / "routes"))
     told: dict[str, Any] = _totals(found, directory)
-    if changes:
+    if changed is not None:
         differing = moved(spark, directory, after).persist()
         told |= _moved(differing)
     if as_json:
         print_json(told)
     else:
         _print_totals(told, output)
-    if changes:
+    if changed is not None:
         _print_moved(differing, as_json)
     if lake is not None:
-        _print_loads(spark, directory, after if changes else None, lake, as_json)
+        _print_loads(spark, directory, changed, lake, as_json)
 
 
 def _totals(found: DataFrame, directory: Directory) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import uvicorn
 
 from postroad.accepting import AcceptingServer
 from postroad.errors import ConfigurationError
+from postroad.logs import Sparingly
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.soap.client import ClientOptions, Lookup, SoapClient
 from postroad.soap.multipart import MAX_ENTITY_SIZE
@@ -30,8 +31,6 @@ GRACE_S = 5  # that answers under way have, once the server stops
 BACKLOG = 2048
 MAX_CONNECTIONS = 4096
 METHOD_NOT_ALLOWED = 405
-TELL_WINDOW_S = 30.0  # in which so many refused requests have a line in the log
-TELL_MOST = 20
 
 
 _Scope = dict[str, Any]
@@ -129,8 +128,7 @@ class SoapTransport:
         self._client: SoapClient
         self._timer: asyncio.TimerHandle | None = None
         self._armed_at = 0.0
-        self._telling_since = 0.0
-        self._refused = 0  # since then
+        self._refusals = Sparingly(log, "SOAP request refused")
 
     def start(self) -> None:
         service = self.service
@@ -223,15 +221,8 @@ class SoapTransport:
         return status
 
     def _tell(self, address: str, reason: str | None) -> None:
-        """What was wrong with a request: its answer has no room for it. A flood of them does not flood the log."""
-        now = self.manager.clock()
-        if not 0 <= now - self._telling_since < TELL_WINDOW_S:
-            self._telling_since, self._refused = now, 0
-        self._refused += 1
-        if self._refused <= TELL_MOST:
-            log.warning("SOAP request refused", extra={"peer": address, "reason": reason})
-            if self._refused == TELL_MOST:
-                log.warning("more refused SOAP requests are not told of for a while", extra={"seconds": TELL_WINDOW_S})
+        """What was wrong with a request: its answer has no room for it."""
+        self._refusals.warn(self.manager.clock(), {"peer": address, "reason": reason})
 
     # Time
 

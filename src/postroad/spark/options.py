@@ -9,7 +9,8 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from postroad.client.aio.opening import REMOTE_READ_PORT
-from postroad.errors import InvalidArgument
+from postroad.errors import IllegalName, InvalidArgument
+from postroad.names import parse_name
 from postroad.spark.schema import choose, suggestion
 
 API = "http://127.0.0.1:8180"  # of a manager on this machine that was started without a configuration
@@ -162,6 +163,10 @@ def _place(options: Options) -> Place:
     queue = options.text("queue")
     if not queue:
         raise InvalidArgument(r"queue: it is missing; name one, as in .option('queue', r'private$\orders')")
+    try:
+        parse_name(queue)
+    except IllegalName as fault:
+        raise InvalidArgument(f"queue: {fault}") from None
     return Place(api.rstrip("/"), queue, options.text("token") or None, _timeout(options))
 
 

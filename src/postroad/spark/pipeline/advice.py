@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from shlex import quote
 
 from postroad.spark.pipeline.facts import Facts
 from postroad.wire.constants import MessageClass, class_name
@@ -61,10 +62,13 @@ def class_words(reason: str | None) -> str:
 def advice(facts: Facts) -> list[Advice]:
     """The worst first; nothing where all is well."""
     found = []
+    replayed = facts.replayed
     for reason, count in facts.reasons.items():
-        words, do = _BY_NAME.get(reason, (f"died of {reason}", "look at the dead letters"))
-        again = f"postroad pipeline replay --where \"reason = '{reason}'\""
-        found.append(Advice(f"{_messages(count)}: it {words}.", f"{_sentence(do)}; then send them again:", (again,)))
+        if left := count - replayed[reason]:
+            words, do = _BY_NAME.get(reason, (f"died of {reason}", "look at the dead letters"))
+            again = tuple(_replay(facts, reason, manager) for manager in facts.letters_left.get(reason, ()))
+            then = "then send them again:" if again else "there are no dead letters that could be sent again."
+            found.append(Advice(f"{_messages(left)}: it {words}.", f"{_sentence(do)}; {then}", again))
     if unexplained := facts.total("unexplained"):
         commands = tuple(f"postroad trace '{row['id']}'" for row in facts.oldest[:_MOST_COMMANDS])
         found.append(Advice(f"{_messages(unexplained)} nobody has heard of.", "Ask the managers on the way:", commands))
@@ -85,6 +89,12 @@ def advice(facts: Facts) -> list[Advice]:
             Advice(f"{faults:,} packet{'' if faults == 1 else 's'} did not decode.", do, commands[:_MOST_COMMANDS])
         )
     return found
+
+
+def _replay(facts: Facts, reason: str, manager: str) -> str:
+    api = facts.apis.get(manager)
+    options = [f"--lake {quote(facts.lake)}", *([] if api is None else [f"--api {quote(api)}"])]
+    return f"postroad pipeline replay {' '.join(options)} --where \"reason = '{reason}'\""
 
 
 def _messages(count: int) -> str:

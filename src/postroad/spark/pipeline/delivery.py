@@ -23,13 +23,19 @@ _FIRST_NACK = MessageClass.NACK_BAD_DST_Q.value
 
 
 def delivery(
-    messages: DataFrame, acknowledgments: DataFrame, reports: DataFrame, places: DataFrame, queues: DataFrame
+    messages: DataFrame,
+    acknowledgments: DataFrame,
+    reports: DataFrame,
+    places: DataFrame,
+    queues: DataFrame,
+    replayed: DataFrame,
 ) -> DataFrame:
     """A row for each message that anything is known of.
 
     `state` is the most that is known: `received`; `dead`, with the reason; `reached` its queue; `outgoing`, still with
     a manager on its way; `sent`, handed over to the next hop; or only `mentioned` by an acknowledgment or a report.
     `unexplained` are those that asked to be acknowledged, or are transactional, and have not been heard of since.
+    `replayed` has the ids of those that died and were sent again, as other messages.
     """
     from pyspark.sql import functions as f
 
@@ -46,6 +52,7 @@ def delivery(
     dead_at = f.coalesce("dead_letter_at", "nack_at")
     known = known.withColumns({"received_at": received_at, "reached_at": reached_at, "dead_at": dead_at})
     known = _called(_placed(known, places), queues)
+    known = known.join(replayed.select("id", f.lit(True).alias("replayed")), "id", "left")
     return known.select(
         "id",
         "label",
@@ -74,6 +81,8 @@ def delivery(
         (f.col("received_at").isNotNull() & f.col("dead_at").isNotNull()).alias("contradicted"),
         _asked().alias("asked"),
         _unexplained().alias("unexplained"),
+        "dead_in",
+        f.coalesce("replayed", f.lit(False)).alias("replayed"),
         f.to_date(f.coalesce("sent_at", "received_at", "reached_at", "dead_at")).alias("day"),
     )
 
@@ -103,6 +112,7 @@ def _copies(messages: DataFrame) -> DataFrame:
         first(OUTGOING).alias("outgoing_at"),
         f.min(dead).alias("dead_letter_at"),
         f.min_by(_class_names(f.col("reason")), dead).alias("dead_letter_reason"),
+        f.min_by("manager", dead).alias("dead_in"),
         f.first(there("manager"), ignorenulls=True).alias("holder"),
         f.first(there("queue"), ignorenulls=True).alias("held_in"),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -27,7 +27,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Rows are those of the gold tables; counts are sums over them."""
+    """Rows are those of the gold tables; counts are sums over them. `lake` is where these are, and `apis` has those of
+    the managers by name, as far as they are known."""
 
     managers: tuple[str, ...]
     batch: int
@@ -38,6 +39,8 @@ class Facts:
     dead_letters: list[Row]
     oldest: list[Row]
     faults: list[Row]
+    lake: str = "lake"
+    apis: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def messages(self) -> int:
@@ -67,6 +70,21 @@ class Facts:
         return dict(summed(self.dead_letters, "reason").most_common())
 
     @property
+    def replayed(self) -> Counter[str]:
+        """How many of those that died were sent again, by reason."""
+        return summed(self.dead_letters, "reason", what="replayed")
+
+    @property
+    def letters_left(self) -> dict[str, list[str]]:
+        """By reason, the managers that have dead letters which were not sent again, the most first."""
+        found: dict[str, Counter[str]] = {}
+        for row in self.dead_letters:
+            left = row["messages"] - (row.get("replayed") or 0)
+            if left and (manager := row.get("dead_in")) is not None:
+                found.setdefault(row["reason"], Counter())[manager] += left
+        return {reason: [name for name, _ in managers.most_common()] for reason, managers in found.items()}
+
+    @property
     def spread(self) -> list[int]:
         """How many messages took how long, by BINS_S."""
         return [sum(each) for each in zip(*(row["spread"] for row in self.states), strict=True)] or [0] * (
@@ -90,6 +108,7 @@ class Facts:
             "states": self.by_state,
             "kinds": self.kinds,
             "reasons": self.reasons,
+            "replayed": self.replayed.total(),
             "unexplained": self.total("unexplained"),
             "duplicates": self.total("duplicates"),
             "out_of_order": self.total("out_of_order"),
@@ -126,13 +145,16 @@ def gather(lake: Lake) -> Facts:
         dead_letters=read[DEAD_LETTERS],
         oldest=read[OLDEST],
         faults=read[FAULTS],
+        lake=str(lake.path),
+        apis={each["name"]: each["api"] for each in last.facts["managers"] if each.get("api")},
     )
 
 
 def summed(rows: Iterable[Mapping[str, Any]], *columns: str, what: str = "messages") -> Counter[Any]:
-    """The sum of a column by the values of others: one value as it is, several as a tuple."""
+    """The sum of a column by the values of others: one value as it is, several as a tuple. A table of an older run may
+    lack the column."""
     found: Counter[Any] = Counter()
     for row in rows:
         key = tuple(row[column] for column in columns)
-        found[key[0] if len(key) == 1 else key] += row[what] or 0
+        found[key[0] if len(key) == 1 else key] += row.get(what) or 0
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from postroad.errors import PipelineError
+from postroad.errors import InvalidArgument, PipelineError
 from postroad.spark.pipeline.lakes import DeltaTable, IcebergTable
 from postroad.spark.pipeline.tables import ParquetTable, Table, rows_of
 
@@ -31,8 +31,8 @@ DEFAULT_FORMAT = "parquet"
 class Lake:
     """A directory that this machine and Spark's workers see under the same path.
 
-    `form` is for a directory that is new; one that is there keeps its own. PipelineError where the two differ. Without
-    a session, small tables can be read all the same.
+    `form` is for a directory that is new; one that is there keeps its own. PipelineError where the two differ, or the
+    directory cannot be made. Without a session, small tables can be read all the same.
     """
 
     def __init__(self, spark: SparkSession | None, path: Path | str, form: str | None = None) -> None:
@@ -47,6 +47,11 @@ class Lake:
         if not file.exists():
             file.write_text(f"pipeline-{uuid4().hex[:12]}")
         return file.read_text()
+
+    @property
+    def replays(self) -> Path:
+        """Where replays of dead letters that are in these tables keep their plans, and what they have sent."""
+        return self.path / "replays"
 
     @property
     def session(self) -> SparkSession:
@@ -87,14 +92,22 @@ def _missing(path: Path, name: str) -> PipelineError:
     return PipelineError(f"{path} has no table {name} yet: `postroad pipeline run` makes it")
 
 
-def _settled(path: Path, form: str | None) -> str:
+def check_format(form: str | None) -> None:
+    """InvalidArgument for a format that no directory can have."""
     if form is not None and form not in FORMATS:
-        raise PipelineError(f"format: {form!r} is not one of {', '.join(FORMATS)}")
+        raise InvalidArgument(f"format: {form!r} is not one of {', '.join(FORMATS)}")
+
+
+def _settled(path: Path, form: str | None) -> str:
+    check_format(form)
     file = path / "format"
-    if not file.exists():
-        path.mkdir(parents=True, exist_ok=True)
-        file.write_text(form or DEFAULT_FORMAT)
-    kept = file.read_text().strip()
+    try:
+        if not file.exists():
+            path.mkdir(parents=True, exist_ok=True)
+            file.write_text(form or DEFAULT_FORMAT)
+        kept = file.read_text().strip()
+    except OSError as fault:
+        raise PipelineError(f"{path} cannot have tables: {fault.strerror}") from None
     if kept not in FORMATS or form not in (None, kept):
         raise PipelineError(f"{path}: its tables are in the format {kept}, not in {form or DEFAULT_FORMAT}")
     return kept

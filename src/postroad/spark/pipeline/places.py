@@ -14,17 +14,19 @@ from postroad.directory.snapshot import Directory
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+IDS = "id string"
 PLACES = "key string, name string, site string"
 QUEUES = "format_name string, queue string"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownManager:
-    """A manager that is read; `address` is the host of its API."""
+    """A manager that is read; `address` is the host of its `api`."""
 
     id: str
     name: str
     address: str | None = None
+    api: str | None = None
 
 
 def places(spark: SparkSession, managers: Iterable[KnownManager], directory: Directory | None) -> DataFrame:
@@ -56,6 +58,10 @@ def places(spark: SparkSession, managers: Iterable[KnownManager], directory: Dir
 def queue_names(spark: SparkSession, names: Mapping[str, str]) -> DataFrame:
     r"""What people call a queue, as in `rome: private$\orders`, by its format name."""
     return spark.createDataFrame([(name.lower(), called) for name, called in names.items()], QUEUES)
+
+
+def message_ids(spark: SparkSession, ids: Iterable[str]) -> DataFrame:
+    return spark.createDataFrame([(each,) for each in ids], IDS)
 
 
 def destination_key(queue: Column) -> Column:

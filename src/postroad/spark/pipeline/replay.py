@@ -7,8 +7,9 @@ is; the manager drops what it has sent already. So a replay that was killed anyw
 from __future__ import annotations
 
 import json
-import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from postroad.client.opening import connect
-from postroad.errors import ManagerUnavailable, PipelineError, PostroadError, StorageError
+from postroad.errors import InvalidArgument, ManagerUnavailable, PipelineError, PostroadError, StorageError
 from postroad.message import Message
 from postroad.received import ReceivedMessage
 from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.pipeline.letters import again, message_json, read_message
 from postroad.spark.pipeline.run import Progress
+from postroad.spark.pipeline.sent_again import keep, write_whole
 from postroad.spark.pipeline.tables import writing
+from postroad.spark.schema import choose, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,16 +38,18 @@ Repair = Callable[[ReceivedMessage, Message], Message | None]
 DEAD_LETTER_QUEUES = (";deadletter", ";deadxact")
 RUN_MESSAGES = 100  # that are held, sent and removed together
 _LETTERS = (
-    "queue string, lookup_id bigint, arrival bigint, reason string, label string, destination string, "
+    "id string, queue string, lookup_id bigint, arrival bigint, reason string, label string, destination string, "
     "transactional boolean, message string"
 )
 _EPOCH = 0
+_SPARK_CODES = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: .*$")  # around what a fault of Spark's says
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
     """A dead letter, and the message that is sent in its place."""
 
+    id: str
     queue: str
     lookup_id: int
     arrival: int
@@ -82,8 +87,10 @@ def replay(
     Spark's workers, and gives back what to send, or None to leave the letter where it is. Unfinished replays in the
     directory `plans` are finished first.
 
-    PipelineError if the manager refuses a message: those before it are sent, and the letters from there on stay.
+    InvalidArgument if the SQL is wrong, whether there are dead letters or not. PipelineError if the manager refuses a
+    message: those before it are sent, and the letters from there on stay.
     """
+    _check(spark, where)
     with writing(plans), connect(api, token=token) as manager:
         done = Replayed(0, 0, 0) if dry_run else _finish(manager, plans, progress)
         letters = _letters(spark, manager, api, token, where, queues, repair or _as_it_was, to)
@@ -105,6 +112,33 @@ def _as_it_was(letter: ReceivedMessage, message: Message) -> Message:
 # Which letters
 
 
+def _check(spark: SparkSession, where: str) -> None:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql.types import StringType
+
+    columns = spark_schema(choose(None, body=True, packet=True))
+    letters = spark.createDataFrame([], columns.add("queue", StringType()).add("reason", StringType()))
+    try:
+        with _silent():
+            letters.where(where)
+    except AnalysisException as fault:
+        told = next(line for line in str(fault).splitlines() if line)
+        raise InvalidArgument(f"where: {_SPARK_CODES.sub('', told)}") from None
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """PySpark prints a fault of an expression as a line of JSON before it raises it."""
+    from pyspark.logger import PySparkLogger
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
 def _letters(
     spark: SparkSession,
     manager: QueueManager,
@@ -115,7 +149,6 @@ def _letters(
     repair: Repair,
     to: str | None,
 ) -> DataFrame:
-    from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as f
 
     options = {"api": api, "packet": "true"} | ({} if token is None else {"token": token})
@@ -127,10 +160,7 @@ def _letters(
     if not frames:
         return spark.createDataFrame([], _LETTERS)
     every = reduce(lambda one, other: one.unionByName(other), frames).withColumn("reason", f.col("class_name"))
-    try:
-        chosen = every.where(where).select("queue", "lookup_id", "arrival", "arrived_at", "class", "packet")
-    except (AnalysisException, ParseException) as fault:
-        raise PipelineError(f"where: {str(fault).splitlines()[0]}") from None
+    chosen = every.where(where).select("id", "queue", "lookup_id", "arrival", "arrived_at", "class", "packet")
     kind = _kind_of(manager, to)
 
     def work(batches: Iterable[Any]) -> Iterator[Any]:
@@ -167,6 +197,7 @@ def _repaired(row: dict[str, Any], repair: Repair, to: str | None, kind: bool | 
     if message is None or destination is None:
         return None
     return {
+        "id": row["id"],
         "queue": row["queue"],
         "lookup_id": row["lookup_id"],
         "arrival": row["arrival"],
@@ -208,7 +239,7 @@ class _Run:
 
 class _Plan:
     """`NAME.holds` says which ranges are held, and is there before they are; `NAME.letters` has what is sent of them,
-    and is there before anything is. A plan that is carried out is deleted."""
+    and is there before anything is. A plan that is carried out is deleted, and which letters it was stays."""
 
     def __init__(self, plans: Path, name: str, runs: Sequence[_Run]) -> None:
         self.plans = plans
@@ -222,7 +253,7 @@ class _Plan:
         identifier = manager.info().id
         wanted = list(_runs(manager, chosen))
         holds = [{"queue": run.queue, "name": f"{name}-{run.number}"} for run in wanted]
-        _write(plans / f"{name}.holds", json.dumps({"manager": identifier, "holds": holds}))
+        write_whole(plans / f"{name}.holds", json.dumps({"manager": identifier, "holds": holds}))
         try:
             held = [letter for run in wanted for letter in _held(manager, run, f"{name}-{run.number}")]
         except BaseException:
@@ -235,7 +266,7 @@ class _Plan:
             for letter in run.letters:
                 values = {each: getattr(letter, each) for each in Letter.__dataclass_fields__}
                 lines.append(json.dumps({"run": run.number, **values}))
-        _write(plans / f"{name}.letters", "\n".join(lines))
+        write_whole(plans / f"{name}.letters", "\n".join(lines))
         return plan
 
     @classmethod
@@ -253,24 +284,24 @@ class _Plan:
         """How many messages were sent, and how many letters were removed."""
         sent = removed = 0
         total = sum(len(run.letters) for run in self.runs)
-        done = 0
+        done: list[str] = []
         for run in self.runs:
-            progress("sending again", done, total)
+            progress("sending again", len(done), total)
             try:
                 sent += self._send(manager, run)
             except (ManagerUnavailable, StorageError):
                 raise  # what became of it is not known: the plan stays, and the next replay goes on with it
             except PostroadError as fault:
-                self._end(manager)
+                self._end(manager, done)
                 first = run.letters[0]
                 raise PipelineError(
                     f"{first.destination} does not take the letter {first.lookup_id} of {first.queue}: {fault}; "
                     f"{sent} were sent again before it, the others stay"
                 ) from None
             removed += manager.queue(run.queue).commit_hold(f"{self.name}-{run.number}", run.end)
-            done += len(run.letters)
-            progress("sending again", done, total)
-        self._end(manager)
+            done += [letter.id for letter in run.letters]
+            progress("sending again", len(done), total)
+        self._end(manager, done)
         return sent, removed
 
     def _send(self, manager: QueueManager, run: _Run) -> int:
@@ -282,8 +313,10 @@ class _Plan:
         )
         return found.sent
 
-    def _end(self, manager: QueueManager) -> None:
-        """The file goes before the manager forgets what was sent, never after."""
+    def _end(self, manager: QueueManager, done: Sequence[str]) -> None:
+        """The file goes after it is kept what was sent, and before the manager forgets that."""
+        if done:
+            keep(self.plans, self.name, done)
         (self.plans / f"{self.name}.letters").unlink()
         _release(manager, self.plans, self.name)
         for destination in dict.fromkeys(run.letters[0].destination for run in self.runs):
@@ -354,13 +387,3 @@ def _release(manager: QueueManager, plans: Path, name: str) -> None:
     for hold in json.loads(file.read_text())["holds"]:
         manager.queue(hold["queue"]).release(hold["name"])
     file.unlink()
-
-
-def _write(file: Path, text: str) -> None:
-    """Whole and on the disk, or not at all."""
-    draft = file.with_suffix(".draft")
-    with draft.open("w") as output:
-        output.write(text)
-        output.flush()
-        os.fsync(output.fileno())
-    os.rename(draft, file)

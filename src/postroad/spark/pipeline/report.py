@@ -55,7 +55,7 @@ def _head(facts: Facts, now: datetime) -> str:
 
 
 def summary(facts: Facts) -> str:
-    """The whole in two sentences."""
+    """The whole in two sentences or three."""
     states = facts.by_state
     if not facts.messages:
         return "Nothing is known of any message yet."
@@ -66,17 +66,22 @@ def summary(facts: Facts) -> str:
         if speed is None
         else f" Half were received within {seconds(speed['p50_s'])}, all within {seconds(speed['max_s'])}."
     )
-    return f"Of {_count(facts.messages, 'message')}, {_listed(told)}.{fast}"
+    return f"Of {_count(facts.messages, 'message')}, {_listed(told)}.{_sent_again(facts)}{fast}"
+
+
+def _sent_again(facts: Facts) -> str:
+    again = facts.replayed.total()
+    return f" Of those that died, {again:,} {'was' if again == 1 else 'were'} sent again." if again else ""
 
 
 def _tiles(facts: Facts) -> str:
     states = facts.by_state
     speed = facts.overall("receive")
-    dead, unexplained = states.get("dead", 0), facts.total("unexplained")
+    dead, unexplained, again = states.get("dead", 0), facts.total("unexplained"), facts.replayed.total()
     tiles = [
         ("", f"{facts.messages:,}", "messages known"),
         ("good", f"{states.get('received', 0):,}", f"received{_share(states.get('received', 0), facts.messages)}"),
-        ("bad" if dead else "good", f"{dead:,}", "died"),
+        ("bad" if dead > again else "good", f"{dead:,}", f"died, {again:,} sent again" if again else "died"),
         ("warn" if unexplained else "good", f"{unexplained:,}", "unexplained"),
         ("", "-" if speed is None else seconds(speed["p50_s"]), "half received within"),
         ("", "-" if speed is None else seconds(speed["p99_s"]), "99 of 100 within"),
@@ -98,7 +103,8 @@ def _fault(count: int, name: str) -> tuple[str, str, str]:
 def _todo(facts: Facts) -> str:
     found = advice(facts)
     if not found:
-        return _section("What to do", "Nothing: every message that asked to be heard of has been.", "")
+        text = f"Nothing: every message that asked to be heard of has been.{_sent_again(facts)}"
+        return _section("What to do", text, "")
     items = "".join(
         f'<li><span class="count">{escape(each.what)}</span> {escape(each.do)}'
         + "".join(f"<br><code>{escape(command)}</code>" for command in each.commands)
@@ -202,8 +208,10 @@ def _lost(facts: Facts) -> str:
     words = {reason: f"it {class_words(reason)} ({reason}): {count:,}" for reason, count in facts.reasons.items()}
     made = _legend_of(named, words) + columns(series, list(dict.fromkeys(named.values())), "messages")
     senders = summed(facts.dead_letters, "source", "queue", "reason")
-    rows = [(*key, count) for key, count in senders.most_common(MOST_ROWS)]
-    made += "<h3>Whose messages died</h3>" + _table(("from", "to", "reason", "messages"), rows, numbers={3})
+    again = summed(facts.dead_letters, "source", "queue", "reason", what="replayed")
+    rows = [(*key, count, again[key]) for key, count in senders.most_common(MOST_ROWS)]
+    names = ("from", "to", "reason", "messages", "sent again")
+    made += "<h3>Whose messages died</h3>" + _table(names, rows, numbers={3, 4})
     text = "Dead letters and negative acknowledgments, by the reason that the manager which gave up has told."
     return _section("What was lost, and why", text, made + _left_out(senders, "row"))
 

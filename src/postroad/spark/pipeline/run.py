@@ -32,7 +32,8 @@ from postroad.spark.pipeline.lake import (
     UNDECODABLE,
     Lake,
 )
-from postroad.spark.pipeline.places import KnownManager, places, queue_names
+from postroad.spark.pipeline.places import KnownManager, message_ids, places, queue_names
+from postroad.spark.pipeline.sent_again import fingerprint, ids_sent_again
 from postroad.spark.pipeline.sources import Source, consumed, new_ranges
 from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit, writing
 from postroad.spark.pipeline.traffic import link_traffic, traffic
@@ -153,12 +154,13 @@ def _gold(lake: Lake, last: Commit, directory: Directory | None, tell: Tell) -> 
     """Gold tables are made anew, each from silver or from gold/delivery. What a table was made of is kept with it, so
     that one that is up to date stays as it is."""
     spark = lake.session
-    made_of = {"batch": last.batch, "directory": _fingerprint(directory)}
+    made_of = {"batch": last.batch, "directory": _fingerprint(directory), "replays": fingerprint(lake.replays)}
 
     def of_messages() -> DataFrame:
         known = places(spark, (KnownManager(**each) for each in last.facts["managers"]), directory)
         called = queue_names(spark, last.facts["queues"])
-        return delivery(lake.read(MESSAGES), lake.read(ACKNOWLEDGMENTS), lake.read(REPORTS), known, called)
+        again = message_ids(spark, ids_sent_again(lake.replays))
+        return delivery(lake.read(MESSAGES), lake.read(ACKNOWLEDGMENTS), lake.read(REPORTS), known, called, again)
 
     makers: dict[str, Callable[[], DataFrame]] = {
         DELIVERY: of_messages,
@@ -197,7 +199,7 @@ def _compact(lake: Lake, name: str) -> bool:
 
 
 def _as_fact(manager: KnownManager) -> dict[str, Any]:
-    return {"id": manager.id, "name": manager.name, "address": manager.address}
+    return {"id": manager.id, "name": manager.name, "address": manager.address, "api": manager.api}
 
 
 def _fingerprint(directory: Directory | None) -> str | None:

@@ -100,7 +100,7 @@ def sources(
     with connect(api, token=token) as manager:
         info = manager.info()
         queues = manager.queues()
-    known = KnownManager(info.id, info.name, urlsplit(api).hostname)
+    known = KnownManager(info.id, info.name, urlsplit(api).hostname, api)
     found = []
     for queue in queues:
         role = role_of(queue)
@@ -109,6 +109,12 @@ def sources(
             emptied = role != OUTGOING and _named(name, consume)
             found.append(Source(api, token, known, name, role, queue.format_name, emptied, queue.messages))
     return found
+
+
+def unmatched(found: Iterable[Source], patterns: Iterable[str]) -> list[str]:
+    """The patterns that name none of the queues."""
+    names = [each.queue for each in found]
+    return [pattern for pattern in patterns if not any(_named(name, [pattern]) for name in names)]
 
 
 def _called(path: str, manager: str) -> str:

@@ -78,12 +78,19 @@ def latency(delivered: DataFrame) -> DataFrame:
 
 
 def dead_letters(delivered: DataFrame) -> DataFrame:
-    """Messages that died, by the minute, reason, sender and queue."""
+    """Messages that died, by the minute, reason, sender, queue, and the manager that keeps the dead letters.
+
+    `replayed` counts those that were sent again.
+    """
     from pyspark.sql import functions as f
 
     dead = delivered.where("state = 'dead'")
-    return dead.groupBy(f.date_trunc("minute", "dead_at").alias("minute"), "reason", "source", "queue").agg(
-        f.count("*").alias("messages"), f.min("dead_at").alias("first_at"), f.max("dead_at").alias("last_at")
+    minute = f.date_trunc("minute", "dead_at").alias("minute")
+    return dead.groupBy(minute, "reason", "source", "queue", "dead_in").agg(
+        f.count("*").alias("messages"),
+        f.sum(f.col("replayed").cast("bigint")).alias("replayed"),
+        f.min("dead_at").alias("first_at"),
+        f.max("dead_at").alias("last_at"),
     )
 
 

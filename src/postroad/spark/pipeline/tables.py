@@ -195,11 +195,15 @@ class ParquetTable(Table):
 
 @contextmanager
 def writing(lake: Path) -> Iterator[None]:
-    """One run at a time in a directory; PipelineError where another one is at work."""
+    """One run at a time in a directory; PipelineError where another one is at work, or none can be."""
     import fcntl
 
-    lake.mkdir(parents=True, exist_ok=True)
-    with (lake / ".lock").open("a") as file:
+    try:
+        lake.mkdir(parents=True, exist_ok=True)
+        lock = (lake / ".lock").open("a")
+    except OSError as fault:
+        raise PipelineError(f"{lake} cannot be written to: {fault.strerror}") from None
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from postroad.directory.objects import MAX_COST, MIN_COST, RoutingLink
 from postroad.directory.snapshot import Directory
-from postroad.errors import PipelineError
+from postroad.errors import InvalidArgument
 
 _COST = re.compile(r"(x|\*)?([0-9]+(?:\.[0-9]+)?)")
 
@@ -41,13 +41,13 @@ def parse_cost(text: str, directory: Directory) -> Change:
     name, equals, value = text.rpartition("=")
     found = _COST.fullmatch(value.strip())
     if not equals or found is None or (found[1] is None and "." in found[2]):
-        raise PipelineError(f"cost: {text!r} is not of the form A-B=N or A-B=xN")
+        raise InvalidArgument(f"cost: {text!r} is not of the form A-B=N or A-B=xN")
     number = float(found[2])
     sites = _sites(name, directory)
     if found[1]:
         return Change(sites, factor=number)
     if not MIN_COST <= number <= MAX_COST:
-        raise PipelineError(f"cost: {number:.0f} is not between {MIN_COST} and {MAX_COST}")
+        raise InvalidArgument(f"cost: {number:.0f} is not between {MIN_COST} and {MAX_COST}")
     return Change(sites, cost=int(number))
 
 
@@ -78,7 +78,7 @@ def _pair(directory: Directory, names: tuple[str, str]) -> frozenset[UUID]:
     assert all(sites)
     pair = frozenset(site.identifier for site in sites if site is not None)
     if not any({link.site1_identifier, link.site2_identifier} == pair for link in directory.links):
-        raise PipelineError(f"no routing link joins {names[0]} and {names[1]}")
+        raise InvalidArgument(f"no routing link joins {names[0]} and {names[1]}")
     return pair
 
 
@@ -90,11 +90,11 @@ def _sites(text: str, directory: Directory) -> tuple[str, str]:
         if one is not None and other is not None:
             return one.name, other.name
     if not hyphens:
-        raise PipelineError(f"{text!r} does not name two sites as A-B")
+        raise InvalidArgument(f"{text!r} does not name two sites as A-B")
     names: Mapping[str, str] = {site.name.lower(): site.name for site in directory.sites}
     for part in text.split("-"):
         if part.strip().lower() not in names:
             close = get_close_matches(part.strip().lower(), names, n=1)
             hint = f"; did you mean {names[close[0]]}?" if close else ""
-            raise PipelineError(f"{text!r}: there is no site {part.strip()}{hint}")
-    raise PipelineError(f"{text!r} does not name two sites as A-B")
+            raise InvalidArgument(f"{text!r}: there is no site {part.strip()}{hint}")
+    raise InvalidArgument(f"{text!r} does not name two sites as A-B")

@@ -1,0 +1,78 @@
+"""`postroad pipeline` as a process: faults of the command line are told in one line, before Spark is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands import Outcome, postroad
+from tests.served import Served
+
+ENTERPRISE = """
+[[site]]
+name = "london"
+[[site]]
+name = "paris"
+[[site]]
+name = "rome"
+[[link]]
+sites = ["london", "paris"]
+cost = 1
+"""
+STARTED = "spark.driver.extraJavaOptions=-XX:NoSuchOption"  # with it, Java ends at once, and says why
+
+
+def run(*arguments: str, api: str | None = None) -> Outcome:
+    """A pipeline command for which Spark cannot be started."""
+    return postroad("pipeline", *arguments, "--conf", STARTED, api=api)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--format", "csv"], "format: 'csv' is not one of parquet, delta, iceberg"),
+        (["--conf", "novalue"], "--conf: 'novalue' is not of the form KEY=VALUE"),
+        (["--enterprise", "nowhere.toml"], "nowhere.toml"),
+    ],
+)
+def test_what_can_never_be_run(options: list[str], sentence: str, tmp_path: Path) -> None:
+    ended = run("run", "--lake", str(tmp_path / "lake"), *options)
+    assert (ended.code, ended.errors.count("\n")) == (2, 1), ended.errors
+    assert sentence in ended.errors
+    assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--down", "london-berlin"], "'london-berlin': there is no site berlin"),
+        (["--down", "london"], "'london' does not name two sites as A-B"),
+        (["--down", "london-rome"], "no routing link joins london and rome"),
+        (["--cost", "london-paris=much"], "'london-paris=much' is not of the form A-B=N or A-B=xN"),
+    ],
+)
+def test_changes_of_links_that_are_none(options: list[str], sentence: str, tmp_path: Path) -> None:
+    file = tmp_path / "enterprise.toml"
+    file.write_text(ENTERPRISE)
+    ended = run("routes", str(file), *options)
+    assert (ended.code, ended.errors.count("\n")) == (2, 1), ended.errors
+    assert sentence in ended.errors
+
+
+def test_a_queue_to_send_to_that_is_no_name(tmp_path: Path) -> None:
+    ended = run("replay", "--lake", str(tmp_path), "--where", "true", "--to", "orders")
+    assert (ended.code, ended.errors.count("\n")) == (2, 1), ended.errors
+    assert "a path is a computer, a backslash and a queue" in ended.errors
+
+
+def test_queues_that_are_not_there_and_a_lake_that_cannot_be(alpha: Served, tmp_path: Path) -> None:
+    api = f"http://{alpha.server.host}:{alpha.server.port}"
+    lake = tmp_path / "lake"
+    ended = run("run", "--queue", r"private$\nosuch", "--lake", str(lake), api=api)
+    assert (ended.code, ended.errors.count("\n")) == (1, 1), ended.errors
+    assert r"--queue: no queue matches private$\nosuch" in ended.errors
+    assert not lake.exists()
+    lake.touch()
+    ended = run("run", "--lake", str(lake), api=api)
+    assert (ended.code, ended.errors) == (1, f"postroad: {lake} cannot have tables: File exists\n")
