@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -46,6 +47,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=30_000)
     parser.add_argument("--peers", type=Path, help="a directory with brokers.py and native_bench.py")
     arguments = parser.parse_args()
+    logging.getLogger("postroad").addHandler(logging.NullHandler())  # the receiver is gone before the sender is
     messages = arguments.messages
     rates: dict[tuple[str, int], float] = {}
     peers: dict[str, float] = {}
