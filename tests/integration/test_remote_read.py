@@ -25,6 +25,7 @@ from postroad.errors import (
     NoMessage,
     PostroadError,
     QueueNotFound,
+    RpcFault,
     RpcUnavailable,
     SharingViolation,
     StorageError,
@@ -142,6 +143,44 @@ def test_a_reader_who_leaves_in_the_middle_of_many_leaves_them_all(office: Stati
 
     asyncio.run(scene())
     assert office.labels() == [str(number) for number in range(200)]
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_message_that_comes_in_the_moment_in_which_its_reader_leaves_goes_back(office: Station, turns: int) -> None:
+    """The reader is cancelled so many turns of its loop after the answer has come, or in the same one."""
+    office.send("one")
+
+    async def scene() -> None:
+        async with backend(office) as reader:
+            await reader.settle(ORDERS, [each.lookup_id for each in await reader.lock(ORDERS, 1, 5)], False)
+            connection = reader.client._qm2qm
+            assert connection is not None
+            task = asyncio.ensure_future(reader.lock(ORDERS, 1, 5))
+            settle = connection._settle
+            left = False
+
+            def leave(waits: int) -> None:
+                if waits:
+                    asyncio.get_running_loop().call_soon(leave, waits - 1)
+                else:
+                    task.cancel()
+
+            def settle_and_leave(call_id: int, answer: tuple[bytes, str] | None, error: RpcFault | None) -> None:
+                nonlocal left
+                settle(call_id, answer, error)
+                if reader.client.pending and not left:
+                    left = True
+                    leave(turns)
+
+            connection._settle = settle_and_leave  # type: ignore[method-assign]
+            with contextlib.suppress(asyncio.CancelledError):
+                await reader.settle(ORDERS, [each.lookup_id for each in await task], False)
+            assert left
+            await asyncio.to_thread(office.wait_until, "unacknowledged", 0)
+            assert reader.client.pending == {}
+
+    asyncio.run(scene())
+    assert office.labels() == ["one"]
 
 
 def test_lookup_in_all_directions(office: Station, manager: postroad.QueueManager) -> None:

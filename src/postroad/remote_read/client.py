@@ -107,6 +107,7 @@ class RemoteReadClient:
         self.identity = identity
         self.pending: dict[int, PendingRemoteReadEntry] = {}  # rPendingRemoteReadEntryCollection
         self.open_queues: dict[int, RemoteOpenQueueEntry] = {}  # rRemoteOpenQueueEntryCollection
+        self._giving_back: set[asyncio.Future[None]] = set()
         self.version = OLD_VERSION
         self._connect = connect
         self._ask_port = ask_port
@@ -360,8 +361,17 @@ class RemoteReadClient:
         """
         late: asyncio.Future[Out | None] = asyncio.get_running_loop().create_future()
         kept = False
+
+        def came(answer: Out | None) -> None:
+            if not late.done():
+                late.set_result(answer)
+            elif answer is not None:  # nobody has waited so long
+                task = asyncio.ensure_future(self._give_back(entry, answer, taken))
+                self._giving_back.add(task)
+                task.add_done_callback(self._giving_back.discard)
+
         try:
-            answer = await self._call(operation, request, None, late.set_result if receive else None)
+            answer = await self._call(operation, request, None, came if receive else None)
             received = taken(answer)
             kept = receive
             return received
@@ -390,9 +400,14 @@ class RemoteReadClient:
                 if not late.done():
                     await self._cancel(opened, entry.request_id)
                 answer = await late  # a read that is not pending any more has been answered
-                if answer is not None and taken(answer).entry is not None:
-                    self.pending[entry.request_id] = entry
-                    await self.end(entry, Ack.RR_NACK)
+                if answer is not None:
+                    await self._give_back(entry, answer, taken)
+
+    async def _give_back(self, entry: PendingRemoteReadEntry, answer: Out, taken: Callable[[Out], Received]) -> None:
+        with suppress(PostroadError):
+            if taken(answer).entry is not None:
+                self.pending[entry.request_id] = entry
+                await self.end(entry, Ack.RR_NACK)
 
     async def cancel(self, opened: RemoteOpenQueueEntry, request_id: int) -> None:
         """RemoteQMCancelReceive; the read ends with RemoteCancelled."""

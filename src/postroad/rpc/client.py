@@ -111,7 +111,7 @@ class RpcClient:
                     octets, order = await answer
         except (TimeoutError, asyncio.CancelledError):
             if late is not None:
-                self._follow(call_id, decoded, late)
+                self._follow(call_id, answer, decoded, late)
             elif not self.closed:
                 self._core.orphan(call_id)
                 self.flush()
@@ -121,8 +121,14 @@ class RpcClient:
             self._missed.pop(call_id, None)
         return decoded(octets, order)
 
-    def _follow(self, call_id: int, decoded: Callable[[bytes, str], Out], late: Callable[[Out | None], None]) -> None:
-        """The reply of a call that nobody awaits any more."""
+    def _follow(
+        self,
+        call_id: int,
+        answer: asyncio.Future[tuple[bytes, str]],
+        decoded: Callable[[bytes, str], Out],
+        late: Callable[[Out | None], None],
+    ) -> None:
+        """The reply of a call that nobody awaits any more. It may have come before the cancelling, or right after."""
 
         def settled(answer: tuple[bytes, str] | None) -> None:
             try:
@@ -130,7 +136,9 @@ class RpcClient:
             except RpcUnavailable:
                 late(None)
 
-        if call_id in self._missed:  # it came between the cancelling and now
+        if answer.done() and not answer.cancelled():
+            settled(None if answer.exception() is not None else answer.result())
+        elif call_id in self._missed:
             settled(self._missed.pop(call_id))
         elif self.closed:
             late(None)
