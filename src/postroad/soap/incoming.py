@@ -93,6 +93,7 @@ class IncomingStreams:
             tick.on_seal.append(partial(self._write, name, step))
             tick.on_commit.append(partial(self._committed, name, step))
             tick.undo.append(partial(self._lost, name, step))
+        tick.writes += 1  # it is written when the tick is sealed; the answer has to wait for that all the same
         stream.advance(element, now)
         step.number, step.stream_id = stream.number, stream.stream_id
         step.identifiers.append(identifier)

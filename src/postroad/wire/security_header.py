@@ -36,7 +36,7 @@ class ProviderInfo:
 def security_header_end(data: bytes, offset: int, end: int) -> int:
     """Where the header after a SecurityHeader starts, once its own rules are checked."""
     if offset + LAYOUT.size > end:
-        raise RemoteProtocolError("SecurityHeader is cut off", offset)
+        raise RemoteProtocolError("SecurityHeader is cut off", min(offset, end))
     flags, sender_id, key, signature, certificate, provider = LAYOUT.unpack_from(data, offset)
     sender_id_type = flags & 0x0F
     if sender_id_type > 2:

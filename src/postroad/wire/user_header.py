@@ -82,7 +82,7 @@ NO_QUEUE = QueueField()
 def direct_name_end(data: bytes, offset: int, end: int, what: str) -> int:
     """Where the field after a DirectQueueFormatName starts; refuses one that does not end in its terminator."""
     if offset + 2 > end:
-        raise RemoteProtocolError(f"{what} is cut off", offset)
+        raise RemoteProtocolError(f"{what} is cut off", min(offset, end))
     count = data[offset] | data[offset + 1] << 8
     text_end = offset + 2 + count
     if text_end + 3 & ~3 > end:

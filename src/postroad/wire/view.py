@@ -114,7 +114,7 @@ class MessageView:
 
         if flags & _TH:
             if offset + 20 > end:
-                raise RemoteProtocolError("TransactionHeader is cut off", offset)
+                raise RemoteProtocolError("TransactionHeader is cut off", min(offset, end))
             self._transaction = fields = TRANSACTION.unpack_from(data, offset)
             offset += 36 if fields[0] & 1 else 20
         else:

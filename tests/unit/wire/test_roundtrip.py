@@ -266,6 +266,7 @@ def test_any_bytes_are_a_packet_or_a_protocol_error(data: bytes) -> None:
 
 
 @given(any_bytes)
+@example(bytes.fromhex("100000004c494f5240000000") + bytes(48) + bytes.fromhex("20003200"))  # it ends within a name
 def test_whatever_a_view_accepts_is_written_again(data: bytes) -> None:
     view = result(MessageView, data)
     if isinstance(view, MessageView):
