@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from postroad.names import DirectName
 from postroad.soap.elements import Attachments, Envelope, StreamReceipt
 from postroad.soap.envelope import write_envelope
 from postroad.soap.multipart import join_entity
@@ -346,3 +347,14 @@ def test_strangers_that_never_start_a_stream_leave_nothing_behind(beta: Station)
 def _incoming(envelope: Envelope) -> Incoming:
     kind, pieces = join_entity(write_envelope(envelope), Attachments(b"body"), STRANGER, 1)
     return Incoming(kind, b"".join(pieces), "10.0.0.99")
+
+
+def test_a_place_in_a_stream_is_a_change_that_answers_wait_for(network: Network, beta: Station) -> None:
+    """Of a message that is refused it is the only one, and it is written as late as the tick is sealed."""
+    element = stream_message(URL, 1).stream
+    assert element is not None
+    incoming, tick = beta.service.receiver.incoming, beta.core.tick
+    name, stream = incoming.of(STRANGER, DirectName.from_wire(URL))
+    writes = tick.writes
+    incoming.advance(tick, name, stream, element, bytes(20), network.now)
+    assert tick.writes > writes
