@@ -78,6 +78,7 @@ def check(answer: Reply, status: int, hresult: str, code: str, *words: str) -> N
         ("GET", "/nothing", None, 404, "0xC00E0001", "ERROR", "/api/v1/nothing"),
         ("PUT", "/queues", None, 405, "0xC00E0001", "ERROR", "PUT"),
         ("POST", "/queues/orders/messages", None, 405, "0xC00E0001", "ERROR", "write private$/orders/messages"),
+        ("PUT", "/queues/private$/orders", None, 405, "0xC00E0001", "ERROR", "PATCH"),
     ],
 )
 def test_a_refused_call(

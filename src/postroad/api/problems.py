@@ -160,7 +160,7 @@ async def on_http(request: Request, error: Exception) -> Response:
 def _taken_for_a_queue(path: str) -> str:
     """A queue's name of one word is no path: the word behind it was taken for the rest of the name."""
     name = unquote(path.removeprefix(QUEUES))
-    if not path.startswith(QUEUES) or "/" in name or "\\" not in name:
+    if not path.startswith(QUEUES) or "/" in name or "\\" not in name or "$" in name:
         return ""
     first, _, rest = name.partition("\\")
     return rf"; {name} was taken for the queue: write private$/{first}/{rest} for the private queue {first}"
