@@ -130,6 +130,7 @@ class Receiver:
                 assert envelope.stream_receipt is not None
                 assert envelope.commitment_receipt is not None
                 assert envelope.msmq is not None
+                self.repeated = True  # nobody sends another: what an earlier copy of it has changed has to be durable
                 self.sender.take_final_receipt(
                     envelope.stream_receipt, envelope.commitment_receipt, envelope.msmq.message_class, now
                 )

@@ -189,9 +189,9 @@ class Sender:
         """The messages before this one are gone and none of them has arrived: it starts a stream of its own, once the
         name of that is durable."""
         tick, queue = self.core.tick, flight.queue
-        stream.begin_anew(self.core.transacting.new_sequence(), flight.number)
+        transfer.stream = anew = stream.anew(self.core.transacting.new_sequence(), flight.number)
         transfer.settling = True
-        tick.set_state(f"{OUTGOING_STATE}{queue.properties.path}", stream.encode())
+        tick.set_state(f"{OUTGOING_STATE}{queue.properties.path}", anew.encode())
 
         def settled() -> None:
             transfer.settling = False
@@ -199,7 +199,7 @@ class Sender:
 
         def lost() -> None:
             transfer.settling = False
-            transfer.stream = None
+            transfer.stream = stream
 
         tick.on_commit.append(settled)
         tick.on_failure.append(lambda error: lost())
@@ -211,9 +211,9 @@ class Sender:
         self._land(flight)
         flight.answered = True
         if flight.number:
-            transfer = self.transfers[flight.queue]
-            if transfer.stream is not None and transfer.stream.sequence == flight.sequence:
-                transfer.stream.started = True
+            stream = self.transfers[flight.queue].stream
+            if stream is not None and _is_start(stream, flight) and _is_held(flight):
+                stream.started = True
         elif _is_held(flight):
             view = MessageView(flight.record.packet)
             if view.positive_journaling and self.core.delivery.journals_at_source(view):
@@ -260,10 +260,9 @@ class Sender:
     def take_stream_receipt(self, receipt: StreamReceipt, now: float) -> bool:
         """3.1.5.1.8: everything up to a number has arrived in order; whether it is about a stream of ours."""
         found = self._find(receipt)
-        if found is None:
-            return False
-        queue, transfer, stream = found
-        number = receipt.last_ordinal + stream.base
+        if found is None or found[2].name != receipt.stream_id.sequence:
+            return False  # under a name that it had before, it is all sent again
+        queue, transfer, stream, number = found
         covered = [each for each in transfer.unacked if each.number <= number]
         transfer.unacked = [each for each in transfer.unacked if each.number > number]
         transfer.last_ack_time = now
@@ -299,17 +298,18 @@ class Sender:
         found = self._find(receipt)
         if found is None:
             return False
-        queue, transfer, stream = found
-        number = receipt.last_ordinal + stream.base
+        queue, transfer, stream, number = found
         flight = transfer.awaiting_final.pop(number, None)
         if flight is None:
             flight = next((each for each in transfer.unacked if each.number == number), None)
             flight = flight or self._sent_before(queue, stream, number)
         if flight is None:
             return False
-        flight.ordered = stream.started = True
+        flight.ordered = True
         self._no_longer_unacked(flight)
-        self._keep(transfer, queue)
+        if stream.name == receipt.stream_id.sequence:
+            stream.started = True
+            self._keep(transfer, queue)
         self._settle(flight, outcome.decision is Decision.POSITIVE, now, reason)
         return True
 
@@ -327,18 +327,19 @@ class Sender:
         delivery.discard(flight.queue, flight.record)
         self._end_stream(flight)
 
-    def _find(self, receipt: StreamReceipt) -> tuple[Queue, Transfer, OutgoingStream] | None:
-        """The stream that a receipt is about."""
+    def _find(self, receipt: StreamReceipt) -> tuple[Queue, Transfer, OutgoingStream, int] | None:
+        """The stream that a receipt is about, by any of its names, and the number that it tells, as packets have it."""
         if receipt.stream_id.guid != self.core.identifier:
             return None
         for queue, transfer in self.transfers.items():
             stream = transfer.stream
-            if stream is not None and stream.name == receipt.stream_id.sequence:
-                return queue, transfer, stream
+            base = None if stream is None else stream.bases.get(receipt.stream_id.sequence)
+            if stream is not None and base is not None:
+                return queue, transfer, stream, base + receipt.last_ordinal
         return None
 
     def _sent_before(self, queue: Queue, stream: OutgoingStream, number: int) -> Flight | None:
-        """A message that was sent before the manager started stands at the head of its queue."""
+        """A message that was sent, and is to be sent again, stands at the head of its queue."""
         for record in queue.available(HEAD):
             place = self._place(record)
             if place == (stream.sequence, number):
@@ -388,8 +389,8 @@ class Sender:
         for flight in [each for each in transfer.unacked if each.record.lookup_id == record.lookup_id]:
             transfer.unacked.remove(flight)
         transfer.awaiting_final.pop(gone.number, None)
-        if transfer.stream is not None and transfer.stream.started and transfer.stream.sequence == gone.sequence:
-            self._keep(transfer, queue)
+        if transfer.stream is not None and _is_start(transfer.stream, gone) and not transfer.kept:
+            transfer.stream.started = False  # 200 may have come from a manager on the way, where it has ended as here
         self._end_stream(gone)
         # Those behind it may have waited for this to be durable.
         self.core.tick.on_commit.append(lambda: self.core.delivery.outgoing_ready(queue, now))
@@ -422,6 +423,11 @@ class Sender:
         """Messages that have arrived and that their readers have not had yet."""
         for transfer in self.transfers.values():
             yield from transfer.awaiting_final.values()
+
+
+def _is_start(stream: OutgoingStream, flight: Flight) -> bool:
+    """Whether a message is the one that the far end has to have before all others of a stream."""
+    return stream.sequence == flight.sequence and stream.current(flight.number) == 1
 
 
 def _is_losing(queue: Queue, before: int) -> bool:

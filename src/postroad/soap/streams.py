@@ -16,9 +16,10 @@ from postroad.wire.layout import NULL_GUID
 from postroad.wire.transaction_header import TxSequenceId
 
 NO_STREAM = StreamId(NULL_GUID, TxSequenceId(0, 0))
-PAST_STREAMS = 32  # ended streams of one sender that are known again: a start that was late must not begin them anew
+PAST_STREAMS = 32  # names of one sender's streams that are known again: a start that was late must not begin them anew
 _INCOMING = Struct("<16sIIIIIIHH")
-_OUTGOING = Struct("<IIIII?")
+_SEQUENCE = Struct("<II")
+_BASE = Struct("<III")  # a name, and its base
 _VALUE = Struct("<Q")
 
 
@@ -155,19 +156,24 @@ class IncomingStream:
 class OutgoingStream:
     """Stream at the sender: the messages of one outgoing queue.
 
-    A packet has the number that its transaction gave it. Where those before it have expired unsent, the stream has to
-    begin at 1 all the same, under a name that was never used: `base` is what is then taken off each number.
+    A packet has the number that its transaction gave it. Where those before it have expired and perhaps none has
+    arrived, the stream has to begin at 1 all the same, under a name that was never used: `base` is what is then taken
+    off each number. What had arrived under a name before it is still spoken of by that: `bases` has them all.
     """
 
     sequence: TxSequenceId  # as the packets have it
     name: TxSequenceId  # as the wire has it
-    base: int = 0
+    bases: dict[TxSequenceId, int]
     started: bool = False  # the far end has the first message: only then others may follow
     acknowledged: int = 0  # by stream receipts, in the numbers of the packets
 
     @classmethod
     def of(cls, sequence: TxSequenceId) -> OutgoingStream:
-        return cls(sequence, sequence)
+        return cls(sequence, sequence, {sequence: 0})
+
+    @property
+    def base(self) -> int:
+        return self.bases[self.name]
 
     def current(self, number: int) -> int:
         return number - self.base
@@ -176,9 +182,10 @@ class OutgoingStream:
         """Whether this message can be sent: as the first one, or behind one that has arrived."""
         return self.started or self.current(number) == 1
 
-    def begin_anew(self, name: TxSequenceId, number: int) -> None:
-        """The start is lost, and nothing else was sent: this message becomes the first of another stream."""
-        self.name, self.base, self.started = name, number - 1, False
+    def anew(self, name: TxSequenceId, number: int) -> OutgoingStream:
+        """The start is lost: this message becomes the first of another stream."""
+        kept = list(self.bases.items())[1 - PAST_STREAMS :]
+        return OutgoingStream(self.sequence, name, {**dict(kept), name: number - 1})
 
     def element(self, guid: UUID, number: int, previous: int, receipts_url: str) -> Stream:
         """3.1.7.2.4: `start` in each copy of the first message, `previous` in all others."""
@@ -191,12 +198,13 @@ class OutgoingStream:
         )
 
     def encode(self) -> bytes:
-        sequence, name = self.sequence, self.name
-        return _OUTGOING.pack(
-            sequence.ordinal, sequence.time_stamp, name.ordinal, name.time_stamp, self.base, self.started
+        names = (_BASE.pack(each.ordinal, each.time_stamp, base) for each, base in self.bases.items())
+        return b"".join(
+            (_SEQUENCE.pack(self.sequence.ordinal, self.sequence.time_stamp), *names, bytes([self.started]))
         )
 
     @classmethod
     def decode(cls, data: bytes) -> OutgoingStream:
-        ordinal, time_stamp, name_ordinal, name_time, base, started = _OUTGOING.unpack(data)
-        return cls(TxSequenceId(ordinal, time_stamp), TxSequenceId(name_ordinal, name_time), base, started)
+        sequence = TxSequenceId(*_SEQUENCE.unpack_from(data))
+        bases = {TxSequenceId(*name): base for *name, base in _BASE.iter_unpack(data[_SEQUENCE.size : -1])}
+        return cls(sequence, list(bases)[-1], bases, bool(data[-1]))

@@ -8,7 +8,10 @@ from itertools import pairwise
 import pytest
 
 from postroad.message import Message
-from postroad.soap.elements import CommitmentReceipt, Decision, Envelope, StreamId, StreamReceipt
+from postroad.soap.elements import Attachments, CommitmentReceipt, Decision, Envelope, StreamId, StreamReceipt
+from postroad.soap.envelope import write_envelope
+from postroad.soap.multipart import join_entity
+from postroad.soap.receiver import Incoming
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.wire.constants import MessageClass
 from postroad.wire.transaction_header import TxSequenceId
@@ -322,6 +325,41 @@ def test_a_stream_whose_first_messages_expired_unsent_begins_with_the_next(
     assert numbers(sent) == [(1, None), (2, 1)]
 
 
+def test_a_stream_whose_start_was_lost_on_the_way_begins_with_the_next(
+    network: Network, alpha: Station, beta: Station, deaf: str
+) -> None:
+    """A manager on the way has said 200 to it, and has let it expire; those behind it were sent."""
+    alpha.send_transactional(deaf, Message(label="a", time_to_reach_queue=5), "b", "c")
+    network.wait(10)
+    assert [(each.label, each.stream.current) for each in network.exchanges] == [("a", 1), ("b", 2), ("c", 3)]
+    network.answers.clear()
+    network.exchanges.clear()
+    network.wait(60)
+    assert beta.labels(LEDGER) == ["b", "c"]
+    assert alpha.waiting(deaf) == []
+    assert numbers(network.user_posts("alpha")) == [(1, None), (2, 1)]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("sent_again", [False, True])
+def test_what_arrived_under_the_name_before_has_its_final_receipt_by_that(
+    network: Network, alpha: Station, deaf: str, sent_again: bool, restarted: bool
+) -> None:
+    """The start had arrived after all, and with it the next."""
+    alpha.send_transactional(deaf, Message(label="a", time_to_reach_queue=5), Message(label="b", dead_letter=True), "c")
+    first = network.exchanges[0].stream.stream_id
+    network.wait(40)
+    last = network.exchanges[-1].stream
+    assert (last.stream_id != first, last.current) == (True, 2)
+    if sent_again:
+        alpha.ask(receipt(alpha, last.stream_id, 2))
+    if restarted:
+        alpha.restart()
+    alpha.ask(final(alpha, first, 2, Decision.NEGATIVE))
+    assert alpha.labels(DEADXACT) == ["b"]
+    assert alpha.waiting(deaf) == ([] if sent_again else ["c"])
+
+
 def test_the_name_of_a_stream_that_begins_anew_is_durable_before_it_is_used(
     network: Network, alpha: Station, beta: Station
 ) -> None:
@@ -413,6 +451,33 @@ def test_a_final_receipt_may_come_before_the_stream_receipt(network: Network, al
     stream_id = network.exchanges[0].stream.stream_id
     alpha.ask(final(alpha, stream_id, 1, Decision.POSITIVE))
     assert alpha.waiting(deaf) == ["b"]
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_final_receipt_is_answered_when_what_the_one_before_it_changed_is_durable(
+    network: Network, alpha: Station, deaf: str, kept: bool
+) -> None:
+    """Its sender has forgotten that it sent one: its own disk failed. It sends no third."""
+    alpha.send_transactional(deaf, Message(label="a", dead_letter=True))
+    stream_id = network.exchanges[0].stream.stream_id
+    alpha.ask(receipt(alpha, stream_id, 1))
+    alpha.commits = False
+    kind, pieces = join_entity(
+        write_envelope(final(alpha, stream_id, 1, Decision.NEGATIVE)), Attachments(), alpha.identifier, 1
+    )
+    statuses: list[int] = []
+    alpha.take(Incoming(kind, b"".join(pieces)), statuses.append)
+    alpha.seal()
+    alpha.take(Incoming(kind, b"".join(pieces)), statuses.append)
+    assert statuses == []
+    if kept:
+        alpha.land()
+    else:
+        alpha.lose()
+    alpha.commits = True
+    network.run()
+    assert statuses == [200, 200] if kept else [500, 500]
+    assert alpha.labels(DEADXACT) == (["a"] if kept else [])
 
 
 @pytest.mark.parametrize("ordered", [False, True])
