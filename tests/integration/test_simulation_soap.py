@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
+from postroad.simulation.scenario import Consumer, Fault, FaultKind, Flow, Kind, Naming, QueuePlan
 from postroad.simulation.seeds import http_scenario
+from postroad.simulation.verdict import judge
 from postroad.simulation.web import Web
 from postroad.simulation.world import World
 from postroad.soap.elements import Stream, StreamReceipt
@@ -35,6 +38,37 @@ def test_a_seed_replays_to_the_same_log() -> None:
     first, second = (world.stage.log.lines for world in worlds)
     assert sum("posts to" in line for line in first) > 20
     assert first == second
+
+
+def test_what_waits_for_a_clock_that_was_set_back_is_not_stuck() -> None:
+    """The manager on the way takes for expired what its sender keeps for another hour."""
+    ledger = r"private$\ledger"
+    flow = Flow(
+        source="alpha",
+        manager="beta",
+        path=ledger,
+        kind=Kind.TRANSACTIONAL,
+        naming=Naming.HTTP,
+        count=3,
+        time_to_reach_queue_s=8,
+        perishable=1.0,
+        dead_letter=True,
+    )
+    away = Fault(kind=FaultKind.POWER_FAILURE, managers=("beta",), at_s=0.01, for_s=30)
+    set_back = Fault(kind=FaultKind.CRASH, managers=("alpha",), at_s=5, for_s=1, clock_error_s=-3600)
+    scenario = replace(
+        http_scenario(2792),
+        queues=(QueuePlan(manager="beta", path=ledger, transactional=True),),
+        flows=(flow,),
+        consumers=(Consumer(manager="beta", path=ledger),),
+        faults=(away, set_back),
+    )
+    assert scenario.forwarder == "gate"
+    world = World(scenario)
+    world.run()
+    assert judge(world).sentences == []
+    assert world.settled_at is not None
+    assert world.settled_at > 3600 - 60
 
 
 # Faults put in by hand: each is found, and found soon.

@@ -14,7 +14,7 @@ from postroad.binary.session import Received, Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.tracing import send_report
 from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
-from postroad.names import DirectName, FormatName, PathName, PrivateName, parse_format_name
+from postroad.names import DirectName, FormatName, PrivateName, parse_format_name
 from postroad.queues.delivery import is_internal
 from postroad.queues.duplicates import MessageIdHistory
 from postroad.queues.local import LocalQueueManager
@@ -176,7 +176,8 @@ class Receiver:
 
     def local_queue(self, name: FormatName) -> Queue | None:
         """The queue that others may send to by this name."""
-        queue = self.core.queues.find(PathName(".", name.tail) if isinstance(name, DirectName) else name)
+        queues = self.core.queues
+        queue = queues.by_tail(name.tail) if isinstance(name, DirectName) else queues.find(name)
         if queue is None or queue.properties.queue_type not in _DESTINATIONS or is_internal(queue):
             return None
         return queue

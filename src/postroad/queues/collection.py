@@ -122,7 +122,7 @@ class QueueCollection:
             return self.outgoing.get(DirectName.from_path(name)) if isinstance(name, PathName) else None
         match name:
             case PathName() | DirectName():
-                return self._by_tail(name.tail)
+                return self.by_tail(name.tail)
             case PrivateName():
                 return _journal_or_self(self._by_private_number.get(name.number), name.journal)
             case PublicName():
@@ -140,7 +140,10 @@ class QueueCollection:
     def system(self, path: str) -> Queue:
         return self._by_path[path]
 
-    def _by_tail(self, tail: QueueTail) -> Queue | None:
+    def by_tail(self, tail: QueueTail) -> Queue | None:
+        """The queue here that a path or direct name calls so, whatever computer stands before it."""
+        if tail.subqueue is None and not tail.journal:
+            return self._by_path.get(_path(tail))
         queue = self._by_path.get(_path(replace(tail, subqueue=None, journal=False)))
         if queue is not None and tail.subqueue is not None:
             queue = queue.subqueues.get(tail.subqueue.lower())

@@ -15,7 +15,7 @@ from postroad.message import DEFAULT_PRIORITY
 from postroad.names import DirectName, DistributionListName, FormatName, MessageId, PrivateName, PublicName
 from postroad.soap.addresses import destination_of, is_http, via_name
 from postroad.soap.elements import LABEL_PREFIX, NO_EXPIRY, Attachments, Envelope, Msmq, Services, Stream
-from postroad.soap.texts import U32, parse_message_id, shown
+from postroad.soap.texts import U32, parse_ordinal, shown
 from postroad.wire.constants import (
     ADMIN_SHIFT,
     DESTINATION_SHIFT,
@@ -42,10 +42,10 @@ from postroad.wire.properties_header import LAYOUT as PROPERTIES
 from postroad.wire.properties_header import NO_CORRELATION
 from postroad.wire.queue_names import destination_field, other_field
 from postroad.wire.security_header import ProviderInfo, SecurityHeader
-from postroad.wire.soap_header import SoapHeader
+from postroad.wire.soap_header import soap_sections
 from postroad.wire.trace_header import DebugHeader
 from postroad.wire.transaction_header import TransactionHeader
-from postroad.wire.user_header import NO_QUEUE, QueueField
+from postroad.wire.user_header import QueueField
 
 NOT_IDENTIFIED = MessageId(NULL_GUID, 1)  # 3.1.5.1.1: the id of every message without an Msmq element
 
@@ -68,6 +68,9 @@ _NEGATIVE_RECEIVE = AckFlags.NEGATIVE_RECEIVE.value
 _SHA1, _RC4 = HashAlgorithm.SHA1.value, EncryptionAlgorithm.RC4.value
 _NO_SERVICES = Services()
 
+_Written = tuple[int, bytes]  # a queue name in a packet: its code among the flags, and its bytes
+_NO_QUEUE: _Written = (QueueCode.NONE.value, b"")
+
 
 def label_of(action: str) -> str | None:
     """The label in an action; without its prefix it says nothing, which is no error."""
@@ -78,7 +81,7 @@ def identifier_of(envelope: Envelope) -> MessageId:
     """Without Msmq nothing identifies a message. Note 7: where the GUIDs differ, SourceQmGuid is right."""
     if envelope.msmq is None:
         return NOT_IDENTIFIED
-    return MessageId(envelope.msmq.source_qm_guid, parse_message_id(envelope.path.id, "path/id").ordinal)
+    return MessageId(envelope.msmq.source_qm_guid, parse_ordinal(envelope.path.id, "path/id"))
 
 
 def packet_of(envelope: Envelope, attachments: Attachments, now: int, destination: FormatName | None = None) -> bytes:
@@ -87,8 +90,8 @@ def packet_of(envelope: Envelope, attachments: Attachments, now: int, destinatio
     `now` stands in for a time of sending that is not told, and `destination` for the one in the path.
     """
     source = envelope.source
-    soap = None if source is None else SoapHeader(source.header, source.body)
     try:
+        soap = None if source is None else soap_sections(source.header, source.body)
         packet = _packet(envelope, attachments, now, destination, soap)
         if len(packet) > MAX_PACKET_SIZE:  # the body is worth more than the text of its envelope
             packet = _packet(envelope, attachments, now, destination, None)
@@ -104,7 +107,7 @@ def _packet(
     attachments: Attachments,
     now: int,
     destination: FormatName | None,
-    soap: SoapHeader | None,
+    soap: bytes | None,
 ) -> bytes:
     properties = envelope.properties
     # Note 12: without Msmq all its elements have their defaults, and expiresAt is what TTrq would be.
@@ -116,12 +119,13 @@ def _packet(
     if not 0 <= sent <= U32:
         raise MalformedSoap("properties/sentAt", "the year is not between 1970 and 2106")
     target, address = _destination_field(envelope, destination)
-    admin = _admin_field(services, stream)
+    receipts = admin_url(services, stream)
+    admin = _NO_QUEUE if receipts is None else _direct(receipts)
     response = _response_field(envelope.path.via, identifier.guid, address)
-    flags = target.code << DESTINATION_SHIFT | admin.code << ADMIN_SHIFT | response.code << RESPONSE_SHIFT | _PROPERTIES
+    flags = target[0] << DESTINATION_SHIFT | admin[0] << ADMIN_SHIFT | response[0] << RESPONSE_SHIFT | _PROPERTIES
     writer = Writer()
     writer.size = _FIXED.size  # written last, when the size is known
-    writer.put(_encoded(target) + _encoded(admin) + _encoded(response))
+    writer.put(target[1] + admin[1] + response[1])
     if services.durable or stream is not None:
         flags |= _RECOVERABLE
     if msmq.journal:
@@ -143,7 +147,7 @@ def _packet(
         DebugHeader().encode(writer)
     if soap is not None:
         flags |= _SOAP
-        soap.encode(writer)
+        writer.put(soap)
     if msmq.destination_mqf or msmq.admin_mqf or msmq.response_mqf:
         flags |= _MULTI_QUEUE
         _multi_queue(msmq).encode(writer)
@@ -164,28 +168,33 @@ def _packet(
     return fixed + writer.getvalue()
 
 
-def _encoded(field: QueueField) -> bytes:
-    """A queue name as bytes. Each starts and ends on a 4-byte boundary, wherever it stands."""
-    return _encode_cached(field) if len(field.direct_name) <= _CACHED_NAME else _encode(field)
-
-
-def _encode(field: QueueField) -> bytes:
+def _written(field: QueueField) -> _Written:
+    """Each name starts and ends on a 4-byte boundary, wherever it stands."""
     writer = Writer()
     field.encode(writer)
-    return writer.getvalue()
+    return field.code, writer.getvalue()
 
 
-_encode_cached = lru_cache(_CACHED_FIELDS)(_encode)
+def _direct(name: str) -> _Written:
+    return _direct_cached(name) if len(name) <= _CACHED_NAME else _written_direct(name)
 
 
-def _destination_field(envelope: Envelope, destination: FormatName | None) -> tuple[QueueField, UUID]:
+def _written_direct(name: str) -> _Written:
+    return _written(QueueField(QueueCode.DIRECT, direct_name=name))
+
+
+_direct_cached = lru_cache(_CACHED_FIELDS)(_written_direct)
+
+
+def _destination_field(envelope: Envelope, destination: FormatName | None) -> tuple[_Written, UUID]:
     name = destination_of(envelope.path.to) if destination is None else destination
     if isinstance(name, DirectName):
-        return QueueField(QueueCode.DIRECT, direct_name=name.wire_text), NULL_GUID
+        return _direct(name.wire_text), NULL_GUID
     try:
-        return destination_field(name)
+        field, address = destination_field(name)
     except LocalProtocolError as error:
         raise MalformedSoap("path/to", str(error)) from None
+    return _written(field), address
 
 
 def _lifetime(expiry: int, sent: int) -> int:
@@ -195,23 +204,21 @@ def _lifetime(expiry: int, sent: int) -> int:
     return min(max(expiry - sent, 0), INFINITE)
 
 
-def _admin_field(services: Services, stream: Stream | None) -> QueueField:
+def admin_url(services: Services, stream: Stream | None) -> str | None:
     """One attribute serves three elements, 3.1.5.1.1: of several the delivery receipt's wins, as in sample 4.3."""
     for request in (services.delivery_receipt_request, services.commitment_receipt_request):
         if request is not None:
-            return QueueField(QueueCode.DIRECT, direct_name=request.send_to)
-    if stream is not None and stream.send_receipts_to is not None:
-        return QueueField(QueueCode.DIRECT, direct_name=stream.send_receipts_to)
-    return NO_QUEUE
+            return request.send_to
+    return None if stream is None else stream.send_receipts_to
 
 
-def _response_field(via: str | None, source: UUID, address: UUID) -> QueueField:
+def _response_field(via: str | None, source: UUID, address: UUID) -> _Written:
     if via is None:
-        return NO_QUEUE
+        return _NO_QUEUE
     if is_http(via):
-        return QueueField(QueueCode.DIRECT, direct_name=via)
+        return _direct(via)
     try:
-        return other_field(via_name(via), source, address)
+        return _written(other_field(via_name(via), source, address))
     except LocalProtocolError as error:
         raise MalformedSoap("path/rev/via", str(error)) from None
 

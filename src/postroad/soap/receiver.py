@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from postroad.errors import IllegalName, MalformedSoap, ManagerFull, PostroadError, QuotaExceeded
 from postroad.message import Composer, Message
-from postroad.names import DirectName, PathName
+from postroad.names import DirectName
 from postroad.queues.delivery import is_internal
 from postroad.queues.duplicates import MessageIdHistory
 from postroad.queues.local import LocalQueueManager
@@ -20,16 +20,16 @@ from postroad.soap.addresses import destination_of
 from postroad.soap.elements import Attachments, Envelope, Stream
 from postroad.soap.envelope import read_envelope
 from postroad.soap.incoming import IncomingStreams
-from postroad.soap.mapping import attachments_of, signature_of, stream_id_of
+from postroad.soap.mapping import stream_id_of
 from postroad.soap.multipart import split_entity
-from postroad.soap.packets import packet_of
+from postroad.soap.packets import admin_url, packet_of
 from postroad.soap.receipts import TOLD, MessageType, identify, stream_receipt
 from postroad.soap.sender import Sender
 from postroad.soap.settings import SoapSettings
 from postroad.soap.signature import signature_fault
 from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
-from postroad.wire.constants import AckFlags, MessageClass, QueueCode
+from postroad.wire.constants import AckFlags, MessageClass
 from postroad.wire.patch import as_arrived_by_http
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
@@ -138,12 +138,13 @@ class Receiver:
                 pass  # 3.1.5.1.5: of no type, and ignored
             case _:
                 packet = as_arrived_by_http(packet_of(envelope, attachments, int(now), name))
-                self._take_message(queue, name, envelope.stream, packet, incoming.address, now)
+                forged = envelope.signature is not None and bool(signature_fault(envelope.signature, attachments))
+                self._take_message(queue, name, envelope, packet, incoming.address, forged, now)
         return OK
 
     def _destination(self, name: DirectName, kind: MessageType | None) -> Queue:
         """The queue here that others may send to by this name; receipts of streams go to the manager itself."""
-        queue = self.core.queues.find(PathName(".", name.tail))
+        queue = self.core.queues.by_tail(name.tail)
         if queue is None or queue.properties.queue_type not in _DESTINATIONS:
             raise _Refused(f"there is no queue {name}")
         if is_internal(queue) and not (kind in _STREAM_RECEIPTS and queue.properties.path.lower() == ORDER_QUEUE):
@@ -153,7 +154,14 @@ class Receiver:
     # Into a queue
 
     def _take_message(
-        self, queue: Queue, name: DirectName, stream: Stream | None, packet: bytes, address: str, now: float
+        self,
+        queue: Queue,
+        name: DirectName,
+        envelope: Envelope,
+        packet: bytes,
+        address: str,
+        forged: bool,
+        now: float,
     ) -> None:
         """3.1.5.1.6, and 3.1.5.1.7 and 3.1.5.1.10, which are less of the same."""
         view = MessageView(packet)
@@ -162,11 +170,11 @@ class Receiver:
         if duplicate:
             self.history.refresh(identifier, now)
         if not duplicate:
-            self._note_address(view, stream, address)
-        if stream is not None:
-            self._take_stream_message(queue, name, stream, view, duplicate, now)
+            self._note_address(envelope, address)
+        if envelope.stream is not None:
+            self._take_stream_message(queue, name, envelope.stream, view, duplicate, forged, now)
         elif not duplicate:
-            self._deliver(queue, view, self._refusal(queue, view, now), now)
+            self._deliver(queue, view, self._refusal(queue, view, forged, now), now)
 
     def _remember(self, view: MessageView, now: float) -> None:
         if view.identifier != NOT_IDENTIFIED:
@@ -179,6 +187,7 @@ class Receiver:
         element: Stream,
         view: MessageView,
         duplicate: bool,
+        forged: bool,
         now: float,
     ) -> None:
         """3.1.5.1.6.3: in order or not at all."""
@@ -194,7 +203,7 @@ class Receiver:
             return
         if element.send_receipts_to is not None:
             DirectName.from_wire(element.send_receipts_to)  # 2.2.5.3.4: or it is malformed
-        refusal = self._refusal(queue, view, now)
+        refusal = self._refusal(queue, view, forged, now)
         tick = self.core.tick
         before = len(tick.batch.puts)
         added = self.incoming.advance(tick, state, stream, element, view.identifier, now)
@@ -212,14 +221,11 @@ class Receiver:
             self._refuse(view, refusal, now)
         self._remember(view, now)
 
-    def _refusal(self, queue: Queue, view: MessageView, now: float) -> MessageClass | None:
+    def _refusal(self, queue: Queue, view: MessageView, forged: bool, now: float) -> MessageClass | None:
         """The first check of the queue that fails names the reason; ManagerFull where the manager is at its limit."""
         properties = queue.properties
-        if properties.authenticate:
+        if properties.authenticate or forged:
             return MessageClass.NACK_BAD_SIGNATURE  # no message by SOAP tells whose signature it has
-        signature = signature_of(view)
-        if signature is not None and signature_fault(signature, attachments_of(view)) is not None:
-            return MessageClass.NACK_BAD_SIGNATURE
         if properties.privacy is QueuePrivacy.BODY:
             return MessageClass.NACK_BAD_ENCRYPTION  # SOAP encrypts the connection, never the message
         # A receipt says how long it may take as a matter of form, 4.3: what it tells is as true later.
@@ -279,10 +285,10 @@ class Receiver:
         """Where the manager called from that receipts have to be sent to, for hosts that no name service knows."""
         return self._addresses.get(host.lower())
 
-    def _note_address(self, view: MessageView, stream: Stream | None, address: str) -> None:
+    def _note_address(self, envelope: Envelope, address: str) -> None:
         """A message tells where its receipts go by a name; if nobody knows the name, its sender can be called back."""
-        field = view.admin_queue
-        url = field.direct_name if field.code is QueueCode.DIRECT else ""
+        services, stream = envelope.services, envelope.stream
+        url = None if services is None else admin_url(services, None)
         if stream is not None and stream.send_receipts_to is not None:
             url = stream.send_receipts_to
         if not address or not url:

@@ -97,10 +97,20 @@ def base64_text(data: bytes) -> str:
 
 def parse_message_id(text: str, place: str) -> MessageId:
     """2.2.4.3: `uuid:`, the index, `@` and the GUID of the sending manager."""
+    match = _message_id(text, place)
+    return MessageId(parse_guid(match[2], place), parse_number(match[1], place))
+
+
+def parse_ordinal(text: str, place: str) -> int:
+    """The index in a message id."""
+    return parse_number(_message_id(text, place)[1], place)
+
+
+def _message_id(text: str, place: str) -> re.Match[str]:
     match = _MESSAGE_ID.fullmatch(text.strip(SPACE))
     if match is None:
         raise MalformedSoap(place, f"{shown(text)} is no id as in uuid:17@<guid>")
-    return MessageId(parse_guid(match[2], place), parse_number(match[1], place))
+    return match
 
 
 def message_id_text(message_id: MessageId) -> str:

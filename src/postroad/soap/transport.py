@@ -18,7 +18,7 @@ from postroad.logs import Sparingly
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.soap.client import ClientOptions, Lookup, SoapClient
 from postroad.soap.multipart import MAX_ENTITY_SIZE
-from postroad.soap.protocol import SoapProtocol
+from postroad.soap.protocol import REQUEST_TIMEOUT_S, SoapProtocol
 from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming
 from postroad.soap.service import Peer, Post, SoapService
 
@@ -26,7 +26,6 @@ log = logging.getLogger(__name__)
 
 ROOT = "/msmq/"
 KEEP_ALIVE_S = 75
-READ_TIMEOUT_S = 60.0  # for the whole of one request
 GRACE_S = 5  # that answers under way have, once the server stops
 BACKLOG = 2048
 MAX_CONNECTIONS = 4096
@@ -186,14 +185,10 @@ class SoapTransport:
             elif name == b"content-length" and int(value) > MAX_ENTITY_SIZE:
                 self._tell(address, f"its Content-Length is more than {MAX_ENTITY_SIZE} bytes")
                 return BAD_REQUEST, closing
-        try:
-            async with asyncio.timeout(READ_TIMEOUT_S):
-                body = await _read(receive)
-        except TimeoutError:
-            body = None
+        body = await _read(receive)
         if body is None:
             self._tell(
-                address, f"it did not come whole, within {MAX_ENTITY_SIZE} bytes and {READ_TIMEOUT_S:.0f} seconds"
+                address, f"it did not come whole, within {MAX_ENTITY_SIZE} bytes and {REQUEST_TIMEOUT_S:.0f} seconds"
             )
             return BAD_REQUEST, closing
         incoming = Incoming(content_type, body, address, server[0] if server else "")

@@ -7,9 +7,10 @@ from struct import Struct
 
 from postroad.errors import RemoteProtocolError
 from postroad.wire.constants import SectionId
-from postroad.wire.layout import Reader, Writer, encode_text
+from postroad.wire.layout import Reader, Writer, check_text, encode_text
 
 _SECTION = Struct("<HHI")
+_HEADER, _BODY = SectionId.SOAP_HEADER.value, SectionId.SOAP_BODY.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,31 @@ class SoapHeader:
             writer.align(4)
         _encode_section(writer, SectionId.SOAP_BODY, self.reserved[1], self.body)
         writer.align(4)
+
+
+def soap_sections(header: str, body: str) -> bytes:
+    """A SoapHeader as `encode` writes it, from a 4-byte boundary on."""
+    sections = []
+    for section_id, text in ((_HEADER, header), (_BODY, body)):
+        data = encode_text(text, "a SoapHeader string")
+        sections.append(_SECTION.pack(section_id, 0, len(data) // 2) + data + bytes(-len(data) % 4))
+    return b"".join(sections)
+
+
+def soap_header_end(data: bytes, offset: int, end: int) -> int:
+    """Where a SoapHeader with both its sections ends, once they are checked; -1 leaves one of another form to `decode`,
+    which names the fault."""
+    for expected in (_HEADER, _BODY):
+        if offset + _SECTION.size > end:
+            return -1
+        section_id, _, units = _SECTION.unpack_from(data, offset)
+        offset += _SECTION.size
+        stop = offset + 2 * units
+        if section_id != expected or not units or stop > end:
+            return -1
+        check_text(data, offset, stop, "SoapHeader string")
+        offset = stop + 3 & ~3
+    return offset
 
 
 def _section_id(data: bytes, offset: int, end: int) -> int:

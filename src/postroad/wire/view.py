@@ -27,7 +27,7 @@ from postroad.wire.properties_header import LAYOUT as PROPERTIES
 from postroad.wire.security_header import LAYOUT as SECURITY
 from postroad.wire.security_header import SecurityHeader, security_header_end
 from postroad.wire.session_header import SessionHeader
-from postroad.wire.soap_header import SoapHeader
+from postroad.wire.soap_header import SoapHeader, soap_header_end
 from postroad.wire.trace_header import DebugHeader
 from postroad.wire.transaction_header import LAYOUT as TRANSACTION
 from postroad.wire.transaction_header import TransactionHeader, TxSequenceId
@@ -64,7 +64,7 @@ class MessageView:
     _names: tuple[int, int, int, int]
     _transaction: tuple[int, int, int, int, int] | None
     _properties: tuple[int, int, int, bytes, int, int, int, int, int, int, int, int]
-    _trailers: _Trailers
+    _trailers: _Trailers | None  # None: they are decoded when somebody asks
 
     def __init__(self, data: bytes) -> None:
         if len(data) < _FIXED_SIZE:
@@ -150,10 +150,15 @@ class MessageView:
             self._trailers = _NO_TRAILERS
         elif stop > end:
             raise RemoteProtocolError("label, extension and body are longer than the packet", offset + 32)
+        elif (
+            flags & _TRAILERS == _HH and not base_flags & _DEBUG and soap_header_end(data, stop, end) == end
+        ):  # as of each message that came by SOAP
+            self._trailers = None
         else:
-            self._trailers = self._decode_trailers(stop, end)
+            self._trailers = self._decode_trailers(stop)
 
-    def _decode_trailers(self, offset: int, end: int) -> _Trailers:
+    def _decode_trailers(self, offset: int) -> _Trailers:
+        end = self._fixed[4]
         reader = Reader(self.data, offset, end)
         flags = self._fixed[11]
         debug = DebugHeader.decode(reader) if self._fixed[2] & _DEBUG else None
@@ -373,17 +378,24 @@ class MessageView:
 
     # What may follow
 
+    def _trailing(self) -> _Trailers:
+        if self._trailers is None:
+            properties = self._properties
+            stop = self._properties_at + PROPERTIES_HEADER_SIZE + 2 * properties[1] + properties[11] + properties[7]
+            self._trailers = self._decode_trailers(stop + 3 & ~3)
+        return self._trailers
+
     @property
     def debug_header(self) -> DebugHeader | None:
-        return self._trailers[0]
+        return self._trailing()[0]
 
     @property
     def soap_header(self) -> SoapHeader | None:
-        return self._trailers[1]
+        return self._trailing()[1]
 
     @property
     def multi_queue_header(self) -> MultiQueueFormatHeader | None:
-        return self._trailers[2]
+        return self._trailing()[2]
 
     @property
     def session_header(self) -> SessionHeader | None:

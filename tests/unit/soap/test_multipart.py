@@ -165,6 +165,33 @@ def test_what_is_joined_is_split(envelope: bytes, body: bytes | None, extension:
     assert split_entity(content_type, b"".join(pieces)) == (envelope, Attachments(body, extension))
 
 
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        (b"Content-Type: ", b"content-type:"),
+        (b"Content-Length: ", b"Content-Length:   "),
+        (b"Content-Id: ", b"X-Other: 1\r\nContent-Id: "),
+        (b"; charset=UTF-8", b"; charset=UTF-8; other=1"),
+    ],
+)
+def test_headers_that_no_queue_manager_writes_say_the_same(spelled: tuple[bytes, bytes]) -> None:
+    content_type, pieces = join_entity(ENVELOPE, Attachments(b"body", b"extension"), MANAGER, 1)
+    entity = b"".join(pieces)
+    usual = split_entity(content_type, entity)
+    assert usual == (ENVELOPE, Attachments(b"body", b"extension"))
+    assert split_entity(content_type, entity.replace(*spelled)) == usual
+    assert split_entity(content_type.replace("; ", ";"), entity) == usual
+
+
+def test_in_the_usual_headers_too_the_envelope_is_xml_and_lengths_are_true() -> None:
+    content_type, pieces = join_entity(ENVELOPE, Attachments(b"body"), MANAGER, 1)
+    entity = b"".join(pieces)
+    with pytest.raises(MalformedSoap, match="not text/xml"):
+        split_entity(content_type, entity.replace(b"text/xml; charset=UTF-8", b"text/plain", 1))
+    with pytest.raises(MalformedSoap, match="no delimiter follows its 3 bytes"):
+        split_entity(content_type, entity.replace(b"Content-Length: 4", b"Content-Length: 3"))
+
+
 @given(st.binary(max_size=300))
 def test_any_bytes_are_parts_or_refused(data: bytes) -> None:
     for entity in (data, b"--b\r\n" + data, envelope_part() + data, b"--b\r\n\r\n" + data + b"--b--"):

@@ -10,7 +10,7 @@ import pytest
 from postroad.errors import LocalProtocolError
 from postroad.wire import MessageView, UserMessage
 from postroad.wire.layout import Writer
-from postroad.wire.soap_header import SoapHeader
+from postroad.wire.soap_header import SoapHeader, soap_sections
 from tests.packets import by_hand, padded, patched, refusal, u16, u32, utf16
 
 PRESENT = 0x1000_0000
@@ -67,6 +67,7 @@ def test_lengths_count_utf16_units_and_the_terminator(text: str, units: int) -> 
     assert wire[4:8] == wire[second + 4 : second + 8] == u32(units)
     assert wire[8 : 8 + 2 * units] == utf16(text)
     assert decoded(wire) == SoapHeader(text, text)
+    assert soap_sections(text, text) == wire
 
 
 @pytest.mark.spec("MQ-2.2.20.7-03")
