@@ -13,6 +13,7 @@ from postroad.binary.sequences import IncomingSequence, IncomingSequences
 from postroad.binary.session import Received, Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.tracing import send_report
+from postroad.deadlines import earliest
 from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
 from postroad.names import DirectName, FormatName, PrivateName, parse_format_name
 from postroad.queues.delivery import is_internal
@@ -270,10 +271,7 @@ class Receiver:
 
     @property
     def deadline(self) -> float | None:
-        times = [each.due for each in self._due.values()]
-        if self.history.deadline is not None:
-            times.append(self.history.deadline)
-        return min(times, default=None)
+        return earliest((self.history.deadline, *(each.due for each in self._due.values())))
 
     def on_timer(self, now: float) -> None:
         """Order Ack Send Timer, 3.1.6.9. What is not durable yet is not acknowledged, and has a turn of its own."""

@@ -14,6 +14,7 @@ from typing import TypeVar
 from postroad.binary.sender import Flight
 from postroad.binary.service import NAME_SERVICES, BinaryService, Peer
 from postroad.binary.session import Session
+from postroad.deadlines import earliest
 from postroad.errors import IllegalName
 from postroad.names import DirectName, FormatName
 from postroad.queues.info import QueueInfo, SessionInfo, WayReport, describe_queue
@@ -229,8 +230,7 @@ class Outlook:
     def _with_way(self, queue: Queue, report: OutgoingReport) -> OutgoingReport:
         assert self.service is not None
         peers = self._peers(queue)
-        times = [self.service.unresolved.get(queue), *(peer.retry_at for peer in peers)]
-        retry_at = min((time for time in times if time is not None), default=None)
+        retry_at = earliest((self.service.unresolved.get(queue), *(peer.retry_at for peer in peers)))
         if retry_at is not None:
             report = replace(report, next_retry_s=self._until(retry_at))
         if not peers:

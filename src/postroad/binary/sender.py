@@ -14,6 +14,7 @@ from postroad.binary.awaiting import AwaitingFinalAcks
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.tracing import send_report
+from postroad.deadlines import earliest
 from postroad.queues.collection import JOURNAL, leads_to_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
@@ -306,8 +307,7 @@ class Sender:
 
     @property
     def deadline(self) -> float | None:
-        times = [each.resend_at for each in self.sequences.values() if each.resend_at is not None]
-        return min(times, default=None)
+        return earliest(each.resend_at for each in self.sequences.values())
 
     def on_timer(self, now: float) -> list[Queue]:
         """Transactional Ack Wait Timer, 3.1.6.5: everything that was not put in order is sent again; which queues."""

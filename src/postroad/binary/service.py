@@ -15,6 +15,7 @@ from postroad.binary.sender import Sender
 from postroad.binary.session import Acknowledged, Closed, Opened, Received, Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import SessionState
+from postroad.deadlines import earliest
 from postroad.errors import NoRoute, Status, StorageError
 from postroad.names import DirectName, FormatName, MulticastName, PrivateName
 from postroad.names.direct import Protocol as Transport
@@ -359,7 +360,7 @@ class BinaryService:
         times = [session.deadline for session in self.sessions]
         times += [peer.retry_at for peer in self.peers.values()]
         times += [self.sender.deadline, self.receiver.deadline, self._sweep_at, *self.unresolved.values()]
-        return min((time for time in times if time is not None), default=None)
+        return earliest(times)
 
     def on_timer(self, now: float) -> None:
         for session in list(self.sessions):

@@ -13,6 +13,7 @@ from uuid import UUID
 from postroad.binary.counts import MAX_RECOVERABLE_ACKS, ReceivedMessages, SentMessages
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import TRANSITIONS, Action, PacketKind, SessionState
+from postroad.deadlines import earliest
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.wire.constants import OperatingSystemFlags
@@ -142,8 +143,7 @@ class Session:
     @property
     def deadline(self) -> float | None:
         """When `on_timer` is due."""
-        times = (self._initialization_at, self._cleanup_at, self._ack_wait_at, self._ack_send_at)
-        return min((time for time in times if time is not None), default=None)
+        return earliest((self._initialization_at, self._cleanup_at, self._ack_wait_at, self._ack_send_at))
 
     @property
     def window(self) -> int:

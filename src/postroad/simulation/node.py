@@ -12,6 +12,7 @@ from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.ways import resolver
+from postroad.deadlines import earliest
 from postroad.directory.snapshot import Directory
 from postroad.errors import StorageError
 from postroad.queues.commits import Commits, Done
@@ -276,8 +277,7 @@ class Node:
         self.commits.soon()
         deadline = self.service.deadline
         if self.web is not None:
-            times = (deadline, self.web.service.deadline)
-            deadline = min((time for time in times if time is not None), default=None)
+            deadline = earliest((deadline, self.web.service.deadline))
         if deadline is None or (self._timer is not None and self._armed_at <= deadline):
             return  # a timer that fires early does nothing
         if self._timer is not None:

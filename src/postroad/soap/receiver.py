@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from postroad.deadlines import earliest
 from postroad.errors import IllegalName, MalformedSoap, ManagerFull, PostroadError, QuotaExceeded
 from postroad.message import Composer, Message
 from postroad.names import DirectName
@@ -303,10 +304,7 @@ class Receiver:
 
     @property
     def deadline(self) -> float | None:
-        times = [each.due for each in self._due.values() if each.due is not None]
-        if self.history.deadline is not None:
-            times.append(self.history.deadline)
-        return min(times, default=None)
+        return earliest((self.history.deadline, *(each.due for each in self._due.values())))
 
     def on_timer(self, now: float) -> None:
         """Stream Receipt Coalescing Timer, 3.1.6.3."""

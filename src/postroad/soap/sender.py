@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from postroad.deadlines import earliest
 from postroad.queues.collection import JOURNAL
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import is_http
@@ -399,8 +400,7 @@ class Sender:
 
     @property
     def deadline(self) -> float | None:
-        times = [each.resend_at for each in self.transfers.values() if each.resend_at is not None]
-        return min(times, default=None)
+        return earliest(each.resend_at for each in self.transfers.values())
 
     def on_timer(self, now: float) -> list[Queue]:
         """Stream Receipt Wait Timer, 3.1.6.2: everything that has no receipt is sent again; which queues."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from postroad.deadlines import earliest
 from postroad.errors import StorageError
 from postroad.names import DirectName
 from postroad.names.direct import Protocol as Scheme
@@ -285,7 +286,7 @@ class SoapService:
         times = [self._retransmit_at, self.sender.deadline, self.receiver.deadline]
         for peer in self.peers.values():
             times += (peer.retry_at, peer.idle_at)
-        return min((time for time in times if time is not None), default=None)
+        return earliest(times)
 
     def on_timer(self, now: float) -> None:
         for queue in self.sender.on_timer(now):
