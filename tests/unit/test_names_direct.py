@@ -167,8 +167,9 @@ def test_the_fault_says_what_to_write_instead() -> None:
     assert "DIRECT=OS:alpha" in refused(r"DIRECT=TCP:alpha\q").fault
     assert "no brackets" in refused(r"DIRECT=TCP:[::1]\q").fault
     for written, instead in (("10.0.0.9:1801", "DIRECT=TCP:10.0.0.9"), ("alpha:1801", "DIRECT=OS:alpha")):
-        fault = refused(rf"DIRECT=TCP:{written}\q").fault
-        assert fault == f"a name has no port: write {instead}, and the port in [peers] of the configuration"
+        for protocol in ("TCP", "OS"):
+            fault = refused(rf"DIRECT={protocol}:{written}\q").fault
+            assert fault == f"a name has no port: write {instead}, and the port in [peers] of the configuration"
 
 
 def test_an_ipv6_address_compares_by_its_value() -> None:

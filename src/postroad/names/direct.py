@@ -142,16 +142,14 @@ def _scan_protocol(scanner: Scanner, strict: bool) -> Protocol:
 def _scan_address(scanner: Scanner, protocol: Protocol) -> str:
     start = scanner.position
     address = scan_computer(scanner, _COMPUTER)
+    host, _, port = address.partition(":")
+    if protocol not in _IPX and host and port.isdecimal():
+        instead = f"DIRECT={'TCP' if _is_ip_address(host) else 'OS'}:{host}"
+        scanner.fail(f"a name has no port: write {instead}, and the port in [peers] of the configuration", start)
     if protocol is Protocol.TCP and not _is_ip_address(address):
         if address.startswith("["):
             scanner.fail(r"an IPv6 address has no brackets here, as in DIRECT=TCP:fe80::1\orders", start)
-        host, colon, port = address.partition(":")
-        instead = f"DIRECT={'TCP' if _is_ip_address(host) else 'OS'}:{host}"
-        if host and colon and port.isdecimal():
-            fault = f"a name has no port: write {instead}, and the port in [peers] of the configuration"
-        else:
-            fault = f"TCP: takes an IP address; for a computer name write DIRECT=OS:{address}"
-        scanner.fail(fault, start)
+        scanner.fail(f"TCP: takes an IP address; for a computer name write DIRECT=OS:{address}", start)
     if protocol in _IPX and not _IPX[protocol][0].fullmatch(address):
         scanner.fail(f"an address is a network and a host number, as in {protocol.value}:{_IPX[protocol][1]}", start)
     return address
