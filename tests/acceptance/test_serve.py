@@ -46,6 +46,7 @@ def test_one_line_when_ready_and_a_clean_end(tmp_path: Path, number: signal.Sign
     assert (tmp_path / "data" / "alpha").is_dir()
 
 
+@pytest.mark.spec("QB-6-25")
 def test_a_kill_loses_nothing_durable_and_the_port_is_free_at_once(tmp_path: Path) -> None:
     with serving(write(tmp_path, config(rest=QUEUES))) as server:
         identifier = server.ready["id"]

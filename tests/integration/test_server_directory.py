@@ -13,6 +13,7 @@ from postroad.config import load_configuration
 from postroad.errors import QueueNotFound
 from postroad.manager import Manager
 from postroad.server import Server
+from postroad.wire.layout import NULL_GUID
 
 PATIENCE_S = 20
 FIRST, SECOND, THIRD = (UUID(int=number) for number in (1, 2, 3))
@@ -72,6 +73,34 @@ def test_idle_sessions_close_earlier_on_a_routing_server(server: Server, cleanup
         await server.stop()
 
     asyncio.run(body())
+
+
+@pytest.mark.spec("QB-3.1.3.2-20", "QB-6-25")
+def test_every_manager_has_an_id_of_its_own_and_keeps_it_unless_it_is_told_another(tmp_path: Path) -> None:
+    def identifier(name: str, said: UUID | None = None) -> UUID:
+        """Of a manager that starts and stops on the data directory of this name, with what its file says."""
+        line = "" if said is None else f'id = "{said}"\n'
+        ports = "binary = 0\nping = false\nhttp = false\nrpc = false\napi = false\n"
+        file = tmp_path / f"{name}.toml"
+        file.write_text(f'[manager]\nname = "{name}"\n{line}[listen]\nhost = "127.0.20.41"\n{ports}')
+        server = Server(load_configuration(file))
+
+        async def body() -> UUID:
+            manager = await started(server)
+            assert manager.binary is not None
+            session = manager.binary.accepted("127.0.20.42", 1000.0)
+            assert session is not None
+            await server.stop()
+            return session.identifier
+
+        return asyncio.run(body())
+
+    alpha, beta = identifier("alpha"), identifier("beta")
+    assert alpha != beta
+    assert NULL_GUID not in (alpha, beta)
+    assert (identifier("alpha"), identifier("beta")) == (alpha, beta)
+    assert identifier("gamma", FIRST) == FIRST
+    assert identifier("gamma") == FIRST
 
 
 def test_new_public_queues_are_made_when_the_file_is_written(

@@ -11,6 +11,7 @@ from postroad.wire.constants import MessageClass, UserFlags
 from postroad.wire.framer import Framer
 from postroad.wire.patch import as_arrived_by_http
 from postroad.wire.view import MessageView
+from tests.unit.binary.link import ack
 from tests.unit.binary.network import ACKS, DEADLETTER, DEADXACT, JOURNAL, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 
@@ -123,6 +124,25 @@ def test_no_more_is_sent_than_the_window_allows(network: Network, alpha: Station
     assert network.sent(alpha, beta)[1:] == [str(each) for each in range(100)]
 
 
+@pytest.mark.spec("QB-3.1.5.5.1-04", "QB-3.1.5.5.1-05", "QB-3.1.5.5.1-06")
+def test_an_acknowledgment_of_some_lets_as_many_follow_in_their_order_and_none_again(
+    network: Network, stranger: Stranger
+) -> None:
+    alpha = network.station("alpha", 1, BinarySettings(window_size=8))
+    there = stranger.direct(ORDERS)
+    wanted = [str(each) for each in range(20)]
+    alpha.send(there, *express(wanted[0]))
+    network.hold(stranger, alpha)  # from now on the test acknowledges in its place
+    alpha.send(there, *express(*wanted[1:]))
+    assert network.sent(alpha, stranger) == wanted[:8]
+    (session,) = alpha.service.sessions
+    for acknowledged in (3, 3, 4, 11):
+        alpha.received(session, ack(acknowledged))
+        network.run()
+        assert network.sent(alpha, stranger) == wanted[: acknowledged + 8]
+        assert alpha.waiting(there) == wanted[acknowledged:]
+
+
 def test_a_window_leaves_in_two_halves(network: Network, alpha: Station, beta: Station) -> None:
     alpha.send(beta.direct(ORDERS), *express("first"))
     network.wait(EXPRESS_ACK_S)
@@ -157,7 +177,7 @@ def test_nothing_is_sent_before_the_session_is_open(network: Network, alpha: Sta
     assert network.sent(alpha, beta) == ["a", "b"]
 
 
-@pytest.mark.spec("QB-3.1.7.1-03", "QB-3.1.7.1-06", "QB-2.1.1-04")
+@pytest.mark.spec("QB-3.1.7.1-03", "QB-3.1.7.1-06", "QB-2.1.1-04", "QB-3-01")
 def test_the_called_manager_answers_on_the_same_connection(network: Network, alpha: Station, beta: Station) -> None:
     alpha.send(beta.direct(ORDERS), *express("there"))
     beta.send(alpha.direct(ORDERS), *express("back"))

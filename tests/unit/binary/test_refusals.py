@@ -261,6 +261,30 @@ def test_a_message_that_was_never_received_is_answered(
     assert (reason in alpha.classes(ACKS)) is told
 
 
+def receive(station: Station, queue: Queue) -> None:
+    station.receive(queue.name)
+
+
+def reject(station: Station, queue: Queue) -> None:
+    """No verb does this: it is the event itself, Message Position Deleted, with that reason."""
+    (record,) = queue.available(1)
+    station.core.delivery.take(queue, record, MessageClass.NACK_RECEIVE_REJECTED, station.network.now)
+
+
+@pytest.mark.spec("QB-3.1.7.2.1-04")
+@pytest.mark.parametrize(
+    ("remove", "code"),
+    [(receive, 0x4000), (delete, 0xC000), (purge, 0xC001), (expire, 0xC002), (reject, 0xC004)],
+)
+def test_the_class_of_an_answer_says_how_the_message_left(
+    network: Network, alpha: Station, beta: Station, remove: Callable[[Station, Queue], None], code: int
+) -> None:
+    alpha.send(beta.direct(ORDERS), asking(time_to_be_received=30))
+    remove(beta, beta.queue(ORDERS))
+    network.run()
+    assert alpha.classes(ACKS) == [MessageClass.ACK_REACH_QUEUE, code]
+
+
 @pytest.mark.spec("QB-3.1.7.2.1-01", "QB-3.1.7.15-11")
 @pytest.mark.parametrize("recoverable", [False, True])
 def test_an_answer_is_as_durable_as_the_message(

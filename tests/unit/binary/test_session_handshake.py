@@ -175,9 +175,12 @@ class TestResponse:
         session.receive_data(ConnectionParameters(500, 20_000, 64).encode(), START)
         assert session.data_to_send() == b""
 
+    @pytest.mark.spec("QB-3.1.5.3.1-02")
     def test_a_full_acceptor_refuses_in_a_packet_too(self) -> None:
         session = Session.accept(THERE, DEFAULTS, START, refuse=True)
-        session.receive_data(request(), START)
+        asked = request()
+        assert operating_system(asked) & SE
+        session.receive_data(asked, START)
         assert internal_flags(session.data_to_send()) == 0x0012
         assert closed(session).status is ConnectionStatus.CONNECTION_LIMIT_REACHED
 

@@ -50,7 +50,7 @@ def test_every_timer_of_the_protocol_names_its_time(
     assert pinger.deadline == now + 1  # Ping Response
 
 
-@pytest.mark.spec("QB-2.2.1-10", "QB-6-07")
+@pytest.mark.spec("QB-2.2.1-10", "QB-6-07", "QB-3.1.5.3.1-02")
 def test_there_are_no_more_sessions_than_allowed(network: Network, stranger: Stranger) -> None:
     beta = network.station("beta", 2, BinarySettings(max_sessions=1))
     other = network.station("other", 8)

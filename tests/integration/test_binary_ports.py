@@ -1,0 +1,153 @@
+"""Sessions on real sockets, [MS-MQQB] 2.1.1 and 3.1.1.3.1: the ports of both ends, and the address of the peer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from ipaddress import ip_address
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from postroad.binary.service import BinaryService
+from postroad.binary.session import Opened, Received, Session
+from postroad.binary.settings import BinarySettings
+from postroad.config import load_configuration
+from postroad.manager import Manager
+from postroad.message import Message
+from postroad.server import Server
+from postroad.wire.layout import NULL_GUID
+from postroad.wire.view import MessageView
+
+PATIENCE_S = 20
+PORT = 1801  # of a session, wherever nothing else is said
+NAME, NAMED = "127.5178", "127.0.20.58"  # the resolver of every computer makes the one of the other, and asks nobody
+CALLER = UUID("6d6f6e74-0000-4000-8000-00000000cafe")
+CONFIGURATION = """
+[manager]
+name = "alpha"
+[listen]
+host = "{host}"
+ping = false
+http = false
+rpc = false
+api = false
+{rest}
+"""
+
+
+class Listener:
+    """A peer on a socket that says what the protocol wants; it notes who called, and what came."""
+
+    def __init__(self) -> None:
+        self.callers: list[tuple[str, int]] = []
+        self.labels: asyncio.Queue[str] = asyncio.Queue()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int = PORT) -> int:
+        """The port that it has."""
+        self._server = await asyncio.start_server(self._serve, host, port)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+
+    async def label(self) -> str:
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.labels.get()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.callers.append(writer.get_extra_info("peername")[:2])
+        session = Session.accept(CALLER, BinarySettings(), time.time())
+        while data := await reader.read(65536):
+            session.receive_data(data, time.time())
+            for event in session.events():
+                if isinstance(event, Received) and isinstance(event.packet, MessageView):
+                    self.labels.put_nowait(event.packet.label)
+            writer.write(session.data_to_send())
+        writer.close()
+
+
+async def opens(host: str, port: int) -> bool:
+    """Whether a caller gets a session."""
+    reader, writer = await asyncio.open_connection(host, port)
+    session = Session.initiate(CALLER, NULL_GUID, BinarySettings(), time.time())
+    async with asyncio.timeout(PATIENCE_S):
+        while not session.opened_at and not session.closed:
+            writer.write(session.data_to_send())
+            session.receive_data(await reader.read(65536), time.time())
+    writer.close()
+    return any(isinstance(event, Opened) for event in session.events())
+
+
+def run(
+    tmp_path: Path,
+    host: str,
+    body: Callable[[Manager, BinaryService], Coroutine[None, None, None]],
+    rest: str = "binary = 0",
+) -> None:
+    """A server at this address, for as long as the body takes."""
+    file = tmp_path / "alpha.toml"
+    file.write_text(CONFIGURATION.format(host=host, rest=rest))
+
+    async def served() -> None:
+        server = Server(load_configuration(file))
+        await server.start()
+        try:
+            assert server._manager is not None
+            assert server._manager.binary is not None
+            await body(server._manager, server._manager.binary)
+        finally:
+            await server.stop()
+
+    asyncio.run(served())
+
+
+# Each test has addresses of its own: the port is the same for all.
+
+
+@pytest.mark.spec("QB-2.1.1-06", "QB-2.1.1-09")
+def test_others_are_called_on_port_1801_from_any_port_of_ours(tmp_path: Path) -> None:
+    here, peers = "127.0.20.51", {host: Listener() for host in ("127.0.20.52", "127.0.20.54")}
+
+    async def body(manager: Manager, service: BinaryService) -> None:
+        for host, peer in peers.items():
+            await peer.start(host)
+            await manager.send(rf"DIRECT=TCP:{host}\private$\orders", [Message(label=f"to {host}")])
+        assert [await peer.label() for peer in peers.values()] == [f"to {host}" for host in peers]
+        (first,), (second,) = (peer.callers for peer in peers.values())
+        assert (first[0], second[0]) == (here, here)
+        assert first[1] != second[1]
+        for peer in peers.values():
+            peer.stop()
+
+    run(tmp_path, here, body)
+
+
+@pytest.mark.spec("QB-2.1.1-07")
+def test_a_manager_listens_on_port_1801(tmp_path: Path) -> None:
+    here = "127.0.20.55"
+
+    async def body(manager: Manager, service: BinaryService) -> None:
+        assert await opens(here, PORT)
+
+    run(tmp_path, here, body, rest="")
+
+
+@pytest.mark.spec("QB-3.1.1.3.1-30")
+def test_the_address_of_a_peer_is_an_address_whatever_name_led_there(tmp_path: Path) -> None:
+    async def body(manager: Manager, service: BinaryService) -> None:
+        peer = Listener()
+        await peer.start(NAMED)
+        there = rf"DIRECT=OS:{NAME}\private$\orders"
+        await manager.send(there, [Message(label="a")])
+        assert await peer.label() == "a"
+        (address,) = service.addresses.values()
+        assert address == str(ip_address(NAMED))
+        assert manager.queue(there).next_hops == (address,)
+        peer.stop()
+
+    run(tmp_path, "127.0.20.57", body)
