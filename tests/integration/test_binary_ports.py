@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -83,6 +86,21 @@ async def opens(host: str, port: int) -> bool:
     return any(isinstance(event, Opened) for event in session.events())
 
 
+@contextmanager
+def full(host: str) -> Iterator[None]:
+    """A port whose callers wait in vain: as many are there as it keeps, and it takes none of them."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server((host, PORT), backlog=0))
+        while True:
+            caller = stack.enter_context(socket.socket())
+            caller.settimeout(0.2)
+            try:
+                caller.connect(server.getsockname())
+            except TimeoutError:
+                break
+        yield
+
+
 def run(
     tmp_path: Path,
     host: str,
@@ -151,3 +169,26 @@ def test_the_address_of_a_peer_is_an_address_whatever_name_led_there(tmp_path: P
         peer.stop()
 
     run(tmp_path, "127.0.20.57", body)
+
+
+def test_an_address_that_does_not_answer_does_not_keep_the_next_of_a_name_from_being_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = socket.getaddrinfo
+    dead, alive = "127.0.20.60", "127.0.20.61"
+
+    def both(host: str, *arguments: Any, **named: Any) -> list[Any]:
+        hosts = (dead, alive) if host == "twofold" else (host,)
+        return [each for host in hosts for each in found(host, *arguments, **named)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    peer = Listener()
+
+    async def body(manager: Manager, service: BinaryService) -> None:
+        await peer.start(alive)
+        await manager.send(r"DIRECT=OS:twofold\private$\orders", [Message(label="a")])
+        assert await peer.label() == "a"
+        peer.stop()
+
+    with full(dead):
+        run(tmp_path, "127.0.20.59", body)

@@ -38,6 +38,7 @@ class Host(Protocol):
 
 PORT = 1801
 CONNECT_TIMEOUT_S = 20.0
+NEXT_ADDRESS_S = 0.25  # after which another address of a name is tried beside the one that has not answered
 
 
 class _Link(asyncio.Protocol):
@@ -153,7 +154,11 @@ class BinaryTransport:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await loop.create_connection(
-                    lambda: _Link(self, peer, pinged=pinged), host, self._ports(host), local_addr=local
+                    lambda: _Link(self, peer, pinged=pinged),
+                    host,
+                    self._ports(host),
+                    local_addr=local,
+                    happy_eyeballs_delay=NEXT_ADDRESS_S,
                 )
         except TimeoutError:
             self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"{host} did not answer in time")
