@@ -159,6 +159,7 @@ def _part(entity: bytes, position: int, delimiter: bytes, place: str) -> tuple[P
 
 
 def _any_part(entity: bytes, position: int, delimiter: bytes, place: str) -> tuple[Part, int]:
+    """A part whose headers have any order and form."""
     line = _LINE_END.search(entity, position, position + MAX_PART_HEADERS)
     if line is None or entity[position : line.start()].strip(b" \t"):
         raise MalformedSoap(place, "no line ends behind its delimiter")

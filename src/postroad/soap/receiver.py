@@ -170,7 +170,7 @@ class Receiver:
         self.repeated = duplicate = identifier != NOT_IDENTIFIED and identifier in self.history
         if duplicate:
             self.history.refresh(identifier, now)
-        if not duplicate:
+        else:
             self._note_address(envelope, address)
         if envelope.stream is not None:
             self._take_stream_message(queue, name, envelope.stream, view, duplicate, forged, now)
