@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "postroad"
 # The front door is the package itself (`import postroad`), which offers the client's verbs.
 FRONT_DOOR = "postroad"
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("accepting", "deadlines", "errors", "version", "logs"),
+    ("accepting", "deadlines", "endpoints", "errors", "version", "logs"),
     ("names", "where"),
     ("wire", "settings"),
     ("message",),
@@ -68,6 +68,7 @@ ONLY: dict[str, frozenset[str]] = {
 # Rooms and modules whose only inputs are their arguments: bytes or a timer, and `now`.
 PURE = (
     "deadlines",
+    "endpoints",
     "errors",
     "version",
     "names",

@@ -13,6 +13,7 @@ import uvicorn
 
 from postroad.accepting import AcceptingServer
 from postroad.api.app import Settings, build_app
+from postroad.endpoints import endpoint
 from postroad.errors import ConfigurationError
 from postroad.manager import Manager
 
@@ -64,7 +65,7 @@ class ApiServer:
     @property
     def address(self) -> str:
         """`127.0.0.1:8180`, `[::1]:8180`"""
-        return f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
+        return endpoint(self._host, self._port)
 
     @property
     def url(self) -> str:

@@ -14,6 +14,7 @@ from postroad.binary.ping_transport import Asker
 from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.describe.message import destination_text
+from postroad.endpoints import endpoint
 from postroad.logs import Sparingly
 from postroad.names import MessageId
 from postroad.queues.findings import class_words
@@ -104,7 +105,7 @@ class BinaryTransport:
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
+        return endpoint(self.host, self.port)
 
     async def start(self, service: BinaryService) -> None:
         self.service = service
@@ -165,7 +166,7 @@ class BinaryTransport:
         except socket.gaierror as error:
             self._failed(peer, ConnectionStatus.NAME_RESOLUTION_FAILURE, f"{host} cannot be found: {error.strerror}")
         except OSError as error:
-            place = f"{f'[{host}]' if ':' in host else host}:{self._ports(host)}"
+            place = endpoint(host, self._ports(host))
             self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {place}: {_words(error)}")
 
     def _failed(self, peer: Peer, status: ConnectionStatus, error: str) -> None:

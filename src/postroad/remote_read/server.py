@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Mapping
 from functools import partial
 
+from postroad.endpoints import endpoint
 from postroad.queues.info import ReaderInfo
 from postroad.remote_read.handlers import Handlers, Host
 from postroad.remote_read.qm2qm import QM2QM
@@ -68,16 +69,16 @@ class RemoteReadServer(RemoteReaders):
 
     @property
     def address(self) -> str:
-        return _address(self.host, self.ports.handshake)
+        return endpoint(self.host, self.ports.handshake)
 
     @property
     def read_address(self) -> str:
-        return _address(self.host, self.ports.read)
+        return endpoint(self.host, self.ports.read)
 
     @property
     def mapper_address(self) -> str | None:
         """Where the endpoint mapper is that tells of us; None where there is none."""
-        return None if self._offer is None else _address(self.host, self._offer.port)
+        return None if self._offer is None else endpoint(self.host, self._offer.port)
 
     async def start(self) -> None:
         """Listens; OSError if a port cannot be had, and then nothing is left open."""
@@ -113,7 +114,3 @@ class RemoteReadServer(RemoteReaders):
     @property
     def settled(self) -> tuple[int, int]:
         return self.service.received, self.service.returned
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

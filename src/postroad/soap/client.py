@@ -13,6 +13,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from postroad.endpoints import endpoint
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.soap.service import Peer, Post
 
@@ -135,7 +136,7 @@ class SoapClient:
             fault = f"{host} cannot be found: {error.os_error.strerror or error.os_error}"
             self._failed(post, ConnectionStatus.NAME_RESOLUTION_FAILURE, fault)
         except aiohttp.ClientConnectorError as error:
-            fault = f"cannot connect to {_place(error.host, error.port)}: {_words(error.os_error)}"
+            fault = f"cannot connect to {endpoint(error.host, error.port)}: {_words(error.os_error)}"
             self._failed(post, ConnectionStatus.CONNECT_SOCKET_FAILURE, fault)
         except aiohttp.ClientHttpProxyError as error:
             fault = f"the proxy did not connect to {host}: {error.status} {error.message}"
@@ -167,10 +168,6 @@ class SoapClient:
             proxy=self._options.proxy if proxied else None,
         ) as answer:
             return answer.status
-
-
-def _place(host: str, port: int | None) -> str:
-    return f"{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _words(error: OSError) -> str:

@@ -24,7 +24,7 @@ MAX_BOUNDARY: Final = 70  # [RFC2046] 5.1.1
 MAX_CONTENT_TYPE: Final = 1024
 
 XML_TYPE: Final = "text/xml"
-PART_TYPE: Final = "text/xml; charset=UTF-8"
+_PART_TYPE = "text/xml; charset=UTF-8"
 _MEDIA_TYPE = re.compile(r"\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*")
 _PARAMETER = re.compile(r';\s*(?:([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))\s*)?')
 # As queue managers write it, 4.1, and as every other reader would: taken in one step where it is so to the letter.
@@ -89,7 +89,7 @@ def split_entity(content_type: str, entity: bytes) -> tuple[bytes, Attachments]:
             raise MalformedSoap("Content-Type", f"{kind.media_type} is neither text/xml nor multipart/related")
         parts = split_parts(kind.parameters.get("boundary", ""), entity)
         root = _root(parts, kind.parameters.get("start"))
-    if root.content_type != PART_TYPE and ContentType.parse(root.content_type).media_type != XML_TYPE:
+    if root.content_type != _PART_TYPE and ContentType.parse(root.content_type).media_type != XML_TYPE:
         raise MalformedSoap("part 1", "the envelope is not text/xml")
     return root.content, _attachments([part for part in parts if part is not root])
 
@@ -225,7 +225,7 @@ def join_entity(envelope: bytes, attachments: Attachments, manager: UUID, number
         number += 1
         boundary = f"MSMQ - SOAP boundary, {number}"
     pieces = [
-        f"--{boundary}\r\nContent-Type: {PART_TYPE}\r\nContent-Length: {len(envelope)}\r\n\r\n".encode(),
+        f"--{boundary}\r\nContent-Type: {_PART_TYPE}\r\nContent-Length: {len(envelope)}\r\n\r\n".encode(),
         envelope,
     ]
     for name, content in named:

@@ -11,6 +11,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from postroad.deadlines import earliest
+from postroad.endpoints import endpoint
 from postroad.errors import StorageError
 from postroad.names import DirectName
 from postroad.names.direct import Protocol as Scheme
@@ -38,8 +39,7 @@ class Address:
     secure: bool = False
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.secure else 'http'}://{host}:{self.port}"
+        return f"{'https' if self.secure else 'http'}://{endpoint(self.host, self.port)}"
 
 
 @dataclass(slots=True, eq=False)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import uvicorn
 
 from postroad.accepting import AcceptingServer
+from postroad.endpoints import endpoint
 from postroad.errors import ConfigurationError
 from postroad.logs import Sparingly
 from postroad.queues.outgoing import ConnectionStatus
@@ -63,7 +64,7 @@ class Listener:
 
     @property
     def address(self) -> str:
-        return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
+        return endpoint(self._host, self.port)
 
     async def start(self) -> None:
         """OSError where the port cannot be had; ConfigurationError where the certificate cannot be used."""

@@ -37,20 +37,17 @@ class SoapHeader:
 
     def encode(self, writer: Writer) -> None:
         writer.keep_padding(self.padding)
-        _encode_section(writer, SectionId.SOAP_HEADER, self.reserved[0], self.header)
+        writer.put(_encode_section(_HEADER, self.reserved[0], self.header))
         if self.aligned:
             writer.align(4)
-        _encode_section(writer, SectionId.SOAP_BODY, self.reserved[1], self.body)
+        writer.put(_encode_section(_BODY, self.reserved[1], self.body))
         writer.align(4)
 
 
 def soap_sections(header: str, body: str) -> bytes:
     """A SoapHeader as `encode` writes it, from a 4-byte boundary on."""
-    sections = []
-    for section_id, text in ((_HEADER, header), (_BODY, body)):
-        data = encode_text(text, "a SoapHeader string")
-        sections.append(_SECTION.pack(section_id, 0, len(data) // 2) + data + bytes(-len(data) % 4))
-    return b"".join(sections)
+    first, second = _encode_section(_HEADER, 0, header), _encode_section(_BODY, 0, body)
+    return b"".join((first, bytes(-len(first) % 4), second, bytes(-len(second) % 4)))
 
 
 def soap_header_end(data: bytes, offset: int, end: int) -> int:
@@ -81,7 +78,6 @@ def _decode_section(reader: Reader, expected: SectionId) -> tuple[str | None, in
     return (reader.text(2 * units, "SoapHeader string") if units else None), reserved
 
 
-def _encode_section(writer: Writer, section_id: SectionId, reserved: int, text: str | None) -> None:
+def _encode_section(section_id: int, reserved: int, text: str | None) -> bytes:
     data = b"" if text is None else encode_text(text, "a SoapHeader string")
-    writer.put(_SECTION.pack(section_id, reserved, len(data) // 2))
-    writer.put(data)
+    return _SECTION.pack(section_id, reserved, len(data) // 2) + data

@@ -150,12 +150,10 @@ class MessageView:
             self._trailers = _NO_TRAILERS
         elif stop > end:
             raise RemoteProtocolError("label, extension and body are longer than the packet", offset + 32)
-        elif (
-            flags & _TRAILERS == _HH and not base_flags & _DEBUG and soap_header_end(data, stop, end) == end
-        ):  # as of each message that came by SOAP
-            self._trailers = None
-        else:
+        elif flags & _TRAILERS != _HH or base_flags & _DEBUG or soap_header_end(data, stop, end) != end:
             self._trailers = self._decode_trailers(stop)
+        else:  # the envelope alone, as of each message that came by SOAP
+            self._trailers = None
 
     def _decode_trailers(self, offset: int) -> _Trailers:
         end = self._fixed[4]

@@ -476,7 +476,7 @@ def test_a_final_receipt_is_answered_when_what_the_one_before_it_changed_is_dura
         alpha.lose()
     alpha.commits = True
     network.run()
-    assert statuses == [200, 200] if kept else [500, 500]
+    assert statuses == ([200, 200] if kept else [500, 500])
     assert alpha.labels(DEADXACT) == (["a"] if kept else [])
 
 
