@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import platform
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from postroad.errors import ConfigurationError, IllegalName
 from postroad.names import DirectName, PathName, QueueKind
 from postroad.queues.collection import MAX_LABEL
 from postroad.queues.properties import QueuePrivacy
+from postroad.security.relay import RelayRule
 from postroad.settings import (
     Place,
     Table,
@@ -30,6 +32,7 @@ from postroad.settings import (
     manager_name,
     number,
     path,
+    read_file,
     refuse_duplicates,
     required,
     setting,
@@ -80,6 +83,14 @@ def api_token(value: object, place: Place) -> str:
     if not _TOKEN.fullmatch(secret):
         place.fail("a token has visible ASCII characters and no spaces")
     return secret
+
+
+def relay_rule(value: object, place: Place) -> RelayRule:
+    """A network or a host pattern of `[relay] allow`."""
+    try:
+        return RelayRule.parse(text(253)(value, place))
+    except ValueError as fault:
+        place.fail(str(fault))
 
 
 def existing_file(value: object, place: Place) -> Path:
@@ -153,6 +164,8 @@ class ApiSettings:
     """`[api]`: who may use it from other computers."""
 
     token: str | None = setting(api_token, None, secret=True)
+    token_file: Path | None = setting(existing_file, None)  # what it holds is in `token` once the file is loaded
+    client_ca: Path | None = setting(existing_file, None)
     tls_certificate: Path | None = setting(existing_file, None)
     tls_key: Path | None = setting(existing_file, None)
 
@@ -206,11 +219,21 @@ class SrmpSettings:
     tls_key: Path | None = setting(existing_file, None)
 
 
+class RpcLevel(Enum):
+    """How much of its calls an authenticated remote reader must protect ([MS-RPCE] 2.2.1.1.8)."""
+
+    CONNECT = "connect"
+    INTEGRITY = "integrity"
+    PRIVACY = "privacy"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcSettings:
     """`[rpc]`: MS-MQQP. With `authenticate`, queues open only for a `[[user]]` who has proved to be one."""
 
-    authenticate: bool = setting(switch, False)
+    authenticate: bool | None = setting(switch, None)  # None: where other computers can reach the listener
+    anonymous: bool = setting(switch, False)
+    minimum_level: RpcLevel = setting(choice(RpcLevel), RpcLevel.INTEGRITY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +264,41 @@ class User:
     """`[[user]]`: who may authenticate."""
 
     name: str = required(text(256))
-    password: str = required(text(256), secret=True)
+    password: str = setting(text(256), "", secret=True)  # never empty once the file is loaded
+    password_file: Path | None = setting(existing_file, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """`[limits]`: what strangers can make the manager hold. A limit reached is one log line and one metric."""
+
+    connections: int = setting(whole(16, 1_000_000), 4096)
+    connections_per_address: int = setting(whole(1, 1_000_000), 256)
+    unfinished_input_mb: int = setting(whole(8, 1 << 20), 256)
+    remote_managers: int = setting(whole(1, 10_000_000), 10_000)
+    outgoing_queues: int = setting(whole(1, 1_000_000), 10_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaySettings:
+    """`[relay]`: hosts that messages of strangers may make this manager call."""
+
+    allow: tuple[RelayRule, ...] = setting(items(relay_rule, most=10_000), ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseSettings:
+    """`[leases]`: how long a client may be silent before what it has taken goes back."""
+
+    receive_s: float = setting(number(1, YEAR_S), 60.0)
+    transaction_s: float = setting(number(1, YEAR_S), 60.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings:
+    """`[audit]`: a file that gets one JSON line for each change by people, and for each refused login."""
+
+    file: Path | None = setting(path, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +328,10 @@ class _File:
     srmp: SrmpSettings = setting(Table(SrmpSettings), SrmpSettings())
     rpc: RpcSettings = setting(Table(RpcSettings), RpcSettings())
     directory: DirectorySettings = setting(Table(DirectorySettings), DirectorySettings())
+    limits: LimitSettings = setting(Table(LimitSettings), LimitSettings())
+    relay: RelaySettings = setting(Table(RelaySettings), RelaySettings())
+    leases: LeaseSettings = setting(Table(LeaseSettings), LeaseSettings())
+    audit: AuditSettings = setting(Table(AuditSettings), AuditSettings())
     peers: tuple[Peer, ...] = setting(tables_by_key(Peer, host_name, "host"), ())
     users: tuple[User, ...] = setting(items(Table(User)), (), key="user")
     queues: tuple[ConfiguredQueue, ...] = setting(items(Table(ConfiguredQueue)), (), key="queue")
@@ -292,6 +353,7 @@ def load_configuration(file: Path) -> Configuration:
     """Reads and checks the whole file; raises ConfigurationError on the first fault."""
     settings = load(file, _File)
     place = Place(str(file))
+    settings = _with_secrets(settings, place)
     _check_ports(settings.listen, place)
     _check_tls(settings.api, place.inside("api"))
     _check_tls(settings.srmp, place.inside("srmp"))
@@ -317,6 +379,38 @@ def default_configuration() -> Configuration:
 
 def _values(settings: _File) -> dict[str, Any]:
     return {each.name: getattr(settings, each.name) for each in fields(settings)}
+
+
+def _with_secrets(settings: _File, place: Place) -> _File:
+    """Tokens and passwords that stand in files of their own, read."""
+    api = settings.api
+    if api.token_file is not None:
+        inside = place.inside("api").inside("token_file")
+        if api.token is not None:
+            inside.fail("there is api.token too: give one of them")
+        api = replace(api, token=api_token(_secret(api.token_file, inside), inside))
+    users = []
+    for index, user in enumerate(settings.users, 1):
+        inside = place.inside("user").item(index)
+        if user.password_file is not None:
+            if user.password:
+                inside.inside("password_file").fail("there is a password too: give one of them")
+            user = replace(user, password=_secret(user.password_file, inside.inside("password_file")))
+        elif not user.password:
+            inside.inside("password").fail("is missing: set password or password_file")
+        users.append(user)
+    return replace(settings, api=api, users=tuple(users))
+
+
+def _secret(file: Path, place: Place) -> str:
+    """The first line of a file that holds a secret and nothing else."""
+    try:
+        lines = read_file(file).decode().splitlines()
+    except UnicodeDecodeError:
+        place.fail(f"{file} is not UTF-8 text")
+    if len(lines) != 1 or not lines[0].strip():
+        place.fail(f"{file} must hold one line with the secret, and nothing else")
+    return text(4096)(lines[0].strip(), place)
 
 
 def _check_ports(listen: ListenSettings, place: Place) -> None:

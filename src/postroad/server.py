@@ -358,7 +358,7 @@ class Server:
             port,
             read_port,
             providers=providers({user.name: user.password for user in config.users}, manager.name),
-            authenticate=config.rpc.authenticate,
+            authenticate=bool(config.rpc.authenticate),
         )
         manager.remote_read = server
         await self._listen("rpc", port, server.start())

@@ -36,6 +36,7 @@ from postroad.queues.counters import Counters
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import QUOTA_UNIT, PositionState, Queue
 from postroad.queues.tick import Tick
+from postroad.security.relay import Relay
 from postroad.store.interface import NEVER, PRIORITY_SHIFT, Key, Record
 from postroad.store.memory import MemoryStore
 from postroad.wire.constants import INFINITE, AckFlags, MessageClass
@@ -110,6 +111,7 @@ class Delivery:
         self.insecure_nacks = insecure_nacks
         self.quota_kb: int | None = None
         self.throttled = False
+        self.relay = Relay.open()  # whoever lets strangers in sets a stricter one
         self.tick = Tick()
         self.tally = Tally()
         self.overflows: dict[str, int] = {}  # copies that did not fit, by the journal or dead-letter queue

@@ -1,0 +1,70 @@
+"""Whom messages of strangers may make this manager call: forwarding, acknowledgments, reports and receipts.
+
+Only the decision lives here. Whoever is about to make an outgoing queue for a stranger's message asks first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+MAX_NAMED_HOSTS = 100_000  # of local applications; the one that was named longest ago is forgotten first
+
+
+@dataclass(frozen=True, slots=True)
+class RelayRule:
+    """One item of `[relay] allow`: a network, or a pattern of host names in lower case."""
+
+    network: IPv4Network | IPv6Network | None
+    pattern: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> RelayRule:
+        """`10.0.0.0/8`, `10.0.0.5`, `fd00::/8`, `*.corp.local`, `*`; ValueError says what is wrong."""
+        try:
+            return cls(ip_network(text))
+        except ValueError as fault:
+            if "/" in text or text.replace(".", "").isdecimal() or ":" in text:
+                raise ValueError(f"{text!r} is not a network: {fault}") from None
+        if not text.replace("*", "a").replace("-", "a").replace(".", "a").replace("_", "a").isalnum():
+            raise ValueError(f"{text!r} is neither a network (10.0.0.0/8) nor a host pattern (*.corp.local)")
+        return cls(None, text.lower())
+
+    def covers(self, host: str) -> bool:
+        if self.network is None:
+            return fnmatchcase(host, self.pattern)
+        try:
+            return ip_address(host.partition("%")[0]) in self.network
+        except ValueError:
+            return False  # a name: what it resolves to is not asked for here
+
+
+class Relay:
+    """Asks are by host, as a name or an address. `known` are managers of the directory and of `[peers]`."""
+
+    def __init__(self, rules: Iterable[RelayRule] = (), known: Callable[[str], bool] = lambda host: False) -> None:
+        self._rules = tuple(rules)
+        self._known = known
+        self._named: dict[str, None] = {}
+
+    @classmethod
+    def open(cls) -> Relay:
+        """Allows everything: for managers that no stranger can reach."""
+        return cls((RelayRule(None, "*"),))
+
+    def name(self, host: str) -> None:
+        """A local application or the configuration has named this host as a destination."""
+        host = host.lower()
+        self._named.pop(host, None)
+        self._named[host] = None
+        if len(self._named) > MAX_NAMED_HOSTS:
+            del self._named[next(iter(self._named))]
+
+    def allows(self, host: str, origin: str | None = None) -> bool:
+        """Whether a message that came from the address `origin` may make this manager call `host`."""
+        host = host.lower()
+        if origin is not None and host == origin.partition("%")[0].lower():
+            return True
+        return host in self._named or self._known(host) or any(rule.covers(host) for rule in self._rules)
