@@ -8,6 +8,7 @@ SECONDS ?= 60
 EXAMPLES ?= 1000
 KILLS ?= 50
 SEEDS ?= 10000
+HOSTILE_SECONDS ?= 1800
 
 .PHONY: install run test check format conformance docs
 .PHONY: bench bench-backlog bench-wire bench-soap bench-rpc bench-spark torture fuzz demo clean
@@ -67,6 +68,7 @@ torture: install
 	$(BIN)/python -m tests.torture.kill --kills $(KILLS)
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS)
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --soap
+	$(BIN)/python -m tests.torture.hostile --seeds 2 --seconds $(HOSTILE_SECONDS)
 
 bench-soap: install
 	$(BIN)/python -m benchmarks soap_codec

@@ -1,0 +1,169 @@
+"""The honest workload: numbered messages over every way there is, and a ledger of what became of each."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import postroad
+from postroad import QueueManager
+from postroad.errors import NoMessage, PostroadError
+from tests.torture.hostile.stage import (
+    ALPHA,
+    BETA,
+    BY_HTTP,
+    HTTP,
+    LOCAL,
+    PASSWORD,
+    RECOVERABLE,
+    REMOTE,
+    RPC,
+    TOKEN,
+    TRANSACTIONAL,
+    USER,
+    Target,
+)
+
+SECRET = "honest-7f3a9c"  # in every honest label: who sees it and should not has read another's message
+BATCH = 10
+PAUSE_S = 0.25
+RECEIVE_TIMEOUT_S = 1.0
+
+
+@dataclass(slots=True)
+class Ledger:
+    sent: list[int] = field(default_factory=list)  # promised: the call has returned
+    received: list[int] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)  # calls that were not answered as they should
+
+    @property
+    def lost(self) -> set[int]:
+        return set(self.sent) - set(self.received)
+
+    @property
+    def doubled(self) -> int:
+        return len(self.received) - len(set(self.received))
+
+    @property
+    def reordered(self) -> int:
+        return sum(after < before for before, after in zip(self.received, self.received[1:], strict=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From a manager's API to a queue, and how it is read there."""
+
+    name: str
+    source: Target
+    destination: str
+    transactional: bool
+    reader: Callable[[], AbstractContextManager[QueueManager]]
+    queue: str
+    ordered: bool = True
+
+
+def api(target: Target) -> Callable[[], AbstractContextManager[QueueManager]]:
+    return lambda: postroad.connect(target.url, token=TOKEN)
+
+
+def remote(target: Target) -> Callable[[], AbstractContextManager[QueueManager]]:
+    return lambda: postroad.remote(target.host, port=RPC, user=USER, password=PASSWORD)
+
+
+WAYS = (
+    Way(
+        "alpha to beta, transactional",
+        ALPHA,
+        rf"DIRECT=TCP:{BETA.host}\{TRANSACTIONAL}",
+        True,
+        api(BETA),
+        TRANSACTIONAL,
+    ),
+    Way(
+        "beta to alpha, transactional",
+        BETA,
+        rf"DIRECT=TCP:{ALPHA.host}\{TRANSACTIONAL}",
+        True,
+        api(ALPHA),
+        TRANSACTIONAL,
+    ),
+    Way("alpha to beta, recoverable", ALPHA, rf"DIRECT=TCP:{BETA.host}\{RECOVERABLE}", False, api(BETA), RECOVERABLE),
+    Way("beta to alpha, recoverable", BETA, rf"DIRECT=TCP:{ALPHA.host}\{RECOVERABLE}", False, api(ALPHA), RECOVERABLE),
+    Way("within alpha, transactional", ALPHA, LOCAL, True, api(ALPHA), LOCAL),
+    Way("within alpha, remote read", ALPHA, REMOTE, False, remote(ALPHA), REMOTE),
+    Way(
+        "beta to alpha, SOAP",
+        BETA,
+        f"DIRECT=HTTP://{ALPHA.host}:{HTTP}/msmq/private$/http",
+        False,
+        api(ALPHA),
+        BY_HTTP,
+        ordered=False,  # requests on several connections overtake each other
+    ),
+)
+
+
+class Flow:
+    """One way in use: a thread that sends and one that reads, until `stop_sending` and then `stop`."""
+
+    def __init__(self, way: Way, seed: int, known: Path) -> None:
+        self.way = way
+        self.ledger = Ledger()
+        self._known = known  # what an attacker is told: the ids of the newest messages
+        self._chance = random.Random(f"{seed} {way.name}")
+        self._no_more = threading.Event()
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._send, self._receive)]
+        for thread in self._threads:
+            thread.start()
+
+    def stop_sending(self) -> None:
+        self._no_more.set()
+        self._threads[0].join()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._threads[1].join()
+
+    def _send(self) -> None:
+        number = 0
+        with postroad.connect(self.way.source.url, token=TOKEN) as manager:
+            queue = manager.queue(self.way.destination)
+            while not self._no_more.is_set():
+                numbers = range(number, number + self._chance.randint(1, BATCH))
+                messages = [
+                    postroad.Message(self._chance.randbytes(512), label=f"{SECRET} {each}", recoverable=True)
+                    for each in numbers
+                ]
+                try:
+                    ids = queue.send(messages, transactional=self.way.transactional)
+                except PostroadError as fault:
+                    self.ledger.faults.append(f"{self.way.name}: a send was refused: {fault}")
+                else:
+                    self.ledger.sent += numbers
+                    self._known.write_text(json.dumps({"manager": self.way.source.name, "ids": list(ids)}))
+                number = numbers.stop
+                time.sleep(PAUSE_S)
+
+    def _receive(self) -> None:
+        with self.way.reader() as manager:
+            queue = manager.queue(self.way.queue)
+            while not self._stop.is_set():
+                try:
+                    messages = queue.receive_many(BATCH, timeout=RECEIVE_TIMEOUT_S)
+                except NoMessage:
+                    continue
+                except PostroadError as fault:
+                    self.ledger.faults.append(f"{self.way.name}: a read was refused: {fault}")
+                    time.sleep(PAUSE_S)
+                    continue
+                for message in messages:
+                    marker, _, number = message.label.partition(" ")
+                    if marker == SECRET:  # the rest is what strangers have sent here
+                        self.ledger.received.append(int(number))

@@ -1,0 +1,168 @@
+"""The two managers that are attacked, as real processes, and what can be read off them from outside."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+TOKEN = "honest-token"
+USER, PASSWORD = "reader", "an honest password"
+BINARY, PING, HTTP, RPC, API = 11801, 13527, 18080, 12103, 18180
+UNFINISHED_MB = 32
+QUOTA_MB = 128
+SLACK_MB = 192  # the interpreter, the libraries, what SQLite keeps, and what the honest workload holds
+PATIENCE_S = 90
+
+RECOVERABLE, TRANSACTIONAL, OPEN = r"private$\recoverable", r"private$\transactional", r"private$\open"
+LOCAL, REMOTE, BY_HTTP = r"private$\local", r"private$\remote", r"private$\http"
+
+_CONFIGURATION = """
+[manager]
+name = "{name}"
+id = "{id}"
+data = "data-{name}"
+quota_kb = {quota_kb}
+[listen]
+host = "{host}"
+binary = {binary}
+ping = {ping}
+http = {http}
+rpc = {rpc}
+api = {api}
+[api]
+token = "{token}"
+[rpc]
+authenticate = true
+[binary]
+retry_connect_s = 0.2
+resend_s = [2.0, 5.0]
+[srmp]
+resend_s = [2.0, 5.0]
+retransmission_ms = 2000
+[limits]
+connections = 300
+connections_per_address = 100
+unfinished_input_mb = {unfinished_mb}
+remote_managers = 500
+outgoing_queues = 200
+[[user]]
+name = "{user}"
+password = "{password}"
+[peers]
+"{alpha}" = {{ binary = {binary}, ping = {ping}, http = {http}, rpc = {rpc} }}
+"{beta}" = {{ binary = {binary}, ping = {ping}, http = {http}, rpc = {rpc} }}
+{directory}
+{queues}
+"""
+_QUEUES = (
+    (RECOVERABLE, False, 0),
+    (TRANSACTIONAL, True, 0),
+    (LOCAL, True, 0),
+    (REMOTE, False, 0),
+    (BY_HTTP, False, 0),
+    (OPEN, False, 4096),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A manager as an attacker knows it: its address and its identifier."""
+
+    name: str
+    host: str
+    id: UUID
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{API}"
+
+
+ALPHA = Target("alpha", "127.0.41.1", UUID("a1fa0000-0000-4000-8000-000000000001"))
+BETA = Target("beta", "127.0.41.2", UUID("be1a0000-0000-4000-8000-000000000002"))
+MANAGERS = (ALPHA, BETA)
+
+
+class Process:
+    """One `postroad serve`; `peak_mb` and `log` are what the operator would see."""
+
+    def __init__(self, directory: Path, target: Target, *, with_directory: bool) -> None:
+        self.target = target
+        self._file = directory / f"{target.name}.toml"
+        self._file.write_text(_configuration(target, directory, with_directory=with_directory))
+        self._log = directory / f"{target.name}.log"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "postroad", "serve", "-c", str(self._file)],
+            stdout=subprocess.PIPE,
+            stderr=self._log.open("wb"),
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(self.log)
+        json.loads(line)
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    @property
+    def peak_mb(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def stop(self) -> int:
+        """The exit code; 0 is a clean stop."""
+        if self.alive:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return -1
+
+
+def _configuration(target: Target, directory: Path, *, with_directory: bool) -> str:
+    known = ""
+    if with_directory:
+        file = directory / "enterprise.toml"
+        lines = ['[[site]]\nname = "here"']
+        lines += [
+            f'[[manager]]\nname = "{each.name}"\nid = "{each.id}"\naddress = "{each.host}"\nsites = ["here"]'
+            for each in MANAGERS
+        ]
+        file.write_text("\n".join(lines))
+        known = '[directory]\nfile = "enterprise.toml"'
+    queues = "\n".join(
+        f"[[queue]]\npath = '{path}'\ntransactional = {str(transactional).lower()}"
+        + (f"\nquota_kb = {quota}" if quota else "")
+        for path, transactional, quota in _QUEUES
+    )
+    return _CONFIGURATION.format(
+        name=target.name,
+        id=target.id,
+        host=target.host,
+        binary=BINARY,
+        ping=PING,
+        http=HTTP,
+        rpc=RPC,
+        api=API,
+        token=TOKEN,
+        user=USER,
+        password=PASSWORD,
+        quota_kb=QUOTA_MB * 1024,
+        unfinished_mb=UNFINISHED_MB,
+        alpha=ALPHA.host,
+        beta=BETA.host,
+        directory=known,
+        queues=queues,
+    )
