@@ -67,6 +67,7 @@ from postroad.store.interface import ARRIVAL_MASK, NEVER, Key, Record, Store
 from postroad.store.memory import MemoryStore
 from postroad.wire.constants import MessageClass
 from postroad.wire.multi_queue_header import MultiQueueFormatHeader
+from postroad.wire.packets import check_place
 from postroad.wire.view import MessageView
 
 EXPIRY_BATCH = 1000  # messages that one look at the clock takes out at the most
@@ -278,6 +279,7 @@ class LocalQueueManager:
         """Whole packets, as they are: an import. Nothing is acknowledged. The lookup ids they got."""
         check_movable(queue)
         for view in views:
+            check_place(view)
             check_kind(queue, view)
         self.delivery.check_quota(queue, sum(len(view.data) for view in views))
         lookup_ids = []

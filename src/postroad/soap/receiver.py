@@ -351,10 +351,13 @@ class Receiver:
         header = view.transaction_header
         if header is None or not view.negative_journaling:
             return
-        name = destination_name(view)
-        assert isinstance(name, DirectName)
+        try:
+            name = destination_name(view)
+        except IllegalName:
+            return
         stream_id = stream_id_of(view)
-        assert stream_id is not None
+        if not isinstance(name, DirectName) or stream_id is None:
+            return  # an import brought it: it says that it came by HTTP, and holds no stream that could be told
         _, stream = self.incoming.of(stream_id.guid, name)
         receipt = stream_receipt(
             stream_id,
