@@ -302,10 +302,10 @@ class Manager:
             transaction = self.core.begin()
             try:
                 ids = self.core.send(destination, messages, now, transaction)
-            except PostroadError:
+                self.core.commit(transaction, now)
+            except BaseException:
                 self.core.abort(transaction, now)
                 raise
-            self.core.commit(transaction, now)
             return self._identifiers(ids)
 
         return await self._durably(send)
@@ -380,11 +380,14 @@ class Manager:
         for lookup_id in lookup_ids:
             if (queue.number, lookup_id) not in self._held:
                 raise TransactionSequence(f"message {lookup_id} of {name} is not being received")
-        held = [self._held.pop((queue.number, lookup_id)) for lookup_id in dict.fromkeys(lookup_ids)]
+        held = [self._held[queue.number, lookup_id] for lookup_id in dict.fromkeys(lookup_ids)]
 
         def end() -> None:
+            with self.core.delivery.atomic:
+                for each in held:
+                    self.core.reading.end(each.queue, each.record, self.clock(), delete=delete)
             for each in held:
-                self.core.reading.end(each.queue, each.record, self.clock(), delete=delete)
+                del self._held[queue.number, each.record.lookup_id]
 
         await self._durably(end)
 
@@ -398,8 +401,14 @@ class Manager:
         records = await self._read(request)
 
         def end() -> None:
-            for record in records:
-                self.core.reading.end(queue, record, self.clock(), delete=True)
+            try:
+                with self.core.delivery.atomic:
+                    for record in records:
+                        self.core.reading.end(queue, record, self.clock(), delete=True)
+            except BaseException:  # nobody has received any of them
+                for record in records:
+                    self.core.reading.put_back(queue, record, self.clock())
+                raise
 
         await self._durably(end)
         return records

@@ -44,8 +44,9 @@ class AwaitingFinalAcks:
     def move(self, queue: Queue, record: Record, message_id: int) -> None:
         """3.1.5.6: from its outgoing queue, with the gathering tick."""
         core = self._core
-        added = core.delivery.add(self._queue, record.packet, 0, NEVER, record.arrived_ms / 1000)
-        core.delivery.discard(queue, record)
+        with core.delivery.atomic:
+            added = core.delivery.add(self._queue, record.packet, 0, NEVER, record.arrived_ms / 1000)
+            core.delivery.discard(queue, record)
         move = _Move(queue, record, Key(added.queue, added.lookup_id), core.tick)
         self._moves[message_id] = move
         core.tick.on_commit.append(lambda: self._moved(message_id, move))
@@ -73,7 +74,7 @@ class AwaitingFinalAcks:
             if move.tick is self._core.tick:  # so that it need not come here at all
                 del self._moves[message_id]
                 move.tick.take_back(move.place)
-                self._tell(move.record, ack, now)
+                self._core.delivery.try_after(move.record.packet, self._tell, move.record, ack, now)
             else:
                 move.final = (ack, now)
             return True
@@ -91,8 +92,8 @@ class AwaitingFinalAcks:
 
     def settle(self, queue: Queue, record: Record, ack: FinalAck, now: float) -> None:
         """It is known what became of the message, wherever it waits."""
-        self._tell(record, ack, now)
         self._core.delivery.discard(queue, record)
+        self._core.delivery.try_after(record.packet, self._tell, record, ack, now)
 
     def _tell(self, record: Record, ack: FinalAck, now: float) -> None:
         delivery = self._core.delivery

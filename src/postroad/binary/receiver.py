@@ -156,7 +156,7 @@ class Receiver:
         assert queue is not None
         self.core.delivery.arrive(queue, as_stored(data), view, now)
         if view.tracing:
-            send_report(self.core, view, now)
+            self.core.delivery.try_after(data, send_report, self.core, view, now)
 
     def _destination(self, view: MessageView) -> Queue | None:
         """The queue here that a message is for. A direct name has led here, whatever it calls this computer."""
@@ -204,12 +204,13 @@ class Receiver:
         """Whoever has to know is told. Of a message that is not transactional its sender knows nothing any more: its
         dead letter is left here, as 3.1.5.8.8 says of a full queue, whatever the reason is."""
         self.refusals += 1
-        self.refused(view, reason)
+        try_after = self.core.delivery.try_after
+        try_after(data, self.refused, view, reason)
         if view.negative_journaling and not view.transactional:
-            self.core.delivery.dead_letter(as_stored(data), view, reason, now)
-        self.core.delivery.acknowledge(view, reason, now)
+            try_after(data, self.core.delivery.dead_letter, as_stored(data), view, reason, now)
+        try_after(data, self.core.delivery.acknowledge, view, reason, now)
         if view.transactional:
-            self._send_final_ack(view, reason, address, now)
+            try_after(data, self._send_final_ack, view, reason, address, now)
 
     # On the way
 
@@ -236,7 +237,7 @@ class Receiver:
             raise ManagerFull(str(fault)) from fault
         self.core.delivery.arrive(queue, packet, view, now)
         if view.tracing:
-            send_report(self.core, MessageView(packet), now)
+            self.core.delivery.try_after(packet, send_report, self.core, MessageView(packet), now)
 
     def _onward_name(self, view: MessageView) -> FormatName | None:
         """None for a name that leads nowhere from here: a direct one that came with another manager's GUID, too."""
@@ -372,6 +373,8 @@ class Receiver:
         if fields is None or view.source_queue_manager_bytes == self._own or view.arrived_by_http:
             return
         if view.positive_journaling or view.negative_journaling or fields[0] & TransactionFlags.FINAL_ACK.value:
+            if fields[4] >= fields[3]:
+                return  # stored by a version that took it: no FinalAck can name its place
             direct = view.queue_manager_address_bytes != self._own
             address = self._addresses.get(view.source_queue_manager_bytes) if direct else None
             self._send_final_ack(view, reason, address, now)

@@ -106,7 +106,7 @@ class Sender:
             if len(found) == share:  # fewer: there are no more, or they wait for others
                 waiting.append(queue)
         for view in traced:  # last, because a report may go out by this session too
-            send_report(self.core, view, now, address)
+            self.core.delivery.try_after(view.data, send_report, self.core, view, now, address)
         return sent
 
     def _ready(self, queue: Queue, records: list[Record]) -> list[tuple[Record, MessageView]]:
@@ -160,12 +160,15 @@ class Sender:
         for flight in tokens:
             assert isinstance(flight, Flight)
             flight.session_acked = True
-            if not flight.number:
-                self._delivered(flight, now)
-            elif flight.order_acked:
-                self.sequences[flight.queue].ordered.discard(flight)
-                self._ordered(flight)
-                self._end_sequence(flight.queue, flight.sequence_id, flight.number)
+            try:
+                if not flight.number:
+                    self._delivered(flight, now)
+                elif flight.order_acked:
+                    self.sequences[flight.queue].ordered.discard(flight)
+                    self._ordered(flight)
+                    self._end_sequence(flight.queue, flight.sequence_id, flight.number)
+            except Exception as error:  # the others have arrived too
+                self.core.delivery.note_failure(flight.record.packet, error)
 
     def _delivered(self, flight: Flight, now: float) -> None:
         """A message that is not of one of our sequences is done with; its source keeps a copy if it asked to."""
@@ -173,7 +176,8 @@ class Sender:
             return
         packet = flight.record.packet
         if packet[_JOURNALING_AT] & _POSITIVE and self.core.delivery.journals_at_source(MessageView(packet)):
-            self.core.delivery.copy(self.core.queues.system(JOURNAL), packet, now)
+            journal = self.core.queues.system(JOURNAL)
+            self.core.delivery.try_after(packet, self.core.delivery.copy, journal, packet, now)
         self.core.delivery.discard(flight.queue, flight.record)
 
     def _ordered(self, flight: Flight) -> None:

@@ -179,10 +179,10 @@ class Offsets:
         transaction = core.begin()
         try:
             core.send(destination, messages, now, transaction)
-        except PostroadError:
+            core.commit(transaction, now)
+        except BaseException:
             core.abort(transaction, now)
             raise
-        core.commit(transaction, now)
 
     async def commit_submission(self, destination: Name, sender: str, epoch: int) -> None:
         """The epoch is complete: whatever comes of it again has been sent."""

@@ -260,13 +260,13 @@ class QueueCollection:
         return self._add(tick, properties)
 
     def _add(self, tick: Tick, properties: QueueProperties) -> Queue:
-        number = self._free_number()
+        number, stored = self._free_number(), properties.encode()
         queue = self._link(number, properties)
-        self._define(tick, queue)
+        self._define(tick, queue, stored)
         return queue
 
-    def _define(self, tick: Tick, queue: Queue) -> None:
-        tick.set_state(f"{QUEUE_STATE}{queue.number}", queue.properties.encode())
+    def _define(self, tick: Tick, queue: Queue, stored: bytes) -> None:
+        tick.set_state(f"{QUEUE_STATE}{queue.number}", stored)
         tick.undo.append(lambda gathering: self._undo_definition(queue, gathering))
 
     def _undo_definition(self, queue: Queue, gathering: Tick) -> None:
@@ -276,7 +276,7 @@ class QueueCollection:
         if queue.deleted:
             self._never_stored.add(queue)
         elif any(each.used_bytes or each.descriptors for each in self.family(root)):
-            self._define(gathering, queue)
+            self._define(gathering, queue, queue.properties.encode())
         else:
             self._unlink(queue)
             gathering.batch.state.pop(f"{QUEUE_STATE}{queue.number}", None)
@@ -291,7 +291,12 @@ class QueueCollection:
         changes = check_attributes(queue.properties.queue_type, attributes) | {"modify_time": now_s}
         before = {name: getattr(queue.properties, name) for name in changes}
         _set(queue.properties, changes)
-        tick.set_state(f"{QUEUE_STATE}{queue.number}", queue.properties.encode())
+        try:
+            stored = queue.properties.encode()
+        except BaseException:
+            _set(queue.properties, before)
+            raise
+        tick.set_state(f"{QUEUE_STATE}{queue.number}", stored)
         tick.undo.append(lambda gathering: self._undo_change(queue, before, gathering))
         if queue.journal is not None and "journal_quota_kb" in changes:
             self.change(tick, queue.journal, now_s, quota_kb=changes["journal_quota_kb"])
@@ -311,17 +316,20 @@ class QueueCollection:
 
     def remove(self, tick: Tick, queue: Queue) -> None:
         """Forgets a queue, its journal and its subqueues; their messages must be on their way out."""
+        info = self.outgoing_info.get(queue)
         for each in self.family(queue):
             tick.set_state(f"{QUEUE_STATE}{each.number}", None)
             tick.set_state(f"{COUNT_STATE}{each.number}", None)
             each.deleted = True
             self._unlink(each)
-        tick.undo.append(lambda gathering: self._undo_removal(queue))
+        tick.undo.append(lambda gathering: self._undo_removal(queue, info))
 
-    def _undo_removal(self, queue: Queue) -> None:
+    def _undo_removal(self, queue: Queue, info: OutgoingInfo | None) -> None:
         """The tick that was to delete the queue is lost. A new one of its path keeps the path."""
         successors = self._namesakes(queue)
         if queue not in self._never_stored:
+            if info is not None:
+                self.outgoing_info[queue] = info
             for each in self.family(queue):
                 each.deleted = False
                 self._index(each)

@@ -18,12 +18,14 @@ from postroad.errors import (
     PostroadError,
     QueueNotFound,
     QuotaExceeded,
+    RemoteProtocolError,
     StorageError,
     TransactionUsage,
     UnsupportedFormatNameOperation,
 )
 from postroad.message import Composer, Message
-from postroad.names import DirectName, FormatName, MachineName, PathName, PublicName
+from postroad.names import DirectName, FormatName, MachineName, MessageId, PathName, PublicName
+from postroad.queues.atomic import Atomic
 from postroad.queues.collection import (
     DEADLETTER,
     DEADXACT,
@@ -59,6 +61,7 @@ _PURGED = frozenset({MessageClass.NACK_Q_PURGED, MessageClass.NACK_DELETED, Mess
 _POSITIVE = frozenset({MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE})
 _FLAGS_BYTE, _DELIVERY_BITS = 60, 0x60  # UserHeader.Flags.DM, in a packet
 _TRANSACTION_BYTE, _TRANSACTION_BIT = 62, 0x10  # UserHeader.Flags.TH
+_MESSAGE_ID_END = 60
 _TIMES, _TIMES_AT = Struct("<I32xII"), 12  # TimeToReachQueue, TimeToBeReceived and SentTime
 
 
@@ -88,6 +91,7 @@ class Tally:
     expired: int = 0
     purged: int = 0
     dead_lettered: int = 0
+    follow_up_errors: int = 0  # what followed from a change and failed: the change stands
 
     def count_taken(self, reason: int) -> None:
         if reason == MessageClass.ACK_RECEIVE:
@@ -99,7 +103,11 @@ class Tally:
 
 
 class Delivery:
-    """`tick` is where changes gather: whoever holds a manager replaces it at each commit."""
+    """`tick` is where changes gather: whoever holds a manager replaces it at each commit.
+
+    What follows from a change (copies, acknowledgments, subscribers, waking) never undoes it: whatever fails there is
+    counted, and told to `follow_up_failed` with the message's id, None where it is about no message.
+    """
 
     def __init__(
         self, identifier: UUID, queues: QueueCollection, express: MemoryStore, counters: Counters, insecure_nacks: bool
@@ -114,6 +122,8 @@ class Delivery:
         self.relay = Relay.open()  # whoever lets strangers in sets a stricter one
         self.tick = Tick()
         self.tally = Tally()
+        self.atomic = Atomic(self)
+        self.follow_up_failed: Callable[[str | None, Exception], None] = lambda message_id, error: None
         self.overflows: dict[str, int] = {}  # copies that did not fit, by the journal or dead-letter queue
         self.wake: Callable[[Queue, float, Iterable[int]], None] = lambda queue, now, opened: None
         self.deleted: list[Callable[[Queue, Record, int, float], None]] = []
@@ -152,9 +162,16 @@ class Delivery:
         aborts: int = 0,
     ) -> Record:
         """One message into a queue, by the ordering rules. Quotas are the caller's to check."""
+        record = self._put(queue, packet, priority, expires_s, now, reason, aborts)
+        self._announce(queue, record, now)
+        return record
+
+    def _put(
+        self, queue: Queue, packet: bytes, priority: int, expires_s: int, now: float, reason: int = 0, aborts: int = 0
+    ) -> Record:
+        """The message is in the queue, and nobody has been told."""
         lookup_id = (7 - priority) << PRIORITY_SHIFT | self.counters.next_arrival()
         record = Record(queue.number, lookup_id, int(now * 1000), expires_s, aborts, packet, reason)
-        self.tally.added += 1
         if packet[_FLAGS_BYTE] & _DELIVERY_BITS:
             self.tick.put(queue, record)
         else:
@@ -162,14 +179,40 @@ class Delivery:
             queue.express_count += 1
             queue.express_bytes += len(packet)
             queue.opened_before(lookup_id)
+            if self.tick.steps is not None:
+                self.tick.steps.append((self._drop_express, queue, record))
+        self.tally.added += 1
+        return record
+
+    def _announce(self, queue: Queue, record: Record, now: float) -> None:
+        """Whoever waits for an express message hears of it at once; of others, when they are durable."""
+        if record.packet[_FLAGS_BYTE] & _DELIVERY_BITS or not (queue.waiting or queue.is_outgoing):
+            return
+        self.atomic.then(self._announced, queue, record, now)
+
+    def _announced(self, queue: Queue, record: Record, now: float) -> None:
+        try:
             if queue.waiting:
-                self.wake(queue, now, (lookup_id,))
+                self.wake(queue, now, (record.lookup_id,))
             elif queue.is_outgoing:
                 if self._ready is None:
                     self.outgoing_ready(queue, now)
                 else:
                     self._ready[queue] = None
-        return record
+        except Exception as error:
+            self.note_failure(record.packet, error)
+
+    def note_failure(self, packet: bytes | None, error: Exception) -> None:
+        """Something that follows from a change has failed, and the change stands."""
+        self.tally.follow_up_errors += 1
+        self.follow_up_failed(None if packet is None else _identifier_text(packet), error)
+
+    def try_after(self, packet: bytes | None, follow_up: Callable[..., object], *arguments: object) -> None:
+        """Runs something that follows from a change that stands."""
+        try:
+            follow_up(*arguments)
+        except Exception as error:
+            self.note_failure(packet, error)
 
     @contextmanager
     def together(self, now: float) -> Iterator[None]:
@@ -184,7 +227,7 @@ class Delivery:
         finally:
             self._ready = None
             for queue in ready:
-                self.outgoing_ready(queue, now)
+                self.try_after(None, self.outgoing_ready, queue, now)
 
     def expiry(self, queue: Queue, packet: bytes, now: float) -> int:
         """When the message leaves unread: time to be received here, and time to reach the queue on the way out.
@@ -203,13 +246,18 @@ class Delivery:
     def arrive(self, queue: Queue, packet: bytes, view: MessageView, now: float) -> Record:
         """A message reaches its queue: order, acknowledgment, the source's journal. Quotas are the caller's."""
         priority = 0 if view.transactional else view.priority
-        if not queue.is_outgoing:  # first, because a waiting reader can take the message as soon as it is there
-            if view.ack_flags:
-                self.acknowledge(view, MessageClass.ACK_REACH_QUEUE, now)
-            # A transactional message is journaled at its source once it is received, any other once it has arrived.
-            if view.positive_journaling and not view.transactional and self._is_own(view):
-                self.copy(self.queues.system(JOURNAL), packet, now)
-        return self.add(queue, packet, priority, self.expiry(queue, packet, now), now)
+        record = self._put(queue, packet, priority, self.expiry(queue, packet, now), now)
+        if not queue.is_outgoing and (view.ack_flags or view.positive_journaling):
+            self.atomic.then(self._arrived, packet, view, now)
+        self._announce(queue, record, now)  # last, because a waiting reader takes the message at once
+        return record
+
+    def _arrived(self, packet: bytes, view: MessageView, now: float) -> None:
+        if view.ack_flags:
+            self.try_after(packet, self.acknowledge, view, MessageClass.ACK_REACH_QUEUE, now)
+        # A transactional message is journaled at its source once it is received, any other once it has arrived.
+        if view.positive_journaling and not view.transactional and self._is_own(view):
+            self.try_after(packet, self.copy, self.queues.system(JOURNAL), packet, now)
 
     def leave(self, queue: Queue, packet: bytes, now: float) -> Record:
         """A message of our own enters the outgoing queue that leads to its destination."""
@@ -222,9 +270,15 @@ class Delivery:
         """Message Position Deleted: the message goes, for `reason`, and everybody who has to know is told."""
         self.discard(queue, record)
         self.tally.count_taken(reason)
+        self.atomic.then(self._taken, queue, record, reason, now)
+
+    def _taken(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         self._tell(queue, record.packet, reason, now)
         for subscriber in self.deleted:
-            subscriber(queue, record, reason, now)
+            try:
+                subscriber(queue, record, reason, now)
+            except Exception as error:
+                self.note_failure(record.packet, error)
 
     def receive(self, queue: Queue, record: Record, now: float) -> None:
         """A reader has the message. One that was on its way to another manager has been deleted before it arrived."""
@@ -233,13 +287,25 @@ class Delivery:
     def undelivered(self, queue: Queue, packet: bytes, reason: int, now: float) -> None:
         """A message that was promised to a queue never gets there: whoever has to know is told."""
         self.tally.count_taken(reason)
-        self._tell(queue, packet, reason, now)
+        self.atomic.then(self._tell, queue, packet, reason, now)
 
     def _tell(self, queue: Queue, packet: bytes, reason: int, now: float) -> None:
         """Journals, dead letters and acknowledgments. The copies in journals and dead-letter queues have had theirs."""
         if _is_system(queue):
             return
-        view = MessageView(packet)
+        try:
+            view = MessageView(packet)
+        except RemoteProtocolError as error:  # an older version, or a hand, has put it into the store
+            self.note_failure(packet, error)
+            return
+        try:
+            self._keep_copies(queue, packet, view, reason, now)
+        except Exception as error:
+            self.note_failure(packet, error)
+        if view.ack_flags:
+            self.try_after(packet, self.acknowledge, view, reason, now)
+
+    def _keep_copies(self, queue: Queue, packet: bytes, view: MessageView, reason: int, now: float) -> None:
         if reason == MessageClass.ACK_RECEIVE:
             if queue.properties.journaling and queue.journal is not None:
                 self.copy(queue.journal, packet, now)
@@ -247,25 +313,67 @@ class Delivery:
                 self.copy(self.queues.system(JOURNAL), packet, now)
         elif view.negative_journaling and (self.journals_at_source(view) or _is_relayed(queue, view, self.identifier)):
             self.dead_letter(packet, view, reason, now)
-        if view.ack_flags:
-            self.acknowledge(view, reason, now)
 
     def discard(self, queue: Queue, record: Record) -> None:
         """The message goes, and nobody is told."""
+        steps = self.tick.steps
         if is_recoverable(record.packet):
+            if steps is not None:
+                steps.append((queue.unmark, record.lookup_id, queue.positions.get(record.lookup_id)))
             queue.mark(record.lookup_id, PositionState.DELETED)
             self.tick.delete(queue, record)
         else:
             self.express.delete(Key(record.queue, record.lookup_id))
-            queue.positions.pop(record.lookup_id, None)
+            state = queue.positions.pop(record.lookup_id, None)
             queue.express_count -= 1
             queue.express_bytes -= len(record.packet)
+            if steps is not None:
+                steps.append((self._return_express, queue, record, state))
+
+    def _drop_express(self, queue: Queue, record: Record) -> None:
+        """The way back of an express message that was put into a queue."""
+        self.express.delete(Key(record.queue, record.lookup_id))
+        queue.express_count -= 1
+        queue.express_bytes -= len(record.packet)
+
+    def _return_express(self, queue: Queue, record: Record, state: PositionState | None) -> None:
+        """The way back of an express message that was taken out of a queue."""
+        self.express.put(record)
+        queue.express_count += 1
+        queue.express_bytes += len(record.packet)
+        queue.unmark(record.lookup_id, state)
+
+    def replace_express(self, record: Record) -> None:
+        """An express message with other words beside its packet."""
+        before = self.express.get(record.queue, record.lookup_id)
+        self.express.replace(record)
+        if self.tick.steps is not None and before is not None:
+            self.tick.steps.append((self.express.replace, before))
+
+    def lock(self, queue: Queue, lookup_id: int, state: PositionState = PositionState.LOCKED) -> None:
+        """The position is a reader's, or waits for the end of a purge."""
+        if self.tick.steps is not None:
+            self.tick.steps.append((queue.unmark, lookup_id, queue.positions.get(lookup_id)))
+        queue.mark(lookup_id, state)
+
+    def unlock(self, queue: Queue, lookup_id: int) -> None:
+        """The position is Available again."""
+        state = queue.positions.pop(lookup_id, None)
+        if self.tick.steps is not None and state is not None:
+            self.tick.steps.append((queue.mark, lookup_id, state))
+        queue.opened_before(lookup_id)
+
+    def reserve(self, queue: Queue, size: int) -> None:
+        """Bytes that a transaction will add count against the quota from now on; a negative number gives them back."""
+        queue.reserved_bytes += size
+        if self.tick.steps is not None:
+            self.tick.steps.append((_unreserve, queue, size))
 
     def move(self, queue: Queue, target: Queue, record: Record, now: float, aborts: int = 0) -> Record:
         """The message goes to another queue, in its order, and nobody is told."""
-        self.discard(queue, record)
         view = MessageView(record.packet)
         priority = 0 if view.transactional else view.priority
+        self.discard(queue, record)
         return self.add(target, record.packet, priority, self.expiry(target, record.packet, now), now, aborts=aborts)
 
     def expire(self, queue: Queue, record: Record, now: float) -> None:
@@ -367,6 +475,17 @@ class Delivery:
         view = MessageView(packet)
         self.check_quota(queue, len(packet))
         return self.add(queue, packet, view.priority, self.expiry(queue, packet, now), now)
+
+
+def _identifier_text(packet: bytes) -> str | None:
+    """The id of the message, of whatever there is of its packet."""
+    if len(packet) < _MESSAGE_ID_END:
+        return None
+    return str(MessageId(UUID(bytes_le=packet[16:32]), int.from_bytes(packet[56:_MESSAGE_ID_END], "little")))
+
+
+def _unreserve(queue: Queue, size: int) -> None:
+    queue.reserved_bytes -= size
 
 
 def _is_system(queue: Queue) -> bool:

@@ -175,6 +175,14 @@ class Queue:
         if self._foremost and self._foremost[0] == lookup_id:
             self._head = self._foremost.popleft()
 
+    def unmark(self, lookup_id: int, state: PositionState | None) -> None:
+        """Back to the state before a `mark`; None for Available."""
+        if state is None:
+            self.positions.pop(lookup_id, None)
+            self.opened_before(lookup_id)
+        else:
+            self.positions[lookup_id] = state
+
     # Order
 
     def available(self, limit: int, after: int = START) -> list[Record]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from postroad.errors import StorageError
 from postroad.store.interface import ARRIVAL_MASK, Batch, Key, Record
@@ -43,6 +43,8 @@ class Tick:
     on_commit: list[Callable[[], None]] = field(default_factory=list)
     on_failure: list[Callable[[StorageError], None]] = field(default_factory=list)
     undo: list[Callable[[Tick], None]] = field(default_factory=list)  # the way back, last step first
+    # While a change can still fail (atomic.py): functions with their arguments that take it back, last one first.
+    steps: list[tuple[Any, ...]] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.batch)
@@ -58,6 +60,8 @@ class Tick:
         self.batch.puts[Key(record.queue, record.lookup_id)] = record
         self.writes += 1
         change = self.change(queue)
+        if self.steps is not None:
+            self.steps.append((self._unput, queue, record, change.first, change.first_arrival))
         size = len(record.packet)
         change.added += 1
         change.added_bytes += size
@@ -67,7 +71,17 @@ class Tick:
             change.first = record.lookup_id
         queue.reserved_bytes += size
 
+    def _unput(self, queue: Queue, record: Record, first: int | None, first_arrival: int | None) -> None:
+        if self.batch.puts.pop(Key(record.queue, record.lookup_id), None) is not None:
+            change = self.changes[queue]
+            change.added -= 1
+            change.added_bytes -= len(record.packet)
+            change.first, change.first_arrival = first, first_arrival
+            queue.reserved_bytes -= len(record.packet)
+
     def set_state(self, name: str, value: bytes | None) -> None:
+        if self.steps is not None:
+            self.steps.append((_restore, self.batch.state, name, self.batch.state.get(name, _ABSENT)))
         self.writes += 1
         self.batch.state[name] = value
 
@@ -75,13 +89,19 @@ class Tick:
         """An old record with other words beside its packet."""
         self.writes += 1
         key = Key(record.queue, record.lookup_id)
+        if self.steps is not None:
+            self.steps.append((_restore, self.batch.puts, key, self.batch.puts.get(key, _ABSENT)))
+            if key not in self.replaced:
+                self.steps.append((self.replaced.discard, key))
         self.batch.puts[key] = record
         self.replaced.add(key)
 
     def delete(self, queue: Queue, record: Record) -> None:
         """The record goes; until the commit it stays where it is, and nobody else can take it."""
         key = Key(record.queue, record.lookup_id)
-        self.batch.puts.pop(key, None)  # deletes come first in a batch: a replacement must not outlive its record
+        replacement = self.batch.puts.pop(key, None)  # deletes come first in a batch: it must not outlive its record
+        if self.steps is not None:
+            self.steps.append((self._undelete, queue, record, replacement))
         self.batch.deletes.add(key)
         self.writes += 1
         change = self.change(queue)
@@ -89,13 +109,32 @@ class Tick:
         change.removed_bytes += len(record.packet)
         self.taken.append((queue, record.lookup_id))
 
+    def _undelete(self, queue: Queue, record: Record, replacement: Record | None) -> None:
+        key = Key(record.queue, record.lookup_id)
+        self.batch.deletes.discard(key)
+        if replacement is not None:
+            self.batch.puts[key] = replacement
+        change = self.changes[queue]
+        change.removed -= 1
+        change.removed_bytes -= len(record.packet)
+        self.taken.pop()
+
     def withdraw(self, queue: Queue) -> list[Record]:
         """Takes back what this tick adds to a queue all of whose stored records are taken."""
         records = [record for key, record in self.batch.puts.items() if key.queue == queue.number]
         for record in records:
             self.take_back(Key(record.queue, record.lookup_id))
-        self.sequenced.pop(queue, None)
+        sequenced = self.sequenced.pop(queue, None)
+        if self.steps is not None and sequenced is not None:
+            self.steps.append((self.sequenced.__setitem__, queue, sequenced))
         return records
+
+    def note_sequenced(self, queue: Queue, key: Key) -> None:
+        """The record has a number of our own sequence to this queue's destination."""
+        keys = self.sequenced.setdefault(queue, [])
+        keys.append(key)
+        if self.steps is not None:
+            self.steps.append((keys.pop,))
 
     def last_puts(self, count: int) -> list[Key]:
         """The keys of the newest records, the last one first."""
@@ -109,9 +148,29 @@ class Tick:
             change.added -= 1
             change.added_bytes -= len(record.packet)
             queue.reserved_bytes -= len(record.packet)
+            if self.steps is not None:
+                self.steps.append((self._put_again, queue, record))
+
+    def _put_again(self, queue: Queue, record: Record) -> None:
+        self.batch.puts[Key(record.queue, record.lookup_id)] = record
+        change = self.changes[queue]
+        change.added += 1
+        change.added_bytes += len(record.packet)
+        queue.reserved_bytes += len(record.packet)
 
     def added_to(self, queue: Queue) -> list[int]:
         """The lookup ids that this tick adds to a queue, foremost first."""
         return sorted(
             key.lookup_id for key in self.batch.puts if key.queue == queue.number and key not in self.replaced
         )
+
+
+_ABSENT: Any = object()
+
+
+def _restore(values: dict[Any, Any], key: object, before: object) -> None:
+    """Back to what was there, or to nothing."""
+    if before is _ABSENT:
+        values.pop(key, None)
+    else:
+        values[key] = before

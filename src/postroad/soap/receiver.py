@@ -96,7 +96,9 @@ class Receiver:
         self.repeated = False
         try:
             text, attachments = split_entity(incoming.content_type, incoming.body)
-            return self._take(read_envelope(text), attachments, incoming, now)
+            envelope = read_envelope(text)
+            with self.core.delivery.atomic:
+                return self._take(envelope, attachments, incoming, now)
         except (MalformedSoap, IllegalName, _Refused) as fault:
             self.last_fault = str(fault)
             return BAD_REQUEST
@@ -243,13 +245,14 @@ class Receiver:
 
     def _refuse(self, view: MessageView, reason: MessageClass, now: float) -> None:
         """The message was understood and is not taken: whoever asked for it is told."""
-        self.refused(view, reason)
+        delivery = self.core.delivery
+        delivery.try_after(view.data, self.refused, view, reason)
         told = MessageClass.NACK_RECEIVE_TIMEOUT if reason is MessageClass.NACK_REACH_QUEUE_TIMEOUT else reason
-        self.core.delivery.acknowledge(view, told, now)
+        delivery.try_after(view.data, delivery.acknowledge, view, told, now)
         if view.transactional:
-            self._send_final_receipt(view, told, now)
+            delivery.try_after(view.data, self._send_final_receipt, view, told, now)
         elif reason in _DEAD_HERE and view.negative_journaling:
-            self.core.delivery.dead_letter(view.data, view, reason, now)
+            delivery.try_after(view.data, delivery.dead_letter, view.data, view, reason, now)
 
     # On the way
 

@@ -217,9 +217,10 @@ class Sender:
                 stream.started = True
         elif _is_held(flight):
             view = MessageView(flight.record.packet)
-            if view.positive_journaling and self.core.delivery.journals_at_source(view):
-                self.core.delivery.copy(self.core.queues.system(JOURNAL), flight.record.packet, now)
             self.core.delivery.discard(flight.queue, flight.record)
+            if view.positive_journaling and self.core.delivery.journals_at_source(view):
+                journal = self.core.queues.system(JOURNAL)
+                self.core.delivery.try_after(view.data, self.core.delivery.copy, journal, view.data, now)
 
     def refused(self, flight: Flight, now: float) -> None:
         """400: it will never be taken. Streams go on without it."""
@@ -321,11 +322,11 @@ class Sender:
         delivery = self.core.delivery
         packet = flight.record.packet
         view = MessageView(packet)
-        if positive and view.positive_journaling:
-            delivery.copy(self.core.queues.system(JOURNAL), packet, now)
-        elif not positive and view.negative_journaling:
-            delivery.dead_letter(packet, view, reason, now)
         delivery.discard(flight.queue, flight.record)
+        if positive and view.positive_journaling:
+            delivery.try_after(packet, delivery.copy, self.core.queues.system(JOURNAL), packet, now)
+        elif not positive and view.negative_journaling:
+            delivery.try_after(packet, delivery.dead_letter, packet, view, reason, now)
         self._end_stream(flight)
 
     def _find(self, receipt: StreamReceipt) -> tuple[Queue, Transfer, OutgoingStream, int] | None:

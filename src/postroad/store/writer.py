@@ -55,7 +55,7 @@ class Writer:
                 group, self._waiting = self._waiting, []
             try:
                 self._store.commit([batch for batch, _ in group])
-            except Exception as error:  # whatever it is, the submitters must hear of it and the thread must live
+            except BaseException as error:  # whatever it is, the submitters must hear of it and the thread must live
                 for _, future in group:
                     future.set_exception(error)
             else:
