@@ -247,7 +247,7 @@ class Manager:
     async def set_queue(self, name: Name, **attributes: object) -> QueueInfo:
         """Changes properties of a queue that may change: label, journaling, quotas, limits."""
         queue = self.core.queues.get(name)
-        await self._durably(lambda: self.core.queues.change(self.core.tick, queue, int(self.clock()), **attributes))
+        await self._durably(lambda: self.core.change_queue(queue, self.clock(), **attributes))
         return self._describe(queue)
 
     async def delete_queue(self, name: Name) -> None:

@@ -291,13 +291,8 @@ class QueueCollection:
         changes = check_attributes(queue.properties.queue_type, attributes) | {"modify_time": now_s}
         before = {name: getattr(queue.properties, name) for name in changes}
         _set(queue.properties, changes)
-        try:
-            stored = queue.properties.encode()
-        except BaseException:
-            _set(queue.properties, before)
-            raise
-        tick.set_state(f"{QUEUE_STATE}{queue.number}", stored)
         tick.undo.append(lambda gathering: self._undo_change(queue, before, gathering))
+        tick.set_state(f"{QUEUE_STATE}{queue.number}", queue.properties.encode())
         if queue.journal is not None and "journal_quota_kb" in changes:
             self.change(tick, queue.journal, now_s, quota_kb=changes["journal_quota_kb"])
 

@@ -18,7 +18,6 @@ from postroad.errors import (
     PostroadError,
     QueueNotFound,
     QuotaExceeded,
-    RemoteProtocolError,
     StorageError,
     TransactionUsage,
     UnsupportedFormatNameOperation,
@@ -295,7 +294,7 @@ class Delivery:
             return
         try:
             view = MessageView(packet)
-        except RemoteProtocolError as error:  # an older version, or a hand, has put it into the store
+        except Exception as error:  # an older version, or a hand, has put it into the store
             self.note_failure(packet, error)
             return
         try:

@@ -254,6 +254,10 @@ class LocalQueueManager:
         with self.delivery.atomic:
             return self.queues.create(self.tick, path, int(now), **attributes)
 
+    def change_queue(self, queue: Queue, now: float, **attributes: object) -> None:
+        with self.delivery.atomic:
+            self.queues.change(self.tick, queue, int(now), **attributes)
+
     def delete_queue(self, queue: Queue, now: float) -> None:
         """Delete Queue, [MS-MQDMPR] 3.1.7.1.4: every message of it, its journal and its subqueues goes with it."""
         if queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL) or is_internal(queue):
