@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as WriterFuture
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 from uuid import UUID, uuid4
 
@@ -29,6 +32,7 @@ from postroad.errors import (
     TransactionSequence,
     UnsupportedFormatNameOperation,
 )
+from postroad.logs import Sparingly
 from postroad.message import Message
 from postroad.names import FormatName, PathName
 from postroad.offsets import Offsets
@@ -51,7 +55,10 @@ from postroad.soap.report import told_by
 from postroad.soap.service import SoapService
 from postroad.store.interface import Batch, Record, Store
 from postroad.store.writer import Writer
+from postroad.supervision import Running, Supervisor
 from postroad.wire.view import MessageView
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Name = FormatName | PathName | str
@@ -105,7 +112,9 @@ class Manager:
         self.binary: BinaryService | None = None  # set by whoever gives it a listener
         self.soap: SoapService | None = None  # the same
         self.remote_read: RemoteReaders = RemoteReaders()  # likewise
-        self._timer: asyncio.Task[None] | None = None
+        self.supervisor = Supervisor()
+        self._follow_ups = Sparingly(log, "something that follows from a change failed: the change stands")
+        self.core.delivery.follow_up_failed = self._log_follow_up
 
     async def start(self) -> None:
         """Loads the queues; nothing of the backlog is read."""
@@ -115,15 +124,12 @@ class Manager:
         self.core.tick.set_state(IDENTITY_STATE, self.identifier.bytes)
         await self.durable()
         self.core.state = QueueManagerState.READY
-        self._timer = asyncio.create_task(self._run_timers(), name="postroad-timers")
+        self.supervisor.keep("timers", self._run_timers)
 
     async def stop(self) -> None:
         """Aborts open transactions, commits what waits, and closes the store."""
         self.core.state = QueueManagerState.STOPPING
-        if self._timer is not None:
-            self._timer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._timer
+        await self.supervisor.stop()
         now = self.clock()
         for transaction in list(self.core.transactions.values()):
             self.core.abort(transaction, now)
@@ -180,13 +186,20 @@ class Manager:
             await self.durable()
         return result
 
-    async def _run_timers(self) -> None:
+    async def _run_timers(self, running: Running) -> None:
         while True:
             await asyncio.sleep(TIMER_INTERVAL_S)
             now = self.clock()
-            self._release_abandoned(now)
-            self.core.run_timers(now)
-            self.commit_soon()
+            try:
+                self._release_abandoned(now)
+                self.core.run_timers(now)
+            finally:
+                self.commit_soon()
+            running()
+
+    def _log_follow_up(self, message_id: str | None, error: Exception) -> None:
+        facts = {"id": message_id, "error": repr(error), "at": _place(error)}
+        self._follow_ups.warn(self.clock(), facts)
 
     def _release_abandoned(self, now: float) -> None:
         for identifier, started in list(self._transaction_started.items()):
@@ -214,6 +227,7 @@ class Manager:
             self.core,
             started_at_s=self.started_at,
             storage_error=None if self._commits.last_error is None else str(self._commits.last_error),
+            down=tuple(f"{name} is down: {why}" for name, why in self.supervisor.down.items()),
             directory_failures=0 if self.watch is None else self.watch.failures,
             directory_error=None if self.watch is None else self.watch.last_error,
         )
@@ -555,6 +569,12 @@ def _stored_identifier(store: Store) -> UUID | None:
 
 def _received(records: Sequence[Record]) -> list[ReceivedMessage]:
     return [ReceivedMessage(each.packet, each.lookup_id, each.arrived_ms, each.aborts, each.reason) for each in records]
+
+
+def _place(error: Exception) -> str | None:
+    """Where an error was raised, for whoever looks for the fault."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else None
 
 
 def _resolve(promise: asyncio.Future[None], error: StorageError | None) -> None:

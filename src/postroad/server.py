@@ -6,7 +6,6 @@ The composition and nothing else: how a queue, a store or a protocol works is in
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import os
@@ -17,6 +16,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NoReturn
 from uuid import UUID
 
@@ -45,6 +45,7 @@ from postroad.soap.service import SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.soap.transport import Listener, SoapTransport
 from postroad.store import open_store
+from postroad.supervision import Running
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,6 @@ class Server:
         self._config = config
         self._watch = _watch(config.directory)
         self._enterprise = Enterprise() if self._watch is None else self._watch.enterprise
-        self._watching: asyncio.Task[None] | None = None
         self._manager: Manager | None = None
         self._api: ApiServer | None = None
         self._binary: BinaryTransport | None = None
@@ -108,11 +108,8 @@ class Server:
 
     async def stop(self) -> None:
         """Answers what is under way, makes durable what waits, and closes the store."""
-        watching, self._watching = self._watching, None
-        if watching is not None:
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
+        if self._manager is not None:
+            await self._manager.supervisor.stop("directory")
         api, self._api = self._api, None
         if api is not None:
             await api.stop()
@@ -164,7 +161,7 @@ class Server:
             manager.router = Router(
                 manager.identifier, self._watch.directory, manager.clock(), config.directory.query_s
             )
-            self._watching = asyncio.create_task(self._keep_directory(manager, self._watch), name="postroad-directory")
+            manager.supervisor.keep("directory", partial(self._keep_directory, manager, self._watch))
         await asyncio.gather(*(self._provide(manager, wanted) for wanted in self._wanted_queues()))
         if config.listen.binary is not None:
             self._binary = await self._start_binary(manager, config.listen.binary)
@@ -194,20 +191,18 @@ class Server:
 
     # The directory
 
-    async def _keep_directory(self, manager: Manager, watch: DirectoryWatch) -> None:
+    async def _keep_directory(self, manager: Manager, watch: DirectoryWatch, running: Running) -> None:
         """A file that was written is taken over at once: to wait for the timer would only keep wrong routes."""
         while True:
             await asyncio.sleep(self._config.directory.poll_s)
             now = manager.clock()
-            try:
-                if await asyncio.to_thread(watch.reload, now):  # a large file takes a second to read
-                    self._enterprise = watch.enterprise
-                    manager.router.initialize(watch.directory, now)
-                    await self._provide_public(manager)
-                else:
-                    manager.router.run_timers(watch.directory, now)
-            except Exception:  # a bug: the routes that are known are good enough until somebody reads the log
-                log.exception("directory not kept up to date")
+            if await asyncio.to_thread(watch.reload, now):  # a large file takes a second to read
+                self._enterprise = watch.enterprise
+                manager.router.initialize(watch.directory, now)
+                await self._provide_public(manager)
+            else:
+                manager.router.run_timers(watch.directory, now)
+            running()
 
     # Queues
 
@@ -312,10 +307,12 @@ class Server:
         transport = SoapTransport(manager, options, known)
         transport.service = service = SoapService(manager.core, soap_settings(srmp), transport, port_of)
         if config.listen.http is not None:
-            self._http = await self._listen_http("http", Listener(transport, host, config.listen.http))
+            http = Listener(transport, host, config.listen.http, supervisor=manager.supervisor)
+            self._http = await self._listen_http("http", http)
         if config.listen.https is not None:
             files = (srmp.tls_certificate, srmp.tls_key)
-            self._https = await self._listen_http("https", Listener(transport, host, config.listen.https, *files))
+            https = Listener(transport, host, config.listen.https, *files, supervisor=manager.supervisor)
+            self._https = await self._listen_http("https", https)
         for scheme, listener in (("http", self._http), ("https", self._https)):
             if listener is not None:
                 service.outgoing.ports[scheme] = listener.port

@@ -74,8 +74,9 @@ class House:
         }
         self.posts: list[Post] = []
         self.tick()
-        self.session = self.binary.accepted("10.0.0.9", STARTED)
-        assert self.session is not None
+        session = self.binary.accepted("10.0.0.9", STARTED)
+        assert session is not None
+        self.session = session
 
     # The drivers of both services
 
@@ -117,7 +118,7 @@ class House:
 
     def check(self) -> None:
         self.tick()
-        assert self.core.delivery.follow_up_errors == 0
+        assert self.core.delivery.tally.follow_up_errors == 0
 
 
 Fate = Callable[[House, MessageView], None]
@@ -253,7 +254,8 @@ def exported(house: House, view: MessageView) -> None:
     assert again.packet == message.packet
     json.dumps(message.json())
     repr(message)
-    assert message.sent_at and message.arrived_at
+    assert message.sent_at
+    assert message.arrived_at
     writer = ArrowWriter(packet=True)
     assert writer.start() + writer.batch([message]) + writer.end()
 

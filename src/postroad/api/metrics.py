@@ -135,6 +135,12 @@ MANAGER_METRICS = (
         lambda info: info.storage_error is None,
     ),
     ManagerMetric(
+        "postroad_background_tasks_down",
+        "Background tasks that have failed and do not run again yet.",
+        GAUGE,
+        lambda info: len(info.down),
+    ),
+    ManagerMetric(
         "postroad_journal_overflows_total",
         "Copies dropped because a journal or dead-letter queue was full.",
         COUNTER,
@@ -158,6 +164,11 @@ TALLY_METRICS = (
         "postroad_messages_added_total",
         "Messages put into a queue: sent, arrived, moved, copied to a journal or dead-letter queue, or acknowledging.",
         lambda tally: tally.added,
+    ),
+    TallyMetric(
+        "postroad_follow_up_errors_total",
+        "Acknowledgments, copies and the like that followed from a change and failed; the change stands.",
+        lambda tally: tally.follow_up_errors,
     ),
     TallyMetric("postroad_messages_received_total", "Messages that were received.", lambda tally: tally.received),
     TallyMetric("postroad_messages_expired_total", "Messages whose time ran out.", lambda tally: tally.expired),

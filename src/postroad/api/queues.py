@@ -43,6 +43,8 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
     """What a person ought to look at, a sentence each; the worst first."""
     if info.storage_error is not None:
         yield f"the store cannot write: {info.storage_error}"
+    for task in info.down:
+        yield f"the background task {task}"
     if info.directory_error is not None:
         yield f"the directory is not what its file says: {info.directory_error}"
     if info.damaged:
@@ -57,6 +59,8 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
     if info.journal_overflows:
         copies = "1 copy" if info.journal_overflows == 1 else f"{info.journal_overflows} copies"
         yield f"{copies} found no room in {', '.join(info.overflowed)}"
+    if info.follow_up_errors:
+        yield f"{info.follow_up_errors} acknowledgments or copies that followed from a change failed: see the log"
 
 
 async def list_queues(call: Call) -> Response:

@@ -16,6 +16,7 @@ from postroad.api.app import Settings, build_app
 from postroad.endpoints import endpoint
 from postroad.errors import ConfigurationError
 from postroad.manager import Manager
+from postroad.supervision import Running
 
 KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that none sends into one that is being closed
 GRACE_S = 10  # that answers under way have, once the server stops
@@ -49,6 +50,7 @@ class ApiServer:
         self._token = token
         self._tls = tls
         self._app = build_app(manager, Settings(token))
+        self._supervisor = manager.supervisor
         self._server: AcceptingServer | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -74,19 +76,34 @@ class ApiServer:
     async def start(self) -> None:
         if self._task is not None:
             raise RuntimeError("the server is running already")
+        await self._open()
+        self._supervisor.keep(f"api {self.address}", self._serve)
+
+    async def _open(self) -> asyncio.Task[None]:
         listener = await self._listen()
         server = AcceptingServer(self._config())
-        self._task = await server.start(listener, "postroad-api")
+        self._task = task = await server.start(listener, "postroad-api-server")
         self._server = server
         self._host, self._port = listener.getsockname()[:2]
+        return task
+
+    async def _serve(self, running: Running) -> None:
+        """As long as the server serves; where it has ended, another one."""
+        task = self._task
+        if task is None or task.done():
+            task = await self._open()
+        running()
+        await asyncio.wait({task})
+        task.result()
 
     async def stop(self) -> None:
         """Waiting reads end with 503 and take nothing. A second call does nothing."""
         if self._task is None or self._server is None:
             return
+        await self._supervisor.stop(f"api {self.address}")
         self._app.state.waits.stop()
         self._server.should_exit = True
-        await self._task
+        await asyncio.wait({self._task})
         self._task = self._server = None
 
     async def _listen(self) -> socket.socket:

@@ -19,6 +19,7 @@ from postroad.logs import Sparingly
 from postroad.names import MessageId
 from postroad.queues.findings import class_words
 from postroad.queues.outgoing import ConnectionStatus
+from postroad.supervision import RETRY_S, Supervisor
 from postroad.wire.constants import MessageClass
 from postroad.wire.view import MessageView
 
@@ -31,6 +32,7 @@ class Host(Protocol):
     identifier: UUID
     clock: Callable[[], float]
     binary: BinaryService | None
+    supervisor: Supervisor
 
     def commit_soon(self) -> None: ...
 
@@ -72,14 +74,21 @@ class _Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.session is not None:
-            self.owner.service.received(self.session, data, self.owner.clock())
+            try:
+                self.owner.service.received(self.session, data, self.owner.clock())
+            except Exception:  # a bug: this peer sends again what was not acknowledged, and no other suffers
+                log.exception("session broken off", extra={"peer": self.owner.service.addresses.get(self.session)})
+                if self.transport is not None:
+                    self.transport.abort()
             self.owner.changed()
 
     def connection_lost(self, error: Exception | None) -> None:
         if self.session is not None:
-            self.owner.service.disconnected(self.session, self.owner.clock())
-            self.owner.links.pop(self.session, None)
-            self.owner.changed()
+            try:
+                self.owner.service.disconnected(self.session, self.owner.clock())
+            finally:
+                self.owner.links.pop(self.session, None)
+                self.owner.changed()
 
 
 class BinaryTransport:
@@ -100,6 +109,7 @@ class BinaryTransport:
         self._asker = asker
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._not_before = 0.0  # of the next timer, after a failure
         self._connecting: set[asyncio.Task[None]] = set()
         self._refusals = Sparingly(log, "message refused")
 
@@ -120,6 +130,7 @@ class BinaryTransport:
     async def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        await self.manager.supervisor.stop("binary timers")
         for task in self._connecting:
             task.cancel()
         self.service.stop()
@@ -165,7 +176,11 @@ class BinaryTransport:
             self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"{host} did not answer in time")
         except socket.gaierror as error:
             self._failed(peer, ConnectionStatus.NAME_RESOLUTION_FAILURE, f"{host} cannot be found: {error.strerror}")
-        except OSError as error:
+        except Exception as error:
+            if not isinstance(error, OSError):  # a bug: it must not look as if we were still connecting
+                log.exception("connection not made", extra={"peer": host})
+                self._failed(peer, ConnectionStatus.UNKNOWN_FAILURE, f"cannot connect to {host}: {error!r}")
+                return
             place = endpoint(host, self._ports(host))
             self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {place}: {_words(error)}")
 
@@ -200,12 +215,13 @@ class BinaryTransport:
             self._timer.cancel()
             self._timer = None
         if deadline is not None:
-            wait = max(0.0, deadline - self.clock())
+            wait = max(0.0, deadline - self.clock(), self._not_before - self.clock())
             self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.service.on_timer(self.clock())
+        if not self.manager.supervisor.step("binary timers", lambda: self.service.on_timer(self.clock())):
+            self._not_before = self.clock() + RETRY_S  # what failed is still due
         self.changed()
 
 

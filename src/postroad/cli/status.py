@@ -99,6 +99,10 @@ def _print_readers(readers: list[ReaderInfo]) -> None:
 def _attention(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[str]:
     if info.storage_error is not None:
         yield f"the store fails: {info.storage_error}"
+    for task in info.down:
+        yield f"the background task {task}; it is started again, and the log has the details"
+    if info.follow_up_errors:
+        yield f"{info.follow_up_errors} acknowledgments or copies that followed from a change failed: see the log"
     if info.directory_error is not None:
         yield f"the directory's file is at fault, and an older one is used: {info.directory_error}"
     if info.damaged:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from postroad.errors import AccessDenied, PostroadError
+from postroad.errors import AccessDenied
 from postroad.message import Message
 from postroad.names import FormatName, PathName, parse_name
 from postroad.offsets.reading import arrival_behind, arrow_columns, runs, stream

@@ -121,6 +121,8 @@ class ManagerInfo:
     dead-letter queues that had none.
 
     `directory_error` is what is wrong with the directory's file as it is now, `directory_failures` how often it was.
+    `down` are background tasks that have failed and do not run again yet, with the reasons; `follow_up_errors` counts
+    what followed from a change (an acknowledgment, a copy) and failed.
     """
 
     name: str
@@ -138,6 +140,8 @@ class ManagerInfo:
     directory_failures: int = 0
     directory_error: str | None = None
     overflowed: tuple[str, ...] = ()
+    down: tuple[str, ...] = ()
+    follow_up_errors: int = 0
 
 
 def describe_manager(
@@ -147,6 +151,7 @@ def describe_manager(
     storage_error: str | None,
     directory_failures: int,
     directory_error: str | None,
+    down: tuple[str, ...] = (),
 ) -> ManagerInfo:
     queues = list(core.queues)
     return ManagerInfo(
@@ -165,6 +170,8 @@ def describe_manager(
         storage_error=storage_error,
         directory_failures=directory_failures,
         directory_error=directory_error,
+        down=down,
+        follow_up_errors=core.delivery.tally.follow_up_errors,
     )
 
 

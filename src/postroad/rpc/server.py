@@ -111,10 +111,13 @@ class RpcServer:
     def _sweep(self) -> None:
         now = self.clock()
         for link in [*self.links]:
-            deadline = link.connection.deadline if link.connection is not None else None
-            if deadline is not None and deadline <= now:
-                _log.info("%s sent no complete bind or request in time", link.address)
-                link.abort()
+            try:
+                deadline = link.connection.deadline if link.connection is not None else None
+                if deadline is not None and deadline <= now:
+                    _log.info("%s sent no complete bind or request in time", link.address)
+                    link.abort()
+            except Exception:  # a bug: the others have their time-outs all the same
+                _log.exception("%s was not looked at for its time-out", link.address)
         self._timer = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
 
 
@@ -150,12 +153,16 @@ class _Link(asyncio.Protocol):
         connection = self.connection
         if connection is None or connection.closed:
             return
-        events = connection.receive(data, self.server.clock())
-        if not connection.half_open:
-            self.server.half_open.pop(self, None)
-        for event in events:
-            self._handle(event)
-        self._flush()
+        try:
+            events = connection.receive(data, self.server.clock())
+            if not connection.half_open:
+                self.server.half_open.pop(self, None)
+            for event in events:
+                self._handle(event)
+            self._flush()
+        except Exception:  # a bug: this client has to call again, and no other suffers
+            _log.exception("%s: the connection is broken off", self.address)
+            self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.server.gone(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
@@ -16,6 +17,8 @@ from yarl import URL
 from postroad.endpoints import endpoint
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.soap.service import Peer, Post
+
+log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 90.0  # for a peer whose disk is busy
@@ -143,7 +146,9 @@ class SoapClient:
             self._failed(post, ConnectionStatus.CONNECTION_REFUSED, fault)
         except TimeoutError:
             self._failed(post, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"{host} did not answer in time")
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except Exception as error:
+            if not isinstance(error, aiohttp.ClientError | OSError | ValueError):  # a bug: the message is sent again
+                log.exception("request not made", extra={"peer": host})
             self._failed(post, ConnectionStatus.SEND_FAILURE, f"no answer from {host}: {error}")
         else:
             self._done(post, status)

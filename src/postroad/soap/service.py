@@ -180,7 +180,13 @@ class SoapService:
         if not peer.connected and not peer.posts:
             self._set_state(peer, OutgoingState.WAITING)
             self._note(peer, ConnectionStatus.IN_PROCESS, now)
-        post = Post(peer, flight, self.outgoing.request(flight))
+        try:
+            request = self.outgoing.request(flight)
+        except Exception as error:  # it cannot be written as SOAP, today or ever: those behind it go on
+            self.core.delivery.note_failure(flight.record.packet, error)
+            self.sender.refused(flight, now)
+            return
+        post = Post(peer, flight, request)
         peer.posts.add(post)
         peer.idle_at = None
         self.driver.post(post)

@@ -22,6 +22,7 @@ from postroad.soap.multipart import MAX_ENTITY_SIZE
 from postroad.soap.protocol import REQUEST_TIMEOUT_S, SoapProtocol
 from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming
 from postroad.soap.service import Peer, Post, SoapService
+from postroad.supervision import RETRY_S, Running, Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class Host(Protocol):
     """What the transport needs of the queue manager that it belongs to."""
 
     clock: Callable[[], float]
+    supervisor: Supervisor
 
     def commit_soon(self) -> None: ...
 
@@ -52,9 +54,17 @@ class Listener:
     """One port, with a certificate for HTTPS. Port 0 is any free one."""
 
     def __init__(
-        self, app: Any, host: str, port: int, certificate: Path | None = None, key: Path | None = None
+        self,
+        app: Any,
+        host: str,
+        port: int,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        *,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._app = app
+        self._supervisor = supervisor or Supervisor()
         self._host = host
         self.port = port
         self._certificate = certificate
@@ -68,6 +78,19 @@ class Listener:
 
     async def start(self) -> None:
         """OSError where the port cannot be had; ConfigurationError where the certificate cannot be used."""
+        await self._open()
+        self._supervisor.keep(f"listener {self.address}", self._serve)
+
+    async def _serve(self, running: Running) -> None:
+        """As long as the server serves; where it has ended, another one."""
+        task = self._task
+        if task is None or task.done():
+            task = await self._open()
+        running()
+        await asyncio.wait({task})
+        task.result()
+
+    async def _open(self) -> asyncio.Task[None]:
         config = self._config()
         listener = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -78,14 +101,16 @@ class Listener:
             listener.close()
             raise
         server = AcceptingServer(config)
-        self._task = await server.start(listener, "postroad-soap")
+        self._task = task = await server.start(listener, "postroad-soap-server")
         self._server = server
         self.port = listener.getsockname()[1]
+        return task
 
     async def stop(self) -> None:
+        await self._supervisor.stop(f"listener {self.address}")
         if self._task is not None and self._server is not None:
             self._server.should_exit = True
-            await self._task
+            await asyncio.wait({self._task})
         self._task = self._server = None
 
     def _config(self) -> uvicorn.Config:
@@ -128,6 +153,7 @@ class SoapTransport:
         self._client: SoapClient
         self._timer: asyncio.TimerHandle | None = None
         self._armed_at = 0.0
+        self._not_before = 0.0  # of the next timer, after a failure
         self._refusals = Sparingly(log, "SOAP request refused")
 
     def start(self) -> None:
@@ -141,6 +167,7 @@ class SoapTransport:
     async def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        await self.manager.supervisor.stop("soap timers")
         await self._client.stop()
 
     # Driver
@@ -230,13 +257,15 @@ class SoapTransport:
             return  # a timer that fires early does nothing
         if self._timer is not None:
             self._timer.cancel()
-        self._armed_at = deadline
+        self._armed_at = deadline = max(deadline, self._not_before)
         wait = max(0.0, deadline - self.manager.clock())
         self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.service.on_timer(self.manager.clock())
+        clock = self.manager.clock
+        if not self.manager.supervisor.step("soap timers", lambda: self.service.on_timer(clock())):
+            self._not_before = clock() + RETRY_S  # what failed is still due
         self.changed()
 
 

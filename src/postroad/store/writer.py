@@ -5,11 +5,14 @@ Knows neither queues nor the event loop: a Future tells how each batch ended.
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import Future
 from threading import Condition, Thread
 
 from postroad.errors import StorageError
 from postroad.store.interface import Batch, Store
+
+log = logging.getLogger(__name__)
 
 
 class Writer:
@@ -21,6 +24,7 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: list[tuple[Batch, Future[None]]] = []
+        self._group: list[tuple[Batch, Future[None]]] = []  # what is being committed
         self._closing = False
         self._wake = Condition()
         self._thread = Thread(target=self._run, name="postroad-writer", daemon=True)
@@ -46,18 +50,30 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
+        """Whatever happens, the submitters hear of it and the thread lives: without it nothing is promised any more."""
+        while True:
+            try:
+                self._commit_all()
+                return
+            except BaseException as error:
+                log.exception("the store's writer failed, and goes on")
+                for _, future in self._group:
+                    if not future.done():
+                        future.set_exception(StorageError(f"the store's writer failed: {error!r}"))
+
+    def _commit_all(self) -> None:
         while True:
             with self._wake:
                 while not self._waiting and not self._closing:
                     self._wake.wait()
                 if not self._waiting:
                     return
-                group, self._waiting = self._waiting, []
+                self._group, self._waiting = self._waiting, []
             try:
-                self._store.commit([batch for batch, _ in group])
-            except BaseException as error:  # whatever it is, the submitters must hear of it and the thread must live
-                for _, future in group:
+                self._store.commit([batch for batch, _ in self._group])
+            except Exception as error:
+                for _, future in self._group:
                     future.set_exception(error)
             else:
-                for _, future in group:
+                for _, future in self._group:
                     future.set_result(None)

@@ -39,7 +39,8 @@ def check_place(view: MessageView) -> None:
     fields = view.transaction_fields
     if fields is not None and fields[4] >= fields[3]:
         raise RemoteProtocolError(
-            f"PreviousTxSequenceNumber {fields[4]} is not below TxSequenceNumber {fields[3]}", transaction_header_at(view.data) + 12
+            f"PreviousTxSequenceNumber {fields[4]} is not below TxSequenceNumber {fields[3]}",
+            transaction_header_at(view.data) + 12,
         )
 
 

@@ -30,6 +30,7 @@ from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
 from postroad.wire.ordering import OrderingAck
+from postroad.wire.patch import stamp_transaction
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 from tests.unit.queues.office import ACKS, ELSEWHERE, IDENTIFIER, LEDGER, NAME, ORDERS, OTHER, STARTED, Answer
@@ -156,7 +157,7 @@ class House:
         composer = Composer(STRANGER, direct)
         for number, label in enumerate(labels, 1):
             packet = composer.compose(told(label), number, int(self.now), transactional=True)
-            packet = transacting.stamp_transaction(packet, TxSequenceId(1, 1), number, number - 1, 1, first=True, last=True)
+            packet = stamp_transaction(packet, TxSequenceId(1, 1), number, number - 1, 1, first=True, last=True)
             self.core.delivery.arrive(self.queue(LEDGER), packet, MessageView(packet), self.now)
         self.land()
 
@@ -181,14 +182,17 @@ class House:
     # What is there
 
     def main(self) -> dict[str, object]:
-        """What applications see: their messages, and what of them is locked. Where a reader waits, it may have broken
-        and have got nothing."""
+        """What applications see: their messages, and what of them is locked.
+
+        Where a reader waits, or a protocol, it may have broken and have got nothing.
+        """
         found: dict[str, object] = {"transactions": len(self.core.transactions)}
         for queue in self.core.queues:
             own = queue.properties.queue_type in (QueueType.PRIVATE, QueueType.SUBQUEUE) and queue.name != ACKS
             if own or queue.name in (ELSEWHERE, HTTP):
+                unsure = self.answers or queue.is_outgoing
                 found[queue.name] = [
-                    (MessageView(each.packet).label, None if self.answers else queue.positions.get(each.lookup_id))
+                    (MessageView(each.packet).label, None if unsure else queue.positions.get(each.lookup_id))
                     for each in queue.everything()
                 ]
         return found
@@ -209,7 +213,11 @@ class House:
             "puts": dict(tick.batch.puts),
             "deletes": set(tick.batch.deletes),
             "state": dict(tick.batch.state),
-            "changes": {queue: (each.added, each.added_bytes, each.removed, each.removed_bytes, each.first) for queue, each in tick.changes.items() if each != Change()},
+            "changes": {
+                queue: (each.added, each.added_bytes, each.removed, each.removed_bytes, each.first)
+                for queue, each in tick.changes.items()
+                if each != Change()
+            },
             "taken": list(tick.taken),
             "replaced": set(tick.replaced),
             "sequenced": {queue: list(keys) for queue, keys in tick.sequenced.items() if keys},
