@@ -129,7 +129,7 @@ def _raise(*arguments: object) -> None:
 
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110  # what is waited for is plain state
             await asyncio.sleep(0.02)
 
 

@@ -18,15 +18,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.api.arrow import ArrowWriter
+from postroad.binary.report import Outlook
+from postroad.binary.search import Search
 from postroad.binary.service import BinaryService, Hop, Peer
-from postroad.binary.session import Session
+from postroad.binary.session import Received, Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.tracing import send_report
 from postroad.capture.items import DecodedPacket, Origin
 from postroad.cli.packet_text import TextPrinter
 from postroad.describe import message_json, packet_json
 from postroad.errors import MessageAlreadyReceived, MessageNotFound, NoMessage, RemoteProtocolError
-from postroad.names import FormatName, parse_format_name
+from postroad.message import Message
+from postroad.names import FormatName, MessageId, parse_format_name
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
@@ -34,12 +37,14 @@ from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall, WaitingRead
 from postroad.received import ReceivedMessage
 from postroad.records import decode_records, encode_records
+from postroad.remote_read.answers import message_of
+from postroad.soap.report import told_by
 from postroad.soap.service import Peer as SoapPeer
 from postroad.soap.service import Post, SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import NEVER, Record
 from postroad.store.memory import MemoryStore
-from postroad.wire import MessageView, QueueField, decode_packet
+from postroad.wire import FinalAck, MessageView, OrderAck, QueueField, decode_packet
 from postroad.wire.constants import MessageClass, QueueCode
 from postroad.wire.patch import as_arrived_by_http, as_stored, renumber_transaction
 from tests import strategies
@@ -260,6 +265,27 @@ def exported(house: House, view: MessageView) -> None:
     assert writer.start() + writer.batch([message]) + writer.end()
 
 
+def searched(house: House, view: MessageView) -> None:
+    """By its own id, and by that which it speaks of."""
+    house.insert(view)
+    identifiers = (view.identifier, view.correlation_id)
+    for identifier in identifiers:
+        search = Search(
+            Outlook(house.core, house.binary, STARTED, told_by(house.soap, STARTED)),
+            str(MessageId.from_bytes(identifier)),
+        )
+        for _ in search.pages():
+            pass
+        search.trace()
+    outlook = Outlook(house.core, house.binary, STARTED, told_by(house.soap, STARTED))
+    for queue in house.core.queues:
+        outlook.describe(queue)
+
+
+def read_remotely(house: House, view: MessageView) -> None:
+    assert message_of(view.data, 1, int(STARTED)).json()
+
+
 FATES: tuple[Fate, ...] = (
     arrived,
     received,
@@ -279,6 +305,8 @@ FATES: tuple[Fate, ...] = (
     came_by_http,
     described,
     exported,
+    searched,
+    read_remotely,
 )
 
 
@@ -360,6 +388,18 @@ _numbers = st.sampled_from((0, 1, 2, 0xFFFFFFFE, 0xFFFFFFFF))
 _packets: st.SearchStrategy[bytes] = st.one_of(messages(), strategies.damaged(messages(), base_header=True))
 
 
+_acks = st.builds(
+    lambda ack, own, here: replace(
+        ack,
+        queue_manager_address=OWN if here else ack.queue_manager_address,
+        **({"source_guid": OWN} if own and isinstance(ack, FinalAck) else {}),
+    ),
+    strategies.ordering_acks,
+    st.booleans(),
+    st.booleans(),
+).map(lambda ack: ack.encode())
+
+
 def accepted(data: bytes) -> MessageView | None:
     """As a session or an import takes it, and as a queue keeps it."""
     try:
@@ -376,4 +416,18 @@ def test_whatever_is_accepted_can_be_answered(fate: Fate, data: bytes) -> None:
     if view is not None:
         house = House()
         fate(house, view)
+        house.check()
+
+
+@given(data=st.one_of(_acks, strategies.damaged(_acks, base_header=True)))
+def test_whatever_acknowledgment_is_accepted_can_be_taken(data: bytes) -> None:
+    try:
+        packet = decode_packet(data)
+    except RemoteProtocolError:
+        return
+    if isinstance(packet, OrderAck | FinalAck):
+        house = House()
+        house.core.send(r"DIRECT=TCP:10.0.0.7\private$\q", [Message(b"waits for one")], STARTED)
+        house.binary.receiver.take(house.session, Received(data, packet, 1), "10.0.0.9", STARTED)
+        json.dumps(packet_json(data, packet))
         house.check()
