@@ -22,12 +22,12 @@ class Atomic:
     Numbers that were given out stay given out.
     """
 
-    __slots__ = ("_delivery", "_follow_ups", "_marks")
+    __slots__ = ("_delivery", "_marks", "follow_ups")
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
         self._marks: list[tuple[Tick, int, int, int, int, int, int, int]] = []
-        self._follow_ups: list[tuple[FollowUp, tuple[object, ...]]] = []
+        self.follow_ups: list[tuple[FollowUp, tuple[object, ...]]] = []
 
     @property
     def open(self) -> bool:
@@ -36,7 +36,7 @@ class Atomic:
     def then(self, follow_up: FollowUp, *arguments: object) -> None:
         """Runs what follows when the change stands: at once where none is open. It must not raise."""
         if self._marks:
-            self._follow_ups.append((follow_up, arguments))
+            self.follow_ups.append((follow_up, arguments))
         else:
             follow_up(*arguments)
 
@@ -48,7 +48,7 @@ class Atomic:
             (
                 tick,
                 len(tick.steps),
-                len(self._follow_ups),
+                len(self.follow_ups),
                 tick.writes,
                 len(tick.on_seal),
                 len(tick.on_commit),
@@ -66,11 +66,11 @@ class Atomic:
             for back in reversed(tick.undo[undo:]):
                 back(tick)
             del tick.undo[undo:], tick.on_failure[on_failure:], tick.on_commit[on_commit:], tick.on_seal[on_seal:]
-            del tick.steps[steps:], self._follow_ups[follow_ups:]
+            del tick.steps[steps:], self.follow_ups[follow_ups:]
             tick.writes = writes
         if not self._marks:
             tick.steps = None
-            if self._follow_ups:
-                waiting, self._follow_ups = self._follow_ups, []
+            if self.follow_ups:
+                waiting, self.follow_ups = self.follow_ups, []
                 for follow_up, each in waiting:
                     follow_up(*each)

@@ -269,7 +269,10 @@ class Delivery:
         """Message Position Deleted: the message goes, for `reason`, and everybody who has to know is told."""
         self.discard(queue, record)
         self.tally.count_taken(reason)
-        self.atomic.then(self._taken, queue, record, reason, now)
+        if self.tick.steps is None:
+            self._taken(queue, record, reason, now)
+        else:
+            self.atomic.follow_ups.append((self._taken, (queue, record, reason, now)))
 
     def _taken(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         self._tell(queue, record.packet, reason, now)
@@ -298,29 +301,26 @@ class Delivery:
             self.note_failure(packet, error)
             return
         try:
-            self._keep_copies(queue, packet, view, reason, now)
+            if reason == MessageClass.ACK_RECEIVE:
+                if queue.properties.journaling and queue.journal is not None:
+                    self.copy(queue.journal, packet, now)
+                if view.positive_journaling and view.transactional and self._is_own(view):
+                    self.copy(self.queues.system(JOURNAL), packet, now)
+            elif view.negative_journaling:
+                if self.journals_at_source(view) or _is_relayed(queue, view, self.identifier):
+                    self.dead_letter(packet, view, reason, now)
         except Exception as error:
             self.note_failure(packet, error)
         if view.ack_flags:
             self.try_after(packet, self.acknowledge, view, reason, now)
 
-    def _keep_copies(self, queue: Queue, packet: bytes, view: MessageView, reason: int, now: float) -> None:
-        if reason == MessageClass.ACK_RECEIVE:
-            if queue.properties.journaling and queue.journal is not None:
-                self.copy(queue.journal, packet, now)
-            if view.positive_journaling and view.transactional and self._is_own(view):
-                self.copy(self.queues.system(JOURNAL), packet, now)
-        elif view.negative_journaling and (self.journals_at_source(view) or _is_relayed(queue, view, self.identifier)):
-            self.dead_letter(packet, view, reason, now)
-
     def discard(self, queue: Queue, record: Record) -> None:
         """The message goes, and nobody is told."""
         steps = self.tick.steps
         if is_recoverable(record.packet):
-            if steps is not None:
-                steps.append((queue.unmark, record.lookup_id, queue.positions.get(record.lookup_id)))
+            state = None if steps is None else queue.positions.get(record.lookup_id)
             queue.mark(record.lookup_id, PositionState.DELETED)
-            self.tick.delete(queue, record)
+            self.tick.delete(queue, record, state)
         else:
             self.express.delete(Key(record.queue, record.lookup_id))
             state = queue.positions.pop(record.lookup_id, None)

@@ -14,7 +14,7 @@ from postroad.errors import StorageError
 from postroad.store.interface import ARRIVAL_MASK, Batch, Key, Record
 
 if TYPE_CHECKING:
-    from postroad.queues.queue import Queue
+    from postroad.queues.queue import PositionState, Queue
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Tick:
         self.writes += 1
         change = self.change(queue)
         if self.steps is not None:
-            self.steps.append((self._unput, queue, record, change.first, change.first_arrival))
+            self.steps.append((_unput, self, queue, record, change.first, change.first_arrival))
         size = len(record.packet)
         change.added += 1
         change.added_bytes += size
@@ -70,14 +70,6 @@ class Tick:
         if change.first is None or record.lookup_id < change.first:
             change.first = record.lookup_id
         queue.reserved_bytes += size
-
-    def _unput(self, queue: Queue, record: Record, first: int | None, first_arrival: int | None) -> None:
-        if self.batch.puts.pop(Key(record.queue, record.lookup_id), None) is not None:
-            change = self.changes[queue]
-            change.added -= 1
-            change.added_bytes -= len(record.packet)
-            change.first, change.first_arrival = first, first_arrival
-            queue.reserved_bytes -= len(record.packet)
 
     def set_state(self, name: str, value: bytes | None) -> None:
         if self.steps is not None:
@@ -96,28 +88,19 @@ class Tick:
         self.batch.puts[key] = record
         self.replaced.add(key)
 
-    def delete(self, queue: Queue, record: Record) -> None:
-        """The record goes; until the commit it stays where it is, and nobody else can take it."""
+    def delete(self, queue: Queue, record: Record, state: PositionState | None = None) -> None:
+        """The record goes; until the commit it stays where it is, and nobody else can take it. `state` is the one that
+        its position had before."""
         key = Key(record.queue, record.lookup_id)
         replacement = self.batch.puts.pop(key, None)  # deletes come first in a batch: it must not outlive its record
         if self.steps is not None:
-            self.steps.append((self._undelete, queue, record, replacement))
+            self.steps.append((_undelete, self, queue, record, replacement, state))
         self.batch.deletes.add(key)
         self.writes += 1
         change = self.change(queue)
         change.removed += 1
         change.removed_bytes += len(record.packet)
         self.taken.append((queue, record.lookup_id))
-
-    def _undelete(self, queue: Queue, record: Record, replacement: Record | None) -> None:
-        key = Key(record.queue, record.lookup_id)
-        self.batch.deletes.discard(key)
-        if replacement is not None:
-            self.batch.puts[key] = replacement
-        change = self.changes[queue]
-        change.removed -= 1
-        change.removed_bytes -= len(record.packet)
-        self.taken.pop()
 
     def withdraw(self, queue: Queue) -> list[Record]:
         """Takes back what this tick adds to a queue all of whose stored records are taken."""
@@ -166,6 +149,32 @@ class Tick:
 
 
 _ABSENT: Any = object()
+
+
+# The ways back. No methods: a bound one for each message would be made for nothing.
+
+
+def _unput(tick: Tick, queue: Queue, record: Record, first: int | None, first_arrival: int | None) -> None:
+    if tick.batch.puts.pop(Key(record.queue, record.lookup_id), None) is not None:
+        change = tick.changes[queue]
+        change.added -= 1
+        change.added_bytes -= len(record.packet)
+        change.first, change.first_arrival = first, first_arrival
+        queue.reserved_bytes -= len(record.packet)
+
+
+def _undelete(
+    tick: Tick, queue: Queue, record: Record, replacement: Record | None, state: PositionState | None
+) -> None:
+    key = Key(record.queue, record.lookup_id)
+    tick.batch.deletes.discard(key)
+    if replacement is not None:
+        tick.batch.puts[key] = replacement
+    change = tick.changes[queue]
+    change.removed -= 1
+    change.removed_bytes -= len(record.packet)
+    tick.taken.pop()
+    queue.unmark(record.lookup_id, state)
 
 
 def _restore(values: dict[Any, Any], key: object, before: object) -> None:
