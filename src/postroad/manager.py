@@ -191,8 +191,8 @@ class Manager:
             await asyncio.sleep(TIMER_INTERVAL_S)
             now = self.clock()
             try:
-                self._release_abandoned(now)
                 self.core.run_timers(now)
+                self._release_abandoned(now)
             finally:
                 self.commit_soon()
             running()

@@ -55,7 +55,14 @@ class _Link(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport = cast(asyncio.Transport, transport)  # other event loops' are no subclass of it
+        self.transport = cast(asyncio.Transport, transport)  # other event loops' are no subclass of it
+        try:
+            self._begin(self.transport)
+        except Exception:
+            self.transport.abort()
+            raise
+
+    def _begin(self, transport: asyncio.Transport) -> None:
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         address = str(transport.get_extra_info("peername")[0])
@@ -200,8 +207,10 @@ class BinaryTransport:
 
     def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
         def landed(error: BaseException | None) -> None:
-            done(error)
-            self.changed()
+            try:
+                done(error)
+            finally:
+                self.changed()
 
         self.manager.when_durable(landed)
 

@@ -306,9 +306,10 @@ class Delivery:
                     self.copy(queue.journal, packet, now)
                 if view.positive_journaling and view.transactional and self._is_own(view):
                     self.copy(self.queues.system(JOURNAL), packet, now)
-            elif view.negative_journaling:
-                if self.journals_at_source(view) or _is_relayed(queue, view, self.identifier):
-                    self.dead_letter(packet, view, reason, now)
+            elif view.negative_journaling and (
+                self.journals_at_source(view) or _is_relayed(queue, view, self.identifier)
+            ):
+                self.dead_letter(packet, view, reason, now)
         except Exception as error:
             self.note_failure(packet, error)
         if view.ack_flags:

@@ -106,6 +106,7 @@ class Node:
         self.commits = Commits(core, lambda: self.now, self.after, self._write)
         core.queues.local_hosts.add(self.address)
         core.delivery.quota_kb = self.quota_kb
+        core.delivery.follow_up_failed = _raise  # what a manager would log and count is a find here
         core.start(self.now)
         self.provide(core, self.now)
         if self.disk.failing:
@@ -291,3 +292,7 @@ class Node:
         if self.web is not None:
             self.web.service.on_timer(self.now)
         self.changed()
+
+
+def _raise(message_id: str | None, error: Exception) -> None:
+    raise error

@@ -29,6 +29,7 @@ from postroad.wire.internal import SessionAck
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.packets import Packet, decode_packet
 from postroad.wire.view import MessageView
+from tests.follow_ups import raised
 
 STARTED = 1_700_000_000.0
 DISK_FULL = StorageError("the disk is full")
@@ -112,6 +113,7 @@ class Station(Party):
         self._promises: list[Done] = []
         self._out: tuple[Tick, list[Done]] | None = None
         self.core = LocalQueueManager(self.name, self.identifier, self.store, insecure_nacks=self.insecure_nacks)
+        self.core.delivery.follow_up_failed = raised
         self.core.queues.local_hosts.add(self.address)
         self.core.delivery.locate = self.network.owner
         self.core.start(self.network.now)
