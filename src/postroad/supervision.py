@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +18,7 @@ RETRY_S = 1.0  # between the end of a task or the failure of a step and the next
 REPEAT_S = 30.0  # between two errors of one task in the log: it may fail at every try
 
 Running = Callable[[], None]
-Work = Callable[[Running], Awaitable[None]]
+Work = Callable[[Running], Coroutine[Any, Any, None]]
 
 
 class Supervisor:
@@ -33,28 +34,18 @@ class Supervisor:
     def keep(self, name: str, work: Work) -> None:
         """Runs `work` until `stop`. It is given a function to call when it runs, or runs again: once a turn is
         best."""
-        task = asyncio.get_running_loop().create_task(self._keep(name, work), name=f"postroad-{name}")
+        task = asyncio.get_running_loop().create_task(work(lambda: self.runs(name)), name=f"postroad-{name}")
         self._tasks[name] = task
         task.add_done_callback(lambda done: self._ended(name, work, done))
 
-    async def _keep(self, name: str, work: Work) -> None:
-        while True:
-            try:
-                await work(lambda: self.runs(name))
-                raise RuntimeError("it ended, and it never should")
-            except Exception as error:
-                self.fails(name, error)
-            await asyncio.sleep(RETRY_S)
-
     def _ended(self, name: str, work: Work, task: asyncio.Task[None]) -> None:
-        """Somebody else has cancelled it, or it met what no program catches: it is started again all the same."""
+        """It returned, raised, or somebody else has cancelled it: it is started again all the same."""
         if self._tasks.get(name) is not task:
             return  # stopped
         del self._tasks[name]
         error = asyncio.CancelledError("it was cancelled") if task.cancelled() else task.exception()
         self.fails(name, error or RuntimeError("it ended, and it never should"))
-        if not task.get_loop().is_closed():
-            task.get_loop().call_later(RETRY_S, self._again, name, work)
+        task.get_loop().call_later(RETRY_S, self._again, name, work)
 
     def _again(self, name: str, work: Work) -> None:
         if name in self.down and name not in self._tasks:

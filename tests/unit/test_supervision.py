@@ -65,7 +65,7 @@ def test_a_task_that_ends_is_down_until_it_runs_again(
     assert error.levelno == logging.ERROR
     assert error.__dict__["task"] == "timers"
     assert error.exc_info is not None
-    assert error.exc_info[2] is not None
+    assert (error.exc_info[2] is not None) == (ending is not None)  # the traceback, where there is one
     assert again.getMessage() == "background task runs again"
 
 
