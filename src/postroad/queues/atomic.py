@@ -61,10 +61,11 @@ class Atomic:
         tick, steps, follow_ups, writes, on_seal, on_commit, on_failure, undo = self._marks.pop()
         assert tick.steps is not None
         if kind is not None:
+            go = self._delivery.try_after  # whatever one of them meets, the others are taken back
             for step, *arguments in reversed(tick.steps[steps:]):
-                step(*arguments)
+                go(None, step, *arguments)
             for back in reversed(tick.undo[undo:]):
-                back(tick)
+                go(None, back, tick)
             del tick.undo[undo:], tick.on_failure[on_failure:], tick.on_commit[on_commit:], tick.on_seal[on_seal:]
             del tick.steps[steps:], self.follow_ups[follow_ups:]
             tick.writes = writes

@@ -322,3 +322,18 @@ def test_every_callback_of_a_tick_has_its_turn(lost: bool) -> None:
             house.core.committed(tick, house.now)
         assert told_of == [0, 2]
         assert house.core.delivery.tally.follow_up_errors == 1
+
+
+def test_a_step_back_that_fails_keeps_no_other_from_being_taken() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        house = House(patch)
+        house.send(ORDERS, "a", "b")
+        before = house.snapshot()
+        with suppress(Broken), house.core.delivery.atomic:
+            house.read(ORDERS, 1, deadline=house.now)
+            assert house.core.tick.steps is not None
+            house.core.tick.steps.append((lambda: 1 // 0,))
+            house.read(ORDERS, 1, deadline=house.now)
+            raise Broken("at the end")
+        assert house.snapshot() == before
+        assert house.core.delivery.tally.follow_up_errors == 1
