@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as WriterFuture
@@ -63,6 +64,7 @@ TRANSACTION_TIMEOUT_S = 3600.0
 LOCK_TIMEOUT_S = 600.0  # a message locked and not settled returns to its place
 HANDLE_TIMEOUT_S = 3600.0  # a handle that nobody uses is closed
 MOVE_BATCH = 1000
+FIRST_MESSAGE_IDS = 1 << 31  # where a new manager may begin to count; the other half of the ids is room to grow
 
 
 @dataclass(slots=True)
@@ -91,7 +93,13 @@ class Manager:
         self.clock = clock
         self.store = store
         self.identifier = identifier or _stored_identifier(store) or uuid4()
-        self.core = LocalQueueManager(name, self.identifier, store, insecure_nacks=insecure_nacks)
+        self.core = LocalQueueManager(
+            name,
+            self.identifier,
+            store,
+            insecure_nacks=insecure_nacks,
+            first_message_id=1 + secrets.randbelow(FIRST_MESSAGE_IDS),
+        )
         self.core.delivery.quota_kb = quota_kb
         self.offsets = Offsets(self.core, self._durably, clock)
         self.router = Router(self.identifier, Directory(), clock())

@@ -26,19 +26,20 @@ from postroad.binary.ping_transport import Asker, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySettings
 from postroad.binary.transport import BinaryTransport
-from postroad.binary.ways import resolver
+from postroad.binary.ways import KnownManagers, resolver
 from postroad.client.embedded import NAME_STATE
 from postroad.config import WITH_RPC, Configuration, ConfiguredQueue, DirectorySettings, SrmpSettings, StandardPort
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, NoRoute, PostroadError, QueueNotFound, RpcUnavailable
 from postroad.manager import Manager
-from postroad.names import PublicName, QueueTail
+from postroad.names import DirectName, PublicName, QueueTail
 from postroad.queues.info import QueueInfo
 from postroad.remote_read.server import RemoteReadServer
 from postroad.remote_read.values import HANDSHAKE_PORT, READ_PORT
 from postroad.routing import Router
 from postroad.rpc.providers import providers
+from postroad.security.relay import Relay
 from postroad.soap.client import ClientOptions
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
@@ -157,6 +158,7 @@ class Server:
         self._manager = manager
         await manager.start()
         manager.core.queues.local_hosts |= self._own_addresses(entry)
+        manager.core.delivery.relay = self._relay(manager)
         for place, reason in store.damaged.items():
             log.warning("damaged record", extra={"record": place, "reason": reason})
         if self._watch is not None:
@@ -191,6 +193,17 @@ class Server:
         host = self._config.listen.host
         addresses = {*_LOOPBACK} if host in _WILDCARDS else {host.lower()}
         return addresses if entry is None or entry.address is None else {*addresses, entry.address.lower()}
+
+    def _relay(self, manager: Manager) -> Relay:
+        """Whom strangers may make this manager call; what applications sent to before the start is named again."""
+        known = KnownManagers(lambda: manager.router, manager.identifier)
+        hosts = {peer.host.lower() for peer in self._config.peers}
+        own = manager.core.queues.local_hosts
+        relay = Relay(self._config.relay.allow, lambda host: host in hosts or host in own or known.knows(host))
+        for destination in manager.core.queues.outgoing:
+            if isinstance(destination, DirectName):
+                relay.name(destination.host)
+        return relay
 
     # The directory
 
@@ -274,6 +287,7 @@ class Server:
             retry_connect_s=config.binary.retry_connect_s,
             resend_s=config.binary.resend_s,
             cleanup_ms=ROUTING_CLEANUP_MS if routing else CLEANUP_MS,
+            remote_managers=config.limits.remote_managers,
         )
         peers = {peer.host.lower(): peer for peer in config.peers}
 
@@ -285,7 +299,8 @@ class Server:
 
         asker = Asker(manager.identifier, ping_port) if config.binary.ping else None
         transport = BinaryTransport(manager, config.listen.host, port, binary_port, asker)
-        service = BinaryService(manager.core, settings, resolver(lambda: manager.router), transport)
+        known = KnownManagers(lambda: manager.router, manager.identifier)
+        service = BinaryService(manager.core, settings, resolver(lambda: manager.router), transport, known)
         manager.core.delivery.locate = lambda name: _manager_of(manager, name)
         manager.binary = service
         await self._listen("binary", port, transport.start(service))

@@ -205,6 +205,25 @@ def _write_sessions(lines: list[str], manager: Manager) -> None:
     refused = 0 if manager.binary is None else manager.binary.receiver.refusals
     help_text = "Messages by sessions that no queue here took."
     _write(lines, "postroad_session_messages_refused_total", help_text, COUNTER, [({}, refused)])
+    binary = manager.binary
+    for name, help_text, count in (
+        (
+            "postroad_session_acks_refused_total",
+            "Order and final acknowledgments that were not of the manager that the message went to.",
+            0 if binary is None else binary.sender.refused_acks,
+        ),
+        (
+            "postroad_session_claims_refused_total",
+            "Messages by sessions in the name of managers that are elsewhere.",
+            0 if binary is None else binary.receiver.claims,
+        ),
+        (
+            "postroad_relay_refused_total",
+            "Messages, acknowledgments and reports of strangers to hosts that they may not make this manager call.",
+            manager.core.delivery.tally.withheld,
+        ),
+    ):
+        _write(lines, name, help_text, COUNTER, [({}, count)])
     soap = manager.soap
     for name, help_text, value in (
         ("postroad_soap_messages_sent_total", "Messages and receipts that peers took by HTTP.", soap and soap.sent),

@@ -5,7 +5,7 @@ They are kept in a queue of the manager's own. A FinalAck can come at any time, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from postroad.queues.collection import AWAITING_FINAL_ACK, JOURNAL
@@ -65,11 +65,16 @@ class AwaitingFinalAcks:
             if move.final is not None:
                 self.settle(move.queue, move.record, *move.final)
 
-    def take(self, ack: FinalAck, now: float) -> bool:
-        """3.1.5.7: whether it was about one of these. It is done in the tick that promises the FinalAck."""
+    def take(self, ack: FinalAck, now: float, accepts: Callable[[Record], bool] = lambda record: True) -> bool:
+        """3.1.5.7: whether it was about one of these, and `accepts` says that it is true of it.
+
+        It is done in the tick that promises the FinalAck.
+        """
         message_id = ack.acknowledged_message_id
         move = self._moves.get(message_id)
         if move is not None:
+            if not accepts(move.record):
+                return True
             if move.tick is self._core.tick:  # so that it need not come here at all
                 del self._moves[message_id]
                 move.tick.take_back(move.place)
@@ -81,7 +86,8 @@ class AwaitingFinalAcks:
         if lookup_id is None:
             return False
         record = self._queue.get(lookup_id)
-        if record is not None and lookup_id not in self._queue.positions:  # or it is on its way out already
+        # Or it is on its way out already.
+        if record is not None and lookup_id not in self._queue.positions and accepts(record):
             self.settle(self._queue, record, ack, now)
             self._core.tick.on_commit.append(lambda: self._forget(message_id))
         return True

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 from uuid import UUID
 
@@ -16,10 +16,11 @@ from postroad.binary.session import Session
 from postroad.describe.message import destination_text
 from postroad.endpoints import endpoint
 from postroad.logs import Sparingly
-from postroad.names import MessageId
+from postroad.names import FormatName, MessageId
 from postroad.queues.findings import class_words
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.wire.constants import MessageClass
+from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.view import MessageView
 
 log = logging.getLogger(__name__)
@@ -59,8 +60,6 @@ class _Link(asyncio.Protocol):
         address = str(transport.get_extra_info("peername")[0])
         owner = self.owner
         if self.peer is not None:
-            # The service writes as soon as it has a session: it must find the link.
-            owner.links_by_peer[self.peer] = self
             self.session = owner.service.connected(self.peer, address, owner.clock(), pinged=self.pinged)
         else:
             self.session = owner.service.accepted(address, owner.clock())
@@ -95,13 +94,13 @@ class BinaryTransport:
         self.port = port
         self.service: BinaryService
         self.links: dict[Session, _Link] = {}
-        self.links_by_peer: dict[Peer, _Link] = {}
         self._ports = ports
         self._asker = asker
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._connecting: set[asyncio.Task[None]] = set()
         self._refusals = Sparingly(log, "message refused")
+        self._suspicions: dict[str, Sparingly] = {}
 
     @property
     def address(self) -> str:
@@ -111,6 +110,9 @@ class BinaryTransport:
         self.service = service
         service.reachability = _log_reachability
         service.receiver.refused = self._log_refusal
+        service.suspicions = self._log_suspicion
+        service.sender.refused = self._log_refused_ack
+        service.core.delivery.withheld = self._log_withheld
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Link(self, None), self.host, self.port, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
@@ -133,6 +135,24 @@ class BinaryTransport:
         identifier = MessageId(view.source_queue_manager, view.message_id)
         facts = {"id": str(identifier), "to": destination_text(view), "reason": class_words(reason)}
         self._refusals.warn(self.clock(), facts)
+
+    def _log_suspicion(self, event: str, facts: Mapping[str, object]) -> None:
+        kind = self._suspicions.get(event)
+        if kind is None:
+            kind = self._suspicions[event] = Sparingly(log, event)
+        kind.warn(self.clock(), facts)
+
+    def _log_refused_ack(self, ack: OrderAck | FinalAck, session: Session) -> None:
+        facts = {
+            "kind": "final" if isinstance(ack, FinalAck) else "order",
+            "from": self.service.addresses.get(session),
+            "manager": str(ack.source_queue_manager),
+        }
+        self._log_suspicion("acknowledgment refused: it is not of the manager that the message went to", facts)
+
+    def _log_withheld(self, name: FormatName, origin: str | None) -> None:
+        facts = {"to": str(name), "from": origin}
+        self._log_suspicion("not sent for a stranger: allow its host in [relay], if it should be", facts)
 
     # Driver
 

@@ -88,6 +88,7 @@ class Tally:
     expired: int = 0
     purged: int = 0
     dead_lettered: int = 0
+    withheld: int = 0  # acknowledgments, reports and messages of strangers to hosts that they may not make us call
 
     def count_taken(self, reason: int) -> None:
         if reason == MessageClass.ACK_RECEIVE:
@@ -121,6 +122,10 @@ class Delivery:
         # Where an acknowledgment of a class goes; a message that came by SOAP may ask for more than one place.
         self.admin_of: Callable[[MessageView, int], FormatName | None] = lambda view, message_class: admin_name(view)
         self.outgoing_ready: Callable[[Queue, float], None] = lambda queue, now: None
+        # Whom a message to a name makes us call, and the address that a message came from; None where nobody knows.
+        self.hosts_of: Callable[[FormatName], Iterable[str]] = _hosts
+        self.origin_of: Callable[[MessageView], str | None] = lambda view: None
+        self.withheld: Callable[[FormatName, str | None], None] = lambda name, origin: None  # for whoever watches
         self._ready: dict[Queue, None] | None = None  # what `together` has still to say
 
     # In
@@ -320,6 +325,8 @@ class Delivery:
             return  # a name that nobody can send to
         if admin is None or leads_to_internal(original):  # [MS-MQQB] note 62
             return
+        if (not self._is_own(view) or view.arrived_by_http) and not self.may_call(admin, self.origin_of(view)):
+            return
         body = b"" if message_class in _POSITIVE or view.encrypted else view.body
         ack = Message(
             body,
@@ -339,6 +346,20 @@ class Delivery:
             raise
         except PostroadError:
             return  # [MS-MQQB] 3.1.7.15: an acknowledgment that cannot be sent is dropped
+
+    def may_call(self, name: FormatName, origin: str | None) -> bool:
+        """Whether a stranger's message that came from the address `origin` may make us send to `name`."""
+        if self.relay.everything or self.queues.is_local(name):
+            return True
+        hosts = list(self.hosts_of(name))
+        if hosts and all(self.relay.allows(host, origin) for host in hosts):
+            return True
+        self.withhold(name, origin)
+        return False
+
+    def withhold(self, name: FormatName, origin: str | None) -> None:
+        self.tally.withheld += 1
+        self.withheld(name, origin)
 
     def sending_queue(self, name: FormatName | PathName, now: float) -> Queue:
         """The local queue of this name, or the outgoing queue that leads to it; neither for what nobody can send to."""
@@ -367,6 +388,10 @@ class Delivery:
         view = MessageView(packet)
         self.check_quota(queue, len(packet))
         return self.add(queue, packet, view.priority, self.expiry(queue, packet, now), now)
+
+
+def _hosts(name: FormatName) -> Iterable[str]:
+    return (name.host,) if isinstance(name, DirectName) else ()
 
 
 def _is_system(queue: Queue) -> bool:

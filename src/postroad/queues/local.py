@@ -96,7 +96,9 @@ class LocalQueueManager:
         *,
         insecure_nacks: bool = False,
         hardened_security: bool = False,
+        first_message_id: int = 1,
     ) -> None:
+        """`first_message_id` is where a store that is new begins to count."""
         self.name = name
         self.identifier = identifier
         self.store = store
@@ -104,7 +106,7 @@ class LocalQueueManager:
         self.connection_active = True
         self.resolve_list: ResolveDistributionList = _no_directory
         self.express = MemoryStore()
-        self.counters = Counters(store.state(COUNTERS_STATE).get(COUNTERS_STATE))
+        self.counters = Counters(store.state(COUNTERS_STATE).get(COUNTERS_STATE), first_message_id)
         self.queues = QueueCollection(name, identifier, store, self.express, hardened_security)
         self.delivery = Delivery(identifier, self.queues, self.express, self.counters, insecure_nacks)
         self.reading = Reading(self.delivery)
@@ -403,6 +405,8 @@ class LocalQueueManager:
         try:
             for element in elements:
                 queue = self.delivery.sending_queue(element, now)
+                if queue.is_outgoing:
+                    self._name_host(element)
                 plans.append((queue, self._packets(element, queue, messages, ids, header, transaction, now)))
         except PostroadError:
             self._forget_new(len(self.queues.outgoing) - outgoing)
@@ -436,6 +440,13 @@ class LocalQueueManager:
         ]
         self._check_send(queue, packets, transaction, now)
         return packets
+
+    def _name_host(self, name: FormatName | PathName) -> None:
+        """What an application here sends to, strangers may have us answer to."""
+        if isinstance(name, DirectName):
+            self.delivery.relay.name(name.host)
+        elif isinstance(name, PathName):
+            self.delivery.relay.name(name.computer)
 
     def _forget_new(self, count: int) -> None:
         """A send that is refused leaves no outgoing queue behind: of the last ones made, those that are empty go."""

@@ -11,7 +11,7 @@ from uuid import UUID
 from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.ways import resolver
+from postroad.binary.ways import KnownManagers, resolver
 from postroad.deadlines import earliest
 from postroad.directory.snapshot import Directory
 from postroad.errors import StorageError
@@ -119,7 +119,8 @@ class Node:
         self.up = True
         self._log.note(self.name, "started")
         router = Router(self.identifier, self._directory, self.now)
-        self.service = BinaryService(core, self.settings, resolver(lambda: router), self)
+        known = KnownManagers(lambda: router, self.identifier)
+        self.service = BinaryService(core, self.settings, resolver(lambda: router), self, known)
         self.web = None if self.soap_settings is None else Web(self, self.soap_settings, self._network, self._log)
         self._network.join(self)
         self.service.start(self.now)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import UUID
 
+from postroad.binary.neighbours import DirectoryView
 from postroad.binary.service import BinaryService, Hop, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
@@ -116,7 +117,7 @@ class Station(Party):
         self.core.delivery.locate = self.network.owner
         self.core.start(self.network.now)
         self.commit()
-        self.service = BinaryService(self.core, self.settings, self._resolve, self)
+        self.service = BinaryService(self.core, self.settings, self._resolve, self, self.network.directory)
         self.service.start(self.network.now)
 
     def stop(self) -> None:
@@ -270,6 +271,7 @@ class Network:
         self.routes: dict[tuple[Party, UUID], list[Party]] = {}  # next hops; those not listed lead straight there
         self.public: dict[UUID, Party] = {}  # who has a public queue
         self.connections: list[tuple[str, str]] = []  # every attempt: who, and which address
+        self.directory: DirectoryView = _Known(self)
 
     def station(
         self, name: str, number: int, settings: BinarySettings | None = None, *, insecure_nacks: bool = False
@@ -433,6 +435,23 @@ class Network:
 
     def user_messages(self, sender: Party, receiver: Party) -> list[MessageView]:
         return of(MessageView, self.packets(sender, receiver))
+
+
+class _Known:
+    """What stations are told of each other: all of them are in the directory, and pass messages on."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def host_of(self, manager: UUID) -> str | None:
+        found = (each.address for each in self._network.parties.values() if each.identifier == manager)
+        return next(found, None)
+
+    def routes(self, host: str) -> bool:
+        return isinstance(self._network.parties.get(host), Station)
+
+    def forwards(self, source: UUID, name: FormatName, listed: Callable[[str], bool], *, trusted: bool) -> bool:
+        return True
 
 
 def of(kind: type[P], packets: Iterable[Packet]) -> list[P]:
