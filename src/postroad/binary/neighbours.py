@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import IntEnum
+from ipaddress import ip_address
 from typing import Protocol
 from uuid import UUID
 
+from postroad.binary.session import Session
 from postroad.errors import NoRoute
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
 from postroad.queues.local import LocalQueueManager
@@ -60,6 +63,14 @@ class NoDirectory:
 
     def forwards(self, source: UUID, name: FormatName, listed: Callable[[str], bool], *, trusted: bool) -> bool:
         return False
+
+
+class Trust(IntEnum):
+    """Of a message in a manager's name: another is known by that name, somebody passed it on, or it is its own."""
+
+    NONE = 0
+    SECOND_HAND = 1
+    FIRST_HAND = 2  # or passed on by a manager that the directory has for it
 
 
 @dataclass(slots=True, eq=False)
@@ -142,34 +153,35 @@ class Neighbours:
 
     # Where messages come from
 
-    def admit(self, source: bytes, address: str, peer: UUID, now: float) -> bool:
-        """Whether a message of this source may come from this address, by a session that claims to be `peer`'s.
+    def admit(self, source: bytes, address: str, session: Session, now: float) -> Trust:
+        """How far a message in the name of `source` that comes from this address is to be believed.
 
-        A manager is known by the address that it called from first, or by the directory's. Another address takes its
-        place only when nobody answers to the manager's GUID at the old one any more.
+        A manager is known by the address that it called from first, by the directory's, and by our own calls to it.
+        Another address takes the place of the first only when nobody answers to the manager's GUID there any more.
         """
         origin = self._origins.get(source)
         if origin is not None and origin.address == address:
             if origin.gone or now - origin.seen_s > REFRESH_S:
                 self._refresh(source, origin, now)
-            return True
+            return Trust.FIRST_HAND
+        first_hand = session.peer.bytes_le == source
         if source == self._own:
-            return self._is_own(address) or self._routes(address)
+            return Trust.FIRST_HAND if self._is_own(address) or self._routes(address) else Trust.NONE
+        if session.initiator and first_hand:
+            if origin is None and self.directory.host_of(session.peer) is None:
+                self._pin(source, address, now)
+            return Trust.FIRST_HAND
         if self._is_listed(UUID(bytes_le=source), address):
             self._pin(source, address, now)
-            return True
+            return Trust.FIRST_HAND
         if self._routes(address):
-            return True
+            return Trust.FIRST_HAND
         if origin is not None and not origin.gone:
-            return False
-        if peer.bytes_le == source:
+            return Trust.NONE
+        if first_hand:
             self._pin(source, address, now)
-        return True
-
-    def first_hand(self, source: bytes, address: str) -> bool:
-        """Whether what was admitted in the name of `source` is its own, or was passed on by a manager that may."""
-        origin = self._origins.get(source)
-        return (origin is not None and origin.address == address) or source == self._own or self._routes(address)
+            return Trust.FIRST_HAND
+        return Trust.SECOND_HAND
 
     def trusts(self, source: UUID, address: str) -> bool:
         """Whether the directory has a manager at the address: the source itself, or one that passes on for others."""
@@ -220,9 +232,12 @@ class Neighbours:
         self.core.tick.set_state(f"{ADDRESS_STATE}{source.hex()}", f"{origin.address} {int(origin.seen_s)}".encode())
 
     def address_of(self, source: bytes) -> str | None:
-        """Where the messages of this manager come from."""
+        """Where the messages of this manager come from, as far as is known: the first contact, or the directory."""
         origin = self._origins.get(source)
-        return None if origin is None else origin.address
+        if origin is not None:
+            return origin.address
+        host = self.directory.host_of(UUID(bytes_le=source))
+        return host if host is not None and _is_address(host) else None
 
     # Where messages go
 
@@ -238,8 +253,10 @@ class Neighbours:
         return hops or self._origin_hops(name)
 
     def _origin_hops(self, name: FormatName) -> list[Hop]:
-        address = self.address_of(name.guid.bytes_le) if isinstance(name, PrivateName) else None
-        return [] if address is None or not isinstance(name, PrivateName) else [Hop(address, name.guid)]
+        if not isinstance(name, PrivateName) or self.directory.host_of(name.guid) is not None:
+            return []
+        origin = self._origins.get(name.guid.bytes_le)
+        return [] if origin is None else [Hop(origin.address, name.guid)]
 
     def hosts(self, name: FormatName) -> list[str]:
         """Whom a message to this name would make us call."""
@@ -261,6 +278,14 @@ class Neighbours:
             if self._is_listed(destination, address) or self._routes(address):
                 return True
         return any(address in self.addresses(plain(host)) for host in self.hosts(name))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(plain(host))
+    except ValueError:
+        return False
+    return True
 
 
 def plain(address: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from postroad.binary.neighbours import Neighbours, plain
+from postroad.binary.neighbours import Neighbours, Trust, plain
 from postroad.binary.sequences import IncomingSequence, IncomingSequences
 from postroad.binary.session import Received, Session
 from postroad.binary.settings import BinarySettings
@@ -97,8 +97,8 @@ class Receiver:
 
     def _take_message(self, session: Session, data: bytes, view: MessageView, address: str, now: float) -> None:
         identifier = view.identifier
-        source = view.source_queue_manager_bytes
-        if not self.neighbours.admit(source, address, session.peer, now):
+        trust = self.neighbours.admit(view.source_queue_manager_bytes, address, session, now)
+        if not trust:
             self._refuse_claim(view.source_queue_manager, address)
             # Not acknowledged, so that nothing is lost if the manager has moved: it tries again.
             session.close(f"a message claims to be from {view.source_queue_manager}, which is at another address")
@@ -110,7 +110,7 @@ class Receiver:
             self._forward(data, view, address, now)
         elif not view.transactional:
             self._deliver(data, view, address, now)
-        elif self.neighbours.first_hand(source, address):
+        elif trust is Trust.FIRST_HAND:
             self._take_transactional(session, data, view, address, now)
         else:  # its sequence is not this caller's to move; the sender keeps the message
             self._refuse_claim(view.source_queue_manager, address)
@@ -132,11 +132,11 @@ class Receiver:
             if refusal is not None:  # what is refused begins no sequence: nothing of it would have to be remembered
                 self._refuse(data, view, refusal, address, now)
                 return
-            sequence = self.incoming.begin(name, view)
             for dropped in self.incoming.make_room(self.core.tick):
                 self._timers.set(dropped, None)
                 self._due.pop(dropped, None)
                 self._order_acks.pop(dropped, None)
+            sequence = self.incoming.begin(name, view)
         self._schedule_order_ack(name, session, sequence, view, address, now)
         fields = view.transaction_fields
         assert fields is not None

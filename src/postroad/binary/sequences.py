@@ -95,13 +95,13 @@ class IncomingSequences:
         return sequence
 
     def make_room(self, tick: Tick) -> list[str]:
-        """What is dropped where there are too many: first what never got further than its first message, then what was
+        """What is dropped where one more would be too many: first what never got further than its first message, then what was
         silent for longest. A sequence that the newest ticks have moved stays."""
-        if len(self._sequences) <= self.limit:
+        if len(self._sequences) < self.limit:
             return []
         resting = [(name, each) for name, each in self._sequences.items() if each.step is None]
         resting.sort(key=lambda item: (item[1].number > 0, item[1].last_access_s))
-        dropped = [name for name, _ in resting[: len(self._sequences) - self.limit + self.limit // DROPPED]]
+        dropped = [name for name, _ in resting[: len(self._sequences) - self.limit + 1 + self.limit // DROPPED]]
         for name in dropped:
             if self._sequences.pop(name).number:
                 tick.set_state(name, None)

@@ -99,6 +99,7 @@ class Station(Party):
         self, network: Network, name: str, number: int, settings: BinarySettings, insecure_nacks: bool = False
     ) -> None:
         super().__init__(network, name, number)
+        network.stations.append(self)
         self.settings = settings
         self.insecure_nacks = insecure_nacks
         self.store = MemoryStore()
@@ -271,6 +272,9 @@ class Network:
         self.routes: dict[tuple[Party, UUID], list[Party]] = {}  # next hops; those not listed lead straight there
         self.public: dict[UUID, Party] = {}  # who has a public queue
         self.connections: list[tuple[str, str]] = []  # every attempt: who, and which address
+        self.names: dict[str, str] = {}  # addresses of hosts that direct names call by name
+        self.listed = True  # whether there is a directory, which has all stations and no stranger
+        self.stations: list[Station] = []
         self.directory: DirectoryView = _Known(self)
 
     def station(
@@ -281,6 +285,8 @@ class Network:
     def resolve(self, station: Station, name: FormatName) -> list[Hop]:
         if isinstance(name, DirectName):
             return [Hop(name.host)]
+        if not self.listed:
+            return []
         if isinstance(name, PublicName):
             manager = self.owner(name)
         else:
@@ -288,6 +294,7 @@ class Network:
         if manager is None:
             return []
         known = [party for party in self.parties.values() if party.identifier == manager]
+        known = [party for party in known if isinstance(party, Station)] or known  # whatever a stranger claims
         hops = self.routes.get((station, manager), known)
         return [Hop(each.address, each.identifier) for each in hops]
 
@@ -360,7 +367,7 @@ class Network:
     def _connect(self) -> bool:
         pending, self.pending = self.pending, []
         for station, peer in pending:
-            host = peer.hop.host
+            host = self.names.get(peer.hop.host, peer.hop.host)
             self.connections.append((station.name, host))
             target = self.parties.get(host)
             if target is None or host in self.refused:
@@ -438,20 +445,23 @@ class Network:
 
 
 class _Known:
-    """What stations are told of each other: all of them are in the directory, and pass messages on."""
+    """What stations are told of each other: those in the directory are there also while they are down."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
 
     def host_of(self, manager: UUID) -> str | None:
-        found = (each.address for each in self._network.parties.values() if each.identifier == manager)
+        found = (each.address for each in self._stations() if each.identifier == manager)
         return next(found, None)
 
     def routes(self, host: str) -> bool:
-        return isinstance(self._network.parties.get(host), Station)
+        return any(each.address == host for each in self._stations())
 
     def forwards(self, source: UUID, name: FormatName, listed: Callable[[str], bool], *, trusted: bool) -> bool:
-        return True
+        return self._network.listed
+
+    def _stations(self) -> list[Station]:
+        return self._network.stations if self._network.listed else []
 
 
 def of(kind: type[P], packets: Iterable[Packet]) -> list[P]:
