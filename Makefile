@@ -43,7 +43,7 @@ docs: install
 	$(BIN)/mkdocs build --strict
 
 bench: install
-	$(BIN)/python -m benchmarks wire store queues client listing routing
+	$(BIN)/python -m benchmarks wire store queues client listing routing sessions
 
 bench-backlog: install
 	$(BIN)/python -m benchmarks.backlog

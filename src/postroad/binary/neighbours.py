@@ -239,6 +239,11 @@ class Neighbours:
         host = self.directory.host_of(UUID(bytes_le=source))
         return host if host is not None and _is_address(host) else None
 
+    def held_address(self, manager: UUID) -> str | None:
+        """The address that no other may take the place of, as far as we know."""
+        origin = self._origins.get(manager.bytes_le)
+        return None if origin is None or origin.gone else origin.address
+
     # Where messages go
 
     def hops(self, name: FormatName) -> list[Hop]:

@@ -95,8 +95,8 @@ class IncomingSequences:
         return sequence
 
     def make_room(self, tick: Tick) -> list[str]:
-        """What is dropped where one more would be too many: first what never got further than its first message, then what was
-        silent for longest. A sequence that the newest ticks have moved stays."""
+        """What is dropped where one more would be too many: first what has brought no message yet, then what was silent
+        for longest. A sequence that the newest ticks have moved stays."""
         if len(self._sequences) < self.limit:
             return []
         resting = [(name, each) for name, each in self._sequences.items() if each.step is None]

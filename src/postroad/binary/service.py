@@ -5,7 +5,7 @@ Without I/O or clock: whoever drives it gives it a way to connect, to write and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -110,7 +110,7 @@ class BinaryService:
         self._lost_ticks = 0
         self.sender.accepts = self._accepts
         self.receiver.claimed = self._claimed
-        self.suspicions: Callable[[str, dict[str, object]], None] = lambda event, facts: None  # for whoever watches
+        self.suspicions: Callable[[str, Mapping[str, object]], None] = lambda event, facts: None  # for whoever watches
         core.delivery.hosts_of = self.neighbours.hosts
         core.delivery.outgoing_ready = self.queue_ready
 
@@ -188,16 +188,15 @@ class BinaryService:
 
     def forget(self, queue: Queue) -> None:
         """An outgoing queue was removed: nothing is remembered of it."""
-        self._hops.pop(queue, None)
+        hops, index = self._hops.pop(queue, ([], 0))
         self._active.pop(queue, None)
         self.unresolved.pop(queue, None)
         self._unresolved_timers.set(queue, None)
         self.sender.forget(queue)
-        for peer in list(self.peers.values()):
-            if queue in peer.queues or queue in peer.waiting:
-                peer.queues.pop(queue, None)
-                peer.waiting = [each for each in peer.waiting if each is not queue]
-                self._drop(peer)
+        peer = self.peers.get(hops[index]) if hops else None
+        if peer is not None:
+            peer.queues.pop(queue, None)
+            self._drop(peer)
 
     def _connect(self, peer: Peer) -> None:
         peer.retry_at = None
@@ -393,7 +392,8 @@ class BinaryService:
         self._note(peer, event.status, now, event.reason)
         if not session.opened_at:
             self._set_reachable(peer, event.reason)
-            self.neighbours.unreachable(peer.hop)
+            if session.answered_by != peer.hop.manager:  # one that has no room for us is there
+                self.neighbours.unreachable(peer.hop)
         self._set_state(peer, OutgoingState.DISCONNECTING)
         self._flush(session)
         self._set_state(peer, OutgoingState.DISCONNECTED)
@@ -420,14 +420,14 @@ class BinaryService:
 
     def _claimed(self, source: UUID, address: str) -> None:
         """Somebody speaks for a manager that is known at another address. Is the manager still there?"""
-        known = self.neighbours.address_of(source.bytes_le)
-        self.suspicions("message in another manager's name", {"manager": str(source), "from": address, "at": known})
-        if known is None or known == address or source == self.core.identifier:
+        known = self.neighbours.held_address(source)
+        facts = {"manager": str(source), "from": address, "known_at": known}
+        self.suspicions("message refused: it is in the name of another manager", facts)
+        if known is None or any(session.peer == source for session in self._open_at.get(known, ())):
             return
-        if not any(session.peer == source for session in self._open_at.get(known, ())):
-            peer = self._peer(Hop(known, source))
-            if peer.session is None and not peer.connecting and peer.retry_at is None:
-                self._connect(peer)
+        peer = self._peer(Hop(known, source))
+        if peer.session is None and not peer.connecting and peer.retry_at is None:
+            self._connect(peer)
 
     # Time
 

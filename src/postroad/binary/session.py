@@ -81,6 +81,7 @@ class Session:
         self.settings = settings
         self.state = state
         self.peer = NULL_GUID
+        self.answered_by: UUID | None = None  # who said something to our request, be it no
         self.initiator = state is SessionState.WAITING_ECR_MSG
         self.direct = False
         self.made_at = now
@@ -234,6 +235,7 @@ class Session:
 
     def _send_parameters(self, response: EstablishConnection, now: float) -> None:
         """3.1.5.3.2. After a direct name, who answered is whom we meant."""
+        self.answered_by = response.server_guid
         self._check_accepted(response)
         if self.closed:
             return

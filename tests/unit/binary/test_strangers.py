@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from postroad.binary.settings import BinarySettings
 from postroad.message import Message
 from postroad.queues.collection import AWAITING_FINAL_ACK
 from postroad.wire.constants import MessageClass
@@ -266,6 +267,26 @@ def test_a_manager_that_has_moved_is_believed_when_nobody_is_at_its_old_address(
     session = stranger.call(beta)
     stranger.send(session, packet)
     assert (beta.labels(ORDERS), session.closed) == (["a", "b"], False)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_manager_that_has_no_room_for_our_question_is_there(
+    network: Network, alpha: Station, stranger: Stranger, full: bool
+) -> None:
+    network.listed = False
+    beta = network.station("beta", 2)
+    alpha.send(beta.direct(ORDERS), "a")
+    network.wait(1)
+    network.cut(alpha, beta)
+    if full:
+        alpha.service.settings = BinarySettings(max_sessions=0)
+    stranger.identifier = alpha.identifier
+    for number in range(100, 105):
+        session = stranger.call(beta)
+        stranger.send(session, stranger.compose(beta.direct(ORDERS), "x", message_id=number))
+        assert session.closed
+        network.wait(2)
+    assert beta.labels(ORDERS) == ["a"]
 
 
 def test_what_a_stranger_passes_on_moves_no_sequence(
