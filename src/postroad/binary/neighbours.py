@@ -274,7 +274,10 @@ class Neighbours:
         """Whether an acknowledgment by `manager` of a message to `name` may come from this address: its destination's,
         one of our next hops', or that of a routing server of the directory."""
         address = plain(address)
-        if not isinstance(name, DirectName):
+        if isinstance(name, DirectName):
+            if name.host == address:
+                return True
+        else:
             destination = self.core.delivery.manager_of(name) if isinstance(name, PublicName) else NULL_GUID
             if isinstance(name, PrivateName):
                 destination = name.guid

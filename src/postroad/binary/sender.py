@@ -292,7 +292,8 @@ class Sender:
             return
 
         def accepts(record: Record) -> bool:
-            if self._concerns(ack, record) and self.accepts(_destination(record), ack, session):
+            view = MessageView(record.packet)
+            if self._concerns(ack, view) and self.accepts(_destination(view), ack, session):
                 return True
             self._refuse(ack, session)
             return False
@@ -305,8 +306,7 @@ class Sender:
             self._land(sent)
             self._awaiting.settle(sent.queue, sent.record, ack, now)
 
-    def _concerns(self, ack: FinalAck, record: Record) -> bool:
-        view = MessageView(record.packet)
+    def _concerns(self, ack: FinalAck, view: MessageView) -> bool:
         fields = view.transaction_fields
         return (
             fields is not None
@@ -326,10 +326,11 @@ class Sender:
             if not self.accepts(info.destination, ack, session):
                 continue
             for record in queue.available(HEAD):
-                fields = MessageView(record.packet).transaction_fields
-                if fields is None or MessageView(record.packet).source_queue_manager_bytes != self._own:
+                view = MessageView(record.packet)
+                fields = view.transaction_fields
+                if fields is None or view.source_queue_manager_bytes != self._own:
                     continue
-                if self._concerns(ack, record):
+                if self._concerns(ack, view):
                     return Flight(queue, record)
                 if (TxSequenceId(fields[1], fields[2]), fields[3]) > place:
                     break
@@ -403,8 +404,8 @@ class Sender:
         return due
 
 
-def _destination(record: Record) -> FormatName:
-    name = destination_name(MessageView(record.packet))
+def _destination(view: MessageView) -> FormatName:
+    name = destination_name(view)
     assert name is not None
     return name
 
