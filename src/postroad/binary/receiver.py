@@ -96,6 +96,9 @@ class Receiver:
             session.close(str(fault))
 
     def _take_message(self, session: Session, data: bytes, view: MessageView, address: str, now: float) -> None:
+        if view.arrived_by_http:  # AH, which no sender has a right to set
+            data = as_stored(data)
+            view = MessageView(data)
         identifier = view.identifier
         trust = self.neighbours.admit(view.source_queue_manager_bytes, address, session, now)
         if not trust:

@@ -325,7 +325,7 @@ class Delivery:
             return  # a name that nobody can send to
         if admin is None or leads_to_internal(original):  # [MS-MQQB] note 62
             return
-        if (not self._is_own(view) or view.arrived_by_http) and not self.may_call(admin, self.origin_of(view)):
+        if not self._may_acknowledge(view, admin):
             return
         body = b"" if message_class in _POSITIVE or view.encrypted else view.body
         ack = Message(
@@ -346,6 +346,14 @@ class Delivery:
             raise
         except PostroadError:
             return  # [MS-MQQB] 3.1.7.15: an acknowledgment that cannot be sent is dropped
+
+    def _may_acknowledge(self, view: MessageView, admin: FormatName) -> bool:
+        """A local application's message may be answered anywhere. Addresses that came by HTTP are SOAP's to judge."""
+        if view.arrived_by_http and isinstance(admin, DirectName):
+            return True
+        if self._is_own(view) and not view.arrived_by_http:
+            return True
+        return self.may_call(admin, self.origin_of(view))
 
     def may_call(self, name: FormatName, origin: str | None) -> bool:
         """Whether a stranger's message that came from the address `origin` may make us send to `name`."""

@@ -51,6 +51,14 @@ def test_an_administration_queue_makes_nobody_else_be_called(
     assert (network.connections, list(beta.core.queues.outgoing)) == ([], [])
 
 
+def test_nobody_claims_to_have_come_by_http(network: Network, beta: Station, stranger: Stranger) -> None:
+    packet = stranger.compose(beta.direct(ORDERS), asking(f"DIRECT=TCP:{VICTIM}\\{ACKS}"))
+    stranger.send(stranger.call(beta), packet[:63] + bytes((packet[63] | 0x02,)) + packet[64:])
+    assert (beta.labels(ORDERS), withheld(beta)) == (["a"], 1)
+    beta.receive(ORDERS)
+    assert (withheld(beta), network.connections) == (2, [])
+
+
 def test_another_managers_guid_is_no_way_to_call_it(
     network: Network, alpha: Station, beta: Station, stranger: Stranger
 ) -> None:
