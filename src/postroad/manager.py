@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as WriterFuture
@@ -42,6 +43,7 @@ from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerSt
 from postroad.queues.outgoing import is_http
 from postroad.queues.queue import Queue
 from postroad.queues.reading import SeekAction
+from postroad.queues.transacting import MOST_APART
 from postroad.queues.transaction import Transaction
 from postroad.queues.waiting import ReadCall, WaitingRead
 from postroad.received import ReceivedMessage
@@ -92,6 +94,7 @@ class Manager:
         self.store = store
         self.identifier = identifier or _stored_identifier(store) or uuid4()
         self.core = LocalQueueManager(name, self.identifier, store, insecure_nacks=insecure_nacks)
+        self.core.transacting.apart = lambda: 1 + secrets.randbelow(MOST_APART)
         self.core.delivery.quota_kb = quota_kb
         self.offsets = Offsets(self.core, self._durably, clock)
         self.router = Router(self.identifier, Directory(), clock())

@@ -39,6 +39,7 @@ from postroad.remote_read.server import RemoteReadServer
 from postroad.remote_read.values import HANDSHAKE_PORT, READ_PORT
 from postroad.routing import Router
 from postroad.rpc.providers import providers
+from postroad.security.relay import Relay
 from postroad.soap.client import ClientOptions
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
@@ -307,10 +308,17 @@ class Server:
             entry = manager.router.directory.manager_named(name)
             return None if entry is None else entry.host
 
+        def is_known(name: str) -> bool:
+            directory = manager.router.directory
+            addresses = (str(entry.host) for entry in directory.managers)
+            return name in peers or directory.manager_named(name) is not None or name in addresses
+
+        manager.core.delivery.relay = Relay(config.relay.allow, is_known)
         trusted = None if srmp.ca_certificates is None else str(srmp.ca_certificates)
         options = ClientOptions(host, trusted, srmp.proxy, frozenset(each.lower() for each in srmp.no_proxy))
         transport = SoapTransport(manager, options, known)
-        transport.service = service = SoapService(manager.core, soap_settings(srmp), transport, port_of)
+        settings = replace(soap_settings(srmp), remote_managers=config.limits.remote_managers)
+        transport.service = service = SoapService(manager.core, settings, transport, port_of, transport.addresses_of)
         if config.listen.http is not None:
             self._http = await self._listen_http("http", Listener(transport, host, config.listen.http))
         if config.listen.https is not None:

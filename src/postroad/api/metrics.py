@@ -214,6 +214,16 @@ def _write_sessions(lines: list[str], manager: Manager) -> None:
             "Requests by HTTP that were answered 400 or 500.",
             soap and soap.refused,
         ),
+        (
+            "postroad_soap_receipts_ignored_total",
+            "Stream receipts from others than those whom the messages went to.",
+            soap and soap.receiver.receipts_ignored,
+        ),
+        (
+            "postroad_soap_receipts_dropped_total",
+            "Receipts that were asked for at hosts that strangers may not make this manager call.",
+            soap and soap.receiver.receipts_dropped,
+        ),
     ):
         _write(lines, name, help_text, COUNTER, [({}, value or 0)])
 

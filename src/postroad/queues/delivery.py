@@ -120,6 +120,8 @@ class Delivery:
         self.locate: Callable[[PublicName], UUID | None] = lambda name: None  # who has a public queue, by the directory
         # Where an acknowledgment of a class goes; a message that came by SOAP may ask for more than one place.
         self.admin_of: Callable[[MessageView, int], FormatName | None] = lambda view, message_class: admin_name(view)
+        # The outgoing queue by which an acknowledgment of a message goes to a name; None where it may not go there.
+        self.way_back: Callable[[MessageView, FormatName], FormatName | None] = lambda view, name: name
         self.outgoing_ready: Callable[[Queue, float], None] = lambda queue, now: None
         self._ready: dict[Queue, None] | None = None  # what `together` has still to say
 
@@ -333,8 +335,11 @@ class Delivery:
             time_to_be_received=INFINITE,
             message_class=message_class,
         )
+        way = self.way_back(view, admin)
+        if way is None:
+            return
         try:
-            self.send_own(admin, ack, now)
+            self.send_own(admin, ack, now, way)
         except StorageError:
             raise
         except PostroadError:
@@ -357,9 +362,9 @@ class Delivery:
             raise AccessDenied(f"{name} is used by the queue manager itself")
         return queue
 
-    def send_own(self, destination: FormatName, message: Message, now: float) -> Record:
-        """Sends a message of the manager itself, never transactional."""
-        queue = self.sending_queue(destination, now)
+    def send_own(self, destination: FormatName, message: Message, now: float, way: FormatName | None = None) -> Record:
+        """Sends a message of the manager itself, never transactional; `way` names the queue, if another leads there."""
+        queue = self.sending_queue(way or destination, now)
         if queue.properties.transactional:
             raise TransactionUsage(f"the queue {queue.name} is transactional")
         composer = Composer(self.identifier, destination, manager=self.manager_of(destination))

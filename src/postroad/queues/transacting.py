@@ -5,7 +5,7 @@ Numbers of transactional messages ([MS-MQMQ] 2.2.20.5) are given here, at the co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from struct import Struct
 from uuid import UUID, uuid4
@@ -28,6 +28,8 @@ STATE = "sequence"
 _OPEN = "sequence/"  # and a destination: the sequence to it that is open, and the last number given in it
 _PLACE = Struct("<III")
 _TRANSACTION_NUMBERS = 1 << 20
+MOST_APART = 1 << 24  # how far a sequence may be from the one before it, so that nobody guesses its id
+_MAX_ORDINAL = (1 << 32) - 1
 
 
 class Transacting:
@@ -37,8 +39,12 @@ class Transacting:
         self.delivery = delivery
         self.reading = reading
         self.open: dict[UUID, Transaction] = {}
+        # How far the next sequence is from the last one, 1 to MOST_APART. Whoever lets strangers in draws it by chance:
+        # ids still grow, and knowing one does not tell another.
+        self.apart: Callable[[], int] = lambda: 1
         self._numbers = count(1)
         self._last_sequence = TxSequenceId(0, 0)
+        self._next: TxSequenceId | None = None
         # By destination, which may outlive its outgoing queue. An OrderAck names no queue: no two share a sequence.
         self._sequences: dict[str, TxSequenceId] = {}
         self._sequence_numbers: dict[str, int] = {}
@@ -75,6 +81,7 @@ class Transacting:
     def new_sequence(self) -> TxSequenceId:
         """A name that no sequence has had, nor will have again once the gathering tick is durable."""
         self._last_sequence = sequence = self._next_sequence()
+        self._next = None
         self._keep_last(self._tick)
         return sequence
 
@@ -87,7 +94,12 @@ class Transacting:
         return sequence, self._sequence_numbers.get(destination, 0) + 1
 
     def _next_sequence(self) -> TxSequenceId:
-        return TxSequenceId(self._last_sequence.ordinal + 1, self._last_sequence.time_stamp)
+        if self._next is None:
+            ordinal, time_stamp = self._last_sequence.ordinal + self.apart(), self._last_sequence.time_stamp
+            if ordinal > _MAX_ORDINAL:
+                ordinal, time_stamp = ordinal - _MAX_ORDINAL, time_stamp + 1
+            self._next = TxSequenceId(ordinal, time_stamp)
+        return self._next
 
     def is_last(self, destination: str, sequence: TxSequenceId, number: int) -> bool:
         """Whether this is the newest message to a destination."""

@@ -67,4 +67,9 @@ class Relay:
         host = host.lower()
         if origin is not None and host == origin.partition("%")[0].lower():
             return True
-        return host in self._named or self._known(host) or any(rule.covers(host) for rule in self._rules)
+        return host in self._named or self.trusts(host)
+
+    def trusts(self, address: str) -> bool:
+        """Whether the directory, `[peers]` or `[relay] allow` has this address; being named is not enough."""
+        address = address.lower()
+        return self._known(address) or any(rule.covers(address) for rule in self._rules)

@@ -25,7 +25,7 @@ def way_report(service: SoapService, queue: Queue, now: float) -> WayReport | No
     """None for a queue that is not SOAP's."""
     if not is_http(service.core.queues.outgoing_info[queue].destination):
         return None
-    peer = next((each for each in service.peers.values() if queue in each.queues), None)
+    peer = service.peer_of(queue)
     transfer = service.sender.transfers.get(queue) or Transfer()
     posts = [post.flight for post in peer.posts if post.flight.queue is queue] if peer is not None else []
     ordering = [each for each in transfer.unacked if each.answered]

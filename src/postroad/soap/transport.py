@@ -6,14 +6,14 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol
 
 import uvicorn
 
 from postroad.accepting import AcceptingServer
-from postroad.endpoints import endpoint
+from postroad.endpoints import endpoint, plain_address
 from postroad.errors import ConfigurationError
 from postroad.logs import Sparingly
 from postroad.queues.outgoing import ConnectionStatus
@@ -115,7 +115,7 @@ class Listener:
 
 
 class SoapTransport:
-    """The Driver of a SoapService on an event loop. `known` and `told` find hosts before and behind the name service.
+    """The Driver of a SoapService on an event loop. `known` finds hosts before the name service is asked.
 
     `service` is set before a listener uses this as its app; `start` when all of them accept.
     """
@@ -125,31 +125,37 @@ class SoapTransport:
         self.service: SoapService
         self._options = options
         self._known = known
-        self._client: SoapClient
+        self._client: SoapClient | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._armed_at = 0.0
         self._refusals = Sparingly(log, "SOAP request refused")
+        self._notices: dict[str, Sparingly] = {}
 
     def start(self) -> None:
         service = self.service
-        self._client = SoapClient(
-            self._options, self._known, service.receiver.address_of, self._answered, self._request_failed
-        )
+        self._client = SoapClient(self._options, self._known, self._answered, self._request_failed)
+        service.receiver.notice = self._notice
         service.start(self.manager.clock())
         self.changed()
 
     async def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await self._client.stop()
+        if self._client is not None:
+            await self._client.stop()
 
     # Driver
 
     def post(self, post: Post) -> None:
+        assert self._client is not None  # nothing is sent before the start
         self._client.post(post)
 
     def close(self, peer: Peer) -> None:
-        self._client.close(peer)
+        if self._client is not None:
+            self._client.close(peer)
+
+    def addresses_of(self, host: str) -> Collection[str]:
+        return () if self._client is None else self._client.addresses_of(host)
 
     def _answered(self, post: Post, status: int) -> None:
         self.service.answered(post, status, self.manager.clock())
@@ -175,7 +181,7 @@ class SoapTransport:
         if scope["method"] != "POST":
             return METHOD_NOT_ALLOWED, [*closing, (b"allow", b"POST")]
         client, server = scope.get("client"), scope.get("server")
-        address = client[0] if client else ""
+        address = plain_address(client[0]) if client else ""
         if scope["path"][: len(ROOT)].lower() != ROOT:
             self._tell(address, f"the path {scope['path'][:80]!r} does not start with {ROOT}")
             return BAD_REQUEST, closing
@@ -219,6 +225,11 @@ class SoapTransport:
     def _tell(self, address: str, reason: str | None) -> None:
         """What was wrong with a request: its answer has no room for it."""
         self._refusals.warn(self.manager.clock(), {"peer": address, "reason": reason})
+
+    def _notice(self, event: str, facts: dict[str, object]) -> None:
+        """What somebody ought to look at, and may happen as often as strangers like."""
+        notices = self._notices.setdefault(event, Sparingly(log, event, most=5))
+        notices.warn(self.manager.clock(), facts)
 
     # Time
 
