@@ -316,15 +316,16 @@ class Sender:
         if found is None or found[2].name != receipt.stream_id.sequence:
             return Taken.OF_NOTHING  # under a name that it had before, it is all sent again
         queue, transfer, stream, number = found
-        if number > transfer.last_number:
-            return Taken.OF_NOTHING  # not sent, at least not since the start: then it is sent again, and told again
+        sequence, following = self.core.transacting.next_place(queue.properties.path)
+        if sequence == stream.sequence and number >= following:
+            return Taken.OF_NOTHING  # there is no such message. What was sent before a restart is not known one by one
         if self.standing(queue, address) is Standing.STRANGER:
             return Taken.NOT_FROM_THERE
         covered = [each for each in transfer.unacked if each.number <= number]
         transfer.unacked = [each for each in transfer.unacked if each.number > number]
         transfer.last_ack_time = now
         transfer.last_ack_count += 1
-        stream.acknowledged = max(stream.acknowledged, number)
+        stream.acknowledged = max(stream.acknowledged, min(number, transfer.last_number))
         stream.started = True
         for flight in covered:
             flight.ordered = True

@@ -105,6 +105,25 @@ def test_a_receipt_may_come_from_an_address_that_the_configuration_trusts(
         assert alpha.waiting(beta.direct(LEDGER)) == []
 
 
+def test_a_receipt_for_more_than_was_sent_since_a_restart_counts(
+    network: Network, alpha: Station, beta: Station
+) -> None:
+    """Else the first would be sent for ever: the others, which have arrived too, are gone here."""
+    network.answers["10.0.0.1"] = 503
+    there = beta.direct(LEDGER)
+    alpha.send_transactional(there, "one", "two", "three")
+    network.wait(1)
+    network.answers[beta.address] = 503
+    alpha.restart()
+    alpha.core.delivery.relay = Relay()
+    for record in alpha.records(there)[1:]:
+        alpha.core.delivery.expire(alpha.queue(there), record, network.now)
+    network.answers.clear()
+    network.wait(100)
+    assert alpha.waiting(there) == []
+    assert beta.labels(LEDGER) == ["one", "two", "three"]
+
+
 def test_through_a_redirection_both_its_ends_may_acknowledge(network: Network, beta: Station) -> None:
     gate = Redirections(outbound=(Redirection("http://10.0.0.2*", "http://10.0.0.40/"),))
     sender = network.station("sender", 5, redirections=gate)
