@@ -51,6 +51,7 @@ def die(beta: Station, path: str) -> None:
 def move(beta: Station, path: str) -> None:
     target = TX_HELD if path == LEDGER else HELD
     beta.core.move(beta.queue(path), beta.queue(target), beta.records(path), beta.network.now)
+    beta.network.run()
     beta.receive(target)
 
 
