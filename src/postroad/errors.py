@@ -311,9 +311,13 @@ class BindRefused(RpcUnavailable):
 
 
 class AuthenticationFailed(PostroadError):
-    """A peer did not prove who it is, or a protected PDU is not what was sent."""
+    """A peer did not prove who it is, or a protected PDU is not what was sent. `who` is the name that it gave."""
 
     status = Status.ACCESS_DENIED
+
+    def __init__(self, text: str, *, who: str | None = None) -> None:
+        super().__init__(text)
+        self.who = who
 
 
 class ManagerUnavailable(PostroadError):

@@ -19,11 +19,12 @@ from uuid import uuid4
 
 from postroad.errors import RpcFault
 from postroad.rpc.association import Associations
-from postroad.rpc.calls import Call, CallCancelled, Endpoint, Event, Limits
-from postroad.rpc.constants import FaultStatus
+from postroad.rpc.calls import Call, CallCancelled, CallReceived, Endpoint, Limits, LoginRefused
+from postroad.rpc.constants import AuthLevel, FaultStatus
 from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.security import Provider
 from postroad.rpc.server_connection import ServerConnection
+from postroad.security.attempts import FailedLogins
 
 _log = logging.getLogger(__name__)
 
@@ -45,11 +46,16 @@ class RpcServer:
         *,
         limits: Limits | None = None,
         providers: Mapping[int, Provider] | None = None,
+        minimum_level: int = AuthLevel.CONNECT,
+        logins: FailedLogins | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """A client that authenticates has to protect every call at `minimum_level` at least. `logins` are the failed
+        ones by address, of all doors that share them."""
         self.limits = limits or Limits()
         associations = Associations(partial(secrets.randbits, 32), uuid4, self.limits.max_handles)
-        self.endpoint = Endpoint(associations, self.limits, providers=providers or {})
+        self.endpoint = Endpoint(associations, self.limits, providers=providers or {}, minimum_level=int(minimum_level))
+        self.logins = FailedLogins() if logins is None else logins
         self.clock = clock
         self.links: set[_Link] = set()
         self.half_open: dict[_Link, None] = {}  # the oldest first
@@ -128,6 +134,9 @@ class _Link(asyncio.Protocol):
         self.tasks: dict[Call, asyncio.Future[Any]] = {}
         self._orphans: set[Call] = set()
         self._transport: asyncio.Transport | None = None
+        self._held: list[bytes] = []  # what came from an address that has to wait before it logs in
+        self._waking: asyncio.TimerHandle | None = None
+        self._deaf = False  # the client does not take its answers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -150,15 +159,39 @@ class _Link(asyncio.Protocol):
         connection = self.connection
         if connection is None or connection.closed:
             return
+        if connection.logging_in and self._must_wait(data):
+            return
         events = connection.receive(data, self.server.clock())
         if not connection.half_open:
             self.server.half_open.pop(self, None)
         for event in events:
-            self._handle(event)
+            if isinstance(event, LoginRefused):
+                self.server.logins.failed(self.address, self.server.clock(), door="rpc", who=event.who)
+            else:
+                self._handle(event)
         self._flush()
+
+    def _must_wait(self, data: bytes) -> bool:
+        """After failed logins the next one from the same address waits; nobody else does."""
+        wait = self.server.logins.delay(self.address, self.server.clock())
+        if not wait and self._waking is None:
+            return False
+        self._held.append(data)
+        if self._waking is None:
+            self._waking = asyncio.get_running_loop().call_later(wait, self._wake)
+            self._read_or_pause()
+        return True
+
+    def _wake(self) -> None:
+        """Another try of the same address may have failed meanwhile: then it waits again."""
+        held, self._held, self._waking = b"".join(self._held), [], None
+        self.data_received(held)
+        self._read_or_pause()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.server.gone(self)
+        if self._waking is not None:
+            self._waking.cancel()
         if self.connection is None:
             return
         # First the calls, then the handles that they may use: disconnected() waits for the last of them.
@@ -173,16 +206,24 @@ class _Link(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client does not take its answers: we take no more of its requests."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._deaf = True
+        self._read_or_pause()
 
     def resume_writing(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        self._deaf = False
+        self._read_or_pause()
+
+    def _read_or_pause(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._deaf or self._waking is not None:
+            self._transport.pause_reading()
+        else:
             self._transport.resume_reading()
 
     # Calls
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: CallReceived | CallCancelled) -> None:
         call = event.call
         if isinstance(event, CallCancelled):
             if event.orphaned:
