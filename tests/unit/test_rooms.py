@@ -109,6 +109,7 @@ PURE = (
     "rpc.presentation",
     "rpc.verification",
     "rpc.security",
+    "rpc.caller",
     "rpc.association",
     "rpc.calls",
     "rpc.server_connection",

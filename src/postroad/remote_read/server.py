@@ -17,9 +17,11 @@ from postroad.remote_read.qmcomm import QMCOMM
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.values import HANDSHAKE_PORT, MAX_BUFFER, READ_PORT, Ports
 from postroad.rpc.calls import Limits
+from postroad.rpc.constants import AuthLevel
 from postroad.rpc.epm import Offer, Registration, offer
 from postroad.rpc.security import Provider
 from postroad.rpc.server import RpcServer
+from postroad.security.attempts import FailedLogins
 
 # A request holds no message; but one with an lpBuffer of the largest size is no invalid one.
 MAX_REQUEST = MAX_BUFFER + 4096
@@ -54,10 +56,16 @@ class RemoteReadServer(RemoteReaders):
         *,
         providers: Mapping[int, Provider] | None = None,
         authenticate: bool = False,
+        minimum_level: AuthLevel = AuthLevel.INTEGRITY,
+        logins: FailedLogins | None = None,
     ) -> None:
+        """`authenticate` lets nobody open a queue without a name, `minimum_level` is what callers with one must use."""
         self.host = host
+        self.authenticated = authenticate
+        self.minimum_level = minimum_level
         self.service = RemoteReadService(manager.core, partial(secrets.randbits, 32), authenticate=authenticate)
-        self.rpc = RpcServer(limits=Limits(max_request=MAX_REQUEST), providers=providers)
+        limits = Limits(max_request=MAX_REQUEST)
+        self.rpc = RpcServer(limits=limits, providers=providers, minimum_level=minimum_level, logins=logins)
         Handlers(manager, self.service).register(self.rpc)
         self._wanted = port
         self._wanted_read = read_port
