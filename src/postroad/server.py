@@ -28,17 +28,29 @@ from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySetti
 from postroad.binary.transport import BinaryTransport
 from postroad.binary.ways import resolver
 from postroad.client.embedded import NAME_STATE
-from postroad.config import WITH_RPC, Configuration, ConfiguredQueue, DirectorySettings, SrmpSettings, StandardPort
+from postroad.config import (
+    WITH_RPC,
+    Configuration,
+    ConfiguredQueue,
+    DirectorySettings,
+    RpcLevel,
+    SrmpSettings,
+    StandardPort,
+)
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
+from postroad.endpoints import is_loopback
 from postroad.errors import ConfigurationError, NoRoute, PostroadError, QueueNotFound, RpcUnavailable
 from postroad.manager import Manager
 from postroad.names import PublicName, QueueTail
 from postroad.queues.info import QueueInfo
+from postroad.remote_read.admission import readers_log_in
 from postroad.remote_read.server import RemoteReadServer
 from postroad.remote_read.values import HANDSHAKE_PORT, READ_PORT
 from postroad.routing import Router
+from postroad.rpc.constants import AuthLevel
 from postroad.rpc.providers import providers
+from postroad.security.attempts import FailedLogins
 from postroad.soap.client import ClientOptions
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
@@ -51,6 +63,11 @@ log = logging.getLogger(__name__)
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
 _LOOPBACK = ("127.0.0.1", "::1")
 BINARY_PORT = 1801  # [MS-MQQB] 2.1.1
+_LEVELS = {
+    RpcLevel.CONNECT: AuthLevel.CONNECT,
+    RpcLevel.INTEGRITY: AuthLevel.INTEGRITY,
+    RpcLevel.PRIVACY: AuthLevel.PRIVACY,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +96,7 @@ class Server:
         self._http: Listener | None = None
         self._https: Listener | None = None
         self._remote_read: RemoteReadServer | None = None
+        self._logins = FailedLogins()  # of every listener that asks for a password
 
     @property
     def ready(self) -> dict[str, object]:
@@ -139,6 +157,10 @@ class Server:
         config = self._config
         entry = self._enterprise.manager(config.manager.name)
         identifier = self._identifier(entry)
+        try:
+            authenticate_readers = readers_log_in(config, await is_reachable(config.listen.host))
+        except OSError as error:
+            self._refuse_listener("listen.host", f"cannot listen on {config.listen.host}", error)
         store = await asyncio.to_thread(open_store, config.data)
         log.info("store opened", extra={"directory": config.data})
         try:
@@ -173,7 +195,7 @@ class Server:
         if config.listen.http is not None or config.listen.https is not None:
             await self._start_soap(manager)
         if config.listen.rpc is not None:
-            await self._start_remote_read(manager, config.listen.rpc)
+            await self._start_remote_read(manager, config.listen.rpc, authenticate_readers)
         if config.listen.api is not None:
             self._api = await self._start_api(manager, config.listen.api)
 
@@ -347,7 +369,7 @@ class Server:
         log.info("listening", extra={"listener": "ping", "address": responder.address})
         return responder
 
-    async def _start_remote_read(self, manager: Manager, port: int) -> None:
+    async def _start_remote_read(self, manager: Manager, port: int, authenticate: bool) -> None:
         config = self._config
         read_port = config.listen.rpc_read
         if read_port == WITH_RPC:
@@ -358,7 +380,9 @@ class Server:
             port,
             read_port,
             providers=providers({user.name: user.password for user in config.users}, manager.name),
-            authenticate=bool(config.rpc.authenticate),
+            authenticate=authenticate,
+            minimum_level=_LEVELS[config.rpc.minimum_level],
+            logins=self._logins,
         )
         manager.remote_read = server
         await self._listen("rpc", port, server.start())
@@ -401,6 +425,12 @@ class Server:
             config.fail(fault.key, fault.fault)
         log.info("listening", extra={"listener": "api", "address": api.url})
         return api
+
+
+async def is_reachable(host: str) -> bool:
+    """Whether other computers reach what listens on `host`, a name or an address."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    return not all(is_loopback(str(each[4][0])) for each in found)
 
 
 def soap_settings(srmp: SrmpSettings) -> SoapSettings:

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from ipaddress import ip_address
 from typing import Any, Final
 from uuid import UUID
 
+from postroad.endpoints import is_loopback
 from postroad.errors import RemoteProtocolError, RpcFault, RpcUnavailable
 from postroad.rpc import epm_interface as ept
 from postroad.rpc.calls import Call
@@ -158,7 +158,7 @@ class EndpointMapper:
 
 
 def is_local(call: Call) -> bool:
-    return call.address == call.local_address or ip_address(call.address).is_loopback
+    return call.address == call.local_address or is_loopback(call.address)
 
 
 def serves(offered: SyntaxId, wanted: SyntaxId) -> bool:
