@@ -13,16 +13,27 @@ from hypothesis import strategies as st
 from postroad.errors import RemoteProtocolError
 from postroad.rpc import pdu as pdus
 from postroad.rpc.association import Associations
-from postroad.rpc.calls import CallCancelled, CallReceived, Endpoint, Limits
+from postroad.rpc.calls import CallCancelled, CallReceived, Endpoint, Limits, LoginRefused
 from postroad.rpc.client_connection import Bound, ClientConnection, Faulted, Refused, Replied
-from postroad.rpc.constants import ContextResult, FaultStatus, PacketFlag, ProviderReason, RejectReason
+from postroad.rpc.constants import (
+    AuthLevel,
+    AuthType,
+    ContextResult,
+    FaultStatus,
+    PacketFlag,
+    ProviderReason,
+    RejectReason,
+)
 from postroad.rpc.interface import Nothing
 from postroad.rpc.ndr import Format
+from postroad.rpc.ntlm import NtlmProvider
 from postroad.rpc.pdu import NDR, NDR64, Pdu, PresentationContext, SyntaxId
+from postroad.rpc.presentation import MAX_CONTEXTS
 from postroad.rpc.server_connection import ServerConnection
 from postroad.rpc.verification import SIGNATURE
 from tests.unit.rpc import parcels
 from tests.unit.rpc.parcels import PARCELS, Colour, Echo, EchoReply, Parcel
+from tests.unit.rpc.test_ntlm import AUTHENTICATE, NEGOTIATE
 
 FIRST, LAST, MIDDLE, WHOLE = 1, 2, 0, 3
 ABSTRACT = SyntaxId(PARCELS.uuid, 1)
@@ -464,3 +475,36 @@ def test_a_client_fed_with_garbage_says_so(pieces: list[bytes]) -> None:
             client.receive(piece)
     except RemoteProtocolError:
         return
+
+
+# What a client can make one connection hold
+
+
+def test_so_many_presentation_contexts() -> None:
+    server = bound()
+    for number in range(MAX_CONTEXTS + 1):
+        alter = pdus.AlterContext(
+            call_id=2,
+            flags=WHOLE,
+            max_xmit_frag=4280,
+            max_recv_frag=4280,
+            assoc_group_id=0,
+            contexts=(PresentationContext(number, ABSTRACT, (NDR,)),),
+        )
+        server.receive(alter.encode(), 0.0)
+    answer = sent(server)[-1]
+    assert isinstance(answer, pdus.BindNak)
+    assert answer.reason == RejectReason.LOCAL_LIMIT_EXCEEDED
+    assert server.closed
+
+
+def test_a_login_that_is_not_finished_has_a_deadline() -> None:
+    found = endpoint()
+    found.providers = {AuthType.NTLM: NtlmProvider({"anna": "geheim"}, "alpha")}
+    server = ServerConnection(found, "10.0.0.7", 0.0, ("10.0.0.1", 2103))
+    begun = replace(bind(), trailer=pdus.SecTrailer(AuthType.NTLM, AuthLevel.PRIVACY, 1, NEGOTIATE))
+    server.receive(begun.encode(), 0.0)
+    assert (server.half_open, server.logging_in, server.deadline) == (True, True, Limits().bind_timeout_s)
+    wrong = pdus.Auth3(call_id=1, trailer=pdus.SecTrailer(AuthType.NTLM, AuthLevel.PRIVACY, 1, AUTHENTICATE))
+    assert server.receive(wrong.encode(), 1.0) == [LoginRefused("User")]
+    assert (server.half_open, server.logging_in, server.deadline) == (False, False, None)
