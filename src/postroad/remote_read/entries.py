@@ -50,8 +50,6 @@ class RemoteQueue:
     def serves(self, caller: Caller) -> bool:
         """Whether this caller's calls of qm2qm may name the handle."""
         reader = self.reader
-        if reader is caller:
-            return True
         if caller.user is not None and reader is not None and reader.association != caller.association:
             return False
         return caller.may_use(self.caller)

@@ -171,7 +171,10 @@ class RemoteReadService:
 
     def _find_open(self, queue_handle: int, caller: Caller) -> RemoteQueue | None:
         """The same, for what only RemoteQMOpenQueue makes possible."""
-        return self._find(queue_handle, caller) if queue_handle in self.open_queue_entries else None
+        remote = self.remote_queues.get(queue_handle)
+        if remote is None or queue_handle not in self.open_queue_entries:
+            return None
+        return remote if remote.reader is caller or remote.serves(caller) else None
 
     def _refusal(self, caller: Caller, status: int) -> int:
         """[MS-MQQP] 5: who has to log in is told so, and nothing of what is there."""
