@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Outcome, ServerProcess, postroad, serving
+from tests.remote.stranger import StrangeReader, stranger
 
 QUEUE = r"private$\orders"
 USER = '[[user]]\nname = "reader"\npassword_file = "reader.pw"\n'
 LOGIN = ("--user", "reader", "--password", "a secret")
+DENIED = 0xC00E0025
 
 
 def write(directory: Path, rest: str = "", rpc: str = "rpc = 0", host: str = "0.0.0.0") -> Path:
@@ -72,6 +74,19 @@ def test_on_an_address_of_others_only_users_read(tmp_path: Path) -> None:
         assert remote(server, "receive", "--user", "reader", "--password", "a guess").code == 1
         assert "login refused door=rpc address=127.0.0.1 who=reader" in server.log
         assert "Traceback" not in server.log
+
+
+def test_nobody_else_uses_a_readers_handle(tmp_path: Path) -> None:
+    with serving(write(tmp_path, USER)) as server, stranger() as client:
+        fill(server)
+        address = ("127.0.0.1", int(server.ready["listen"]["rpc"].rpartition(":")[2]))
+        reader = StrangeReader(client, address, rf"OS:alpha\{QUEUE}", user="reader", password="a secret", level=6)
+        client.call("thief", "connect", host=address[0], port=address[1], interface="qm2qm")
+        assert client.call("thief", "open_queue", queue=reader.handle)["status"] == DENIED
+        assert client.call("thief", "start2", **reader.fields(0))["status"] == DENIED
+        assert client.call("thief", "purge", handle=reader.handle)["status"] == DENIED
+        assert reader.read()["status"] == 0
+        assert reader.end(2)["status"] == 0
 
 
 def test_anonymous_readers_are_let_in_where_the_configuration_says_so(tmp_path: Path) -> None:

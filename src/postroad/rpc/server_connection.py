@@ -216,7 +216,7 @@ class ServerConnection:
         found = self._callers.get(key)
         if found is None:
             assert self.association is not None
-            user = None if security is None else security.identity
+            user = None if security is None else security.identity or None  # a provider may know of no name
             if not self.endpoint.associations.admit(self.association, self, user):
                 return None
             level = AuthLevel.NONE if security is None else security.auth_level
