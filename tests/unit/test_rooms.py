@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "postroad"
 # The front door is the package itself (`import postroad`), which offers the client's verbs.
 FRONT_DOOR = "postroad"
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("accepting", "deadlines", "endpoints", "errors", "version", "logs"),
+    ("accepting", "deadlines", "endpoints", "errors", "private", "version", "logs"),
     ("names", "where"),
     ("wire", "settings"),
     ("message",),

@@ -14,8 +14,10 @@ from pathlib import Path
 import apsw
 
 from postroad.errors import StorageError
+from postroad.private import DIRECTORY_MODE, open_private, tighten
 
 DATABASE_NAME = "store.sqlite"
+_BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database, with the modes of the database itself
 APPLICATION_ID = 0x506F7374  # "Post": `file` and SQLite's tools show whose database it is
 
 # Each step takes the schema from the version of its index to the next; its SQL runs in one transaction.
@@ -100,15 +102,26 @@ def open_aside(file: Path, vfs: str | None) -> apsw.Connection:
 
 
 def make_directory(directory: Path) -> None:
-    """Makes the directory if need be, so that it survives a power cut. What is in it SQLite makes durable: the first
-    sync of its log is one of the directory too."""
+    """Makes the directory if need be, so that it survives a power cut, and its owner's alone. What is in it SQLite
+    makes durable: the first sync of its log is one of the directory too."""
     try:
         missing = [path for path in (directory, *directory.parents) if not path.exists()]
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{directory}: {error.strerror}; no data directory can be made here") from error
+    if (directory / DATABASE_NAME).exists() or not any(directory.iterdir()):  # else it may be /srv, given by mistake
+        tighten(directory)
     for path in missing:
         _sync_directory(path.parent)
+
+
+def make_private(file: Path) -> None:
+    """The database and the files beside it are their owner's alone. SQLite opens an empty file as a new database, and
+    gives its own files the mode of that one."""
+    with suppress(OSError):  # SQLite says by itself what keeps it from opening the file
+        os.close(open_private(file, os.O_RDWR))
+    for suffix in _BESIDE:
+        tighten(file.with_name(file.name + suffix))
 
 
 def _sync_directory(directory: Path) -> None:

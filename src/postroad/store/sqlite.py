@@ -22,6 +22,7 @@ from postroad.store.database import (
     DATABASE_NAME,
     explained,
     make_directory,
+    make_private,
     open_aside,
     open_reader,
     open_writer,
@@ -101,6 +102,8 @@ class SqliteStore:
         make_directory(directory)
         with self._explained("opening"), ExitStack() as opened:
             opened.callback(DirectoryLock(directory).close)
+            if vfs is None:  # what a test's own file system does with files is its own business
+                make_private(self._file)
             self._writer = open_writer(self._file, vfs)
             opened.callback(self._writer.close)
             self._reader = open_reader(self._file, vfs)
