@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +42,16 @@ class Outcome:
         return self.errors.splitlines()[-1] if self.errors else ""
 
 
-def postroad(*arguments: str, given: bytes = b"", api: str | None = None, output: BinaryIO | None = None) -> Outcome:
+def postroad(
+    *arguments: str,
+    given: bytes = b"",
+    api: str | None = None,
+    output: BinaryIO | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Outcome:
     """Runs one command to its end; what it prints goes to `output`, if there is one."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("POSTROAD_")}
+    environment |= variables or {}
     if api is not None:
         environment["POSTROAD_API"] = api
     run = subprocess.run(
@@ -110,3 +117,10 @@ def serving(config: Path, *options: str) -> Iterator[ServerProcess]:
         yield server
     finally:
         server.close()
+
+
+def pasted(command: str, directory: Path) -> list[list[str]]:
+    """What `postroad` would be called with, each time, if somebody pasted the command into a shell."""
+    script = 'postroad() { printf "%s\\0" "$@"; printf "\\0"; }\n' + command
+    run = subprocess.run(["sh", "-c", script], cwd=directory, capture_output=True, check=False, timeout=PATIENCE_S)
+    return [call.decode().split("\0") for call in run.stdout.split(b"\0\0") if call]

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 ROOT = "postroad"
+TABLE = "table"
 # What every LogRecord has of its own; anything else on one was given as `extra`, and is a fact.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/\\$;@,+{}[]()<>%~*")
@@ -31,11 +32,17 @@ def _facts(record: logging.LogRecord) -> dict[str, object]:
 
 
 class TextFormatter(logging.Formatter):
-    r"""`2024-05-17T09:30:00.123Z info queue created queue=private$\orders`; a value with spaces is quoted."""
+    r"""`2024-05-17T09:30:00.123Z info queue created queue=private$\orders`; a value with spaces is quoted.
+
+    The fact `table`, a list of rows that all have the same names, stands below its line in columns.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        facts = "".join(f" {name}={_plain(value)}" for name, value in _facts(record).items())
-        return f"{_time(record)} {record.levelname.lower()} {_one_line(record.getMessage())}{facts}"
+        given = _facts(record)
+        table = given.pop(TABLE, None)
+        facts = "".join(f" {name}={_plain(value)}" for name, value in given.items())
+        line = f"{_time(record)} {record.levelname.lower()} {_one_line(record.getMessage())}{facts}"
+        return "\n  ".join([line, *(_columns(table) if isinstance(table, list) else ())])
 
 
 class JsonFormatter(logging.Formatter):
@@ -72,6 +79,18 @@ def _plain(value: object) -> str:
         return json.dumps(value)
     text = str(value)
     return text if text and _PLAIN.issuperset(text) else json.dumps(text)
+
+
+def _columns(rows: list[Mapping[str, object]]) -> list[str]:
+    lines = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)] if rows else []
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return json.dumps(str(value))[1:-1]
 
 
 def _one_line(text: str) -> str:

@@ -37,7 +37,7 @@ from postroad.queues.commits import Commits, Done
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, describe_manager
+from postroad.queues.info import ListenerInfo, ManagerInfo, QueueInfo, describe_manager
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing import is_http
 from postroad.queues.queue import Queue
@@ -47,6 +47,8 @@ from postroad.queues.waiting import ReadCall, WaitingRead
 from postroad.received import ReceivedMessage
 from postroad.remote_read.server import RemoteReaders
 from postroad.routing import Router
+from postroad.security.attempts import FailedLogins
+from postroad.security.audit import AuditLog
 from postroad.soap.report import told_by
 from postroad.soap.service import SoapService
 from postroad.store.interface import Batch, Record, Store
@@ -86,9 +88,13 @@ class Manager:
         insecure_nacks: bool = False,
         quota_kb: int | None = None,
         clock: Callable[[], float] = time.time,
+        audit: AuditLog | None = None,
     ) -> None:
         self.name = name
         self.clock = clock
+        self.audit = audit or AuditLog()
+        self.logins = FailedLogins(self.audit)  # those of every door: guessing at one slows it at the others
+        self.exposure: tuple[ListenerInfo, ...] = ()  # set by whoever opens listeners
         self.store = store
         self.identifier = identifier or _stored_identifier(store) or uuid4()
         self.core = LocalQueueManager(name, self.identifier, store, insecure_nacks=insecure_nacks)

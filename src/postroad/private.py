@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def open_private(path: Path, flags: int) -> int:
-    """A descriptor of the file, which is made if need be and nobody else's. Raises OSError; never waits for a reader."""
+    """A descriptor of the file, which is made if need be, and is nobody else's. Raises OSError."""
     descriptor = os.open(path, flags | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), FILE_MODE)
     try:
         status = os.fstat(descriptor)

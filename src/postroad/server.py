@@ -31,14 +31,18 @@ from postroad.client.embedded import NAME_STATE
 from postroad.config import WITH_RPC, Configuration, ConfiguredQueue, DirectorySettings, SrmpSettings, StandardPort
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
+from postroad.endpoints import is_loopback
 from postroad.errors import ConfigurationError, NoRoute, PostroadError, QueueNotFound, RpcUnavailable
+from postroad.exposure import RpcFacts, announce, exposure
 from postroad.manager import Manager
 from postroad.names import PublicName, QueueTail
-from postroad.queues.info import QueueInfo
+from postroad.queues.info import ListenerInfo, QueueInfo
 from postroad.remote_read.server import RemoteReadServer
 from postroad.remote_read.values import HANDSHAKE_PORT, READ_PORT
 from postroad.routing import Router
+from postroad.rpc.constants import AuthType
 from postroad.rpc.providers import providers
+from postroad.security.audit import AuditLog
 from postroad.soap.client import ClientOptions
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
@@ -50,6 +54,7 @@ log = logging.getLogger(__name__)
 
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
 _LOOPBACK = ("127.0.0.1", "::1")
+CONFIGURATION = "configuration"  # who made a queue, in the audit log
 BINARY_PORT = 1801  # [MS-MQQB] 2.1.1
 
 
@@ -84,6 +89,12 @@ class Server:
     def ready(self) -> dict[str, object]:
         """The line that says that every listener accepts."""
         assert self._manager is not None
+        manager = self._manager
+        return {"ready": True, "name": manager.name, "id": str(manager.identifier), "listen": self._addresses}
+
+    @property
+    def _addresses(self) -> dict[str, str]:
+        """Where each listener is that is on."""
         listeners = {
             "binary": self._binary,
             "ping": self._ping,
@@ -96,7 +107,7 @@ class Server:
             listen["rpc"] = self._remote_read.address
             if self._remote_read.mapper_address is not None:
                 listen["epm"] = self._remote_read.mapper_address
-        return {"ready": True, "name": self._manager.name, "id": str(self._manager.identifier), "listen": listen}
+        return listen
 
     async def start(self) -> None:
         """Returns once every listener accepts; ConfigurationError or another PostroadError says why it cannot."""
@@ -139,6 +150,11 @@ class Server:
         config = self._config
         entry = self._enterprise.manager(config.manager.name)
         identifier = self._identifier(entry)
+        audit = AuditLog(config.audit.file)
+        try:
+            audit.check()
+        except OSError as error:
+            config.fail("audit.file", f"{config.audit.file} cannot be written: {error.strerror}")
         store = await asyncio.to_thread(open_store, config.data)
         log.info("store opened", extra={"directory": config.data})
         try:
@@ -148,6 +164,7 @@ class Server:
                 identifier=identifier,
                 insecure_nacks=config.binary.insecure_nacks,
                 quota_kb=config.manager.quota_kb,
+                audit=audit,
             )
             # A program that opens the directory by itself later finds the manager under the same name.
             manager.core.tick.set_state(NAME_STATE, manager.name.encode())
@@ -176,6 +193,17 @@ class Server:
             await self._start_remote_read(manager, config.listen.rpc)
         if config.listen.api is not None:
             self._api = await self._start_api(manager, config.listen.api)
+        manager.exposure = await self._exposure()
+        announce(config, manager.exposure)
+
+    async def _exposure(self) -> tuple[ListenerInfo, ...]:
+        rpc = RpcFacts(False)
+        if (server := self._remote_read) is not None:
+            other = None if server.read_address == server.address else server.read_address
+            offered = (AuthType(each) for each in server.rpc.endpoint.providers if each != AuthType.SPNEGO)
+            rpc = RpcFacts(server.service.authenticate, tuple(each.name.lower() for each in offered), other)
+        reachable = await is_reachable(self._config.listen.host)
+        return exposure(self._config, self._addresses, reachable=reachable, rpc=rpc)
 
     def _identifier(self, entry: ManagerEntry | None) -> UUID | None:
         """What the files say this manager is called; None leaves it to the data directory."""
@@ -244,6 +272,7 @@ class Server:
                 path, transactional=settings.transactional, identifier=wanted.identifier, **_properties(settings)
             )
             log.info("queue created", extra={"queue": path, "transactional": settings.transactional})
+            manager.audit("create queue", who=CONFIGURATION, queue=path)
             return
         if wanted.identifier is not None and str(wanted.identifier) != info.id:
             raise ConfigurationError(
@@ -261,6 +290,7 @@ class Server:
         if changes := _changes(settings, info):
             await manager.set_queue(path, **changes)
             log.info("queue changed", extra={"queue": path, "properties": ",".join(changes)})
+            manager.audit("change queue", who=CONFIGURATION, queue=path, properties=",".join(changes))
 
     # Listeners
 
@@ -359,6 +389,7 @@ class Server:
             read_port,
             providers=providers({user.name: user.password for user in config.users}, manager.name),
             authenticate=bool(config.rpc.authenticate),
+            audit=manager.audit,
         )
         manager.remote_read = server
         await self._listen("rpc", port, server.start())
@@ -391,7 +422,7 @@ class Server:
         config = self._config
         tls = None
         if config.api.tls_certificate is not None and config.api.tls_key is not None:
-            tls = TlsFiles(config.api.tls_certificate, config.api.tls_key)
+            tls = TlsFiles(config.api.tls_certificate, config.api.tls_key, config.api.client_ca)
         api = ApiServer(manager, config.listen.host, port, config.api.token, tls)
         try:
             await api.start()
@@ -401,6 +432,15 @@ class Server:
             config.fail(fault.key, fault.fault)
         log.info("listening", extra={"listener": "api", "address": api.url})
         return api
+
+
+async def is_reachable(host: str) -> bool:
+    """Whether other computers reach what listens on `host`, a name or an address; where in doubt, they do."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return True
+    return not all(is_loopback(str(each[4][0])) for each in found)
 
 
 def soap_settings(srmp: SrmpSettings) -> SoapSettings:

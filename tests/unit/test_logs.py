@@ -76,3 +76,16 @@ def test_of_a_flood_of_events_a_few_of_each_span_are_told() -> None:
         "warning refused at=130.0",
         "warning refused at=50.0",
     ]
+
+
+def test_a_table_stands_below_its_line_in_columns_and_in_json_as_it_is() -> None:
+    rows = [{"listener": "binary", "open": True}, {"listener": "x\ny\x1b[2J", "open": False}]
+    text, as_json = io.StringIO(), io.StringIO()
+    start_logging(stream=text)
+    log.info("listeners", extra={"table": rows, "count": 2})
+    start_logging(as_json=True, stream=as_json)
+    log.info("listeners", extra={"table": rows, "count": 2})
+    first, *lines = text.getvalue().splitlines()
+    assert first.endswith("info listeners count=2")
+    assert lines == ["  listener       open", "  binary         yes", r"  x\ny\u001b[2J  no"]
+    assert json.loads(as_json.getvalue())["table"] == rows

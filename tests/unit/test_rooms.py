@@ -27,7 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("records", "columns"),
     ("queues",),
     ("config", "directory"),
-    ("routing",),
+    ("routing", "exposure"),
     ("rpc",),
     ("binary", "soap", "remote_read"),
     ("offsets",),

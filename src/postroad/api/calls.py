@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroad.api.identity import Caller
 from postroad.api.kinds import LOOKUP_ID, Kind, NotOfKind
 from postroad.api.schema import json_object, queue_name
 from postroad.api.waits import Waits
@@ -65,17 +66,19 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     body: Body | None = None
     errors: tuple[HTTPStatus, ...] = ()
+    audited: str | None = None  # what the audit log says was done; None where nobody will ask about it
 
 
 class Call:
-    """One request, with its parameters read and checked."""
+    """One request, with its parameters read and checked. `facts` are what the audit log tells of it besides."""
 
-    __slots__ = ("manager", "query", "request", "waits")
+    __slots__ = ("facts", "manager", "query", "request", "waits")
 
     def __init__(self, request: Request, manager: Manager, waits: Waits, parameters: Sequence[Parameter]) -> None:
         self.request = request
         self.manager = manager
         self.waits = waits
+        self.facts: dict[str, object] = {}
         self.query = read_query(request.scope["query_string"], parameters)
 
     @property
@@ -89,6 +92,11 @@ class Call:
             return int(LOOKUP_ID.from_text(text))
         except NotOfKind as problem:
             raise InvalidArgument(f"lookup_id: {problem}") from None
+
+    @property
+    def caller(self) -> Caller:
+        caller: Caller = self.request.state.caller
+        return caller
 
     async def body(self, limit: int) -> bytes:
         """All of the request's body; MessageTooLarge as soon as it is known to be longer than `limit`."""

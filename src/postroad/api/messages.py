@@ -217,7 +217,10 @@ async def move(call: Call) -> Response:
         raise InvalidArgument("to: it is missing")
     if "lookup_ids" in values and ("after" in values or "limit" in values):
         raise InvalidArgument("lookup_ids: they say which messages, so that `after` and `limit` cannot")
-    return json_answer({"moved": await call.manager.move(call.queue, **values)})
+    call.facts["to"] = values["target"]
+    moved = await call.manager.move(call.queue, **values)
+    call.facts["messages"] = len(moved)
+    return json_answer({"moved": moved})
 
 
 async def export_packets(call: Call) -> Response:
@@ -249,6 +252,7 @@ async def import_packets(call: Call) -> Response:
             f"the last packet is cut off: {framer.buffered} bytes of it are here", framer.position
         )
     check_batch(len(packets), "packets")
+    call.facts["messages"] = len(packets)
     return json_answer({"lookup_ids": await call.manager.insert(call.queue, packets)}, HTTPStatus.CREATED)
 
 
@@ -346,6 +350,7 @@ OPERATIONS = (
         (Answer(description="the lookup ids that they had", content={JSON: "Moved"}),),
         body=Body({JSON: "Move"}),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE, HTTPStatus.INSUFFICIENT_STORAGE),
+        audited="move",
     ),
     Operation(
         "GET",
@@ -375,6 +380,7 @@ OPERATIONS = (
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             HTTPStatus.INSUFFICIENT_STORAGE,
         ),
+        audited="import",
     ),
 )
 SCHEMAS = {"Settlement": _SETTLEMENT, "Move": _MOVE}

@@ -15,7 +15,7 @@ from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
 from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL, Table
 from postroad.queues.findings import Finding
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import ListenerInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 from postroad.version import __version__
 
 Json = dict[str, Any]
@@ -128,9 +128,10 @@ def document(operations: Iterable[Operation]) -> Json:
         "paths": paths,
         "components": {
             "schemas": schemas(),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}, "certificate": {"type": "mutualTLS"}},
         },
-        "security": [{}, {"token": []}],  # none on a loopback address, the token where one is configured
+        # None on a loopback address; the token, a client's certificate or both where they are configured.
+        "security": [{}, {"token": []}, {"certificate": []}, {"token": [], "certificate": []}],
     }
 
 
@@ -246,6 +247,7 @@ def schemas() -> dict[str, Json]:
                 "queues": _list(_reference("Queue")),
                 "sessions": _list(_reference("Session")),
                 "readers": _list(_reference("Reader")),
+                "exposure": _list(_reference("Listener")),
                 "attention": _list(_TEXT),
             }
         ),
@@ -253,6 +255,8 @@ def schemas() -> dict[str, Json]:
         "Sessions": _open({"sessions": _list(_reference("Session"))}),
         "Reader": _of_dataclass(ReaderInfo),
         "Readers": _open({"readers": _list(_reference("Reader"))}),
+        "Listener": _of_dataclass(ListenerInfo),
+        "Exposure": _open({"exposure": _list(_reference("Listener"))}),
         "Finding": _of_dataclass(Finding),
         "Trace": _open(
             {
@@ -289,7 +293,7 @@ def _closed(table: Table, required: list[str] | None = None) -> Json:
     return _open(properties, required or []) | {"additionalProperties": False}
 
 
-def _of_dataclass(kind: type[QueueInfo | ManagerInfo | SessionInfo | ReaderInfo | Finding]) -> Json:
+def _of_dataclass(kind: type[QueueInfo | ManagerInfo | SessionInfo | ReaderInfo | ListenerInfo | Finding]) -> Json:
     hints = get_type_hints(kind)
     return _open({each.name: _of_type(hints[each.name]) for each in fields(kind)})
 

@@ -12,6 +12,7 @@ from postroad.api.formats import JSON
 from postroad.api.schema import (
     NEW_QUEUE,
     QUEUE_CHANGES,
+    listener_json,
     manager_json,
     queue_json,
     read_object,
@@ -34,6 +35,7 @@ async def show_status(call: Call) -> Response:
             "queues": [queue_json(each) for each in queues],
             "sessions": [session_json(each) for each in call.manager.outlook().sessions()],
             "readers": [reader_json(each) for each in call.manager.remote_read.readers()],
+            "exposure": [listener_json(each) for each in call.manager.exposure],
             "attention": list(attention(info, queues)),
         }
     )
@@ -66,6 +68,7 @@ async def list_queues(call: Call) -> Response:
 async def create_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), NEW_QUEUE)
     require(values, "path")
+    call.facts["queue"] = values["path"]
     return json_answer(queue_json(await call.manager.create_queue(**values)), HTTPStatus.CREATED)
 
 
@@ -75,6 +78,7 @@ async def show_queue(call: Call) -> Response:
 
 async def change_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), QUEUE_CHANGES)
+    call.facts["properties"] = ",".join(values)
     return json_answer(queue_json(await call.manager.set_queue(call.queue, **values)))
 
 
@@ -84,7 +88,8 @@ async def delete_queue(call: Call) -> Response:
 
 
 async def purge_queue(call: Call) -> Response:
-    return json_answer({"purged": await call.manager.purge_queue(call.queue)})
+    call.facts["messages"] = purged = await call.manager.purge_queue(call.queue)
+    return json_answer({"purged": purged})
 
 
 async def pause_queue(call: Call) -> Response:
@@ -116,6 +121,7 @@ OPERATIONS = (
         (Answer(HTTPStatus.CREATED, "the new queue", {JSON: "Queue"}),),
         body=Body({JSON: "NewQueue"}),
         errors=(HTTPStatus.CONFLICT,),
+        audited="create queue",
     ),
     Operation("GET", "/queues/{queue}", show_queue, "One queue", (_QUEUE,), errors=_NOT_FOUND),
     Operation(
@@ -126,6 +132,7 @@ OPERATIONS = (
         (_QUEUE,),
         body=Body({JSON: "QueueChanges"}),
         errors=_NOT_FOUND,
+        audited="change queue",
     ),
     Operation(
         "DELETE",
@@ -134,6 +141,7 @@ OPERATIONS = (
         "Delete a queue and everything in it",
         (Answer(HTTPStatus.NO_CONTENT, "it is gone"),),
         errors=_NOT_FOUND,
+        audited="delete queue",
     ),
     Operation(
         "POST",
@@ -142,12 +150,25 @@ OPERATIONS = (
         "Delete every message of a queue",
         (Answer(description="how many went", content={JSON: "Purged"}),),
         errors=_NOT_FOUND,
+        audited="purge",
     ),
     Operation(
-        "POST", "/queues/{queue}/pause", pause_queue, "Stop an outgoing queue's sending", (_QUEUE,), errors=_NOT_FOUND
+        "POST",
+        "/queues/{queue}/pause",
+        pause_queue,
+        "Stop an outgoing queue's sending",
+        (_QUEUE,),
+        errors=_NOT_FOUND,
+        audited="pause queue",
     ),
     Operation(
-        "POST", "/queues/{queue}/resume", resume_queue, "Let an outgoing queue send", (_QUEUE,), errors=_NOT_FOUND
+        "POST",
+        "/queues/{queue}/resume",
+        resume_queue,
+        "Let an outgoing queue send",
+        (_QUEUE,),
+        errors=_NOT_FOUND,
+        audited="resume queue",
     ),
 )
 SCHEMAS = {"NewQueue": NEW_QUEUE, "QueueChanges": QUEUE_CHANGES}

@@ -6,14 +6,14 @@ import asyncio
 import socket
 import ssl
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 
 import uvicorn
 
 from postroad.accepting import AcceptingServer
 from postroad.api.app import Settings, build_app
-from postroad.endpoints import endpoint
+from postroad.api.identity import NamingProtocol
+from postroad.endpoints import endpoint, is_loopback
 from postroad.errors import ConfigurationError
 from postroad.manager import Manager
 
@@ -24,16 +24,18 @@ BACKLOG = 2048
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """A certificate chain and its key, both PEM."""
+    """A certificate chain and its key, and who vouches for clients where they need a certificate; all PEM."""
 
     certificate: Path
     key: Path
+    client_ca: Path | None = None
 
 
 class ApiServer:
     """Port 0 is any free one. `start` returns once the server accepts, `stop` once every answer under way is out.
 
-    Raises ConfigurationError where it may not or cannot listen: an address that is not loopback wants a token or TLS.
+    Raises ConfigurationError where it may not or cannot listen: an address that is not loopback wants a token or
+    certificates of its clients. TLS alone keeps strangers from listening in, not from calling.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class ApiServer:
         self._port = port
         self._token = token
         self._tls = tls
-        self._app = build_app(manager, Settings(token))
+        self._app = build_app(manager, Settings(token, certificates=tls is not None and tls.client_ca is not None))
         self._server: AcceptingServer | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -98,12 +100,14 @@ class ApiServer:
         except OSError as error:
             raise ConfigurationError("", "listen.host", f"cannot find {self._host}: {error.strerror}") from None
         family, kind, protocol, _, address = found[0]
-        if self._token is None and self._tls is None and not ip_address(str(address[0]).partition("%")[0]).is_loopback:
+        certified = self._tls is not None and self._tls.client_ca is not None
+        if self._token is None and not certified and not is_loopback(str(address[0])):
+            tls = "" if self._tls is None else ", and TLS alone does not say who calls"
             raise ConfigurationError(
                 "",
                 "api.token",
                 f"is missing: {self._host} can be reached from other computers, and without a token everybody there "
-                "could read and send; set one, or listen on 127.0.0.1",
+                f"could read and delete messages{tls}; set api.token_file or api.client_ca, or listen on 127.0.0.1",
             )
         listener = socket.socket(family, kind, protocol)
         try:
@@ -118,7 +122,7 @@ class ApiServer:
     def _config(self) -> uvicorn.Config:
         config = uvicorn.Config(
             self._app,
-            http="httptools",
+            http=NamingProtocol,
             ws="none",
             loop="none",
             lifespan="off",
@@ -136,4 +140,11 @@ class ApiServer:
             config.load()
         except (OSError, ssl.SSLError) as error:
             raise ConfigurationError("", "api.tls_certificate", f"cannot be used: {error}") from None
+        if self._tls is not None and self._tls.client_ca is not None:
+            assert config.ssl is not None
+            try:
+                config.ssl.load_verify_locations(self._tls.client_ca)
+            except (OSError, ssl.SSLError) as error:
+                raise ConfigurationError("", "api.client_ca", f"cannot be used: {error}") from None
+            config.ssl.verify_mode = ssl.CERT_REQUIRED
         return config

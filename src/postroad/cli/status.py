@@ -12,18 +12,20 @@ from postroad.cli.output import count_text, print_json, print_line, print_table,
 from postroad.cli.queue import is_of_interest, print_queues
 
 if TYPE_CHECKING:
-    from postroad.client.values import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+    from postroad.client.values import ListenerInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 
 _DEAD_LETTERS = ("system$;deadletter", "system$;deadxact")
 
 
 def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
-    """Show the queue manager, its queues, sessions and remote readers, and what needs attention, with the reasons."""
+    """Show the queue manager, its queues, sessions, remote readers and listeners, and what needs attention, with the
+    reasons."""
     with connect(api, token) as manager:
         info = manager.info()
         queues = sorted(manager.queues(), key=lambda queue: (not queue.stuck, queue.path.lower()))
         sessions = manager.sessions()
         readers = manager.readers()
+        exposure = manager.exposure()
     attention = list(_attention(info, queues))
     if as_json:
         print_json(
@@ -32,6 +34,7 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
                 "queues": [asdict(queue) for queue in queues],
                 "sessions": [asdict(session) for session in sessions],
                 "readers": [asdict(reader) for reader in readers],
+                "exposure": [asdict(listener) for listener in exposure],
                 "attention": attention,
             }
         )
@@ -53,6 +56,25 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
     if readers:
         print_line("")
         _print_readers(readers)
+    print_line("")
+    _print_exposure(exposure)
+
+
+def _print_exposure(exposure: list[ListenerInfo]) -> None:
+    print_table(
+        ("listener", "address", "reached by", "authentication", "encryption", "who may do what"),
+        [
+            (
+                each.listener,
+                each.address,
+                "other computers" if each.reachable else "this computer",
+                each.authentication,
+                each.encryption,
+                each.allows,
+            )
+            for each in exposure
+        ],
+    )
 
 
 def _print_sessions(sessions: list[SessionInfo]) -> None:

@@ -17,7 +17,7 @@ from postroad.names import FormatName, MultipleElementName, PathName
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import ListenerInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 from postroad.queues.properties import QueuePrivacy
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
@@ -92,6 +92,9 @@ class EmbeddedBackend:
 
     async def readers(self) -> list[ReaderInfo]:
         return self.manager.remote_read.readers()
+
+    async def exposure(self) -> list[ListenerInfo]:
+        return list(self.manager.exposure)
 
     async def trace(self, message_id: str) -> Trace:
         return await self.manager.trace(message_id)

@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import UUID
@@ -18,7 +19,7 @@ from postroad.names import MessageId
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace, read_message_id
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import ListenerInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
@@ -33,14 +34,18 @@ NO_TIME = "there was no message within the time to wait"
 LACKING = "the answer lacks members: it is of no queue manager, or of another version"
 
 T = TypeVar("T")
-InfoT = TypeVar("InfoT", bound=ManagerInfo | QueueInfo | SessionInfo | ReaderInfo | Mark | HoldInfo | Submission)
+InfoT = TypeVar(
+    "InfoT", bound=ManagerInfo | QueueInfo | SessionInfo | ReaderInfo | ListenerInfo | Mark | HoldInfo | Submission
+)
 
 
 class HttpBackend:
     """The verbs of `Backend`, each one request."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
-        self._exchange = Exchange(url, token)
+    def __init__(
+        self, url: str, token: str | None = None, certificate: str | Path | None = None, key: str | Path | None = None
+    ) -> None:
+        self._exchange = Exchange(url, token, certificate, key)
 
     async def close(self) -> None:
         await self._exchange.close()
@@ -59,6 +64,9 @@ class HttpBackend:
 
     async def readers(self) -> list[ReaderInfo]:
         return [_info(ReaderInfo, each) for each in await self._exchange.json("GET", "/readers", member="readers")]
+
+    async def exposure(self) -> list[ListenerInfo]:
+        return [_info(ListenerInfo, each) for each in await self._exchange.json("GET", "/exposure", member="exposure")]
 
     async def trace(self, message_id: str) -> Trace:
         read_message_id(message_id)  # what is none might be taken for another path of the API

@@ -29,7 +29,7 @@ from postroad.names import FormatName, parse_format_name
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import ListenerInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
@@ -347,6 +347,9 @@ class RemoteBackend:
 
     async def readers(self) -> list[ReaderInfo]:
         _unspeakable("list readers")
+
+    async def exposure(self) -> list[ListenerInfo]:
+        _unspeakable("list listeners")
 
     async def trace(self, message_id: str) -> Trace:
         _unspeakable("trace a message")

@@ -17,6 +17,7 @@ from postroad.offsets import Mark as Mark
 from postroad.offsets import Submission as Submission
 from postroad.queues.findings import Finding as Finding
 from postroad.queues.findings import Trace as Trace
+from postroad.queues.info import ListenerInfo as ListenerInfo
 from postroad.queues.info import ManagerInfo as ManagerInfo
 from postroad.queues.info import QueueInfo as QueueInfo
 from postroad.queues.info import ReaderInfo as ReaderInfo

@@ -115,6 +115,21 @@ class ReaderInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ListenerInfo:
+    """One listener. `reachable` is whether other computers can reach it; `allows` is who may do what there, in words.
+
+    `authentication` is none, token, client certificate or users; `encryption` is none, tls or what each call has.
+    """
+
+    listener: str
+    address: str
+    reachable: bool
+    authentication: str
+    encryption: str
+    allows: str
+
+
+@dataclass(frozen=True, slots=True)
 class ManagerInfo:
     """`queues` counts those that people made. `storage_error` is what the last commit failed of; None once one has
     worked again. `journal_overflows` are copies that found no room since the start, and `overflowed` the journals and

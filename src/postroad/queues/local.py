@@ -6,6 +6,7 @@ is true after `committed`.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import count
@@ -531,15 +532,17 @@ class LocalQueueManager:
 
 def _elsewhere(name: FormatName | PathName, manager: str, *, waiting: bool) -> str:
     """Why a queue cannot be read here, and how it can."""
-    host, queue = "HOST", "QUEUE"
+    place = ["HOST", "QUEUE"]
     if isinstance(name, DirectName):
-        host, queue = name.host, f"'{str(name.tail)[1:]}'"
+        place = [name.host, str(name.tail)[1:]]
     elif isinstance(name, PathName):
-        host, queue = name.computer, f"'{str(name.tail)[1:]}'"
+        place = [name.computer, str(name.tail)[1:]]
+    if any(each.startswith("-") for each in place):
+        place.insert(0, "--")  # or it would be read as an option
     here = "; what waits here is on its way there" if waiting else ""
     return (
         f"the queue {name} is on another machine, not on {manager}{here}: read it there, or with "
-        f"`postroad remote receive {host} {queue}`"
+        f"`postroad remote receive {shlex.join(place)}`"
     )
 
 

@@ -17,6 +17,7 @@ from postroad.remote_read.values import INFINITE_MS, OWN_VERSION, SEQUENTIAL_MAS
 from postroad.rpc.calls import Call
 from postroad.rpc.ndr import NULL_HANDLE, Handle
 from postroad.rpc.server import RpcServer
+from postroad.security.attempts import Audit
 
 Out = TypeVar("Out")
 
@@ -43,9 +44,10 @@ class Handlers:
     """One queue manager's methods. What can be answered at once is; a call that waits is cancelled by the runtime when
     its client leaves."""
 
-    def __init__(self, host: Host, service: RemoteReadService) -> None:
+    def __init__(self, host: Host, service: RemoteReadService, audit: Audit | None = None) -> None:
         self.host = host
         self.service = service
+        self.audit = audit
 
     def register(self, server: RpcServer) -> None:
         """Offers both interfaces."""
@@ -62,7 +64,7 @@ class Handlers:
         server.on(qm2qm.CLOSE_QUEUE, self._close_queue)
         server.on(qm2qm.CLOSE_CURSOR, self._close_cursor)
         server.on(qm2qm.CANCEL_RECEIVE, self._cancel_receive)
-        server.on(qm2qm.PURGE_QUEUE, self._purge_queue)
+        server.on(qm2qm.PURGE_QUEUE, self._audited_purge)
         server.on(qm2qm.GET_SERVER_PORT, self._get_server_port)
         server.on(qm2qm.GET_VERSION, self._get_version)
         server.on(qm2qm.START_RECEIVE2, self._start_receive2)
@@ -125,6 +127,15 @@ class Handlers:
 
     def _close_cursor(self, call: Call, request: qm2qm.CloseCursorIn) -> qm2qm.Result:
         return qm2qm.Result(self.service.close_cursor(request.queue_handle, request.cursor))
+
+    async def _audited_purge(self, call: Call, request: qm2qm.PurgeQueueIn) -> qm2qm.Result:
+        """Whoever has the queue open is named; a handle that nobody has been given purges nothing."""
+        remote = self.service.remote_queues.get(request.queue_handle)
+        result = await self._purge_queue(call, request)
+        if remote is not None and self.audit is not None:
+            who, outcome = remote.caller.user or "anonymous", "done" if result.result == Status.OK else "refused"
+            self.audit("purge", who=who, address=remote.caller.address, queue=remote.path, outcome=outcome)
+        return result
 
     async def _purge_queue(self, call: Call, request: qm2qm.PurgeQueueIn) -> qm2qm.Result:
         status, more = self.service.purge_queue(request.queue_handle, self.host.clock())

@@ -20,6 +20,7 @@ from postroad.rpc.calls import Limits
 from postroad.rpc.epm import Offer, Registration, offer
 from postroad.rpc.security import Provider
 from postroad.rpc.server import RpcServer
+from postroad.security.attempts import Audit
 
 # A request holds no message; but one with an lpBuffer of the largest size is no invalid one.
 MAX_REQUEST = MAX_BUFFER + 4096
@@ -54,11 +55,12 @@ class RemoteReadServer(RemoteReaders):
         *,
         providers: Mapping[int, Provider] | None = None,
         authenticate: bool = False,
+        audit: Audit | None = None,
     ) -> None:
         self.host = host
         self.service = RemoteReadService(manager.core, partial(secrets.randbits, 32), authenticate=authenticate)
         self.rpc = RpcServer(limits=Limits(max_request=MAX_REQUEST), providers=providers)
-        Handlers(manager, self.service).register(self.rpc)
+        Handlers(manager, self.service, audit).register(self.rpc)
         self._wanted = port
         self._wanted_read = read_port
         self._offer: Offer | None = None

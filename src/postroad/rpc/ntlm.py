@@ -9,7 +9,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntFlag
 from struct import Struct, pack
 from typing import Final
@@ -61,7 +61,7 @@ class User:
     """A user's name as it is configured, and the hash of the password."""
 
     name: str
-    hashed: bytes
+    hashed: bytes = field(repr=False)  # as good as the password
 
 
 class NtlmAcceptor:

@@ -7,7 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -34,7 +34,7 @@ class ClientOptions:
 
     host: str = ""
     ca_certificates: str | None = None
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)  # it may hold a password
     no_proxy: frozenset[str] = frozenset()
     posts_per_host: int = 8
 

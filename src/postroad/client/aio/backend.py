@@ -14,7 +14,7 @@ from postroad.message import Message
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import ListenerInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
@@ -38,6 +38,8 @@ class Backend(Protocol):
     async def sessions(self) -> list[SessionInfo]: ...
 
     async def readers(self) -> list[ReaderInfo]: ...
+
+    async def exposure(self) -> list[ListenerInfo]: ...
 
     async def trace(self, message_id: str) -> Trace: ...
 

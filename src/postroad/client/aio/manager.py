@@ -13,7 +13,7 @@ from postroad.client.values import MOVE_MESSAGES, Name, Privacy, QueueAttributes
 from postroad.errors import InvalidHandle, PostroadError, QueueExists
 from postroad.names import MessageId
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import ListenerInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 from postroad.received import ReceivedMessage
 from postroad.routing import Route, Table
 
@@ -72,6 +72,11 @@ class QueueManager:
     async def readers(self) -> list[ReaderInfo]:
         """The queues that readers on other computers have open here."""
         return await self.backend.readers()
+
+    async def exposure(self) -> list[ListenerInfo]:
+        """The listeners: who reaches each, who may do what there, and whether it is encrypted. An embedded queue
+        manager has none."""
+        return await self.backend.exposure()
 
     async def trace(self, message_id: MessageId | str) -> Trace:
         r"""Where a message went, as far as this queue manager knows: `{guid}\ordinal`, as `send` gives it.
