@@ -150,14 +150,10 @@ class Server:
         config = self._config
         entry = self._enterprise.manager(config.manager.name)
         identifier = self._identifier(entry)
-        audit = AuditLog(config.audit.file)
-        try:
-            audit.check()
-        except OSError as error:
-            config.fail("audit.file", f"{config.audit.file} cannot be written: {error.strerror}")
         store = await asyncio.to_thread(open_store, config.data)
         log.info("store opened", extra={"directory": config.data})
         try:
+            audit = self._open_audit()
             manager = Manager(
                 config.manager.name,
                 store,
@@ -204,6 +200,15 @@ class Server:
             rpc = RpcFacts(server.service.authenticate, tuple(each.name.lower() for each in offered), other)
         reachable = await is_reachable(self._config.listen.host)
         return exposure(self._config, self._addresses, reachable=reachable, rpc=rpc)
+
+    def _open_audit(self) -> AuditLog:
+        """After the store: the file may be in the data directory."""
+        audit = AuditLog(self._config.audit.file)
+        try:
+            audit.check()
+        except OSError as error:
+            self._config.fail("audit.file", f"{audit.file} cannot be written: {error.strerror}; make its directory")
+        return audit
 
     def _identifier(self, entry: ManagerEntry | None) -> UUID | None:
         """What the files say this manager is called; None leaves it to the data directory."""

@@ -138,14 +138,14 @@ def test_only_who_has_a_certificate_comes_in(mutual: Path, monkeypatch: pytest.M
             assert hint in refused.last_error
         asyncio.run(ask_with_aiohttp(api, directory))
         monkeypatch.setenv("SSL_CERT_FILE", str(directory / "authority.pem"))
-        files = {"client_certificate": directory / "10.0.0.7.pem", "client_key": directory / "10.0.0.7.key"}
-        with client.connect(api, **files) as manager:
+        certificate, key = directory / "10.0.0.7.pem", directory / "10.0.0.7.key"
+        with client.connect(api, client_certificate=certificate, client_key=key) as manager:
             manager.queue("private$\\orders").send("hello")
             assert manager.queue("private$\\orders").purge() == 1
         with client.connect(api) as manager, pytest.raises(client.ManagerUnavailable):
             manager.info()
         with pytest.raises(client.errors.InvalidArgument, match=r"client_certificate: .* cannot be used"):
-            client.connect(api, client_certificate=directory / "10.0.0.7.key")
+            client.connect(api, client_certificate=key)
     (purge,) = [each for each in audited(directory) if each["what"] == "purge"]
     assert (purge["who"], purge["from"], purge["messages"]) == ("CN=10.0.0.7", "127.0.0.1", 1)
 
