@@ -150,6 +150,10 @@ class Server:
         config = self._config
         entry = self._enterprise.manager(config.manager.name)
         identifier = self._identifier(entry)
+        try:
+            reachable = await is_reachable(config.listen.host)
+        except OSError as error:
+            self._refuse_listener("listen.host", f"cannot listen on {config.listen.host}", error)
         store = await asyncio.to_thread(open_store, config.data)
         log.info("store opened", extra={"directory": config.data})
         try:
@@ -189,16 +193,15 @@ class Server:
             await self._start_remote_read(manager, config.listen.rpc)
         if config.listen.api is not None:
             self._api = await self._start_api(manager, config.listen.api)
-        manager.exposure = await self._exposure()
+        manager.exposure = self._exposure(reachable)
         announce(config, manager.exposure)
 
-    async def _exposure(self) -> tuple[ListenerInfo, ...]:
+    def _exposure(self, reachable: bool) -> tuple[ListenerInfo, ...]:
         rpc = RpcFacts(False)
         if (server := self._remote_read) is not None:
             other = None if server.read_address == server.address else server.read_address
             offered = (AuthType(each) for each in server.rpc.endpoint.providers if each != AuthType.SPNEGO)
             rpc = RpcFacts(server.service.authenticate, tuple(each.name.lower() for each in offered), other)
-        reachable = await is_reachable(self._config.listen.host)
         return exposure(self._config, self._addresses, reachable=reachable, rpc=rpc)
 
     def _open_audit(self) -> AuditLog:
@@ -440,11 +443,8 @@ class Server:
 
 
 async def is_reachable(host: str) -> bool:
-    """Whether other computers reach what listens on `host`, a name or an address; where in doubt, they do."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-    except OSError:
-        return True
+    """Whether other computers reach what listens on `host`, a name or an address."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     return not all(is_loopback(str(each[4][0])) for each in found)
 
 
