@@ -46,25 +46,25 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(_facts(record) | line, default=str)
 
 
-class Sparingly:
-    """Warnings of one kind: the first few of each span of time, and then that there are more."""
+class RateLimitedLog:
+    """Warnings of one kind: the first few of each interval, and then that further ones are suppressed."""
 
-    def __init__(self, log: logging.Logger, event: str, most: int = 20, seconds: float = 30.0) -> None:
+    def __init__(self, log: logging.Logger, event: str, burst: int = 20, interval_s: float = 30.0) -> None:
         self._log = log
         self._event = event
-        self._most = most
-        self._seconds = seconds
+        self._burst = burst
+        self._interval_s = interval_s
         self._since = 0.0
-        self._told = 0
+        self._warned = 0
 
     def warn(self, now: float, facts: Mapping[str, object]) -> None:
-        if not 0 <= now - self._since < self._seconds:
-            self._since, self._told = now, 0
-        self._told += 1
-        if self._told <= self._most:
+        if not 0 <= now - self._since < self._interval_s:
+            self._since, self._warned = now, 0
+        self._warned += 1
+        if self._warned <= self._burst:
             self._log.warning(self._event, extra=dict(facts))
-        elif self._told == self._most + 1:
-            self._log.warning(f"{self._event}: more are not told of for a while", extra={"seconds": self._seconds})
+        elif self._warned == self._burst + 1:
+            self._log.warning(f"{self._event}: further warnings of this kind are suppressed for {self._interval_s:g} s")
 
 
 def _plain(value: object) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroad.logs import Sparingly, start_logging
+from postroad.logs import RateLimitedLog, start_logging
 
 log = logging.getLogger("postroad.test")
 
@@ -63,16 +63,16 @@ def test_levels() -> None:
     assert [line.split()[1:] for line in stream.getvalue().splitlines()] == [["warning", "always"]]
 
 
-def test_of_a_flood_of_events_a_few_of_each_span_are_told() -> None:
+def test_of_a_flood_of_events_a_few_of_each_interval_are_logged() -> None:
     stream = io.StringIO()
     start_logging(stream=stream)
-    sparingly = Sparingly(log, "refused", most=2, seconds=30.0)
+    limited = RateLimitedLog(log, "refused", burst=2, interval_s=30.0)
     for now in (100.0, 101.0, 102.0, 129.9, 130.0, 50.0):  # a clock that was put back stops nothing
-        sparingly.warn(now, {"at": now})
+        limited.warn(now, {"at": now})
     assert [line.partition("Z ")[2] for line in stream.getvalue().splitlines()] == [
         "warning refused at=100.0",
         "warning refused at=101.0",
-        "warning refused: more are not told of for a while seconds=30.0",
+        "warning refused: further warnings of this kind are suppressed for 30 s",
         "warning refused at=130.0",
         "warning refused at=50.0",
     ]

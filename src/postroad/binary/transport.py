@@ -15,7 +15,7 @@ from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.describe.message import destination_text
 from postroad.endpoints import endpoint
-from postroad.logs import Sparingly
+from postroad.logs import RateLimitedLog
 from postroad.names import MessageId
 from postroad.queues.findings import class_words
 from postroad.queues.outgoing import ConnectionStatus
@@ -101,7 +101,7 @@ class BinaryTransport:
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._connecting: set[asyncio.Task[None]] = set()
-        self._refusals = Sparingly(log, "message refused")
+        self._refusals = RateLimitedLog(log, "message refused")
 
     @property
     def address(self) -> str:

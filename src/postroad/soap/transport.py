@@ -15,7 +15,7 @@ import uvicorn
 from postroad.accepting import AcceptingServer
 from postroad.endpoints import endpoint
 from postroad.errors import ConfigurationError
-from postroad.logs import Sparingly
+from postroad.logs import RateLimitedLog
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.soap.client import ClientOptions, Lookup, SoapClient
 from postroad.soap.multipart import MAX_ENTITY_SIZE
@@ -128,7 +128,7 @@ class SoapTransport:
         self._client: SoapClient
         self._timer: asyncio.TimerHandle | None = None
         self._armed_at = 0.0
-        self._refusals = Sparingly(log, "SOAP request refused")
+        self._refusals = RateLimitedLog(log, "SOAP request refused")
 
     def start(self) -> None:
         service = self.service
