@@ -10,7 +10,7 @@ KILLS ?= 50
 SEEDS ?= 10000
 
 .PHONY: install run test check format conformance docs
-.PHONY: bench bench-backlog bench-wire bench-soap bench-rpc bench-spark torture fuzz demo clean
+.PHONY: bench bench-backlog bench-wire bench-soap bench-rpc bench-spark bench-hostile torture fuzz demo clean
 
 install: $(STAMP)
 
@@ -59,6 +59,10 @@ bench-rpc: install
 # MESSAGES=N for fewer than a million.
 bench-spark: install
 	$(BIN)/python -m benchmarks.spark $(if $(MESSAGES),--messages $(MESSAGES))
+
+# What strangers cost: memory, log and answers under attack.
+bench-hostile: install
+	$(BIN)/python -m benchmarks.hostile
 
 # The long forms of what `make test` proves in short.
 torture: install

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TextIO
@@ -47,7 +48,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class RateLimitedLog:
-    """Warnings of one kind: the first few of each interval, and then that further ones are suppressed."""
+    """Warnings of one kind: the first few of each interval; the last of them says that further ones are suppressed."""
 
     def __init__(self, log: logging.Logger, event: str, burst: int = 20, interval_s: float = 30.0) -> None:
         self._log = log
@@ -61,10 +62,40 @@ class RateLimitedLog:
         if not 0 <= now - self._since < self._interval_s:
             self._since, self._warned = now, 0
         self._warned += 1
-        if self._warned <= self._burst:
+        if self._warned < self._burst:
             self._log.warning(self._event, extra=dict(facts))
-        elif self._warned == self._burst + 1:
-            self._log.warning(f"{self._event}: further warnings of this kind are suppressed for {self._interval_s:g} s")
+        elif self._warned == self._burst:
+            note = f"further warnings of this kind are suppressed for {self._interval_s:g} s"
+            self._log.warning(f"{self._event}: {note}", extra=dict(facts))
+
+
+class Flood(logging.Filter):
+    """Lets a few of each kind through in an interval: of what libraries say, and of every traceback.
+
+    Strangers can cause both as often as they like. What the rooms say by themselves is theirs to limit.
+    """
+
+    def __init__(self, burst: int = 10, interval_s: float = 30.0, kinds: int = 1000) -> None:
+        super().__init__()
+        self._burst = burst
+        self._interval_s = interval_s
+        self._kinds = kinds
+        self._since = 0.0
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.exc_info and record.name.partition(".")[0] == ROOT:
+            return True
+        if not 0 <= record.created - self._since < self._interval_s:
+            self._since = record.created
+            self._seen.clear()
+        kind = (record.name, str(record.msg).partition("\n")[0])
+        if kind not in self._seen and len(self._seen) >= self._kinds:
+            kind = ("", "")
+        self._seen[kind] += 1
+        if self._seen[kind] == self._burst:
+            record.suppressed = f"further ones of this kind for {self._interval_s:g} s"  # a fact of the last line
+        return self._seen[kind] <= self._burst
 
 
 def _plain(value: object) -> str:
@@ -82,5 +113,6 @@ def start_logging(*, as_json: bool = False, level: int = logging.INFO, stream: T
     """Sends everything from `level` on to `stream` (stderr), what libraries have to say from WARNING on."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
+    handler.addFilter(Flood())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger(ROOT).setLevel(level)

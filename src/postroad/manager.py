@@ -29,6 +29,7 @@ from postroad.errors import (
     TransactionSequence,
     UnsupportedFormatNameOperation,
 )
+from postroad.limits import Limits
 from postroad.message import Message
 from postroad.names import FormatName, PathName
 from postroad.offsets import Offsets
@@ -105,6 +106,7 @@ class Manager:
         self.binary: BinaryService | None = None  # set by whoever gives it a listener
         self.soap: SoapService | None = None  # the same
         self.remote_read: RemoteReaders = RemoteReaders()  # likewise
+        self.limits = Limits()  # shared by all listeners; whoever starts them may put in others before
         self._timer: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

@@ -32,6 +32,7 @@ from postroad.config import WITH_RPC, Configuration, ConfiguredQueue, DirectoryS
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, NoRoute, PostroadError, QueueNotFound, RpcUnavailable
+from postroad.limits import Limits, usable_descriptors
 from postroad.manager import Manager
 from postroad.names import PublicName, QueueTail
 from postroad.queues.info import QueueInfo
@@ -155,6 +156,7 @@ class Server:
             store.close()
             raise
         self._manager = manager
+        manager.limits = self._limits()
         await manager.start()
         manager.core.queues.local_hosts |= self._own_addresses(entry)
         for place, reason in store.damaged.items():
@@ -176,6 +178,22 @@ class Server:
             await self._start_remote_read(manager, config.listen.rpc)
         if config.listen.api is not None:
             self._api = await self._start_api(manager, config.listen.api)
+
+    def _limits(self) -> Limits:
+        """What the configuration says, as far as the system lets it."""
+        settings = self._config.limits
+        limits = Limits(
+            settings.connections,
+            settings.connections_per_address,
+            settings.unfinished_input_mb,
+            usable_descriptors(settings.connections),
+        )
+        if limits.connections.maximum < settings.connections:
+            log.warning(
+                "limits.connections is more than the descriptor limit of the process allows; raise that (ulimit -n)",
+                extra={"configured": settings.connections, "used": limits.connections.maximum},
+            )
+        return limits
 
     def _identifier(self, entry: ManagerEntry | None) -> UUID | None:
         """What the files say this manager is called; None leaves it to the data directory."""
@@ -312,14 +330,15 @@ class Server:
         transport = SoapTransport(manager, options, known)
         transport.service = service = SoapService(manager.core, soap_settings(srmp), transport, port_of)
         if config.listen.http is not None:
-            self._http = await self._listen_http("http", Listener(transport, host, config.listen.http))
+            self._http = await self._listen_http("http", Listener(transport, manager.limits, host, config.listen.http))
         if config.listen.https is not None:
             files = (srmp.tls_certificate, srmp.tls_key)
-            self._https = await self._listen_http("https", Listener(transport, host, config.listen.https, *files))
-        for scheme, listener in (("http", self._http), ("https", self._https)):
-            if listener is not None:
-                service.outgoing.ports[scheme] = listener.port
-                manager.core.queues.http_ports.add(listener.port)
+            listener = Listener(transport, manager.limits, host, config.listen.https, *files)
+            self._https = await self._listen_http("https", listener)
+        for scheme, started in (("http", self._http), ("https", self._https)):
+            if started is not None:
+                service.outgoing.ports[scheme] = started.port
+                manager.core.queues.http_ports.add(started.port)
         try:
             transport.start()
         except (OSError, ssl.SSLError) as error:

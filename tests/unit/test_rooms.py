@@ -17,7 +17,10 @@ SOURCE = Path(__file__).parents[2] / "src" / "postroad"
 # The front door is the package itself (`import postroad`), which offers the client's verbs.
 FRONT_DOOR = "postroad"
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("accepting", "deadlines", "endpoints", "errors", "version", "logs"),
+    ("deadlines", "endpoints", "errors", "version", "logs"),
+    ("limits",),
+    ("listening",),
+    ("accepting",),
     ("names", "where"),
     ("wire", "settings"),
     ("message",),

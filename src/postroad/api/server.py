@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvicorn
 
-from postroad.accepting import AcceptingServer
+from postroad.accepting import AcceptingServer, BoundedHttpProtocol
 from postroad.api.app import Settings, build_app
 from postroad.endpoints import endpoint
 from postroad.errors import ConfigurationError
@@ -19,7 +19,6 @@ from postroad.manager import Manager
 
 KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that none sends into one that is being closed
 GRACE_S = 10  # that answers under way have, once the server stops
-BACKLOG = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,7 @@ class ApiServer:
         token: str | None = None,
         tls: TlsFiles | None = None,
     ) -> None:
+        self._manager = manager
         self._host = host
         self._port = port
         self._token = token
@@ -75,7 +75,7 @@ class ApiServer:
         if self._task is not None:
             raise RuntimeError("the server is running already")
         listener = await self._listen()
-        server = AcceptingServer(self._config())
+        server = AcceptingServer(self._config(), self._manager.limits)
         self._task = await server.start(listener, "postroad-api")
         self._server = server
         self._host, self._port = listener.getsockname()[:2]
@@ -118,7 +118,7 @@ class ApiServer:
     def _config(self) -> uvicorn.Config:
         config = uvicorn.Config(
             self._app,
-            http="httptools",
+            http=BoundedHttpProtocol,
             ws="none",
             loop="none",
             lifespan="off",
@@ -126,7 +126,6 @@ class ApiServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            backlog=BACKLOG,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
             ssl_certfile=None if self._tls is None else self._tls.certificate,

@@ -93,12 +93,14 @@ class Sender:
         traced: list[MessageView] = []
         waiting = deque(sorted(queues, key=lambda queue: not self._is_ordering(queue)))
         most = (session.window + 1) // 2
-        while waiting and (free := min(session.free, most - sent)) > 0:
+        while waiting and not session.full and (free := min(session.free, most - sent)) > 0:
             queue = waiting.popleft()
             share = free if self._is_ordering(queue) else max(1, free // (len(waiting) + 1))
             found = self._ready(queue, self.core.reading.fresh(queue, share, now))
             # One that has expired may have been answered on this very session, and narrowed its window.
             for record, view in found[: session.free]:
+                if session.full:
+                    break
                 self._send(session, queue, record, view, now)
                 if view.tracing:
                     traced.append(view)

@@ -265,6 +265,14 @@ class BinaryService:
             self._note(peer, ConnectionStatus.ESTABLISH_PACKET_RECEIVED, now)
         self._after(session, now)
 
+    def unblocked(self, session: Session, now: float) -> None:
+        """The peer of a blocked session reads again."""
+        session.unblock(now)
+        peer = self.sessions.get(session)
+        if peer is not None:
+            self._pump(peer, now)
+        self.driver.flush(session)
+
     def disconnected(self, session: Session, now: float) -> None:
         session.disconnected()
         self._after(session, now)

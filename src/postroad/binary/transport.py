@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, cast
 from uuid import UUID
 
@@ -15,6 +16,8 @@ from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.describe.message import destination_text
 from postroad.endpoints import endpoint
+from postroad.limits import Admission, Limits, Standing
+from postroad.listening import Acceptor, ReadWatch, bind
 from postroad.logs import RateLimitedLog
 from postroad.names import MessageId
 from postroad.queues.findings import class_words
@@ -31,6 +34,7 @@ class Host(Protocol):
     identifier: UUID
     clock: Callable[[], float]
     binary: BinaryService | None
+    limits: Limits
 
     def commit_soon(self) -> None: ...
 
@@ -39,21 +43,29 @@ class Host(Protocol):
 
 PORT = 1801
 CONNECT_TIMEOUT_S = 20.0
+WRITE_BUFFER = 1 << 20  # bytes that a peer has not taken, before its session sends nothing more
 NEXT_ADDRESS_S = 0.25  # after which another address of a name is tried beside the one that has not answered
 
 
 class _Link(asyncio.Protocol):
     """One connection; `peer` is whom we called, None for one that called us."""
 
-    def __init__(self, owner: BinaryTransport, peer: Peer | None, *, pinged: bool = False) -> None:
+    def __init__(
+        self, owner: BinaryTransport, admission: Admission, peer: Peer | None = None, *, pinged: bool = False
+    ) -> None:
         self.owner = owner
+        self.admission = admission
         self.peer = peer
         self.pinged = pinged
         self.session: Session | None = None
         self.transport: asyncio.Transport | None = None
+        self._reading: ReadWatch | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport = cast(asyncio.Transport, transport)  # other event loops' are no subclass of it
+        self._reading = ReadWatch(self.owner.limits, self.admission, transport)
+        self.admission.attach(transport.abort)
+        transport.set_write_buffer_limits(WRITE_BUFFER)
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         address = str(transport.get_extra_info("peername")[0])
@@ -71,11 +83,30 @@ class _Link(asyncio.Protocol):
         owner.flush(self.session)
 
     def data_received(self, data: bytes) -> None:
-        if self.session is not None:
-            self.owner.service.received(self.session, data, self.owner.clock())
+        session = self.session
+        if session is not None:
+            self.owner.service.received(session, data, self.owner.clock())
+            if self.admission.standing is Standing.FRESH and session.opened_at:
+                self.admission.busy()
+            self.admission.hold(session.buffered)
+            self.owner.changed()
+
+    def pause_writing(self) -> None:
+        """While the peer does not read, its session sends nothing; one that goes on like that is closed."""
+        if self.session is not None and self._reading is not None:
+            self.session.blocked = True
+            self._reading.start()
+
+    def resume_writing(self) -> None:
+        if self.session is not None and self._reading is not None:
+            self._reading.stop()
+            self.owner.service.unblocked(self.session, self.owner.clock())
             self.owner.changed()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self.admission.close()
+        if self._reading is not None:
+            self._reading.stop()
         if self.session is not None:
             self.owner.service.disconnected(self.session, self.owner.clock())
             self.owner.links.pop(self.session, None)
@@ -98,7 +129,8 @@ class BinaryTransport:
         self.links_by_peer: dict[Peer, _Link] = {}
         self._ports = ports
         self._asker = asker
-        self._server: asyncio.Server | None = None
+        self.limits = manager.limits
+        self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._connecting: set[asyncio.Task[None]] = set()
         self._refusals = RateLimitedLog(log, "message refused")
@@ -111,9 +143,8 @@ class BinaryTransport:
         self.service = service
         service.reachability = _log_reachability
         service.receiver.refused = self._log_refusal
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Link(self, None), self.host, self.port, backlog=1024)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._acceptor = Acceptor(self.limits, await bind(self.host, self.port), partial(_Link, self))
+        self.port = self._acceptor.port
         service.start(self.clock())
         self.changed()
 
@@ -123,8 +154,8 @@ class BinaryTransport:
         for task in self._connecting:
             task.cancel()
         self.service.stop()
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         for link in list(self.links.values()):
             if link.transport is not None:
                 link.transport.close()
@@ -152,10 +183,15 @@ class BinaryTransport:
             if fault is not None:
                 self._failed(peer, ConnectionStatus.PING_FAILURE, fault)
                 return
+        admission = self.limits.dial(host)
+        if admission is None:
+            fault = f"there are {self.limits.outgoing_connections.maximum} connections to other hosts already"
+            self._failed(peer, ConnectionStatus.LOW_RESOURCE, fault)
+            return
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await loop.create_connection(
-                    lambda: _Link(self, peer, pinged=pinged),
+                    lambda: _Link(self, admission, peer, pinged=pinged),
                     host,
                     self._ports(host),
                     local_addr=local,
@@ -168,6 +204,9 @@ class BinaryTransport:
         except OSError as error:
             place = endpoint(host, self._ports(host))
             self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {place}: {_words(error)}")
+        else:
+            return
+        admission.close()
 
     def _failed(self, peer: Peer, status: ConnectionStatus, error: str) -> None:
         self.service.connect_failed(peer, status, error, self.clock())

@@ -57,7 +57,7 @@ class RemoteReadServer(RemoteReaders):
     ) -> None:
         self.host = host
         self.service = RemoteReadService(manager.core, partial(secrets.randbits, 32), authenticate=authenticate)
-        self.rpc = RpcServer(limits=Limits(max_request=MAX_REQUEST), providers=providers)
+        self.rpc = RpcServer(limits=Limits(max_request=MAX_REQUEST), shared=manager.limits, providers=providers)
         Handlers(manager, self.service).register(self.rpc)
         self._wanted = port
         self._wanted_read = read_port
@@ -98,7 +98,7 @@ class RemoteReadServer(RemoteReaders):
             Registration.of(QMCOMM, self.host, self.ports.handshake, ANNOTATION),
             Registration.of(QM2QM, self.host, self.ports.read, ANNOTATION),
         )
-        self._offer = await offer(registrations, self.host, mapper_port)
+        self._offer = await offer(registrations, self.host, mapper_port, self.rpc.shared)
 
     async def stop(self) -> None:
         """Ends every call and connection; what readers had locked is back in its place."""

@@ -18,6 +18,10 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from postroad.errors import RpcFault
+from postroad.limits import Admission
+from postroad.limits import Limits as SharedLimits
+from postroad.listening import Acceptor, ReadWatch, bind
+from postroad.logs import RateLimitedLog
 from postroad.rpc.association import Associations
 from postroad.rpc.calls import Call, CallCancelled, Endpoint, Event, Limits
 from postroad.rpc.constants import FaultStatus
@@ -34,7 +38,6 @@ Handler = Callable[[Call, In], Out | Awaitable[Out]]
 PORT_STEP = 11  # [MS-MQQP] 3.1.4.8: a static port that is taken is probed in steps of 11
 PORT_TRIES = 100
 _SWEEP_S = 1.0
-_BACKLOG = 1024
 
 
 class RpcServer:
@@ -44,19 +47,22 @@ class RpcServer:
         self,
         *,
         limits: Limits | None = None,
+        shared: SharedLimits | None = None,
         providers: Mapping[int, Provider] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits or Limits()
+        self.shared = shared or SharedLimits()  # with other listeners
         associations = Associations(partial(secrets.randbits, 32), uuid4, self.limits.max_handles)
         self.endpoint = Endpoint(associations, self.limits, providers=providers or {})
         self.clock = clock
         self.links: set[_Link] = set()
         self.half_open: dict[_Link, None] = {}  # the oldest first
         self._handlers: dict[Operation[Any, Any], Handler[Any, Any]] = {}
-        self._servers: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
+        self._ended = RateLimitedLog(_log, "RPC connection ended")
 
     def register(self, interface: Interface) -> None:
         """Offers an interface. An operation without a handler answers as one that does not exist."""
@@ -72,23 +78,24 @@ class RpcServer:
         for attempt in range(PORT_TRIES if probe else 1):
             chosen = port + attempt * PORT_STEP
             try:
-                server = await loop.create_server(lambda: _Link(self), host, chosen, backlog=_BACKLOG)
+                sockets = await bind(host, chosen)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or not probe or attempt == PORT_TRIES - 1:
                     raise
                 continue
-            self._servers.append(server)
+            acceptor = Acceptor(self.shared, sockets, partial(_Link, self))
+            self._acceptors.append(acceptor)
             if self._timer is None:
                 self._timer = loop.call_later(_SWEEP_S, self._sweep)
-            return int(server.sockets[0].getsockname()[1])
+            return acceptor.port
         raise AssertionError("unreachable")
 
     async def stop(self) -> None:
         """Ends every call and connection; context handles are run down."""
         if self._timer is not None:
             self._timer.cancel()
-        for server in self._servers:
-            server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         tasks = [task for link in self.links for task in link.tasks.values()]
         for link in list(self.links):
             link.abort()
@@ -105,6 +112,10 @@ class RpcServer:
         if not self.links and self._emptied is not None:
             self._emptied.set()
 
+    def tell(self, address: str, reason: str) -> None:
+        """Why a client lost its connection."""
+        self._ended.warn(self.clock(), {"peer": address, "reason": reason})
+
     def handler(self, operation: Operation[Any, Any]) -> Handler[Any, Any] | None:
         return self._handlers.get(operation)
 
@@ -113,7 +124,7 @@ class RpcServer:
         for link in [*self.links]:
             deadline = link.connection.deadline if link.connection is not None else None
             if deadline is not None and deadline <= now:
-                _log.info("%s sent no complete bind or request in time", link.address)
+                self.tell(link.address, "no complete bind or request came in time")
                 link.abort()
         self._timer = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
 
@@ -121,22 +132,26 @@ class RpcServer:
 class _Link(asyncio.Protocol):
     """One connection, and the tasks of its calls that wait."""
 
-    def __init__(self, server: RpcServer) -> None:
+    def __init__(self, server: RpcServer, admission: Admission) -> None:
         self.server = server
+        self.admission = admission
         self.address = ""
         self.connection: ServerConnection | None = None
         self.tasks: dict[Call, asyncio.Future[Any]] = {}
         self._orphans: set[Call] = set()
         self._transport: asyncio.Transport | None = None
+        self._reading: ReadWatch | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         server = self.server
         self._transport = transport
+        self._reading = ReadWatch(server.shared, self.admission, transport)
+        self.admission.attach(transport.abort)
         self.address = str(transport.get_extra_info("peername")[0])
         server.links.add(self)
         if len(server.links) > server.limits.max_connections:
-            _log.info("%s is refused: there are %d connections", self.address, server.limits.max_connections)
+            server.tell(self.address, f"refused: there are {server.limits.max_connections} connections")
             transport.abort()
             return
         keep_alive(transport.get_extra_info("socket"))
@@ -151,14 +166,19 @@ class _Link(asyncio.Protocol):
         if connection is None or connection.closed:
             return
         events = connection.receive(data, self.server.clock())
-        if not connection.half_open:
-            self.server.half_open.pop(self, None)
+        if not connection.half_open and self in self.server.half_open:
+            del self.server.half_open[self]
+            self.admission.busy()
+        self.admission.hold(connection.unfinished)
         for event in events:
             self._handle(event)
         self._flush()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.server.gone(self)
+        self.admission.close()
+        if self._reading is not None:
+            self._reading.stop()
         if self.connection is None:
             return
         # First the calls, then the handles that they may use: disconnected() waits for the last of them.
@@ -175,10 +195,14 @@ class _Link(asyncio.Protocol):
         """The client does not take its answers: we take no more of its requests."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
+        if self._reading is not None:
+            self._reading.start()
 
     def resume_writing(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+        if self._reading is not None:
+            self._reading.stop()
 
     # Calls
 
@@ -246,11 +270,11 @@ class _Link(asyncio.Protocol):
         if data and not transport.is_closing():
             transport.write(data)
             if transport.get_write_buffer_size() > self.server.limits.max_unsent:
-                _log.warning("%s takes none of its answers", self.address)
+                self.server.shared.unread_output.hit(address=self.address)
                 transport.abort()
         if connection.closed and not transport.is_closing():
             if connection.fault_text:
-                _log.info("%s: %s", self.address, connection.fault_text)
+                self.server.tell(self.address, connection.fault_text)
             transport.close()
 
 

@@ -92,6 +92,11 @@ class ServerConnection:
             return self._bind_deadline
         return self._gathering.deadline if self._gathering is not None else None
 
+    @property
+    def unfinished(self) -> int:
+        """Octets of a fragment or a request that is not complete."""
+        return self._framer.buffered + (self._gathering.size if self._gathering is not None else 0)
+
     def data_to_send(self) -> bytes:
         if not self._out:
             return b""

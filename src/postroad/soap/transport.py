@@ -15,11 +15,12 @@ import uvicorn
 from postroad.accepting import AcceptingServer
 from postroad.endpoints import endpoint
 from postroad.errors import ConfigurationError
+from postroad.limits import Limits
 from postroad.logs import RateLimitedLog
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.soap.client import ClientOptions, Lookup, SoapClient
 from postroad.soap.multipart import MAX_ENTITY_SIZE
-from postroad.soap.protocol import REQUEST_TIMEOUT_S, SoapProtocol
+from postroad.soap.protocol import SoapProtocol
 from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming
 from postroad.soap.service import Peer, Post, SoapService
 
@@ -28,8 +29,6 @@ log = logging.getLogger(__name__)
 ROOT = "/msmq/"
 KEEP_ALIVE_S = 75
 GRACE_S = 5  # that answers under way have, once the server stops
-BACKLOG = 2048
-MAX_CONNECTIONS = 4096
 METHOD_NOT_ALLOWED = 405
 
 
@@ -52,9 +51,16 @@ class Listener:
     """One port, with a certificate for HTTPS. Port 0 is any free one."""
 
     def __init__(
-        self, app: Any, host: str, port: int, certificate: Path | None = None, key: Path | None = None
+        self,
+        app: Any,
+        limits: Limits,
+        host: str,
+        port: int,
+        certificate: Path | None = None,
+        key: Path | None = None,
     ) -> None:
         self._app = app
+        self._limits = limits
         self._host = host
         self.port = port
         self._certificate = certificate
@@ -77,7 +83,7 @@ class Listener:
         except BaseException:
             listener.close()
             raise
-        server = AcceptingServer(config)
+        server = AcceptingServer(config, self._limits)
         self._task = await server.start(listener, "postroad-soap")
         self._server = server
         self.port = listener.getsockname()[1]
@@ -100,8 +106,6 @@ class Listener:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            backlog=BACKLOG,
-            limit_concurrency=MAX_CONNECTIONS,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
             ssl_certfile=self._certificate,
@@ -188,9 +192,7 @@ class SoapTransport:
                 return BAD_REQUEST, closing
         body = await _read(receive)
         if body is None:
-            self._tell(
-                address, f"it did not come whole, within {MAX_ENTITY_SIZE} bytes and {REQUEST_TIMEOUT_S:.0f} seconds"
-            )
+            self._tell(address, f"it did not come whole, within {MAX_ENTITY_SIZE} bytes and in time")
             return BAD_REQUEST, closing
         incoming = Incoming(content_type, body, address, server[0] if server else "")
         return await self._take(incoming), empty
