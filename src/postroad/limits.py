@@ -31,14 +31,21 @@ _SUBNET_BITS = 64  # an IPv6 host has as many addresses as it likes within its s
 class Limit:
     """One limit: how much of it is used, and how often it was reached, of which one line in half a minute is logged."""
 
-    __slots__ = ("_log", "current", "maximum", "name", "reached")
+    __slots__ = ("_log", "counted", "current", "maximum", "name", "reached")
 
-    def __init__(self, name: str, maximum: int) -> None:
+    def __init__(self, name: str, maximum: int, *, counted: bool = True) -> None:
         self.name = name
         self.maximum = maximum
+        self.counted = counted  # whether `current` says anything
         self.current = 0
         self.reached = 0
         self._log = RateLimitedLog(log, "limit reached", burst=1)
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """As `status` and the metrics have it."""
+        current = {"current": self.current} if self.counted else {}
+        return {**current, "maximum": self.maximum, "reached": self.reached}
 
     def hit(self, **facts: object) -> None:
         self.reached += 1
@@ -132,9 +139,9 @@ class Limits:
         self.connections_per_address = Limit("connections_per_address", connections_per_address)
         self.outgoing_connections = Limit("outgoing_connections", outgoing)
         self.unfinished_input = Limit("unfinished_input_bytes", unfinished_input_mb << 20)
-        self.descriptors = Limit("descriptors", 0 if descriptors is None else descriptors + RESERVE)
-        self.requests = Limit("request_seconds", int(REQUEST_S))
-        self.unread_output = Limit("unread_output_seconds", int(UNREAD_S))
+        self.descriptors = Limit("descriptors", 0 if descriptors is None else descriptors + RESERVE, counted=False)
+        self.requests = Limit("request_seconds", int(REQUEST_S), counted=False)
+        self.unread_output = Limit("unread_output_seconds", int(UNREAD_S), counted=False)
         self.closing = 0  # aborted, and not yet closed
         self._addresses: dict[str, _Address] = {}
         self._waiting: dict[Standing, dict[Admission, None]] = {Standing.FRESH: {}, Standing.IDLE: {}}

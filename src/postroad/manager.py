@@ -218,6 +218,7 @@ class Manager:
             storage_error=None if self._commits.last_error is None else str(self._commits.last_error),
             directory_failures=0 if self.watch is None else self.watch.failures,
             directory_error=None if self.watch is None else self.watch.last_error,
+            limits={each.name: each.figures for each in self.limits.all},
         )
 
     def outlook(self) -> Outlook:

@@ -75,3 +75,18 @@ def test_of_a_flood_of_events_a_few_of_each_interval_are_logged() -> None:
         "warning refused at=130.0",
         "warning refused at=50.0",
     ]
+
+
+def test_of_a_flood_from_a_library_and_of_tracebacks_a_few_of_each_kind_are_logged() -> None:
+    stream = io.StringIO()
+    start_logging(stream=stream)
+    library = logging.getLogger("library")
+    for number in range(100):
+        library.warning("cannot take %d", number)
+        library.warning("another kind\nwith a second line %d", number)
+        log.warning("ours to limit")
+        log.error("failed", exc_info=ValueError(str(number)))
+    lines = stream.getvalue()
+    assert lines.count("cannot take") == lines.count("another kind") == lines.count(" failed ") == 10
+    assert lines.count("suppressed=") == 3
+    assert lines.count("ours to limit") == 100

@@ -183,6 +183,7 @@ def metrics_text(manager: Manager) -> str:
         _write(lines, each.name, each.help, each.kind, [({}, each.value(info))])
     for counter in TALLY_METRICS:
         _write(lines, counter.name, counter.help, COUNTER, [({}, counter.value(tally))])
+    _write_limits(lines, info)
     _write_sessions(lines, manager)
     _write_readers(lines, manager)
     named = [({"queue": queue.path, "type": queue.type}, queue) for queue in queues]
@@ -192,6 +193,21 @@ def metrics_text(manager: Manager) -> str:
             samples = [(label, metric.value(queue, now)) for label, queue in labelled]
             _write(lines, metric.name, metric.help, metric.kind, samples)
     return "\n".join(lines) + "\n"
+
+
+def _write_limits(lines: list[str], info: ManagerInfo) -> None:
+    for name, help_text, kind, value in (
+        ("postroad_limit_current", "How much of a limit is used; see [limits].", GAUGE, "current"),
+        ("postroad_limit_maximum", "How much of it there is.", GAUGE, "maximum"),
+        ("postroad_limit_reached_total", "How often it was reached, and somebody was refused.", COUNTER, "reached"),
+    ):
+        _write(
+            lines,
+            name,
+            help_text,
+            kind,
+            [({"limit": each}, of[value]) for each, of in info.limits.items() if value in of],
+        )
 
 
 def _write_sessions(lines: list[str], manager: Manager) -> None:

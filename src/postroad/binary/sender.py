@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from postroad.binary.awaiting import AwaitingFinalAcks
-from postroad.binary.session import Session
+from postroad.binary.session import MAX_UNWRITTEN, Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.tracing import send_report
 from postroad.deadlines import earliest
@@ -96,6 +96,8 @@ class Sender:
         while waiting and not session.full and (free := min(session.free, most - sent)) > 0:
             queue = waiting.popleft()
             share = free if self._is_ordering(queue) else max(1, free // (len(waiting) + 1))
+            if queue.total_bytes > MAX_UNWRITTEN:  # large ones are not read before there is room for them
+                share = min(share, max(1, MAX_UNWRITTEN * queue.count // queue.total_bytes))
             found = self._ready(queue, self.core.reading.fresh(queue, share, now))
             # One that has expired may have been answered on this very session, and narrowed its window.
             for record, view in found[: session.free]:

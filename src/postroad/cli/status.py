@@ -43,6 +43,13 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
         f"{count_text(info.messages, 'message')}, {size_text(info.bytes)}{quota}, "
         f"{count_text(info.transactions, 'open transaction')}"
     )
+    if info.limits:
+        shown = (
+            f"{name} {limit['current']} of {limit['maximum']}"
+            for name, limit in info.limits.items()
+            if "current" in limit
+        )
+        print_line(f"limits: {', '.join(shown)}")
     for sentence in attention:
         print_line(f"! {sentence}")
     print_line("")
@@ -106,6 +113,9 @@ def _attention(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[str]:
     if info.journal_overflows:
         copies = "1 copy" if info.journal_overflows == 1 else f"{info.journal_overflows} copies"
         yield f"{copies} found no room in {', '.join(info.overflowed)}"
+    for name, limit in info.limits.items():
+        if limit["reached"]:
+            yield f"the limit {name} of {limit['maximum']} was reached {count_text(limit['reached'], 'time')}"
     for queue in queues:
         if queue.stuck:
             yield f"{count_text(queue.messages, 'message')} for {queue.path}: {queue.why}"

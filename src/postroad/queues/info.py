@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from postroad.queues.collection import QueueCollection
 from postroad.queues.delivery import is_internal
@@ -121,6 +121,7 @@ class ManagerInfo:
     dead-letter queues that had none.
 
     `directory_error` is what is wrong with the directory's file as it is now, `directory_failures` how often it was.
+    `limits` has what strangers can use up: of each limit `current`, `maximum`, and how often it was `reached`.
     """
 
     name: str
@@ -138,6 +139,7 @@ class ManagerInfo:
     directory_failures: int = 0
     directory_error: str | None = None
     overflowed: tuple[str, ...] = ()
+    limits: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def describe_manager(
@@ -147,6 +149,7 @@ def describe_manager(
     storage_error: str | None,
     directory_failures: int,
     directory_error: str | None,
+    limits: dict[str, dict[str, int]],
 ) -> ManagerInfo:
     queues = list(core.queues)
     return ManagerInfo(
@@ -165,6 +168,7 @@ def describe_manager(
         storage_error=storage_error,
         directory_failures=directory_failures,
         directory_error=directory_error,
+        limits=limits,
     )
 
 
