@@ -134,6 +134,7 @@ class BinaryTransport:
         self._timer: asyncio.TimerHandle | None = None
         self._connecting: set[asyncio.Task[None]] = set()
         self._refusals = RateLimitedLog(log, "message refused")
+        self._unreachable = RateLimitedLog(log, "peer unreachable")
 
     @property
     def address(self) -> str:
@@ -141,7 +142,7 @@ class BinaryTransport:
 
     async def start(self, service: BinaryService) -> None:
         self.service = service
-        service.reachability = _log_reachability
+        service.reachability = self._log_reachability
         service.receiver.refused = self._log_refusal
         self._acceptor = Acceptor(self.limits, await bind(self.host, self.port), partial(_Link, self))
         self.port = self._acceptor.port
@@ -159,6 +160,12 @@ class BinaryTransport:
         for link in list(self.links.values()):
             if link.transport is not None:
                 link.transport.close()
+
+    def _log_reachability(self, host: str, fault: str | None) -> None:
+        if fault is None:
+            log.info("peer reached again", extra={"peer": host})
+        else:
+            self._unreachable.warn(self.clock(), {"peer": host, "reason": fault})
 
     def _log_refusal(self, view: MessageView, reason: MessageClass) -> None:
         identifier = MessageId(view.source_queue_manager, view.message_id)
@@ -246,13 +253,6 @@ class BinaryTransport:
         self._timer = None
         self.service.on_timer(self.clock())
         self.changed()
-
-
-def _log_reachability(host: str, fault: str | None) -> None:
-    if fault is None:
-        log.info("peer reached again", extra={"peer": host})
-    else:
-        log.warning("peer unreachable", extra={"peer": host, "reason": fault})
 
 
 def _words(error: OSError) -> str:
