@@ -139,8 +139,8 @@ def test_connections_in_a_tls_handshake_count(tmp_path: Path) -> None:
         assert limits.connections.reached >= 7
         for each, _ in silent[:6]:
             assert await asyncio.wait_for(each.read(), PATIENCE_S) == b""
-        for _, each in [*silent, (reader, writer)]:
-            each.close()
+        for _, other in [*silent, (reader, writer)]:
+            other.close()
         await server.stop()
         await manager.stop()
 

@@ -47,6 +47,9 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
         yield f"the directory is not what its file says: {info.directory_error}"
     if info.damaged:
         yield f"{info.damaged} stored records fail their checksum"
+    for name, limit in info.limits.items():
+        if limit["reached"]:
+            yield f"the limit {name} of {limit['maximum']} was reached, times: {limit['reached']}"
     for queue in queues:
         if queue.stuck:
             count = "1 message waits" if queue.messages == 1 else f"{queue.messages} messages wait"

@@ -12,22 +12,19 @@ _SESSION_ONLY = BaseFlags.SESSION_HEADER.value
 _SESSION_OR_INTERNAL = (BaseFlags.SESSION_HEADER | BaseFlags.INTERNAL).value
 
 
-class PacketOverLimit(RemoteProtocolError):
-    """A packet that may be good, and is too large for now."""
-
-
 class Framer:
     """Feed it what came; it gives back whole packets. Memory is taken only for bytes that came.
 
     At the first bad header the stream is lost: `error` says why, `position` where, and nothing more comes out.
     """
 
-    __slots__ = ("_buffer", "_limit", "error", "position")
+    __slots__ = ("_buffer", "_limit", "_over_limit", "error", "position")
 
     def __init__(self, limit: int = MAX_BUFFERED) -> None:
         """`limit` is the most that a packet may have, until `lift_limit`."""
         self._buffer = bytearray()
         self._limit = limit
+        self._over_limit = False  # the error is a packet that may be good, and is too large for now
         self.error: RemoteProtocolError | None = None
         self.position = 0  # in the stream, of the first byte that no packet holds yet
 
@@ -41,8 +38,8 @@ class Framer:
         if self._limit == MAX_BUFFERED:
             return []
         self._limit = MAX_BUFFERED
-        if isinstance(self.error, PacketOverLimit):
-            self.error = None
+        if self._over_limit:
+            self._over_limit, self.error = False, None
         return self.feed(b"")
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -58,7 +55,7 @@ class Framer:
             packets, taken = self._cut(memoryview(data))
             self._buffer += data[taken:]
         self.position += taken
-        if self.error and not isinstance(self.error, PacketOverLimit):
+        if self.error and not self._over_limit:
             self._buffer.clear()
         return packets
 
@@ -77,7 +74,9 @@ class Framer:
                 size += SESSION_HEADER_SIZE
             if end - offset < size:
                 if size > self._limit:
-                    self.error = PacketOverLimit(f"a packet of {size} bytes where {self._limit} are the most", offset)
+                    self._over_limit = True
+                    fault = f"a packet of {size} bytes where {self._limit} are the most"
+                    self.error = RemoteProtocolError(fault, offset)
                 break
             packets.append(bytes(view[offset : offset + size]))
             offset += size
