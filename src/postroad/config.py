@@ -19,7 +19,7 @@ from uuid import UUID
 from postroad.errors import ConfigurationError, IllegalName
 from postroad.names import DirectName, PathName, QueueKind
 from postroad.queues.collection import MAX_LABEL
-from postroad.queues.properties import QueuePrivacy
+from postroad.queues.properties import DEFAULT_JOURNAL_QUOTA_KB, QueuePrivacy
 from postroad.security.relay import RelayRule
 from postroad.settings import (
     Place,
@@ -45,6 +45,7 @@ from postroad.settings import (
 UINT16_MAX = 0xFFFF
 UINT32_MAX = 0xFFFFFFFF
 PORT_MAX = 65535
+DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB of messages, journals and dead letters among them: strangers can fill no more
 YEAR_S = 365 * 86400
 WITH_RPC = -1  # of rpc_read: the standard port where rpc has its own, else the same port as rpc
 DEFAULT_RESEND_S = (30.0, 30.0, 30.0, 300.0, 300.0, 300.0, 1800.0, 1800.0, 1800.0, 21600.0)
@@ -141,7 +142,7 @@ class ManagerSettings:
     name: str = required(manager_name)
     id: UUID | None = setting(guid, None)
     data: Path | None = setting(path, None)
-    quota_kb: int | None = setting(quota, None)
+    quota_kb: int = setting(quota, DEFAULT_QUOTA_KB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,13 +304,13 @@ class AuditSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredQueue:
-    """`[[queue]]`: a queue that is here from the start. None leaves a quota without limit."""
+    """`[[queue]]`: a queue that is here from the start. A quota of None is no limit."""
 
     path: PathName = required(queue_path)
     transactional: bool = setting(switch, False)
     journal: bool = setting(switch, False)
     quota_kb: int | None = setting(quota, None)
-    journal_quota_kb: int | None = setting(quota, None)
+    journal_quota_kb: int = setting(quota, DEFAULT_JOURNAL_QUOTA_KB)
     authenticate: bool = setting(switch, False)
     privacy: QueuePrivacy = setting(choice(QueuePrivacy), QueuePrivacy.OPTIONAL)
     label: str = setting(text(MAX_LABEL, empty=True), "")

@@ -40,6 +40,7 @@ from postroad.queues.findings import Trace
 from postroad.queues.info import ManagerInfo, QueueInfo, describe_manager
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing import is_http
+from postroad.queues.properties import MAX_QUOTA_KB
 from postroad.queues.queue import Queue
 from postroad.queues.reading import SeekAction
 from postroad.queues.transaction import Transaction
@@ -92,7 +93,7 @@ class Manager:
         self.store = store
         self.identifier = identifier or _stored_identifier(store) or uuid4()
         self.core = LocalQueueManager(name, self.identifier, store, insecure_nacks=insecure_nacks)
-        self.core.delivery.quota_kb = quota_kb
+        self.core.delivery.quota_kb = None if quota_kb == MAX_QUOTA_KB else quota_kb
         self.offsets = Offsets(self.core, self._durably, clock)
         self.router = Router(self.identifier, Directory(), clock())
         self.watch: DirectoryWatch | None = None  # whoever sets it keeps the router up to date too

@@ -118,7 +118,12 @@ _CHANGEABLE = (
     Property("label", "label", text(MAX_LABEL), "a title for people"),
     Property("journal", "journaling", SWITCH, "whether received messages are copied to its journal"),
     Property("quota_kb", "quota_kb", QUOTA_KB, "how much it holds; null is no limit"),
-    Property("journal_quota_kb", "journal_quota_kb", QUOTA_KB, "how much its journal holds; null is no limit"),
+    Property(
+        "journal_quota_kb",
+        "journal_quota_kb",
+        QUOTA_KB,
+        "how much its journal holds; null is 1048576, and 4294967295 no limit",
+    ),
     Property("authenticate", "authenticate", SWITCH, "whether it takes signed messages only"),
     Property(
         "privacy", "privacy", choice({each.value: each for each in QueuePrivacy}), "which bodies it takes: encrypted"

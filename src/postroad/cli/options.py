@@ -42,6 +42,14 @@ def connect(api: str, token: str | None) -> QueueManager:
         fail(f"--api: {str(fault).removeprefix('url: ')}", ExitCode.USAGE)
 
 
+NO_QUOTA_KB = 0xFFFFFFFF  # what the API takes for no limit, of journals too
+
+
+def quota_or_none(text: str | None, option: str) -> int | None:
+    """A quota in KiB: None where the option is not given, and no limit for the word `none`."""
+    return NO_QUOTA_KB if text is not None and text.lower() == "none" else whole_or_none(text, option)
+
+
 def whole_or_none(text: str | None, option: str, lowest: int = 0) -> int | None:
     """The number of an option that also takes the word `none`."""
     if text is None or text.lower() == "none":

@@ -33,7 +33,7 @@ from postroad.names import (
 from postroad.queues.outgoing import OutgoingInfo
 from postroad.queues.properties import MAX_LABEL as MAX_LABEL
 from postroad.queues.properties import QueueProperties, QueueType, check_attributes
-from postroad.queues.queue import Queue
+from postroad.queues.queue import Queue, Usage
 from postroad.queues.tick import Tick
 from postroad.store.interface import MAX_QUEUE, Store
 
@@ -79,6 +79,7 @@ class QueueCollection:
         self.hardened_security = hardened_security
         self.local_hosts = {".", "localhost", name.lower()}
         self.http_ports: set[int] = set()  # that we listen on; others of our hosts are other managers'
+        self.usage = Usage()
         self.by_number: dict[int, Queue] = {}
         self.outgoing: dict[FormatName, Queue] = {}
         self.outgoing_info: dict[Queue, OutgoingInfo] = {}
@@ -363,7 +364,7 @@ class QueueCollection:
         raise InvalidArgument(f"a queue manager has at most {MAX_QUEUE} queues, journals and outgoing queues included")
 
     def _link(self, number: int, properties: QueueProperties) -> Queue:
-        queue = Queue(number, self._shown(properties), properties, self._durable, self._express)
+        queue = Queue(number, self._shown(properties), properties, self._durable, self._express, self.usage)
         self._next_number = max(self._next_number, number % MAX_QUEUE + 1)
         self._index(queue)
         return queue

@@ -130,7 +130,7 @@ class Delivery:
         if self.throttled:
             raise QuotaExceeded("the queue manager", 0, 0, size, "its free resources (flow control is on)")
         if self.quota_kb is not None:
-            used = sum(each.used_bytes for each in self.queues)
+            used = self.queues.usage.used_bytes
             if used + size > self.quota_kb * QUOTA_UNIT:
                 raise QuotaExceeded(
                     "the queue manager", self.quota_kb * QUOTA_UNIT, used, size, "quota_kb in [manager]"
@@ -159,8 +159,7 @@ class Delivery:
             self.tick.put(queue, record)
         else:
             self.express.put(record)
-            queue.express_count += 1
-            queue.express_bytes += len(packet)
+            queue.add_express(len(packet))
             queue.opened_before(lookup_id)
             if queue.waiting:
                 self.wake(queue, now, (lookup_id,))
@@ -258,8 +257,7 @@ class Delivery:
         else:
             self.express.delete(Key(record.queue, record.lookup_id))
             queue.positions.pop(record.lookup_id, None)
-            queue.express_count -= 1
-            queue.express_bytes -= len(record.packet)
+            queue.remove_express(len(record.packet))
 
     def move(self, queue: Queue, target: Queue, record: Record, now: float, aborts: int = 0) -> Record:
         """The message goes to another queue, in its order, and nobody is told."""

@@ -185,7 +185,7 @@ class LocalQueueManager:
             queue.positions.pop(lookup_id, None)
             queue.opened_before(lookup_id)
         for queue, change in tick.changes.items():
-            queue.reserved_bytes -= change.added_bytes
+            queue.release(change.added_bytes)
         for queue, keys in tick.sequenced.items():
             self.transacting.close_gap(queue, len(keys))
         for step in reversed(tick.undo):

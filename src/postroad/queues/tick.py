@@ -65,7 +65,7 @@ class Tick:
             change.first_arrival = record.lookup_id & ARRIVAL_MASK  # arrival numbers only grow
         if change.first is None or record.lookup_id < change.first:
             change.first = record.lookup_id
-        queue.reserved_bytes += size
+        queue.reserve(size)
 
     def set_state(self, name: str, value: bytes | None) -> None:
         self.writes += 1
@@ -108,7 +108,7 @@ class Tick:
             queue, change = next(each for each in self.changes.items() if each[0].number == key.queue)
             change.added -= 1
             change.added_bytes -= len(record.packet)
-            queue.reserved_bytes -= len(record.packet)
+            queue.release(len(record.packet))
 
     def added_to(self, queue: Queue) -> list[int]:
         """The lookup ids that this tick adds to a queue, foremost first."""

@@ -124,7 +124,7 @@ class Transacting:
         """The quota is the caller's to check; it is reserved until the end."""
         for packet in packets:
             record = Record(queue.number, 0, 0, NEVER, 0, packet)
-            queue.reserved_bytes += len(packet)
+            queue.reserve(len(packet))
             transaction.operations.append(TransactionalOperation(OperationType.ENQUEUE, queue, record))
 
     def move(self, queue: Queue, target: Queue, record: Record, transaction: Transaction) -> None:
@@ -136,7 +136,7 @@ class Transacting:
         check_movable(target)
         check_kind(target, MessageView(record.packet))
         self.delivery.check_quota(target, len(record.packet))
-        target.reserved_bytes += len(record.packet)
+        target.reserve(len(record.packet))
         queue.mark(record.lookup_id, PositionState.LOCKED)
         transaction.operations.append(TransactionalOperation(OperationType.MOVE, queue, record, target))
 
@@ -148,7 +148,7 @@ class Transacting:
                 if each.operation is OperationType.ENQUEUE or not each.queue.deleted:
                     kept.append(each)
                 elif each.target is not None:
-                    each.target.reserved_bytes -= len(each.record.packet)
+                    each.target.release(len(each.record.packet))
             transaction.operations = kept
 
     # Its end
@@ -162,12 +162,12 @@ class Transacting:
         for each in transaction.operations:
             queue, record = each.queue, each.record
             if each.operation is OperationType.ENQUEUE:
-                queue.reserved_bytes -= len(record.packet)
+                queue.release(len(record.packet))
                 self._enqueue(queue, record.packet, transaction.number, each is first[queue], each is last[queue], now)
             elif each.target is None:
                 self.delivery.receive(queue, record, now)
             else:
-                each.target.reserved_bytes -= len(record.packet)
+                each.target.release(len(record.packet))
                 if each.target.deleted:
                     self.reading.put_back(queue, record, now)
                 else:
@@ -210,10 +210,10 @@ class Transacting:
         for each in transaction.operations:
             queue, record = each.queue, each.record
             if each.operation is OperationType.ENQUEUE:
-                queue.reserved_bytes -= len(record.packet)
+                queue.release(len(record.packet))
                 continue
             if each.target is not None:
-                each.target.reserved_bytes -= len(record.packet)
+                each.target.release(len(record.packet))
             if queue.positions.get(record.lookup_id) is PositionState.PURGE_PENDING:
                 self.delivery.take(queue, record, MessageClass.NACK_Q_PURGED, now)
             else:
