@@ -48,7 +48,7 @@ _GIVEN = frozenset({"queue_type", "path", "private_queue_number", "create_time",
 class QueueProperties:
     r"""`path` is the part after the computer, as in `private$\orders`; of an outgoing queue, its format name.
 
-    A quota of None is no limit; that of a journal or dead-letter queue is never None, and MAX_QUOTA_KB is no limit there.
+    A quota of None is no limit. That of a journal or dead-letter queue is never None: there MAX_QUOTA_KB is no limit.
     The other defaults are those of Set Queue Defaults, 3.1.7.1.33.
     """
 

@@ -164,11 +164,6 @@ def test_the_managers_own_queues_are_made_once(office: Office) -> None:
     assert len(list(office.manager.queues)) == count
 
 
-@pytest.mark.spec("DM-3.1.1.1-02")
-def test_the_managers_journal_has_no_quota_of_its_own(office: Office) -> None:
-    assert [office.queue(name).quota_bytes for name in (JOURNAL, DEADLETTER, DEADXACT)] == [None, None, None]
-
-
 def test_queue_numbers_may_wrap_around(office: Office) -> None:
     definition = office.store.state()[f"queue/{office.queue(ORDERS).number}"]
     owner = QueueProperties.decode(definition, "orders")
