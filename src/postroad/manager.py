@@ -64,6 +64,7 @@ TRANSACTION_TIMEOUT_S = 3600.0
 LOCK_TIMEOUT_S = 600.0  # a message locked and not settled returns to its place
 HANDLE_TIMEOUT_S = 3600.0  # a handle that nobody uses is closed
 MOVE_BATCH = 1000
+DESCRIBED_AT_ONCE = 100  # queues, between two turns of everybody else
 
 
 @dataclass(slots=True)
@@ -225,8 +226,16 @@ class Manager:
 
     def queues(self) -> list[QueueInfo]:
         """Every queue; journals and subqueues stand with their owner."""
-        outlook = self.outlook()
-        return [outlook.describe(queue) for queue in self.core.queues]
+        return list(self.outlook().describe_all())
+
+    async def all_queues(self) -> list[QueueInfo]:
+        """The same; others are served in between, however many there are."""
+        found: list[QueueInfo] = []
+        for info in self.outlook().describe_all():
+            found.append(info)
+            if not len(found) % DESCRIBED_AT_ONCE:
+                await asyncio.sleep(0)
+        return found
 
     def queue(self, name: Name) -> QueueInfo:
         return self._describe(self.core.queues.get(name))

@@ -117,6 +117,20 @@ def test_lists_for_people_and_for_programs(office: Office) -> None:
     assert queue.name in office.done("status").text
 
 
+def test_status_names_the_worst_of_many_outgoing_queues_and_counts_the_others(office: Office) -> None:
+    names = [rf"DIRECT=TCP:10.0.0.{number}\private$\far" for number in range(1, 31)]
+    for name in names:
+        office.manager.queue(name).send(client.Message("x", recoverable=True))
+    lines = office.done("status").lines
+    shown = [line for line in lines if line.startswith("DIRECT=TCP:10.0.0.")]
+    assert len(shown) == 20
+    assert "10 more outgoing queues with 10 messages: postroad queue list" in lines
+    assert len([line for line in lines if line.startswith("! ") and "10.0.0." in line]) <= 20
+    assert len([line for line in office.done("queue", "list").lines if line.startswith("DIRECT=TCP:10.0.0.")]) == 30
+    for name in names:
+        office.manager.queue(name).delete()
+
+
 def test_status_counts_the_queues_that_people_made_and_names_a_full_journal(office: Office) -> None:
     queue = office.manager.create_queue(r"private$\full", journal=True, journal_quota_kb=0)
     queue.send("x")

@@ -505,7 +505,7 @@ def test_readers_are_shown_by_api_and_metrics(office: Station) -> None:
         manager.queue(ORDERS).lock(1, timeout=5)
 
         async def look() -> str:
-            return metrics_text(office.manager)
+            return metrics_text(office.manager, office.manager.queues())
 
         text = office.run(look())
         assert 'postroad_remote_readers{access="receive"} 1' in text

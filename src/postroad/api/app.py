@@ -58,7 +58,7 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
         return json_answer(description)
 
     async def metrics(request: Request) -> Response:
-        return Response(metrics_text(manager), media_type=METRICS)
+        return Response(metrics_text(manager, await manager.all_queues()), media_type=METRICS)
 
     async def healthz(request: Request) -> Response:
         return await live(manager)

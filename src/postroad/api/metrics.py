@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from postroad.manager import Manager
@@ -174,8 +174,8 @@ TALLY_METRICS = (
 )
 
 
-def metrics_text(manager: Manager) -> str:
-    info, queues, tally, now = manager.info(), manager.queues(), manager.core.delivery.tally, manager.clock()
+def metrics_text(manager: Manager, queues: Sequence[QueueInfo]) -> str:
+    info, tally, now = manager.info(), manager.core.delivery.tally, manager.clock()
     lines: list[str] = []
     labels = {"name": info.name, "id": info.id, "version": info.version}
     _write(lines, "postroad_info", "Who this is.", GAUGE, [(labels, 1)])
@@ -185,12 +185,13 @@ def metrics_text(manager: Manager) -> str:
         _write(lines, counter.name, counter.help, COUNTER, [({}, counter.value(tally))])
     _write_sessions(lines, manager)
     _write_readers(lines, manager)
-    named = [({"queue": queue.path, "type": queue.type}, queue) for queue in queues]
-    outgoing = [({"queue": queue.path}, queue) for queue in queues if queue.state is not None]
+    named = [(_labels({"queue": queue.path, "type": queue.type}), queue) for queue in queues]
+    outgoing = [(_labels({"queue": queue.path}), queue) for queue in queues if queue.state is not None]
     for metrics, labelled in ((QUEUE_METRICS, named), (OUTGOING_METRICS, outgoing)):
         for metric in metrics:
-            samples = [(label, metric.value(queue, now)) for label, queue in labelled]
-            _write(lines, metric.name, metric.help, metric.kind, samples)
+            _write_head(lines, metric.name, metric.help, metric.kind)
+            name, value = metric.name, metric.value
+            lines += [f"{name}{label} {_number(value(queue, now))}" for label, queue in labelled]
     return "\n".join(lines) + "\n"
 
 
@@ -237,10 +238,17 @@ def _write_readers(lines: list[str], manager: Manager) -> None:
 def _write(
     lines: list[str], name: str, help_text: str, kind: str, samples: Iterable[tuple[dict[str, str], float]]
 ) -> None:
+    _write_head(lines, name, help_text, kind)
+    lines += [f"{name}{_labels(labels)} {_number(value)}" for labels, value in samples]
+
+
+def _write_head(lines: list[str], name: str, help_text: str, kind: str) -> None:
     lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
-    for labels, value in samples:
-        pairs = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
-        lines.append(f"{name}{{{pairs}}} {_number(value)}" if pairs else f"{name} {_number(value)}")
+
+
+def _labels(labels: dict[str, str]) -> str:
+    pairs = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def _number(value: float) -> str:

@@ -21,13 +21,15 @@ from postroad.api.schema import (
 )
 from postroad.queues.info import ManagerInfo, QueueInfo
 
+MOST_NAMED = 20  # of the queues that are stuck, those whose messages wait longest
+
 
 async def show_manager(call: Call) -> Response:
     return json_answer(manager_json(call.manager.info()))
 
 
 async def show_status(call: Call) -> Response:
-    info, queues = call.manager.info(), call.manager.queues()
+    info, queues = call.manager.info(), await call.manager.all_queues()
     return json_answer(
         {
             "manager": manager_json(info),
@@ -47,10 +49,12 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
         yield f"the directory is not what its file says: {info.directory_error}"
     if info.damaged:
         yield f"{info.damaged} stored records fail their checksum"
-    for queue in queues:
-        if queue.stuck:
-            count = "1 message waits" if queue.messages == 1 else f"{queue.messages} messages wait"
-            yield f"{count} for {queue.path}: {queue.why}"
+    stuck = sorted((queue for queue in queues if queue.stuck), key=lambda queue: queue.oldest_arrived_ms or 0)
+    for queue in stuck[:MOST_NAMED]:
+        count = "1 message waits" if queue.messages == 1 else f"{queue.messages} messages wait"
+        yield f"{count} for {queue.path}: {queue.why}"
+    if rest := stuck[MOST_NAMED:]:
+        yield f"{len(rest)} more outgoing queues are stuck, with {sum(queue.messages for queue in rest)} messages"
     for queue in queues:
         if queue.nearly_full:
             yield f"{queue.path} is nearly full: {queue.bytes} of {(queue.quota_kb or 0) * 1024} bytes"
@@ -60,7 +64,7 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
 
 
 async def list_queues(call: Call) -> Response:
-    return json_answer({"queues": [queue_json(each) for each in call.manager.queues()]})
+    return json_answer({"queues": [queue_json(each) for each in await call.manager.all_queues()]})
 
 
 async def create_queue(call: Call) -> Response:

@@ -14,6 +14,8 @@ from postroad.cli.queue import is_of_interest, print_queues
 if TYPE_CHECKING:
     from postroad.client.values import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 
+MOST_OUTGOING = 20  # outgoing queues that are shown, and named where they are stuck; strangers can cause thousands
+MOST_QUEUES = 200
 _DEAD_LETTERS = ("system$;deadletter", "system$;deadxact")
 
 
@@ -21,7 +23,7 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
     """Show the queue manager, its queues, sessions and remote readers, and what needs attention, with the reasons."""
     with connect(api, token) as manager:
         info = manager.info()
-        queues = sorted(manager.queues(), key=lambda queue: (not queue.stuck, queue.path.lower()))
+        queues = sorted(manager.queues(), key=_urgency)
         sessions = manager.sessions()
         readers = manager.readers()
     attention = list(_attention(info, queues))
@@ -46,13 +48,29 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
     for sentence in attention:
         print_line(f"! {sentence}")
     print_line("")
-    print_queues(queue for queue in queues if is_of_interest(queue))
+    _print_queues([queue for queue in queues if is_of_interest(queue)])
     if sessions:
         print_line("")
         _print_sessions(sessions)
     if readers:
         print_line("")
         _print_readers(readers)
+
+
+def _urgency(queue: QueueInfo) -> tuple[bool, int, str]:
+    """Those that are stuck first, the longest of them before the others."""
+    return not queue.stuck, queue.oldest_arrived_ms or 0 if queue.stuck else 0, queue.path.lower()
+
+
+def _print_queues(queues: list[QueueInfo]) -> None:
+    """The worst few outgoing queues, and those of people, as many as a screen can take."""
+    outgoing = [queue for queue in queues if queue.type == "outgoing"]
+    own = [queue for queue in queues if queue.type != "outgoing"]
+    print_queues([*outgoing[:MOST_OUTGOING], *own[:MOST_QUEUES]])
+    for rest, what in ((outgoing[MOST_OUTGOING:], "outgoing queue"), (own[MOST_QUEUES:], "queue")):
+        if rest:
+            messages = count_text(sum(queue.messages for queue in rest), "message")
+            print_line(f"{count_text(len(rest), f'more {what}')} with {messages}: postroad queue list")
 
 
 def _print_sessions(sessions: list[SessionInfo]) -> None:
@@ -106,9 +124,12 @@ def _attention(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[str]:
     if info.journal_overflows:
         copies = "1 copy" if info.journal_overflows == 1 else f"{info.journal_overflows} copies"
         yield f"{copies} found no room in {', '.join(info.overflowed)}"
-    for queue in queues:
-        if queue.stuck:
-            yield f"{count_text(queue.messages, 'message')} for {queue.path}: {queue.why}"
+    stuck = [queue for queue in queues if queue.stuck]
+    for queue in stuck[:MOST_OUTGOING]:
+        yield f"{count_text(queue.messages, 'message')} for {queue.path}: {queue.why}"
+    if rest := stuck[MOST_OUTGOING:]:
+        messages = count_text(sum(queue.messages for queue in rest), "message")
+        yield f"{count_text(len(rest), 'more outgoing queue')} with {messages}, stuck too: postroad queue list"
     for queue in queues:
         if queue.nearly_full:
             yield f"{queue.path} is nearly full: {size_text(queue.bytes)} of {size_text((queue.quota_kb or 0) * 1024)}"

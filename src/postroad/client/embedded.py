@@ -99,7 +99,7 @@ class EmbeddedBackend:
     # Queues
 
     async def queues(self) -> list[QueueInfo]:
-        return self.manager.queues()
+        return await self.manager.all_queues()
 
     async def queue(self, name: str) -> QueueInfo:
         return self.manager.queue(as_name(name))

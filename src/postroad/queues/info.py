@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from postroad.queues.collection import QueueCollection
@@ -10,7 +9,6 @@ from postroad.queues.delivery import is_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
-from postroad.store.interface import Key
 from postroad.version import __version__
 
 _MADE = (QueueType.PRIVATE, QueueType.PUBLIC)
@@ -168,13 +166,14 @@ def describe_manager(
     )
 
 
-def describe_queue(queues: QueueCollection, queue: Queue, damaged: Mapping[Key | str, str]) -> QueueInfo:
+def describe_queue(queues: QueueCollection, queue: Queue, damaged: int) -> QueueInfo:
+    """Of an outgoing queue, what all kinds have: its protocol tells the rest."""
     properties = queue.properties
     outgoing = queues.outgoing_info.get(queue)
-    head = queue.available(1)
+    head = queue.available(1) if outgoing is None else []
     return QueueInfo(
         path=queue.name,
-        format_name=str(queues.format_name(queue)),
+        format_name=properties.path if queue.is_outgoing else str(queues.format_name(queue)),
         id=str(properties.identifier),
         type=properties.queue_type.value,
         label=properties.label,
@@ -191,7 +190,7 @@ def describe_queue(queues: QueueCollection, queue: Queue, damaged: Mapping[Key |
         readers=len(queue.descriptors),
         waiting=len(queue.waiting),
         nearly_full=queue.nearly_full,
-        damaged=sum(isinstance(key, Key) and key.queue == queue.number for key in damaged),
+        damaged=damaged,
         created_at_s=properties.create_time,
         oldest_arrived_ms=head[0].arrived_ms if head else None,
         holds=tuple(

@@ -513,9 +513,7 @@ class LocalQueueManager:
 
     def run_timers(self, now: float) -> None:
         """Ends reads whose time is over and takes out messages whose time is. Call it about once a second."""
-        for queue in list(self.queues):
-            if queue.waiting:
-                self.reading.expire_waits(queue, now)
+        self.reading.expire_all_waits(now)
         for store in (self.store, self.express):
             for record in store.expired(int(now), EXPIRY_BATCH, self._stays):
                 holder = self.queues.by_number.get(record.queue)

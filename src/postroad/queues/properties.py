@@ -87,8 +87,7 @@ class QueueProperties:
         """Reads what `encode` wrote; attributes that this version does not know are left out."""
         try:
             values: dict[str, Any] = json.loads(data)
-            known = {field.name for field in fields(cls)}
-            values = {name: value for name, value in values.items() if name in known}
+            values = {name: value for name, value in values.items() if name in _KNOWN}
             values["queue_type"] = QueueType(values["queue_type"])
             values["identifier"] = UUID(values["identifier"])
             values["type_id"] = UUID(values["type_id"])
@@ -98,12 +97,14 @@ class QueueProperties:
             raise StorageError(f"the stored definition of {what} cannot be read: {fault}") from fault
 
 
+_KNOWN = frozenset(field.name for field in fields(QueueProperties))
+
+
 def check_attributes(queue_type: QueueType, attributes: dict[str, object]) -> dict[str, object]:
     """What callers say of a queue, as it is kept; raises InvalidArgument for what no queue can have."""
     checked = dict(attributes)
-    known = {field.name for field in fields(QueueProperties)} - _GIVEN
     for name, value in attributes.items():
-        if name not in known:
+        if name not in _KNOWN or name in _GIVEN:
             raise InvalidArgument(f"{name}: a queue has no such property, or nobody can set it")
         if name == "label" and len(str(value)) > MAX_LABEL:
             raise InvalidArgument(f"label: a queue's label has at most {MAX_LABEL} characters")

@@ -44,6 +44,7 @@ class Reading:
 
     def __init__(self, delivery: Delivery) -> None:
         self.delivery = delivery
+        self._waited: dict[Queue, None] = {}  # queues with waiting reads; some of those may be over
         delivery.wake = self.wake
 
     # Now, or when there is something
@@ -64,6 +65,7 @@ class Reading:
                 raise MessageNotFound("there is no message behind the cursor")
             raise _time_out(request)
         queue.waiting.append(request)
+        self._waited[queue] = None
         if request.transaction is not None:
             request.transaction.waiting.append(request)
         return None
@@ -147,6 +149,13 @@ class Reading:
                 if request.cursor is None:
                     return
                 index += 1
+
+    def expire_all_waits(self, now: float) -> None:
+        """Looks at the queues that have waiting reads, and at no others."""
+        for queue in list(self._waited):
+            self.expire_waits(queue, now)
+            if not queue.waiting:
+                del self._waited[queue]
 
     def expire_waits(self, queue: Queue, now: float) -> None:
         """Waiting Message Read Timer Expired, 3.1.6.3"""

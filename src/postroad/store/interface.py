@@ -97,6 +97,10 @@ class Store(Protocol):
     def lookup_ids(self, queue: int, after: int, last: int, limit: int) -> list[int] | None:
         """The same without the records."""
 
+    def oldest(self) -> Mapping[int, int]:
+        """`arrived_ms` of the message that came first to each queue, by its number: one look at all of them. A queue
+        without messages is not there, nor need be one with damaged ones."""
+
     def get(self, queue: int, lookup_id: int) -> Record | None:
         """The record, None where there is none; raises CorruptRecord where its checksum fails."""
 

@@ -69,6 +69,15 @@ FORWARD_EXCEPT = f"{_WALK} >= ?3 {_EXCEPT} ORDER BY key"
 BACKWARD_EXCEPT = f"{_WALK} <= ?3 {_EXCEPT} ORDER BY key DESC"
 FORWARD_KEY = f"SELECT key FROM message WHERE key >= ?3 {_EXCEPT} ORDER BY key LIMIT 1 OFFSET ?5"
 BACKWARD_KEY = f"SELECT key FROM message WHERE key <= ?3 {_EXCEPT} ORDER BY key DESC LIMIT 1 OFFSET ?5"
+# From the first message of a queue and priority straight to that of the next: a step for each, however many there are.
+OLDEST = """
+WITH RECURSIVE first (key) AS (
+    SELECT min(key) FROM message
+    UNION ALL
+    SELECT (SELECT key FROM message WHERE key >= ((first.key >> 44) + 1) << 44 ORDER BY key LIMIT 1)
+    FROM first WHERE first.key >> 44 < 524287 -- behind the last priority of the last queue there is no number
+)
+SELECT key >> 47, min(arrived_ms) FROM first JOIN message USING (key) GROUP BY 1"""
 GET = f"SELECT {_COLUMNS}, packet FROM message WHERE key = ?"
 EXPIRED = (
     "SELECT key FROM message INDEXED BY message_expires WHERE expires_s <> 0 AND expires_s < ? ORDER BY expires_s, key"
@@ -94,6 +103,8 @@ class SqliteStore:
         self._file = directory / DATABASE_NAME
         self._checkpoint_pages = checkpoint_pages
         self._log_pages = 0
+        self._commits = 0
+        self._state: tuple[int, dict[str, bytes]] = (-1, {})  # as it was after so many commits
         self._damaged: dict[Key | str, str] = {}
         self._vfs = vfs
         self._aside: deque[apsw.Connection] = deque()  # connections of threads that read columns, while they rest
@@ -135,6 +146,8 @@ class SqliteStore:
             except BaseException:
                 self._roll_back()
                 raise
+        self._commits += 1
+        self._state = -1, {}
         self._checkpoint_if_long()
         if self._damaged:
             for changed in (deletes, puts, state):
@@ -179,6 +192,11 @@ class SqliteStore:
                     self._aside.append(connection)
         return found
 
+    def oldest(self) -> Mapping[int, int]:
+        with self._explained("reading"), suppress(*_UNREADABLE):
+            return dict(self._reader.execute(OLDEST))
+        return {}
+
     def get(self, queue: int, lookup_id: int) -> Record | None:
         try:
             key = pack_key(queue, lookup_id)
@@ -204,15 +222,19 @@ class SqliteStore:
 
     def state(self, prefix: str = "") -> Mapping[str, bytes]:
         # Every row is read, with no search by name: a damaged name could mislead the search past sound ones.
-        found: dict[str, bytes] = {}
-        with self._explained("reading"), self._snapshot():
-            for name, value, checksum in self._state_rows():
-                text = name.decode("utf-8", "replace")
-                if checksum != state_checksum(name, value):
-                    self._note(text, f"{self._file}: state {text!r}: the checksum fails")
-                elif text.startswith(prefix):
-                    found[text] = value
-        return found
+        # What was read stays until the next commit: a start asks for many prefixes, one after the other.
+        commits, (read_at, found) = self._commits, self._state
+        if read_at != commits:
+            found = {}
+            with self._explained("reading"), self._snapshot():
+                for name, value, checksum in self._state_rows():
+                    text = name.decode("utf-8", "replace")
+                    if checksum != state_checksum(name, value):
+                        self._note(text, f"{self._file}: state {text!r}: the checksum fails")
+                    else:
+                        found[text] = value
+            self._state = commits, found
+        return {name: value for name, value in found.items() if name.startswith(prefix)}
 
     @property
     def damaged(self) -> Mapping[Key | str, str]:
