@@ -6,6 +6,7 @@ Tables' contents are the business of sqlite.py.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
@@ -25,12 +26,14 @@ MIGRATIONS: tuple[str, ...] = (files(__package__).joinpath("schema.sql").read_te
 CHECKPOINT_PAGES = 2048
 PAGE_SIZE = 8192
 ASIDE_CACHE_KB = 16_384
+MOST_REWRITTEN = 64 << 20  # bytes of messages in a database that a start writes anew
 BUSY_TIMEOUT_MS = 5000  # how long a person's SQLite tool may keep the database locked
 
 PRAGMAS = (
     # A page of 8 KiB holds five messages of 1 KiB with their headers, one of 4 KiB two; with pages of 16 KiB a commit
     # writes more bytes than it needs, and puts are a fifth slower.
     f"PRAGMA page_size = {PAGE_SIZE}",
+    "PRAGMA auto_vacuum = INCREMENTAL",  # of a new database: what a purge frees can be given back to the disk
     "PRAGMA journal_mode = WAL",  # one sync a commit, and readers that never wait for the writer
     "PRAGMA wal_autocheckpoint = 0",  # ours to do, so that a checkpoint that fails is not taken for a failed commit
     "PRAGMA synchronous = FULL",  # a commit is on the disk when it returns: what was promised survives a power cut
@@ -79,6 +82,7 @@ def open_writer(file: Path, vfs: str | None) -> apsw.Connection:
         if mode != "wal":
             raise StorageError(f"{file}: no write-ahead log is possible here; choose a directory on a local disk")
         _migrate(connection)
+        _shrink_old(connection, file)
     except BaseException:
         connection.close()
         raise
@@ -139,6 +143,22 @@ def _check_identity(connection: apsw.Connection, file: Path) -> None:
             f"{file}: schema version {version} is newer than this Postroad, which knows up to {len(MIGRATIONS)}; "
             "use the newer Postroad, or another directory"
         )
+
+
+def _shrink_old(connection: apsw.Connection, file: Path) -> None:
+    """A database from before auto_vacuum is written anew, once, where more than half of it is free and that is quick.
+
+    What cannot be done is left as it is: it was good enough before.
+    """
+    pages, free = connection.pragma("page_count"), connection.pragma("freelist_count")
+    used_bytes = (pages - free) * PAGE_SIZE
+    if connection.pragma("auto_vacuum") or free * 2 <= pages or used_bytes > MOST_REWRITTEN:
+        return
+    if shutil.disk_usage(file.parent).free < 3 * used_bytes + MOST_REWRITTEN:
+        return
+    with suppress(apsw.Error):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL").fetchall()
+        connection.execute("VACUUM").fetchall()
 
 
 def _migrate(connection: apsw.Connection) -> None:

@@ -115,4 +115,11 @@ class Store(Protocol):
     def damaged(self) -> Mapping[Key | str, str]:
         """Records (by key) and state values (by name) that were met and failed their checksum, with the reason."""
 
+    def no_room(self) -> str | None:
+        """Why nothing more is to be stored, as the disk is now; None while there is room. For any thread."""
+
+    def tidy(self) -> bool:
+        """A short step of giving room back that deleted messages had; whether there is more to do. For the thread that
+        commits, while nobody waits for it."""
+
     def close(self) -> None: ...

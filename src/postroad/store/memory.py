@@ -130,6 +130,12 @@ class MemoryStore:
     def damaged(self) -> Mapping[Key | str, str]:
         return {}
 
+    def no_room(self) -> str | None:
+        return None
+
+    def tidy(self) -> bool:
+        return False
+
     def close(self) -> None:
         """There is nothing to close; what was stored stays as long as the object."""
 

@@ -11,6 +11,9 @@ from threading import Condition, Thread
 from postroad.errors import StorageError
 from postroad.store.interface import Batch, Store
 
+IDLE_S = 1.0  # without a batch for so long, the thread tidies the store up
+STEP_S = 0.02  # between two steps of that
+
 
 class Writer:
     """Commits batches in the order they were submitted, in as few transactions as the disk allows.
@@ -22,6 +25,8 @@ class Writer:
         self._store = store
         self._waiting: list[tuple[Batch, Future[None]]] = []
         self._closing = False
+        self._pause: float | None = IDLE_S  # until the next step; None where there is nothing to tidy up
+        self._urgent = False
         self._wake = Condition()
         self._thread = Thread(target=self._run, name="postroad-writer", daemon=True)
         self._thread.start()
@@ -45,14 +50,27 @@ class Writer:
             self._wake.notify()
         self._thread.join()
 
+    def tidy(self) -> None:
+        """A step now: the disk is full."""
+        with self._wake:
+            self._urgent = True
+            self._wake.notify()
+
     def _run(self) -> None:
         while True:
             with self._wake:
-                while not self._waiting and not self._closing:
-                    self._wake.wait()
-                if not self._waiting:
+                while not (self._waiting or self._closing or self._urgent):
+                    if not self._wake.wait(self._pause):
+                        break
+                if not self._waiting and self._closing:
                     return
                 group, self._waiting = self._waiting, []
+                urgent, self._urgent = self._urgent, False
+            if urgent or not group:
+                self._pause = STEP_S if self._store.tidy() else None
+            if not group:
+                continue
+            self._pause = IDLE_S
             try:
                 self._store.commit([batch for batch, _ in group])
             except Exception as error:  # whatever it is, the submitters must hear of it and the thread must live
