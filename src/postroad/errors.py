@@ -211,6 +211,22 @@ class QuotaExceeded(PostroadError):
         )
 
 
+class LimitReached(QuotaExceeded):
+    """The same of a limit that is not counted in bytes."""
+
+    def __init__(self, sentence: str, setting: str) -> None:
+        self.limit_bytes = self.current_bytes = 0
+        self.setting = setting
+        Exception.__init__(self, sentence)
+
+
+class DiskFull(LimitReached):
+    """The disk has no room for another message; those that are there can be received."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(fault, "the disk's free space")
+
+
 class QueueNotFound(PostroadError):
     status = Status.QUEUE_NOT_FOUND
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as WriterFuture
@@ -44,6 +45,7 @@ from postroad.queues.properties import MAX_QUOTA_KB
 from postroad.queues.queue import Queue
 from postroad.queues.reading import SeekAction
 from postroad.queues.transaction import Transaction
+from postroad.queues.troubles import Troubles
 from postroad.queues.waiting import ReadCall, WaitingRead
 from postroad.received import ReceivedMessage
 from postroad.remote_read.server import RemoteReaders
@@ -53,6 +55,8 @@ from postroad.soap.service import SoapService
 from postroad.store.interface import Batch, Record, Store
 from postroad.store.writer import Writer
 from postroad.wire.view import MessageView
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Name = FormatName | PathName | str
@@ -101,6 +105,7 @@ class Manager:
         self.started_at = 0.0
         self._writer = Writer(store)
         self._commits = Commits(self.core, clock, self._after, self._write)
+        self.troubles = Troubles(self.core, self._commits, self._writer)
         self._held: dict[tuple[int, int], _Held] = {}
         self._transaction_started: dict[UUID, float] = {}
         self._handle_used: dict[int, float] = {}
@@ -132,6 +137,8 @@ class Manager:
         for queue in list(self.core.queues):
             for request in list(queue.waiting):
                 self.core.reading.cancel(queue, request, OperationCancelled("the queue manager stops"))
+        if express := sum(queue.express_count for queue in self.core.queues):
+            log.warning("express messages dropped: they do not outlive the queue manager", extra={"messages": express})
         self.core.counters.settle(self.core.tick.batch)
         try:
             await self.durable()
@@ -153,7 +160,11 @@ class Manager:
             error = future.exception()
             if error is not None and not isinstance(error, StorageError):
                 error = StorageError(f"the store failed: {error!r}")
-            self._loop.call_soon_threadsafe(done, error)
+            self._loop.call_soon_threadsafe(landed, error)
+
+        def landed(error: StorageError | None) -> None:
+            self.troubles.look(self.clock())  # what the last room was used for must not be followed by more
+            done(error)
 
         self._writer.submit(batch).add_done_callback(written)
 
@@ -188,6 +199,7 @@ class Manager:
             now = self.clock()
             self._release_abandoned(now)
             self.core.run_timers(now)
+            self.troubles.look(now)
             self.commit_soon()
 
     def _release_abandoned(self, now: float) -> None:
@@ -215,10 +227,15 @@ class Manager:
         return describe_manager(
             self.core,
             started_at_s=self.started_at,
-            storage_error=None if self._commits.last_error is None else str(self._commits.last_error),
+            storage_error=self.storage_error,
             directory_failures=0 if self.watch is None else self.watch.failures,
             directory_error=None if self.watch is None else self.watch.last_error,
         )
+
+    @property
+    def storage_error(self) -> str | None:
+        """What the last commit failed of, or why there is no room for more messages."""
+        return self.core.delivery.full if self._commits.last_error is None else str(self._commits.last_error)
 
     def outlook(self) -> Outlook:
         """What can be told of queues, sessions and messages on their way, as it is now."""

@@ -139,7 +139,7 @@ class Server:
         config = self._config
         entry = self._enterprise.manager(config.manager.name)
         identifier = self._identifier(entry)
-        store = await asyncio.to_thread(open_store, config.data)
+        store = await asyncio.to_thread(open_store, config.data, reserve=True)
         log.info("store opened", extra={"directory": config.data})
         try:
             manager = Manager(
@@ -149,6 +149,7 @@ class Server:
                 insecure_nacks=config.binary.insecure_nacks,
                 quota_kb=config.manager.quota_kb,
             )
+            manager.core.queues.idle.limit = config.limits.outgoing_queues
             # A program that opens the directory by itself later finds the manager under the same name.
             manager.core.tick.set_state(NAME_STATE, manager.name.encode())
         except BaseException:

@@ -141,6 +141,12 @@ MANAGER_METRICS = (
         lambda info: info.journal_overflows,
     ),
     ManagerMetric(
+        "postroad_outgoing_queues_refused_total",
+        "Outgoing queues that were not made because there are too many.",
+        COUNTER,
+        lambda info: info.outgoing_queues_refused,
+    ),
+    ManagerMetric(
         "postroad_directory_up",
         "1 while the directory is as its file says, 0 while the file is at fault and an older one is used.",
         GAUGE,

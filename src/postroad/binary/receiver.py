@@ -229,8 +229,8 @@ class Receiver:
             return
         assert name is not None
         packet = with_hop_count(as_stored(data), hops)
-        queue = self.core.queues.outgoing_queue(self.core.tick, name, int(now))
         try:
+            queue = self.core.queues.outgoing_queue(self.core.tick, name, int(now))
             self.core.delivery.check_quota(queue, len(packet))
         except QuotaExceeded as fault:
             raise ManagerFull(str(fault)) from fault

@@ -5,7 +5,7 @@ Definitions are kept as state in the store; messages are not touched here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID, uuid4
@@ -30,6 +30,7 @@ from postroad.names import (
     parse_format_name,
     parse_name,
 )
+from postroad.queues.idle import IdleQueues
 from postroad.queues.outgoing import OutgoingInfo
 from postroad.queues.properties import MAX_LABEL as MAX_LABEL
 from postroad.queues.properties import QueueProperties, QueueType, check_attributes
@@ -83,7 +84,10 @@ class QueueCollection:
         self.by_number: dict[int, Queue] = {}
         self.outgoing: dict[FormatName, Queue] = {}
         self.outgoing_info: dict[Queue, OutgoingInfo] = {}
+        self.outgoing_made = 0  # since the start
+        self.idle = IdleQueues(self)
         self._by_path: dict[str, Queue] = {}
+        self._namesakes: dict[str, dict[Queue, None]] = {}  # by path: while a tick is lost there can be two
         self._by_private_number: dict[int, Queue] = {}
         self._by_identifier: dict[UUID, Queue] = {}
         self._durable = durable
@@ -246,14 +250,24 @@ class QueueCollection:
             ),
         )
 
-    def outgoing_queue(self, tick: Tick, name: FormatName, now_s: int) -> Queue:
-        """The queue of messages that leave for `name`, made if it is not there ([MS-MQDMPR] 3.1.7.1.5)."""
+    @property
+    def on_forget(self) -> list[Callable[[Queue], None]]:
+        """Who keeps something of an outgoing queue, and is told when it is forgotten."""
+        return self.idle.on_forget
+
+    def outgoing_queue(self, tick: Tick, name: FormatName, now_s: int, *, own: bool = False) -> Queue:
+        """The queue of messages that leave for `name`, made if it is not there ([MS-MQDMPR] 3.1.7.1.5).
+
+        Raises LimitReached where there are too many; for what a local application sends (`own`) some are kept free.
+        """
         if (existing := self.outgoing.get(name)) is not None:
             return existing
         if name.is_read_only:
             raise UnsupportedFormatNameOperation(
                 f"nobody can send to {name}: journals and dead letters are for reading"
             )
+        self.idle.make_room(tick, now_s, own=own)
+        self.outgoing_made += 1
         path = str(name)
         properties = QueueProperties(
             QueueType.OUTGOING, path, uuid4(), label=path, create_time=now_s, modify_time=now_s
@@ -281,7 +295,7 @@ class QueueCollection:
         else:
             self._unlink(queue)
             gathering.batch.state.pop(f"{QUEUE_STATE}{queue.number}", None)
-            for each in self._namesakes(queue):
+            for each in list(self._namesakes.get(queue.properties.path.lower(), ())):
                 self._index(each)  # it was to be deleted, and is back
 
     def change(self, tick: Tick, queue: Queue, now_s: int, **attributes: object) -> None:
@@ -321,17 +335,13 @@ class QueueCollection:
 
     def _undo_removal(self, queue: Queue) -> None:
         """The tick that was to delete the queue is lost. A new one of its path keeps the path."""
-        successors = self._namesakes(queue)
+        successors = list(self._namesakes.get(queue.properties.path.lower(), ()))
         if queue not in self._never_stored:
             for each in self.family(queue):
                 each.deleted = False
                 self._index(each)
         for each in successors:
             self._index(each)
-
-    def _namesakes(self, queue: Queue) -> list[Queue]:
-        path = queue.properties.path.lower()
-        return [each for each in self if each.properties.path.lower() == path]
 
     def family(self, queue: Queue) -> list[Queue]:
         return [queue, *([queue.journal] if queue.journal else []), *queue.subqueues.values()]
@@ -372,6 +382,7 @@ class QueueCollection:
     def _index(self, queue: Queue) -> None:
         properties = queue.properties
         self.by_number[queue.number] = queue
+        self._namesakes.setdefault(properties.path.lower(), {})[queue] = None
         owner = self.by_number.get(properties.owner) if properties.owner is not None else None
         match properties.queue_type:
             case QueueType.JOURNAL:
@@ -395,6 +406,10 @@ class QueueCollection:
     def _unlink(self, queue: Queue) -> None:
         properties = queue.properties
         self.by_number.pop(queue.number, None)
+        namesakes = self._namesakes.get(properties.path.lower(), {})
+        namesakes.pop(queue, None)
+        if not namesakes:
+            self._namesakes.pop(properties.path.lower(), None)
         match properties.queue_type:
             case QueueType.JOURNAL:
                 pass

@@ -36,7 +36,9 @@ class Commits:
         """`after` with 0 seconds runs what else is ready first: all of that is one commit."""
         self.gathered: list[Done] = []  # who waits for the tick that gathers
         self.under_way: list[Done] = []  # who waits for the one that is being written
-        self.last_error: StorageError | None = None
+        self.last_error: StorageError | None = None  # of the last commit; None where it worked
+        self.last_failure: StorageError | None = None
+        self.failures = 0
         self._core = core
         self._clock = clock
         self._after = after
@@ -92,6 +94,8 @@ class Commits:
         if error is None:
             self._core.committed(tick, self._clock())
         else:
+            self.failures += 1
+            self.last_failure = error
             self._core.failed(tick, error, self._clock())
         for done in promised:
             done(error)

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from postroad.errors import (
     AccessDenied,
+    DiskFull,
     IllegalName,
     PostroadError,
     QueueNotFound,
@@ -57,6 +58,8 @@ INSECURE_NACKS = frozenset(
 _EXPIRED = frozenset({MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_REACH_QUEUE_TIMEOUT})
 _PURGED = frozenset({MessageClass.NACK_Q_PURGED, MessageClass.NACK_DELETED, MessageClass.NACK_Q_DELETED})
 _POSITIVE = frozenset({MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE})
+# Acknowledgments of a message that was here and goes: one at the most for each.
+_OF_TAKING = _PURGED | {MessageClass.ACK_RECEIVE, MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_RECEIVE_REJECTED}
 _FLAGS_BYTE, _DELIVERY_BITS = 60, 0x60  # UserHeader.Flags.DM, in a packet
 _TRANSACTION_BYTE, _TRANSACTION_BIT = 62, 0x10  # UserHeader.Flags.TH
 _TIMES, _TIMES_AT = Struct("<I32xII"), 12  # TimeToReachQueue, TimeToBeReceived and SentTime
@@ -111,6 +114,7 @@ class Delivery:
         self.insecure_nacks = insecure_nacks
         self.quota_kb: int | None = None
         self.throttled = False
+        self.full: str | None = None  # why the disk takes nothing more
         self.relay = Relay.open()  # whoever lets strangers in sets a stricter one
         self.tick = Tick()
         self.tally = Tally()
@@ -125,11 +129,18 @@ class Delivery:
 
     # In
 
-    def check_quota(self, queue: Queue, size: int) -> None:
-        """The manager's quota before the queue's ([MS-MQDMPR] 3.1.7.1.9)."""
-        if self.throttled:
+    def check_quota(self, queue: Queue, size: int, *, follows: bool = False) -> None:
+        """The manager's quota before the queue's ([MS-MQDMPR] 3.1.7.1.9).
+
+        What `follows` from a message that leaves a queue has a place in the manager: that message's.
+        """
+        if follows:
+            pass
+        elif self.full is not None:
+            raise DiskFull(self.full)
+        elif self.throttled:
             raise QuotaExceeded("the queue manager", 0, 0, size, "its free resources (flow control is on)")
-        if self.quota_kb is not None:
+        elif self.quota_kb is not None:
             used = self.queues.usage.used_bytes
             if used + size > self.quota_kb * QUOTA_UNIT:
                 raise QuotaExceeded(
@@ -155,6 +166,7 @@ class Delivery:
         lookup_id = (7 - priority) << PRIORITY_SHIFT | self.counters.next_arrival()
         record = Record(queue.number, lookup_id, int(now * 1000), expires_s, aborts, packet, reason)
         self.tally.added += 1
+        queue.last_added_at = now
         if packet[_FLAGS_BYTE] & _DELIVERY_BITS:
             self.tick.put(queue, record)
         else:
@@ -332,21 +344,24 @@ class Delivery:
             message_class=message_class,
         )
         try:
-            self.send_own(admin, ack, now)
+            self.send_own(admin, ack, now, follows=message_class in _OF_TAKING)
         except StorageError:
             raise
         except PostroadError:
             return  # [MS-MQQB] 3.1.7.15: an acknowledgment that cannot be sent is dropped
 
-    def sending_queue(self, name: FormatName | PathName, now: float) -> Queue:
-        """The local queue of this name, or the outgoing queue that leads to it; neither for what nobody can send to."""
+    def sending_queue(self, name: FormatName | PathName, now: float, *, own: bool = False) -> Queue:
+        """The local queue of this name, or the outgoing queue that leads to it; neither for what nobody can send to.
+
+        `own` is for what a local application sends.
+        """
         queue = self.queues.find(name)
         if queue is None:
             if self.queues.is_local(name):
                 raise QueueNotFound(f"there is no queue {name} on {self.queues.name}")
             if isinstance(name, MachineName):
                 raise UnsupportedFormatNameOperation(f"nobody can send to {name}: these queues are for reading")
-            return self.queues.outgoing_queue(self.tick, as_format_name(name), int(now))
+            return self.queues.outgoing_queue(self.tick, as_format_name(name), int(now), own=own)
         if _is_system(queue):
             raise UnsupportedFormatNameOperation(
                 f"nobody can send to {name}: journals and dead letters are for reading"
@@ -355,7 +370,7 @@ class Delivery:
             raise AccessDenied(f"{name} is used by the queue manager itself")
         return queue
 
-    def send_own(self, destination: FormatName, message: Message, now: float) -> Record:
+    def send_own(self, destination: FormatName, message: Message, now: float, *, follows: bool = False) -> Record:
         """Sends a message of the manager itself, never transactional."""
         queue = self.sending_queue(destination, now)
         if queue.properties.transactional:
@@ -363,7 +378,7 @@ class Delivery:
         composer = Composer(self.identifier, destination, manager=self.manager_of(destination))
         packet = composer.compose(message, self.counters.next_message_id(), int(now))
         view = MessageView(packet)
-        self.check_quota(queue, len(packet))
+        self.check_quota(queue, len(packet), follows=follows)
         return self.add(queue, packet, view.priority, self.expiry(queue, packet, now), now)
 
 

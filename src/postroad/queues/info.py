@@ -116,7 +116,8 @@ class ReaderInfo:
 class ManagerInfo:
     """`queues` counts those that people made. `storage_error` is what the last commit failed of; None once one has
     worked again. `journal_overflows` are copies that found no room since the start, and `overflowed` the journals and
-    dead-letter queues that had none.
+    dead-letter queues that had none. `outgoing_queues_refused` are those that were not made, since there were
+    too many.
 
     `directory_error` is what is wrong with the directory's file as it is now, `directory_failures` how often it was.
     """
@@ -136,6 +137,7 @@ class ManagerInfo:
     directory_failures: int = 0
     directory_error: str | None = None
     overflowed: tuple[str, ...] = ()
+    outgoing_queues_refused: int = 0
 
 
 def describe_manager(
@@ -160,6 +162,7 @@ def describe_manager(
         damaged=len(core.store.damaged),
         journal_overflows=sum(core.delivery.overflows.values()),
         overflowed=tuple(core.delivery.overflows),
+        outgoing_queues_refused=core.queues.idle.refused,
         storage_error=storage_error,
         directory_failures=directory_failures,
         directory_error=directory_error,

@@ -297,7 +297,7 @@ class LocalQueueManager:
         if isinstance(parsed, MultipleElementName):
             return self._open_several(parsed, access, share, now)
         if access is QueueAccess.SEND:
-            queue = self.delivery.sending_queue(parsed, now)
+            queue = self.delivery.sending_queue(parsed, now, own=True)
         else:
             queue = self._reading_queue(parsed, access)
         if is_internal(queue):
@@ -399,13 +399,13 @@ class LocalQueueManager:
         first_id = self.counters.take_message_ids(len(elements) * len(messages))
         ids = iter(range(first_id, first_id + len(elements) * len(messages)))
         plans: list[tuple[Queue, list[bytes]]] = []
-        outgoing = len(self.queues.outgoing)
+        made = self.queues.outgoing_made
         try:
             for element in elements:
-                queue = self.delivery.sending_queue(element, now)
+                queue = self.delivery.sending_queue(element, now, own=True)
                 plans.append((queue, self._packets(element, queue, messages, ids, header, transaction, now)))
         except PostroadError:
-            self._forget_new(len(self.queues.outgoing) - outgoing)
+            self._forget_new(self.queues.outgoing_made - made)
             raise
         with self.delivery.together(now):
             for queue, packets in plans:
@@ -514,6 +514,7 @@ class LocalQueueManager:
     def run_timers(self, now: float) -> None:
         """Ends reads whose time is over and takes out messages whose time is. Call it about once a second."""
         self.reading.expire_all_waits(now)
+        self.queues.idle.sweep(self.tick, now)
         for store in (self.store, self.express):
             for record in store.expired(int(now), EXPIRY_BATCH, self._stays):
                 holder = self.queues.by_number.get(record.queue)

@@ -68,6 +68,7 @@ class Queue:
         "holds",
         "is_outgoing",
         "journal",
+        "last_added_at",
         "name",
         "number",
         "positions",
@@ -101,6 +102,7 @@ class Queue:
         self.reserved_bytes = 0  # of messages that are promised and not yet committed
         self.express_count = 0
         self.express_bytes = 0
+        self.last_added_at = 0.0  # since the start
         self.usage = usage
         self._durable = durable
         self._express = express

@@ -42,6 +42,7 @@ class Transacting:
         # By destination, which may outlive its outgoing queue. An OrderAck names no queue: no two share a sequence.
         self._sequences: dict[str, TxSequenceId] = {}
         self._sequence_numbers: dict[str, int] = {}
+        delivery.queues.idle.needed.append(lambda queue: queue.properties.path in self._sequences)
 
     @property
     def _tick(self) -> Tick:

@@ -267,6 +267,8 @@ class Receiver:
             return
         try:
             queue = self.core.delivery.sending_queue(name, now)
+        except QuotaExceeded as fault:
+            raise ManagerFull(str(fault)) from fault
         except PostroadError as fault:
             raise _Refused(str(fault)) from None
         if view.has_expired(now):
