@@ -38,9 +38,7 @@ class Troubles:
             log.info("disk has room again")
         copies, names = sum(delivery.overflows.values()), list(delivery.overflows)
         self._tell("commits failed", self._commits.failures, now, last=self._commits.last_failure)
-        self._tell(
-            "copies dropped, for a journal or dead-letter queue is full", copies, now, queues=[*delivery.overflows]
-        )
+        self._tell("copies dropped, for a journal or dead-letter queue is full", copies, now, queues=names)
         self._tell("outgoing queues refused, for there are too many", idle.refused, now, limit=idle.limit)
         return full
 
