@@ -285,6 +285,10 @@ class TransactionSequence(PostroadError):
     status = Status.TRANSACTION_SEQUENCE
 
 
+class LeaseEnded(TransactionSequence):
+    """What a client held went back: it was silent for too long, or an operator took it. It may be processed twice."""
+
+
 class NotAuthenticated(PostroadError):
     status = Status.MESSAGE_NOT_AUTHENTICATED
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future as WriterFuture
 from dataclasses import dataclass
 from typing import TypeVar
@@ -26,9 +26,9 @@ from postroad.errors import (
     PostroadError,
     QueueNotAvailable,
     StorageError,
-    TransactionSequence,
     UnsupportedFormatNameOperation,
 )
+from postroad.leases import LeaseService
 from postroad.message import Message
 from postroad.names import FormatName, PathName
 from postroad.offsets import Offsets
@@ -38,6 +38,7 @@ from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
 from postroad.queues.findings import Trace
 from postroad.queues.info import ManagerInfo, QueueInfo, describe_manager
+from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing import is_http
 from postroad.queues.queue import Queue
@@ -58,20 +59,15 @@ Name = FormatName | PathName | str
 
 IDENTITY_STATE = "manager"
 TIMER_INTERVAL_S = 0.5
-# What a client leaves behind when it dies must not keep others out for ever.
-TRANSACTION_TIMEOUT_S = 3600.0
-LOCK_TIMEOUT_S = 600.0  # a message locked and not settled returns to its place
-HANDLE_TIMEOUT_S = 3600.0  # a handle that nobody uses is closed
 MOVE_BATCH = 1000
 
 
-@dataclass(slots=True)
-class _Held:
-    """A message locked by a two-phase receive."""
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """Messages that a two-phase receive has locked, and the lease that keeps them so."""
 
-    queue: Queue
-    record: Record
-    since: float
+    messages: list[ReceivedMessage]
+    lease: UUID
 
 
 class Manager:
@@ -85,6 +81,7 @@ class Manager:
         identifier: UUID | None = None,
         insecure_nacks: bool = False,
         quota_kb: int | None = None,
+        lease_times: LeaseTimes = LeaseTimes(),  # noqa: B008  (it is frozen)
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.name = name
@@ -99,9 +96,8 @@ class Manager:
         self.started_at = 0.0
         self._writer = Writer(store)
         self._commits = Commits(self.core, clock, self._after, self._write)
-        self._held: dict[tuple[int, int], _Held] = {}
-        self._transaction_started: dict[UUID, float] = {}
-        self._handle_used: dict[int, float] = {}
+        self.leases = LeaseService(self.core, self._durably, clock, lease_times)
+        self.leases.remote_locks = lambda now: self.remote_read.locks(now)
         self.binary: BinaryService | None = None  # set by whoever gives it a listener
         self.soap: SoapService | None = None  # the same
         self.remote_read: RemoteReaders = RemoteReaders()  # likewise
@@ -184,28 +180,9 @@ class Manager:
         while True:
             await asyncio.sleep(TIMER_INTERVAL_S)
             now = self.clock()
-            self._release_abandoned(now)
+            self.leases.run_timers(now)
             self.core.run_timers(now)
             self.commit_soon()
-
-    def _release_abandoned(self, now: float) -> None:
-        for identifier, started in list(self._transaction_started.items()):
-            transaction = self.core.transactions.get(identifier)
-            if transaction is None:
-                del self._transaction_started[identifier]
-            elif now - started > TRANSACTION_TIMEOUT_S:
-                self.core.abort(transaction, now)
-        for key, held in list(self._held.items()):
-            if now - held.since > LOCK_TIMEOUT_S:
-                del self._held[key]
-                with contextlib.suppress(PostroadError):  # the queue may be gone
-                    self.core.reading.end(held.queue, held.record, now, delete=False)
-        for handle, used in list(self._handle_used.items()):
-            descriptor = self.core.descriptors.get(handle)
-            if descriptor is None:
-                del self._handle_used[handle]
-            elif now - used > HANDLE_TIMEOUT_S and not (descriptor.queue and descriptor.queue.waiting):
-                self.core.close(descriptor)
 
     # Queues
 
@@ -286,7 +263,7 @@ class Manager:
 
     async def send(self, destination: Name, messages: Sequence[Message], transaction: UUID | None = None) -> list[str]:
         """The ids of the messages, in their order; for several destinations, those of each in turn."""
-        held = None if transaction is None else self.core.transaction(transaction)
+        held = self._used(transaction)
         ids = await self._durably(lambda: self.core.send(destination, messages, self.clock(), held))
         return self._identifiers(ids)
 
@@ -316,7 +293,7 @@ class Manager:
         self, name: Name, count: int = 1, timeout: float | None = None, transaction: UUID | None = None
     ) -> list[ReceivedMessage]:
         """At least one message and at most `count`; waits for the first one up to `timeout` seconds, None for ever."""
-        held = None if transaction is None else self.core.transaction(transaction)
+        held = self._used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE)
         try:
             request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self._deadline(timeout), transaction=held)
@@ -349,7 +326,7 @@ class Manager:
         transaction: UUID | None = None,
     ) -> ReceivedMessage:
         """One message by its lookup id, or the one before or behind it."""
-        held = None if transaction is None else self.core.transaction(transaction)
+        held = self._used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE if receive else QueueAccess.PEEK)
         try:
             record = await self._durably(
@@ -361,8 +338,11 @@ class Manager:
             self._close(descriptor)
         return _received([record])[0]
 
-    async def lock(self, name: Name, count: int = 1, timeout: float | None = None) -> list[ReceivedMessage]:
-        """The first phase of a receive: the messages are nobody else's until `settle`, or a restart."""
+    async def lock(
+        self, name: Name, count: int = 1, timeout: float | None = None, holder: Holder = THIS_PROCESS
+    ) -> Locked:
+        """The first phase of a receive: the messages are nobody else's until `settle`, the end of their lease, or a
+        restart."""
         descriptor = self._open(name, QueueAccess.RECEIVE)
         try:
             request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self._deadline(timeout), two_phase=True)
@@ -370,21 +350,18 @@ class Manager:
         finally:
             self._close(descriptor)
         queue = self.core.queues.get(name)
-        for record in records:
-            self._held[queue.number, record.lookup_id] = _Held(queue, record, self.clock())
-        return _received(records)
+        return Locked(_received(records), self.leases.lock(queue, records, holder))
 
-    async def settle(self, name: Name, lookup_ids: Sequence[int], *, delete: bool) -> None:
-        """The second phase: the messages go, or return to their places."""
+    async def settle(
+        self, name: Name, lookup_ids: Sequence[int], *, delete: bool, leases: Collection[UUID] | None = None
+    ) -> None:
+        """The second phase: the messages go, or return to their places. With `leases`, only messages of these."""
         queue = self.core.queues.get(name)
-        for lookup_id in lookup_ids:
-            if (queue.number, lookup_id) not in self._held:
-                raise TransactionSequence(f"message {lookup_id} of {name} is not being received")
-        held = [self._held.pop((queue.number, lookup_id)) for lookup_id in dict.fromkeys(lookup_ids)]
+        records = self.leases.take(queue, lookup_ids, leases)
 
         def end() -> None:
-            for each in held:
-                self.core.reading.end(each.queue, each.record, self.clock(), delete=delete)
+            for record in records:
+                self.core.reading.end(queue, record, self.clock(), delete=delete)
 
         await self._durably(end)
 
@@ -456,12 +433,12 @@ class Manager:
     def open_queue(self, name: Name, access: QueueAccess, share: ShareMode = ShareMode.DENY_NONE) -> int:
         """A handle that keeps others out, if asked to, and that cursors belong to."""
         handle = self._open(name, access, share).handle
-        self._handle_used[handle] = self.clock()
+        self.leases.use_handle(handle)
         return handle
 
     def _descriptor(self, handle: int) -> OpenQueueDescriptor:
         descriptor = self.core.descriptor(handle)
-        self._handle_used[handle] = self.clock()
+        self.leases.use_handle(handle)
         return descriptor
 
     def close_queue(self, handle: int) -> None:
@@ -492,19 +469,20 @@ class Manager:
 
     # Transactions
 
-    def begin(self) -> UUID:
-        transaction = self.core.begin()
-        self._transaction_started[transaction.identifier] = self.clock()
-        return transaction.identifier
+    def begin(self, holder: Holder = THIS_PROCESS) -> UUID:
+        return self.leases.begin(self.core.begin(), holder)
 
     async def commit(self, identifier: UUID) -> None:
-        transaction = self.core.transaction(identifier)
+        transaction = self.leases.transaction(identifier)
         await self._durably(lambda: self.core.commit(transaction, self.clock()))
 
     async def abort(self, identifier: UUID) -> None:
         """Messages are back in their places when this returns; their abort counts become durable with the next tick."""
-        transaction: Transaction = self.core.transaction(identifier)
+        transaction = self.leases.transaction(identifier)
         await self._durably(lambda: self.core.abort(transaction, self.clock()))
+
+    def _used(self, identifier: UUID | None) -> Transaction | None:
+        return None if identifier is None else self.leases.transaction(identifier)
 
     # Rescue
 

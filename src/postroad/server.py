@@ -35,6 +35,7 @@ from postroad.errors import ConfigurationError, NoRoute, PostroadError, QueueNot
 from postroad.manager import Manager
 from postroad.names import PublicName, QueueTail
 from postroad.queues.info import QueueInfo
+from postroad.queues.leases import LeaseTimes
 from postroad.remote_read.server import RemoteReadServer
 from postroad.remote_read.values import HANDSHAKE_PORT, READ_PORT
 from postroad.routing import Router
@@ -148,6 +149,7 @@ class Server:
                 identifier=identifier,
                 insecure_nacks=config.binary.insecure_nacks,
                 quota_kb=config.manager.quota_kb,
+                lease_times=LeaseTimes(receive_s=config.leases.receive_s, transaction_s=config.leases.transaction_s),
             )
             # A program that opens the directory by itself later finds the manager under the same name.
             manager.core.tick.set_state(NAME_STATE, manager.name.encode())

@@ -30,7 +30,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("routing",),
     ("rpc",),
     ("binary", "soap", "remote_read"),
-    ("offsets",),
+    ("leases", "offsets"),
     ("manager", "simulation"),  # the simulator joins managers' parts by itself, so it stands beside the manager
     ("api",),
     ("client",),  # above the manager, because an embedded client opens one

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from postroad.api import handles, messages, offsets, queues, routes, transactions, ways
+from postroad.api import handles, leases, messages, offsets, queues, routes, transactions, ways
 from postroad.api.access import Gate
 from postroad.api.calls import Call, Operation, json_answer
 from postroad.api.health import live, ready
@@ -29,6 +29,7 @@ from postroad.manager import Manager
 OPERATIONS: tuple[Operation, ...] = (
     *messages.OPERATIONS,  # first, because a router looks from the top and these are called most
     *transactions.OPERATIONS,
+    *leases.OPERATIONS,
     *offsets.OPERATIONS,
     *handles.OPERATIONS,
     *queues.OPERATIONS,

@@ -20,9 +20,12 @@ from postroad.api.schema import json_object, queue_name
 from postroad.api.waits import Waits
 from postroad.errors import InvalidArgument, MessageTooLarge
 from postroad.manager import Manager
+from postroad.queues.leases import Holder
 
 MAX_REQUEST_BYTES = 1 << 20  # of a request that brings no messages: ten thousand lookup ids fit
 MAX_PARAMETERS = 64
+CLIENT = "Postroad-Client"  # the header in which a client says who it is
+MAX_CLIENT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,14 @@ class Call:
             return int(LOOKUP_ID.from_text(text))
         except NotOfKind as problem:
             raise InvalidArgument(f"lookup_id: {problem}") from None
+
+    @property
+    def holder(self) -> Holder:
+        """Who calls, in words for people: what a client says of itself, and where it is."""
+        client = self.request.client
+        place = "an unknown address" if client is None else client.host
+        said = self.request.headers.get(CLIENT, "")[:MAX_CLIENT]
+        return Holder(f"{said} from {place}" if said.strip() and said.isprintable() else place)
 
     async def body(self, limit: int) -> bytes:
         """All of the request's body; MessageTooLarge as soon as it is known to be longer than `limit`."""

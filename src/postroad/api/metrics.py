@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from postroad.manager import Manager
 from postroad.queues.delivery import Tally
 from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.queues.leases import Leases
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 GAUGE, COUNTER = "gauge", "counter"
@@ -185,6 +186,7 @@ def metrics_text(manager: Manager) -> str:
         _write(lines, counter.name, counter.help, COUNTER, [({}, counter.value(tally))])
     _write_sessions(lines, manager)
     _write_readers(lines, manager)
+    _write_leases(lines, manager.leases.core)
     named = [({"queue": queue.path, "type": queue.type}, queue) for queue in queues]
     outgoing = [({"queue": queue.path}, queue) for queue in queues if queue.state is not None]
     for metrics, labelled in ((QUEUE_METRICS, named), (OUTGOING_METRICS, outgoing)):
@@ -232,6 +234,14 @@ def _write_readers(lines: list[str], manager: Manager) -> None:
     _write(lines, name, "Messages that remote readers acknowledged.", COUNTER, [({}, received)])
     name = "postroad_remote_messages_returned_total"
     _write(lines, name, "Messages that remote readers gave back, or left behind.", COUNTER, [({}, returned)])
+
+
+def _write_leases(lines: list[str], leases: Leases) -> None:
+    name = "postroad_locks_taken_back_total"
+    _write(lines, name, "Locked messages that went back from silent clients.", COUNTER, [({}, leases.expired_locks)])
+    name = "postroad_transactions_taken_back_total"
+    help_text = "Transactions of silent clients that were aborted."
+    _write(lines, name, help_text, COUNTER, [({}, leases.expired_transactions)])
 
 
 def _write(

@@ -12,12 +12,14 @@ from postroad.api.formats import JSON
 from postroad.api.schema import (
     NEW_QUEUE,
     QUEUE_CHANGES,
+    lock_json,
     manager_json,
     queue_json,
     read_object,
     reader_json,
     require,
     session_json,
+    transaction_json,
 )
 from postroad.queues.info import ManagerInfo, QueueInfo
 
@@ -34,6 +36,8 @@ async def show_status(call: Call) -> Response:
             "queues": [queue_json(each) for each in queues],
             "sessions": [session_json(each) for each in call.manager.outlook().sessions()],
             "readers": [reader_json(each) for each in call.manager.remote_read.readers()],
+            "locks": [lock_json(each) for each in call.manager.leases.locks()],
+            "transactions": [transaction_json(each) for each in call.manager.leases.transactions()],
             "attention": list(attention(info, queues)),
         }
     )
@@ -84,7 +88,8 @@ async def delete_queue(call: Call) -> Response:
 
 
 async def purge_queue(call: Call) -> Response:
-    return json_answer({"purged": await call.manager.purge_queue(call.queue)})
+    purged = await call.manager.purge_queue(call.queue)
+    return json_answer({"purged": purged, "locked": call.manager.leases.locked(call.queue)})
 
 
 async def pause_queue(call: Call) -> Response:
@@ -104,7 +109,7 @@ OPERATIONS = (
         "GET",
         "/status",
         show_status,
-        "The manager, its queues, sessions and remote readers, and what needs attention",
+        "The manager, its queues, sessions, remote readers, locks and transactions, and what needs attention",
         (Answer(content={JSON: "ManagerStatus"}),),
     ),
     Operation("GET", "/queues", list_queues, "All queues", (Answer(content={JSON: "Queues"}),)),
@@ -139,8 +144,8 @@ OPERATIONS = (
         "POST",
         "/queues/{queue}/purge",
         purge_queue,
-        "Delete every message of a queue",
-        (Answer(description="how many went", content={JSON: "Purged"}),),
+        "Delete every message of a queue; locked ones go when their readers are done",
+        (Answer(description="how many went, and how many are locked", content={JSON: "Purged"}),),
         errors=_NOT_FOUND,
     ),
     Operation(

@@ -28,7 +28,7 @@ from postroad.api.kinds import (
 from postroad.errors import InvalidArgument, InvalidMessage, PostroadError
 from postroad.message import ACK_WORDS, MAX_PRIORITY, Message, ack_flags
 from postroad.queues.collection import MAX_LABEL
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import LockInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo, TransactionInfo
 from postroad.queues.properties import QueuePrivacy
 from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
 
@@ -229,6 +229,8 @@ _QUEUE_FIELDS = tuple(each.name for each in fields(QueueInfo))
 _MANAGER_FIELDS = tuple(each.name for each in fields(ManagerInfo))
 _SESSION_FIELDS = tuple(each.name for each in fields(SessionInfo))
 _READER_FIELDS = tuple(each.name for each in fields(ReaderInfo))
+_LOCK_FIELDS = tuple(each.name for each in fields(LockInfo))
+_TRANSACTION_FIELDS = tuple(each.name for each in fields(TransactionInfo))
 
 
 def queue_json(info: QueueInfo) -> dict[str, object]:
@@ -245,3 +247,11 @@ def session_json(info: SessionInfo) -> dict[str, object]:
 
 def reader_json(info: ReaderInfo) -> dict[str, object]:
     return {name: getattr(info, name) for name in _READER_FIELDS}
+
+
+def lock_json(info: LockInfo) -> dict[str, object]:
+    return {name: getattr(info, name) for name in _LOCK_FIELDS}
+
+
+def transaction_json(info: TransactionInfo) -> dict[str, object]:
+    return {name: getattr(info, name) for name in _TRANSACTION_FIELDS}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from postroad.cli.lock import tell_locked
 from postroad.cli.options import DEFAULT_API, Api, AsJson, QueueName, Token, connect, whole_or_none
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
@@ -170,11 +171,13 @@ def delete(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, to
 
 @app.command("purge")
 def purge(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
-    """Throw every message of a queue away."""
+    """Throw every message of a queue away. Locked ones go when their readers are done."""
     with connect(api, token) as manager:
-        purged = manager.queue(queue).purge()
+        source = manager.queue(queue)
+        purged = source.purge()
+        locked = tell_locked(source, "go when these are done")
     if as_json:
-        print_json({"purged": purged})
+        print_json({"purged": purged, "locked": locked})
     else:
         print_line(f"purged {count_text(purged, 'message')} from {queue}")
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from postroad.cli.lock import print_locks, print_transactions
 from postroad.cli.options import DEFAULT_API, Api, AsJson, Token, connect
 from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
 from postroad.cli.queue import is_of_interest, print_queues
@@ -14,16 +15,19 @@ from postroad.cli.queue import is_of_interest, print_queues
 if TYPE_CHECKING:
     from postroad.client.values import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 
+SHOWN_LOCKS = 10  # the oldest
 _DEAD_LETTERS = ("system$;deadletter", "system$;deadxact")
 
 
 def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
-    """Show the queue manager, its queues, sessions and remote readers, and what needs attention, with the reasons."""
+    """Show the manager, its queues, sessions, remote readers, locks and transactions, and what needs attention."""
     with connect(api, token) as manager:
         info = manager.info()
         queues = sorted(manager.queues(), key=lambda queue: (not queue.stuck, queue.path.lower()))
         sessions = manager.sessions()
         readers = manager.readers()
+        locks = manager.locks()
+        transactions = manager.transactions()
     attention = list(_attention(info, queues))
     if as_json:
         print_json(
@@ -32,6 +36,8 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
                 "queues": [asdict(queue) for queue in queues],
                 "sessions": [asdict(session) for session in sessions],
                 "readers": [asdict(reader) for reader in readers],
+                "locks": [asdict(lock) for lock in locks],
+                "transactions": [asdict(transaction) for transaction in transactions],
                 "attention": attention,
             }
         )
@@ -53,6 +59,19 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
     if readers:
         print_line("")
         _print_readers(readers)
+    if locks:
+        print_line("")
+        print_locks(locks[:SHOWN_LOCKS])
+        _tell_more(len(locks), "lock")
+    if transactions:
+        print_line("")
+        print_transactions(transactions[:SHOWN_LOCKS])
+        _tell_more(len(transactions), "transaction")
+
+
+def _tell_more(found: int, what: str) -> None:
+    if found > SHOWN_LOCKS:
+        print_line(f"and {count_text(found - SHOWN_LOCKS, f'more {what}')}: postroad {what} list")
 
 
 def _print_sessions(sessions: list[SessionInfo]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import socket
@@ -39,7 +40,11 @@ class Exchange:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidArgument(f"url: {url!r} is not the address of an HTTP API, as in http://127.0.0.1:8180")
         self.url = url.rstrip("/").removesuffix(API).rstrip("/")
-        self._headers = {"User-Agent": f"postroad/{__version__}", "Accept": f"{RECORDS}, application/json;q=0.5"}
+        self._headers = {
+            "User-Agent": f"postroad/{__version__}",
+            "Accept": f"{RECORDS}, application/json;q=0.5",
+            "Postroad-Client": _own_name(),
+        }
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._session: aiohttp.ClientSession | None = None
@@ -77,6 +82,19 @@ class Exchange:
 
         `wait` is how long the manager may wait for a message, in seconds; None for ever.
         """
+        return (await self.answer(method, path, query, body=body, media_type=media_type, wait=wait))[0]
+
+    async def answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        *,
+        body: bytes | None = None,
+        media_type: str = "application/json",
+        wait: float | None = 0.0,
+    ) -> tuple[bytes, Mapping[str, str]]:
+        """The same, with the answer's headers."""
         headers = {} if body is None else {"Content-Type": media_type}
         with self._explained():
             async with self._started().request(
@@ -90,7 +108,7 @@ class Exchange:
                 content = await answer.read()
                 status, kind = answer.status, answer.content_type
         if status < 300:
-            return b"" if status == _NO_CONTENT else content
+            return b"" if status == _NO_CONTENT else content, answer.headers
         raise self._error(status, kind, content)
 
     async def stream(self, path: str, query: Mapping[str, object], accept: str) -> AsyncIterator[bytes]:
@@ -156,6 +174,16 @@ class Exchange:
             code = 0
         members = {name: value for name, value in problem.items() if name not in _PROBLEM_MEMBERS}
         return told_error(str(problem.get("error", "")), code, str(problem.get("detail", "")), members)
+
+
+def _own_name() -> str:
+    """Who we are, for whoever asks the manager who holds a message: `ann@host (pid 123)`."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name
+        user = str(os.getuid())
+    name = f"{user}@{socket.gethostname()} (pid {os.getpid()})"
+    return name.encode("ascii", "replace").decode()
 
 
 def _timeout(wait: float | None) -> aiohttp.ClientTimeout:

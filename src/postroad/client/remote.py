@@ -29,7 +29,7 @@ from postroad.names import FormatName, parse_format_name
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import LockInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo, TransactionInfo
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
@@ -385,6 +385,18 @@ class RemoteBackend:
         _unspeakable("commit a transaction")
 
     async def abort(self, transaction: UUID) -> None:
+        _unspeakable("abort a transaction")
+
+    async def locks(self, name: str | None) -> list[LockInfo]:
+        _unspeakable("list locks")
+
+    async def release_locks(self, name: str, lookup_ids: Sequence[int] | None) -> list[int]:
+        _unspeakable("release locks")
+
+    async def transactions(self) -> list[TransactionInfo]:
+        _unspeakable("list transactions")
+
+    async def abort_transaction(self, transaction: UUID) -> None:
         _unspeakable("abort a transaction")
 
     async def move(self, name: str, target: str, lookup_ids: Sequence[int]) -> list[int]:

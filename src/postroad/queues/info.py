@@ -115,6 +115,37 @@ class ReaderInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class LockInfo:
+    """Messages of one queue that one client has, and nobody else can see. `kind` is receive, where it locked them;
+    transaction, where it took them in one; or remote reader, whose messages return with the end of its connection.
+
+    `silent_s` is how long nothing was heard of the client; None where nothing has to be.
+    """
+
+    queue: str
+    owner: str
+    kind: str
+    age_s: float
+    silent_s: float | None
+    messages: int
+    lookup_ids: tuple[int, ...]
+    transaction: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionInfo:
+    """An open transaction of a client; `messages` are those received and sent in it."""
+
+    id: str
+    owner: str
+    age_s: float
+    silent_s: float
+    messages: int
+    received: int
+    sent: int
+
+
+@dataclass(frozen=True, slots=True)
 class ManagerInfo:
     """`queues` counts those that people made. `storage_error` is what the last commit failed of; None once one has
     worked again. `journal_overflows` are copies that found no room since the start, and `overflowed` the journals and

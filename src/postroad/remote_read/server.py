@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from postroad.endpoints import endpoint
-from postroad.queues.info import ReaderInfo
+from postroad.queues.info import LockInfo, ReaderInfo
 from postroad.remote_read.handlers import Handlers, Host
 from postroad.remote_read.qm2qm import QM2QM
 from postroad.remote_read.qmcomm import QMCOMM
@@ -30,6 +30,10 @@ class RemoteReaders:
     """Who reads from other computers, as far as anybody can: nobody, where there is no listener."""
 
     def readers(self) -> list[ReaderInfo]:
+        return []
+
+    def locks(self, now: float) -> list[LockInfo]:
+        """Messages that readers have and have not acknowledged."""
         return []
 
     @property
@@ -110,6 +114,9 @@ class RemoteReadServer(RemoteReaders):
 
     def readers(self) -> list[ReaderInfo]:
         return list(self.service.readers())
+
+    def locks(self, now: float) -> list[LockInfo]:
+        return list(self.service.locks(now))
 
     @property
     def settled(self) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from postroad.errors import NoMessage, OperationCancelled, PostroadError, Remote
 from postroad.names import DistributionListName, MulticastName
 from postroad.names.queue_format import Arm, QueueFormat
 from postroad.queues.descriptor import RECEIVING
-from postroad.queues.info import ReaderInfo
+from postroad.queues.info import LockInfo, ReaderInfo
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import WaitingRead
@@ -344,6 +344,23 @@ class RemoteReadService:
                 unacknowledged=len(remote.unacknowledged),
                 opened_at_s=remote.opened_at,
             )
+
+    def locks(self, now: float) -> Iterator[LockInfo]:
+        """The messages that wait for a reader's acknowledgment, by open queue; `age_s` is for how long it is open."""
+        for remote in self.remote_queues.values():
+            lookup_ids = tuple(each.place for each in remote.unacknowledged)
+            queue = remote.descriptor.queue
+            if lookup_ids and queue is not None:
+                caller = remote.caller
+                yield LockInfo(
+                    queue=queue.name,
+                    owner=f"{caller.user} from {caller.address}" if caller.user else caller.address,
+                    kind="remote reader",
+                    age_s=round(max(0.0, now - remote.opened_at), 1),
+                    silent_s=None,
+                    messages=len(lookup_ids),
+                    lookup_ids=lookup_ids,
+                )
 
     def _free_handle(self) -> int:
         while True:
