@@ -344,12 +344,13 @@ class Manager:
         """The first phase of a receive: the messages are nobody else's until `settle`, the end of their lease, or a
         restart."""
         descriptor = self._open(name, QueueAccess.RECEIVE)
+        queue = descriptor.queue
+        assert queue is not None
         try:
             request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self._deadline(timeout), two_phase=True)
             records = await self._read(request)
         finally:
             self._close(descriptor)
-        queue = self.core.queues.get(name)
         return Locked(_received(records), self.leases.lock(queue, records, holder))
 
     async def settle(

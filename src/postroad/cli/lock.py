@@ -146,8 +146,8 @@ def _numbers(lookup_ids: tuple[int, ...]) -> str:
     return f"{text} and {more} more" if more > 0 else text
 
 
-def tell_locked(queue: Queue, consequence: str) -> int:
-    """How many messages of a queue a command has passed over; whoever runs it hears of them on stderr.
+def tell_locked(queue: Queue, consequence: str) -> dict[str, int]:
+    """Says on stderr how many messages of a queue a command has passed over, if any; the same for its JSON.
 
     `consequence` says what that means, as in "were not moved".
     """
@@ -160,4 +160,4 @@ def tell_locked(queue: Queue, consequence: str) -> int:
         report(f"{what} of {queue.name} that others have locked {consequence}: postroad lock list {name}")
     for hold in info.holds:
         report(f"messages of {queue.name} that {hold['name']} holds {consequence}: postroad queue show {name}")
-    return info.locked
+    return {"locked": info.locked} if info.locked else {}

@@ -177,7 +177,7 @@ def purge(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, tok
         purged = source.purge()
         locked = tell_locked(source, "go when these are done")
     if as_json:
-        print_json({"purged": purged, "locked": locked})
+        print_json({"purged": purged, **locked})
     else:
         print_line(f"purged {count_text(purged, 'message')} from {queue}")
 

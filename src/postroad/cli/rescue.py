@@ -78,9 +78,9 @@ def move(
             else:
                 while batch := list(islice(chosen, BATCH_MESSAGES)):
                     bar.advance(_move_batch(manager, queue, to, batch))
-        locked = source.info().locked if lookup else tell_locked(source, "were not moved")
+        locked = {} if lookup else tell_locked(source, "were not moved")
     if as_json:
-        print_json({"moved": bar.done, "locked": locked})
+        print_json({"moved": bar.done, **locked})
     else:
         print_line(f"moved {count_text(bar.done, 'message')} from {queue} to {to}")
 
@@ -150,7 +150,7 @@ def export(
                 fail(f"{file}: cannot be written: {fault.strerror}", ExitCode.FAILED)
         locked = tell_locked(source, "were not exported")
     if as_json:
-        print_json({"exported": bar.done, "file": file, "locked": locked})
+        print_json({"exported": bar.done, "file": file, **locked})
     elif file != STANDARD_STREAM:
         print_line(f"exported {count_text(bar.done, 'message')} from {queue} to {file}")
 
