@@ -146,18 +146,18 @@ def _numbers(lookup_ids: tuple[int, ...]) -> str:
     return f"{text} and {more} more" if more > 0 else text
 
 
-def tell_locked(queue: Queue, consequence: str) -> dict[str, int]:
+def tell_locked(queue: Queue, what_became: str) -> dict[str, int]:
     """Says on stderr how many messages of a queue a command has passed over, if any; the same for its JSON.
 
-    `consequence` says what that means, as in "were not moved".
+    `what_became` of them stands first, as in "not moved".
     """
     info = queue.info()
     name = shlex.quote(queue.name)
-    what = count_text(info.locked, "message")
+    what = f"{what_became}: {count_text(info.locked, 'message')} of {queue.name}"
     if info.locked and info.type == "outgoing":
-        report(f"{what} of {queue.name} on the way to the next hop {consequence}: postroad queue show {name}")
+        report(f"{what} on the way to the next hop; see postroad queue show {name}")
     elif info.locked:
-        report(f"{what} of {queue.name} that others have locked {consequence}: postroad lock list {name}")
+        report(f"{what} that others have locked; see postroad lock list {name}")
     for hold in info.holds:
-        report(f"messages of {queue.name} that {hold['name']} holds {consequence}: postroad queue show {name}")
+        report(f"{what_became}: messages of {queue.name} that {hold['name']} holds; see postroad queue show {name}")
     return {"locked": info.locked} if info.locked else {}

@@ -175,7 +175,7 @@ def purge(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, tok
     with connect(api, token) as manager:
         source = manager.queue(queue)
         purged = source.purge()
-        locked = tell_locked(source, "go when these are done")
+        locked = tell_locked(source, "purged when their readers are done")
     if as_json:
         print_json({"purged": purged, **locked})
     else:

@@ -68,7 +68,7 @@ def receive(
             else:
                 take(source, count, timeout, transaction, printer)
         if not printer.count:
-            tell_locked(source, "cannot be received")
+            tell_locked(source, "not received")
     end_reading(printer, queue, timeout)
 
 
@@ -96,7 +96,7 @@ def peek(
             printer.print_all([source.peek_by_id(lookup)])
         else:
             printer.print_all(islice(_peeked(source, timeout), count))
-            tell_locked(source, "are not shown")
+            tell_locked(source, "not shown")
     end_reading(printer, queue, timeout)
 
 
@@ -127,7 +127,7 @@ def browse(
             MessagePrinter(as_json=True).print_all(messages)
         else:
             _print_pages(messages)
-        tell_locked(source, "are not shown")
+        tell_locked(source, "not shown")
 
 
 def printer_for(as_json: bool, raw: bool) -> MessagePrinter:

@@ -69,7 +69,7 @@ def move(
         if dry_run:
             _show(chosen, as_json)
             if not lookup:
-                tell_locked(source, "would not move")
+                tell_locked(source, "would not be moved")
             return
         with Bar("moving", info.messages if everything else None) as bar:
             if lookup:
@@ -78,7 +78,7 @@ def move(
             else:
                 while batch := list(islice(chosen, BATCH_MESSAGES)):
                     bar.advance(_move_batch(manager, queue, to, batch))
-        locked = {} if lookup else tell_locked(source, "were not moved")
+        locked = {} if lookup else tell_locked(source, "not moved")
     if as_json:
         print_json({"moved": bar.done, **locked})
     else:
@@ -148,7 +148,7 @@ def export(
                     (_take if remove else _copy)(source, stream, bar)
             except OSError as fault:
                 fail(f"{file}: cannot be written: {fault.strerror}", ExitCode.FAILED)
-        locked = tell_locked(source, "were not exported")
+        locked = tell_locked(source, "not exported")
     if as_json:
         print_json({"exported": bar.done, "file": file, **locked})
     elif file != STANDARD_STREAM:
