@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from postroad.logs import Sparingly
@@ -19,14 +19,13 @@ from postroad.queues.queue import Queue
 from postroad.queues.transaction import Transaction
 from postroad.store.interface import Record
 
-T = TypeVar("T")
 Name = FormatName | PathName | str
 
 log = logging.getLogger(__name__)
 
 
 class LeaseService:
-    """`audit` is told what operators take from clients: an event and its facts."""
+    """`remote_locks` is set by whoever knows what remote readers have."""
 
     def __init__(
         self,
@@ -36,7 +35,6 @@ class LeaseService:
         times: LeaseTimes,
     ) -> None:
         self.core = Leases(core, times)
-        self.audit: Callable[[str, dict[str, object]], None] = lambda event, facts: None
         self.remote_locks: Callable[[float], list[LockInfo]] = lambda now: []
         self._queues = core.queues
         self._durably = durably
@@ -101,14 +99,11 @@ class LeaseService:
         for owner, lookup_id in released:
             by_owner.setdefault(owner, []).append(lookup_id)
         for owner, numbers in by_owner.items():
-            self._tell("lock released", queue=queue.name, owner=owner, messages=len(numbers), lookup_id=numbers[0])
+            facts = {"queue": queue.name, "owner": owner, "messages": len(numbers), "lookup_id": numbers[0]}
+            log.info("lock released", extra=facts)
         return [lookup_id for _, lookup_id in released]
 
     async def abort(self, identifier: UUID) -> None:
         """Ends the transaction of a client."""
         owner = await self._durably(lambda: self.core.abort(identifier, self._clock()))
-        self._tell("transaction aborted", transaction=str(identifier), owner=owner)
-
-    def _tell(self, event: str, **facts: object) -> None:
-        log.info(event, extra=facts)
-        self.audit(event, facts)
+        log.info("transaction aborted", extra={"transaction": identifier, "owner": owner})

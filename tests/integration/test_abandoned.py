@@ -239,6 +239,8 @@ def test_an_operator_takes_messages_from_a_client_that_works(office: Office) -> 
         office.manager.abort_transaction(transaction.id)
         client.go_on()
         assert "by an operator" in client.hear()
+    for event in ("lock released", "transaction aborted"):
+        assert any(event in line and "(pid " in line for line in office.server.log.splitlines())
     assert [message.label for message in office.queue.messages()] == ["second"]
     assert list(office.other.messages()) == []
 

@@ -45,8 +45,8 @@ class HttpBackend:
     """The verbs of `Backend`, each one request."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        self._exchange = Exchange(url, token)
         self._new_exchange = partial(Exchange, url, token)
+        self._exchange = self._new_exchange()
         self._keeper = LeaseKeeper(self._renew)
         self._leases: dict[tuple[str, int], UUID] = {}  # of locked messages, by queue and lookup id
         self._locked: Counter[UUID] = Counter()  # messages of a lease
