@@ -11,7 +11,7 @@ SEEDS ?= 10000
 HOSTILE_SECONDS ?= 1800
 
 .PHONY: install run test check format conformance docs
-.PHONY: bench bench-backlog bench-wire bench-soap bench-rpc bench-spark torture fuzz demo clean
+.PHONY: bench bench-backlog bench-wire bench-soap bench-rpc bench-spark bench-hostile torture fuzz demo clean
 
 install: $(STAMP)
 
@@ -44,7 +44,7 @@ docs: install
 	$(BIN)/mkdocs build --strict
 
 bench: install
-	$(BIN)/python -m benchmarks wire store queues client listing routing
+	$(BIN)/python -m benchmarks wire store queues client listing routing sessions
 
 bench-backlog: install
 	$(BIN)/python -m benchmarks.backlog
@@ -60,6 +60,11 @@ bench-rpc: install
 # MESSAGES=N for fewer than a million.
 bench-spark: install
 	$(BIN)/python -m benchmarks.spark $(if $(MESSAGES),--messages $(MESSAGES))
+
+# What strangers cost: memory, log and answers under attack, and beside 10,000 outgoing queues.
+bench-hostile: install
+	$(BIN)/python -m benchmarks.hostile
+	$(BIN)/python -m benchmarks.queues_many
 
 # The long forms of what `make test` proves in short.
 torture: install

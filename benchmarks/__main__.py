@@ -5,7 +5,19 @@ from __future__ import annotations
 import importlib
 import sys
 
-NAMES = ("wire", "soap_codec", "store", "queues", "client", "listing", "routing", "backlog")  # the quick ones first
+NAMES = (
+    "wire",
+    "soap_codec",
+    "soap_tables",
+    "store",
+    "queues",
+    "client",
+    "listing",
+    "routing",
+    "sessions",
+    "queues_many",
+    "backlog",
+)  # the quick ones first
 
 
 def main(names: list[str]) -> int:

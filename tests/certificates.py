@@ -24,10 +24,11 @@ class Authority:
         self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, address: str) -> tuple[Path, Path]:
-        """The certificate and the key of a server at this address."""
+        """The certificate and the key of a server at this address, or of this name."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
-        names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
+        named = x509.IPAddress(ip_address(address)) if address[0].isdecimal() else x509.DNSName(address)
+        names = x509.SubjectAlternativeName([named])
         certificate = self._sign(name, key, [names])
         files = self._directory / f"{address}.pem", self._directory / f"{address}.key"
         files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +42,16 @@ class Outcome:
         return self.errors.splitlines()[-1] if self.errors else ""
 
 
-def postroad(*arguments: str, given: bytes = b"", api: str | None = None, output: BinaryIO | None = None) -> Outcome:
+def postroad(
+    *arguments: str,
+    given: bytes = b"",
+    api: str | None = None,
+    output: BinaryIO | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Outcome:
     """Runs one command to its end; what it prints goes to `output`, if there is one."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("POSTROAD_")}
+    environment |= variables or {}
     if api is not None:
         environment["POSTROAD_API"] = api
     run = subprocess.run(
@@ -60,13 +67,14 @@ def postroad(*arguments: str, given: bytes = b"", api: str | None = None, output
 
 
 class ServerProcess:
-    """`postroad serve` on a configuration file; ready when it is made."""
+    """`postroad serve` on a configuration file; ready when it is made. `descriptors` is its limit of them."""
 
-    def __init__(self, config: Path, *options: str) -> None:
+    def __init__(self, config: Path, *options: str, descriptors: int | None = None) -> None:
         self._log = config.with_suffix(".log").open("w+b")
-        self._process = subprocess.Popen(
-            [*POSTROAD, "serve", "-c", str(config), *options], stdout=subprocess.PIPE, stderr=self._log
-        )
+        command = [*POSTROAD, "serve", "-c", str(config), *options]
+        if descriptors is not None:
+            command = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log)
         assert self._process.stdout is not None
         self._output = self._process.stdout
         line = self._output.readline()
@@ -89,6 +97,20 @@ class ServerProcess:
         self._log.seek(0)
         return self._log.read().decode()
 
+    @property
+    def memory_mb(self) -> float:
+        """Resident now."""
+        return self._memory_mb("VmRSS")
+
+    @property
+    def most_memory_mb(self) -> float:
+        """Resident at the most since its start."""
+        return self._memory_mb("VmHWM")
+
+    def _memory_mb(self, field: str) -> float:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition(f"{field}:")[2].split()[0]) / 1024
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, bytes]:
         """The exit code after this signal, and what was printed since the ready line."""
         self._process.send_signal(number)
@@ -104,9 +126,16 @@ class ServerProcess:
 
 
 @contextmanager
-def serving(config: Path, *options: str) -> Iterator[ServerProcess]:
-    server = ServerProcess(config, *options)
+def serving(config: Path, *options: str, descriptors: int | None = None) -> Iterator[ServerProcess]:
+    server = ServerProcess(config, *options, descriptors=descriptors)
     try:
         yield server
     finally:
         server.close()
+
+
+def pasted(command: str, directory: Path) -> list[list[str]]:
+    """What `postroad` would be called with, each time, if somebody pasted the command into a shell."""
+    script = 'postroad() { printf "%s\\0" "$@"; printf "\\0"; }\n' + command
+    run = subprocess.run(["sh", "-c", script], cwd=directory, capture_output=True, check=False, timeout=PATIENCE_S)
+    return [call.decode().split("\0") for call in run.stdout.split(b"\0\0") if call]

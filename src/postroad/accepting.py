@@ -1,4 +1,7 @@
-"""A uvicorn server that lives on somebody else's event loop: it tells when it accepts, and leaves signals alone."""
+"""HTTP for whoever serves it: uvicorn on somebody else's event loop, with limits on connections, sizes and times.
+
+Nothing here knows what is asked or answered.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,42 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Generator
+from http import HTTPStatus
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from postroad.limits import REQUEST_S, Admission, Limits
+from postroad.listening import Acceptor, ReadWatch
+
+MAX_HEAD = 0x8000  # bytes that may come before the headers end
+MAX_HEADERS = 200
+MAX_PIPELINED = 16  # requests that may wait for the answers to those before them
+BYTES_PER_S = 0x10000  # a large request has a second more for each of these that has come
 
 
 class AcceptingServer(uvicorn.Server):
     """Tells when it accepts; signals are for whoever owns the process."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, limits: Limits) -> None:
         super().__init__(config)
+        self._limits = limits
         self._accepting = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await self.lifespan.startup()
+        self.servers = [Acceptor(self._limits, sockets or [], self._protocol, self.config.ssl)]  # type: ignore[list-item]
+        self.started = True
         self._accepting.set()
+
+    def _protocol(self, admission: Admission) -> asyncio.BaseProtocol:
+        protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        assert isinstance(protocol, BoundedHttpProtocol)
+        protocol.admitted(self._limits, admission)
+        return protocol
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -39,3 +64,126 @@ class AcceptingServer(uvicorn.Server):
             listener.close()
             raise
         return task
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """A peer that trickles a request, never ends it, or takes no answer loses its connection and nothing else."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._limits: Limits
+        self._admission: Admission
+        self._reading: ReadWatch
+        self._in_head = True  # from the start of a request to the end of its headers
+        self._size = 0  # bytes of the request that is not whole yet
+        self._begun = False  # some of a request is here, and not all
+        self._owed = 0  # answers to requests that have come whole
+        self._due = 0.0  # when the next one has to be here
+        self._watch: asyncio.TimerHandle | None = None  # one for the connection: it fires early rather than being moved
+
+    def admitted(self, limits: Limits, admission: Admission) -> None:
+        self._limits = limits
+        self._admission = admission
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._reading = ReadWatch(self._limits, self._admission, transport)
+        self._expect(REQUEST_S)
+        self._look()
+        self._admission.attach(transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._reading.stop()
+        self._admission.close()
+        super().connection_lost(exc)
+
+    # What comes
+
+    def data_received(self, data: bytes) -> None:
+        self._size += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if not self._begun:
+            self._size = 0
+            self._admission.hold(0)
+        elif self._in_head and self._size > MAX_HEAD:
+            self.refuse(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request's headers can have {MAX_HEAD} bytes at most"
+            )
+        elif self.cycle is None or not self.cycle.response_complete:  # else what comes is thrown away
+            self._admission.hold(self._size)
+
+    def on_message_begin(self) -> None:
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise ValueError("too many requests at a time")
+        self._begun = self._in_head = True
+        self._expect(REQUEST_S)
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.headers) >= MAX_HEADERS:
+            raise ValueError("too many headers")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._begun = False
+        self._size = 0
+        self._owed += 1
+        if self._owed > 0:  # else it has its answer already
+            self._admission.busy()
+        super().on_message_complete()
+
+    # What goes
+
+    def on_response_complete(self) -> None:
+        self._owed -= 1
+        super().on_response_complete()
+        if self._begun:  # answered before it was whole: the rest is not kept
+            self._size = 0
+            self._admission.hold(0)
+        if not self.pipeline:
+            self._admission.idle()
+            self._expect(REQUEST_S if self._begun else self.timeout_keep_alive)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reading.start()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._reading.stop()
+
+    def refuse(self, status: HTTPStatus, sentence: str) -> None:
+        """The last answer of a connection, to a request that nobody else has seen or will."""
+        body = f"{sentence}\n".encode()
+        head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+        self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+        self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        self.refuse(HTTPStatus.BAD_REQUEST, "this is not an HTTP request that can be read")
+
+    # Time
+
+    def _expect(self, seconds: float) -> None:
+        self._due = self.loop.time() + seconds
+
+    def _look(self) -> None:
+        if self._owed > 0:
+            wait = REQUEST_S
+        else:
+            wait = self._due + (self._size / BYTES_PER_S if self._begun else 0) - self.loop.time()
+        if wait > 0:
+            self._watch = self.loop.call_later(wait, self._look)
+        elif self._begun:
+            self._limits.requests.hit(address=self._admission.address, bytes=self._size)
+            self.refuse(HTTPStatus.REQUEST_TIMEOUT, "the request did not come whole in time")
+        else:
+            self.transport.close()

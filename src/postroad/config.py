@@ -19,7 +19,7 @@ from uuid import UUID
 from postroad.errors import ConfigurationError, IllegalName
 from postroad.names import DirectName, PathName, QueueKind
 from postroad.queues.collection import MAX_LABEL
-from postroad.queues.properties import QueuePrivacy
+from postroad.queues.properties import DEFAULT_JOURNAL_QUOTA_KB, QueuePrivacy
 from postroad.security.relay import RelayRule
 from postroad.settings import (
     Place,
@@ -35,6 +35,7 @@ from postroad.settings import (
     read_file,
     refuse_duplicates,
     required,
+    secret_text,
     setting,
     switch,
     tables_by_key,
@@ -45,11 +46,13 @@ from postroad.settings import (
 UINT16_MAX = 0xFFFF
 UINT32_MAX = 0xFFFFFFFF
 PORT_MAX = 65535
+DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB of messages, journals and dead letters among them: strangers can fill no more
 YEAR_S = 365 * 86400
 WITH_RPC = -1  # of rpc_read: the standard port where rpc has its own, else the same port as rpc
 DEFAULT_RESEND_S = (30.0, 30.0, 30.0, 300.0, 300.0, 300.0, 1800.0, 1800.0, 1800.0, 21600.0)
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
+_PASSWORD = re.compile(r"//[^/]*@")  # of a URL that brings a user and a password
 
 
 # Readers of what only a queue manager's configuration holds
@@ -79,10 +82,10 @@ def queue_path(value: object, place: Place) -> PathName:
 
 
 def api_token(value: object, place: Place) -> str:
-    secret = text(4096)(value, place)
-    if not _TOKEN.fullmatch(secret):
+    token = secret_text(4096)(value, place)
+    if not _TOKEN.fullmatch(token):
         place.fail("a token has visible ASCII characters and no spaces")
-    return secret
+    return token
 
 
 def relay_rule(value: object, place: Place) -> RelayRule:
@@ -109,7 +112,8 @@ def url(value: object, place: Place) -> str:
     except ValueError:
         valid = False
     if not valid:
-        place.fail(f"{string!r} is no URL of HTTP or HTTPS, as in http://alpha/msmq/private$/orders")
+        shown = _PASSWORD.sub("//...@", string)
+        place.fail(f"{shown!r} is no URL of HTTP or HTTPS, as in http://alpha/msmq/private$/orders")
     return string
 
 
@@ -141,7 +145,7 @@ class ManagerSettings:
     name: str = required(manager_name)
     id: UUID | None = setting(guid, None)
     data: Path | None = setting(path, None)
-    quota_kb: int | None = setting(quota, None)
+    quota_kb: int = setting(quota, DEFAULT_QUOTA_KB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +216,7 @@ class SrmpSettings:
     outbound_exceptions: tuple[str, ...] = setting(items(url), ())
     receipts: tuple[QueueRedirection, ...] = setting(items(Table(QueueRedirection)), ())
     receipts_url: str | None = setting(queue_url, None)
-    proxy: str | None = setting(url, None)
+    proxy: str | None = setting(url, None, secret=True)  # it may hold a password
     no_proxy: tuple[str, ...] = setting(items(host_name), ())
     ca_certificates: Path | None = setting(existing_file, None)
     tls_certificate: Path | None = setting(existing_file, None)
@@ -264,7 +268,7 @@ class User:
     """`[[user]]`: who may authenticate."""
 
     name: str = required(text(256))
-    password: str = setting(text(256), "", secret=True)  # never empty once the file is loaded
+    password: str = setting(secret_text(256), "", secret=True)  # never empty once the file is loaded
     password_file: Path | None = setting(existing_file, None)
 
 
@@ -303,13 +307,13 @@ class AuditSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredQueue:
-    """`[[queue]]`: a queue that is here from the start. None leaves a quota without limit."""
+    """`[[queue]]`: a queue that is here from the start. A quota of None is no limit."""
 
     path: PathName = required(queue_path)
     transactional: bool = setting(switch, False)
     journal: bool = setting(switch, False)
     quota_kb: int | None = setting(quota, None)
-    journal_quota_kb: int | None = setting(quota, None)
+    journal_quota_kb: int = setting(quota, DEFAULT_JOURNAL_QUOTA_KB)
     authenticate: bool = setting(switch, False)
     privacy: QueuePrivacy = setting(choice(QueuePrivacy), QueuePrivacy.OPTIONAL)
     label: str = setting(text(MAX_LABEL, empty=True), "")
@@ -356,6 +360,9 @@ def load_configuration(file: Path) -> Configuration:
     settings = _with_secrets(settings, place)
     _check_ports(settings.listen, place)
     _check_tls(settings.api, place.inside("api"))
+    if settings.api.client_ca is not None and settings.api.tls_certificate is None:
+        fault = "is missing: client_ca asks for certificates of clients, which only TLS carries; set it and tls_key"
+        place.inside("api").inside("tls_certificate").fail(fault)
     _check_tls(settings.srmp, place.inside("srmp"))
     if settings.listen.https is not None and settings.srmp.tls_certificate is None:
         place.inside("srmp").inside("tls_certificate").fail("is missing: listen.https needs a certificate and its key")
@@ -410,7 +417,7 @@ def _secret(file: Path, place: Place) -> str:
         place.fail(f"{file} is not UTF-8 text")
     if len(lines) != 1 or not lines[0].strip():
         place.fail(f"{file} must hold one line with the secret, and nothing else")
-    return text(4096)(lines[0].strip(), place)
+    return secret_text(4096)(lines[0].strip(), place)
 
 
 def _check_ports(listen: ListenSettings, place: Place) -> None:

@@ -211,6 +211,22 @@ class QuotaExceeded(PostroadError):
         )
 
 
+class LimitReached(QuotaExceeded):
+    """The same of a limit that is not counted in bytes."""
+
+    def __init__(self, sentence: str, setting: str) -> None:
+        self.limit_bytes = self.current_bytes = 0
+        self.setting = setting
+        Exception.__init__(self, sentence)
+
+
+class DiskFull(LimitReached):
+    """The disk has no room for another message; those that are there can be received."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(fault, "the disk's free space")
+
+
 class QueueNotFound(PostroadError):
     status = Status.QUEUE_NOT_FOUND
 
@@ -285,6 +301,10 @@ class TransactionSequence(PostroadError):
     status = Status.TRANSACTION_SEQUENCE
 
 
+class LeaseEnded(TransactionSequence):
+    """What a client held went back: it was silent for too long, or an operator took it. It may be processed twice."""
+
+
 class NotAuthenticated(PostroadError):
     status = Status.MESSAGE_NOT_AUTHENTICATED
 
@@ -311,9 +331,13 @@ class BindRefused(RpcUnavailable):
 
 
 class AuthenticationFailed(PostroadError):
-    """A peer did not prove who it is, or a protected PDU is not what was sent."""
+    """A peer did not prove who it is, or a protected PDU is not what was sent. `who` is the name that it gave."""
 
     status = Status.ACCESS_DENIED
+
+    def __init__(self, text: str, *, who: str | None = None) -> None:
+        super().__init__(text)
+        self.who = who
 
 
 class ManagerUnavailable(PostroadError):

@@ -8,11 +8,15 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import traceback
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TextIO
 
 ROOT = "postroad"
+TABLE = "table"
 # What every LogRecord has of its own; anything else on one was given as `extra`, and is a fact.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/\\$;@,+{}[]()<>%~*")
@@ -31,11 +35,17 @@ def _facts(record: logging.LogRecord) -> dict[str, object]:
 
 
 class TextFormatter(logging.Formatter):
-    r"""`2024-05-17T09:30:00.123Z info queue created queue=private$\orders`; a value with spaces is quoted."""
+    r"""`2024-05-17T09:30:00.123Z info queue created queue=private$\orders`; a value with spaces is quoted.
+
+    The fact `table`, a list of rows that all have the same names, stands below its line in columns.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        facts = "".join(f" {name}={_plain(value)}" for name, value in _facts(record).items())
-        return f"{_time(record)} {record.levelname.lower()} {_one_line(record.getMessage())}{facts}"
+        given = _facts(record)
+        table = given.pop(TABLE, None)
+        facts = "".join(f" {name}={_plain(value)}" for name, value in given.items())
+        line = f"{_time(record)} {record.levelname.lower()} {_one_line(record.getMessage())}{facts}"
+        return "\n  ".join([line, *(_columns(table) if isinstance(table, list) else ())])
 
 
 class JsonFormatter(logging.Formatter):
@@ -46,25 +56,61 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(_facts(record) | line, default=str)
 
 
-class Sparingly:
-    """Warnings of one kind: the first few of each span of time, and then that there are more."""
+class RateLimitedLog:
+    """Warnings of one kind: the first few of each interval; the last of them says that further ones are suppressed."""
 
-    def __init__(self, log: logging.Logger, event: str, most: int = 20, seconds: float = 30.0) -> None:
+    def __init__(self, log: logging.Logger, event: str, burst: int = 20, interval_s: float = 30.0) -> None:
         self._log = log
         self._event = event
-        self._most = most
-        self._seconds = seconds
+        self._burst = burst
+        self._interval_s = interval_s
         self._since = 0.0
-        self._told = 0
+        self._warned = 0
 
     def warn(self, now: float, facts: Mapping[str, object]) -> None:
-        if not 0 <= now - self._since < self._seconds:
-            self._since, self._told = now, 0
-        self._told += 1
-        if self._told <= self._most:
+        if not 0 <= now - self._since < self._interval_s:
+            self._since, self._warned = now, 0
+        self._warned += 1
+        if self._warned < self._burst:
             self._log.warning(self._event, extra=dict(facts))
-        elif self._told == self._most + 1:
-            self._log.warning(f"{self._event}: more are not told of for a while", extra={"seconds": self._seconds})
+        elif self._warned == self._burst:
+            note = f"further warnings of this kind are suppressed for {self._interval_s:g} s"
+            self._log.warning(f"{self._event}: {note}", extra=dict(facts))
+
+
+class Flood(logging.Filter):
+    """Lets a few of each kind through in an interval: of what libraries say, and of every traceback.
+
+    Strangers can cause both as often as they like. What the rooms say by themselves is theirs to limit.
+    """
+
+    def __init__(self, burst: int = 10, interval_s: float = 30.0, kinds: int = 1000) -> None:
+        super().__init__()
+        self._burst = burst
+        self._interval_s = interval_s
+        self._kinds = kinds
+        self._since = 0.0
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.exc_info and record.name.partition(".")[0] == ROOT:
+            return True
+        if not 0 <= record.created - self._since < self._interval_s:
+            self._since = record.created
+            self._seen.clear()
+        kind = (record.name, str(record.msg).partition("\n")[0])
+        if kind not in self._seen and len(self._seen) >= self._kinds:
+            kind = ("", "")
+        self._seen[kind] += 1
+        if self._seen[kind] == self._burst:
+            record.suppressed = f"further ones of this kind for {self._interval_s:g} s"  # a fact of the last line
+        return self._seen[kind] <= self._burst
+
+
+def place_of(error: BaseException) -> str | None:
+    """Where an error was raised, for whoever looks for the fault."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else None
 
 
 def _plain(value: object) -> str:
@@ -72,6 +118,18 @@ def _plain(value: object) -> str:
         return json.dumps(value)
     text = str(value)
     return text if text and _PLAIN.issuperset(text) else json.dumps(text)
+
+
+def _columns(rows: list[Mapping[str, object]]) -> list[str]:
+    lines = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)] if rows else []
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return json.dumps(str(value))[1:-1]
 
 
 def _one_line(text: str) -> str:
@@ -82,5 +140,6 @@ def start_logging(*, as_json: bool = False, level: int = logging.INFO, stream: T
     """Sends everything from `level` on to `stream` (stderr), what libraries have to say from WARNING on."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
+    handler.addFilter(Flood())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger(ROOT).setLevel(level)

@@ -7,9 +7,10 @@ here runs on one event loop; the store's writer is the only other thread.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
+import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future as WriterFuture
 from dataclasses import dataclass
 from typing import TypeVar
@@ -26,9 +27,11 @@ from postroad.errors import (
     PostroadError,
     QueueNotAvailable,
     StorageError,
-    TransactionSequence,
     UnsupportedFormatNameOperation,
 )
+from postroad.leases import LeaseService
+from postroad.limits import Limits
+from postroad.logs import RateLimitedLog, place_of
 from postroad.message import Message
 from postroad.names import FormatName, PathName
 from postroad.offsets import Offsets
@@ -37,41 +40,47 @@ from postroad.queues.commits import Commits, Done
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, describe_manager
+from postroad.queues.info import ListenerInfo, ManagerInfo, QueueInfo, describe_manager
+from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing import is_http
+from postroad.queues.properties import MAX_QUOTA_KB
 from postroad.queues.queue import Queue
 from postroad.queues.reading import SeekAction
+from postroad.queues.transacting import MOST_APART
 from postroad.queues.transaction import Transaction
+from postroad.queues.troubles import Troubles
 from postroad.queues.waiting import ReadCall, WaitingRead
 from postroad.received import ReceivedMessage
 from postroad.remote_read.server import RemoteReaders
 from postroad.routing import Router
+from postroad.security.attempts import FailedLogins
+from postroad.security.audit import AuditLog
 from postroad.soap.report import told_by
 from postroad.soap.service import SoapService
 from postroad.store.interface import Batch, Record, Store
 from postroad.store.writer import Writer
+from postroad.supervision import Running, Supervisor
 from postroad.wire.view import MessageView
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Name = FormatName | PathName | str
 
 IDENTITY_STATE = "manager"
 TIMER_INTERVAL_S = 0.5
-# What a client leaves behind when it dies must not keep others out for ever.
-TRANSACTION_TIMEOUT_S = 3600.0
-LOCK_TIMEOUT_S = 600.0  # a message locked and not settled returns to its place
-HANDLE_TIMEOUT_S = 3600.0  # a handle that nobody uses is closed
 MOVE_BATCH = 1000
+DESCRIBED_AT_ONCE = 100  # queues, between two turns of everybody else
+FIRST_MESSAGE_IDS = 1 << 31  # where a new manager may begin to count; the other half of the ids is room to grow
 
 
-@dataclass(slots=True)
-class _Held:
-    """A message locked by a two-phase receive."""
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """Messages that a two-phase receive has locked, and the lease that keeps them so."""
 
-    queue: Queue
-    record: Record
-    since: float
+    messages: list[ReceivedMessage]
+    lease: UUID
 
 
 class Manager:
@@ -85,27 +94,42 @@ class Manager:
         identifier: UUID | None = None,
         insecure_nacks: bool = False,
         quota_kb: int | None = None,
+        lease_times: LeaseTimes = LeaseTimes(),  # noqa: B008  (it is frozen)
         clock: Callable[[], float] = time.time,
+        audit: AuditLog | None = None,
     ) -> None:
         self.name = name
         self.clock = clock
+        self.audit = audit or AuditLog()
+        self.logins = FailedLogins(self.audit)  # those of every door: guessing at one slows it at the others
+        self.exposure: tuple[ListenerInfo, ...] = ()  # set by whoever opens listeners
         self.store = store
         self.identifier = identifier or _stored_identifier(store) or uuid4()
-        self.core = LocalQueueManager(name, self.identifier, store, insecure_nacks=insecure_nacks)
-        self.core.delivery.quota_kb = quota_kb
+        self.core = LocalQueueManager(
+            name,
+            self.identifier,
+            store,
+            insecure_nacks=insecure_nacks,
+            first_message_id=1 + secrets.randbelow(FIRST_MESSAGE_IDS),
+        )
+        self.core.transacting.apart = lambda: 1 + secrets.randbelow(MOST_APART)
+        self.core.delivery.quota_kb = None if quota_kb == MAX_QUOTA_KB else quota_kb
         self.offsets = Offsets(self.core, self._durably, clock)
         self.router = Router(self.identifier, Directory(), clock())
         self.watch: DirectoryWatch | None = None  # whoever sets it keeps the router up to date too
         self.started_at = 0.0
         self._writer = Writer(store)
         self._commits = Commits(self.core, clock, self._after, self._write)
-        self._held: dict[tuple[int, int], _Held] = {}
-        self._transaction_started: dict[UUID, float] = {}
-        self._handle_used: dict[int, float] = {}
+        self.troubles = Troubles(self.core, self._commits, self._writer)
+        self.leases = LeaseService(self.core, self._durably, clock, lease_times)
+        self.leases.remote_locks = lambda now: self.remote_read.locks(now)
         self.binary: BinaryService | None = None  # set by whoever gives it a listener
         self.soap: SoapService | None = None  # the same
         self.remote_read: RemoteReaders = RemoteReaders()  # likewise
-        self._timer: asyncio.Task[None] | None = None
+        self.limits = Limits()  # shared by all listeners; whoever starts them may put in others before
+        self.supervisor = Supervisor()
+        self._follow_ups = RateLimitedLog(log, "something that follows from a change failed: the change stands")
+        self.core.delivery.follow_up_failed = self._log_follow_up
 
     async def start(self) -> None:
         """Loads the queues; nothing of the backlog is read."""
@@ -115,21 +139,20 @@ class Manager:
         self.core.tick.set_state(IDENTITY_STATE, self.identifier.bytes)
         await self.durable()
         self.core.state = QueueManagerState.READY
-        self._timer = asyncio.create_task(self._run_timers(), name="postroad-timers")
+        self.supervisor.keep("timers", self._run_timers)
 
     async def stop(self) -> None:
         """Aborts open transactions, commits what waits, and closes the store."""
         self.core.state = QueueManagerState.STOPPING
-        if self._timer is not None:
-            self._timer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._timer
+        await self.supervisor.stop()
         now = self.clock()
         for transaction in list(self.core.transactions.values()):
             self.core.abort(transaction, now)
         for queue in list(self.core.queues):
             for request in list(queue.waiting):
                 self.core.reading.cancel(queue, request, OperationCancelled("the queue manager stops"))
+        if express := sum(queue.express_count for queue in self.core.queues):
+            log.warning("express messages dropped: they do not outlive the queue manager", extra={"messages": express})
         self.core.counters.settle(self.core.tick.batch)
         try:
             await self.durable()
@@ -143,7 +166,7 @@ class Manager:
     async def durable(self) -> None:
         """Returns when everything that was changed before this call is on disk; StorageError if it could not be."""
         promise = self._loop.create_future()
-        self._commits.when_durable(lambda error: _resolve(promise, error))
+        self._commits.when_durable(lambda error: _settle(promise, None, error))
         await promise
 
     def _write(self, batch: Batch, done: Done) -> None:
@@ -151,7 +174,11 @@ class Manager:
             error = future.exception()
             if error is not None and not isinstance(error, StorageError):
                 error = StorageError(f"the store failed: {error!r}")
-            self._loop.call_soon_threadsafe(done, error)
+            self._loop.call_soon_threadsafe(landed, error)
+
+        def landed(error: StorageError | None) -> None:
+            self.troubles.look(self.clock())  # what the last room was used for must not be followed by more
+            done(error)
 
         self._writer.submit(batch).add_done_callback(written)
 
@@ -180,32 +207,21 @@ class Manager:
             await self.durable()
         return result
 
-    async def _run_timers(self) -> None:
+    async def _run_timers(self, running: Running) -> None:
         while True:
             await asyncio.sleep(TIMER_INTERVAL_S)
             now = self.clock()
-            self._release_abandoned(now)
-            self.core.run_timers(now)
-            self.commit_soon()
+            try:
+                self.core.run_timers(now)
+                self.leases.run_timers(now)
+                self.troubles.look(now)
+            finally:
+                self.commit_soon()
+            running()
 
-    def _release_abandoned(self, now: float) -> None:
-        for identifier, started in list(self._transaction_started.items()):
-            transaction = self.core.transactions.get(identifier)
-            if transaction is None:
-                del self._transaction_started[identifier]
-            elif now - started > TRANSACTION_TIMEOUT_S:
-                self.core.abort(transaction, now)
-        for key, held in list(self._held.items()):
-            if now - held.since > LOCK_TIMEOUT_S:
-                del self._held[key]
-                with contextlib.suppress(PostroadError):  # the queue may be gone
-                    self.core.reading.end(held.queue, held.record, now, delete=False)
-        for handle, used in list(self._handle_used.items()):
-            descriptor = self.core.descriptors.get(handle)
-            if descriptor is None:
-                del self._handle_used[handle]
-            elif now - used > HANDLE_TIMEOUT_S and not (descriptor.queue and descriptor.queue.waiting):
-                self.core.close(descriptor)
+    def _log_follow_up(self, message_id: str | None, error: Exception) -> None:
+        facts = {"id": message_id, "error": repr(error), "at": place_of(error)}
+        self._follow_ups.warn(self.clock(), facts)
 
     # Queues
 
@@ -213,10 +229,17 @@ class Manager:
         return describe_manager(
             self.core,
             started_at_s=self.started_at,
-            storage_error=None if self._commits.last_error is None else str(self._commits.last_error),
+            storage_error=self.storage_error,
+            down=tuple(f"{name} is down: {why}" for name, why in self.supervisor.down.items()),
             directory_failures=0 if self.watch is None else self.watch.failures,
             directory_error=None if self.watch is None else self.watch.last_error,
+            limits={each.name: each.figures for each in self.limits.all},
         )
+
+    @property
+    def storage_error(self) -> str | None:
+        """What the last commit failed of, or why there is no room for more messages."""
+        return self.core.delivery.full if self._commits.last_error is None else str(self._commits.last_error)
 
     def outlook(self) -> Outlook:
         """What can be told of queues, sessions and messages on their way, as it is now."""
@@ -224,8 +247,16 @@ class Manager:
 
     def queues(self) -> list[QueueInfo]:
         """Every queue; journals and subqueues stand with their owner."""
-        outlook = self.outlook()
-        return [outlook.describe(queue) for queue in self.core.queues]
+        return list(self.outlook().describe_all())
+
+    async def all_queues(self) -> list[QueueInfo]:
+        """The same; others are served in between, however many there are."""
+        found: list[QueueInfo] = []
+        for info in self.outlook().describe_all():
+            found.append(info)
+            if not len(found) % DESCRIBED_AT_ONCE:
+                await asyncio.sleep(0)
+        return found
 
     def queue(self, name: Name) -> QueueInfo:
         return self._describe(self.core.queues.get(name))
@@ -247,7 +278,7 @@ class Manager:
     async def set_queue(self, name: Name, **attributes: object) -> QueueInfo:
         """Changes properties of a queue that may change: label, journaling, quotas, limits."""
         queue = self.core.queues.get(name)
-        await self._durably(lambda: self.core.queues.change(self.core.tick, queue, int(self.clock()), **attributes))
+        await self._durably(lambda: self.core.change_queue(queue, self.clock(), **attributes))
         return self._describe(queue)
 
     async def delete_queue(self, name: Name) -> None:
@@ -286,7 +317,7 @@ class Manager:
 
     async def send(self, destination: Name, messages: Sequence[Message], transaction: UUID | None = None) -> list[str]:
         """The ids of the messages, in their order; for several destinations, those of each in turn."""
-        held = None if transaction is None else self.core.transaction(transaction)
+        held = self._used(transaction)
         ids = await self._durably(lambda: self.core.send(destination, messages, self.clock(), held))
         return self._identifiers(ids)
 
@@ -302,10 +333,10 @@ class Manager:
             transaction = self.core.begin()
             try:
                 ids = self.core.send(destination, messages, now, transaction)
-            except PostroadError:
+                self.core.commit(transaction, now)
+            except BaseException:
                 self.core.abort(transaction, now)
                 raise
-            self.core.commit(transaction, now)
             return self._identifiers(ids)
 
         return await self._durably(send)
@@ -316,7 +347,7 @@ class Manager:
         self, name: Name, count: int = 1, timeout: float | None = None, transaction: UUID | None = None
     ) -> list[ReceivedMessage]:
         """At least one message and at most `count`; waits for the first one up to `timeout` seconds, None for ever."""
-        held = None if transaction is None else self.core.transaction(transaction)
+        held = self._used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE)
         try:
             request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self._deadline(timeout), transaction=held)
@@ -349,7 +380,7 @@ class Manager:
         transaction: UUID | None = None,
     ) -> ReceivedMessage:
         """One message by its lookup id, or the one before or behind it."""
-        held = None if transaction is None else self.core.transaction(transaction)
+        held = self._used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE if receive else QueueAccess.PEEK)
         try:
             record = await self._durably(
@@ -361,30 +392,33 @@ class Manager:
             self._close(descriptor)
         return _received([record])[0]
 
-    async def lock(self, name: Name, count: int = 1, timeout: float | None = None) -> list[ReceivedMessage]:
-        """The first phase of a receive: the messages are nobody else's until `settle`, or a restart."""
+    async def lock(
+        self, name: Name, count: int = 1, timeout: float | None = None, holder: Holder = THIS_PROCESS
+    ) -> Locked:
+        """The first phase of a receive: the messages are nobody else's until `settle`, the end of their lease, or a
+        restart."""
         descriptor = self._open(name, QueueAccess.RECEIVE)
+        queue = descriptor.queue
+        assert queue is not None
         try:
             request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self._deadline(timeout), two_phase=True)
             records = await self._read(request)
         finally:
             self._close(descriptor)
-        queue = self.core.queues.get(name)
-        for record in records:
-            self._held[queue.number, record.lookup_id] = _Held(queue, record, self.clock())
-        return _received(records)
+        return Locked(_received(records), self.leases.lock(queue, records, holder))
 
-    async def settle(self, name: Name, lookup_ids: Sequence[int], *, delete: bool) -> None:
-        """The second phase: the messages go, or return to their places."""
+    async def settle(
+        self, name: Name, lookup_ids: Sequence[int], *, delete: bool, leases: Collection[UUID] | None = None
+    ) -> None:
+        """The second phase: the messages go, or return to their places. With `leases`, only messages of these."""
         queue = self.core.queues.get(name)
-        for lookup_id in lookup_ids:
-            if (queue.number, lookup_id) not in self._held:
-                raise TransactionSequence(f"message {lookup_id} of {name} is not being received")
-        held = [self._held.pop((queue.number, lookup_id)) for lookup_id in dict.fromkeys(lookup_ids)]
+        records = self.leases.held(queue, lookup_ids, leases)
 
         def end() -> None:
-            for each in held:
-                self.core.reading.end(each.queue, each.record, self.clock(), delete=delete)
+            with self.core.delivery.atomic:
+                for record in records:
+                    self.core.reading.end(queue, record, self.clock(), delete=delete)
+            self.leases.settled(queue, records)
 
         await self._durably(end)
 
@@ -398,16 +432,22 @@ class Manager:
         records = await self._read(request)
 
         def end() -> None:
-            for record in records:
-                self.core.reading.end(queue, record, self.clock(), delete=True)
+            try:
+                with self.core.delivery.atomic:
+                    for record in records:
+                        self.core.reading.end(queue, record, self.clock(), delete=True)
+            except BaseException:  # nobody has received any of them
+                for record in records:
+                    self.core.reading.put_back(queue, record, self.clock())
+                raise
 
         await self._durably(end)
         return records
 
     async def _read(self, request: WaitingRead) -> list[Record]:
         future: asyncio.Future[list[Record]] = self._loop.create_future()
-        request.satisfied = lambda records: _set(future, records)
-        request.failed = lambda error: _set_error(future, error)
+        request.satisfied = lambda records: _settle(future, records)
+        request.failed = lambda error: _settle(future, [], error)
         queue = request.descriptor.queue
         if queue is None:
             raise QueueNotAvailable("the queue was deleted while it was open: close it and open it again")
@@ -456,12 +496,12 @@ class Manager:
     def open_queue(self, name: Name, access: QueueAccess, share: ShareMode = ShareMode.DENY_NONE) -> int:
         """A handle that keeps others out, if asked to, and that cursors belong to."""
         handle = self._open(name, access, share).handle
-        self._handle_used[handle] = self.clock()
+        self.leases.use_handle(handle)
         return handle
 
     def _descriptor(self, handle: int) -> OpenQueueDescriptor:
         descriptor = self.core.descriptor(handle)
-        self._handle_used[handle] = self.clock()
+        self.leases.use_handle(handle)
         return descriptor
 
     def close_queue(self, handle: int) -> None:
@@ -492,19 +532,20 @@ class Manager:
 
     # Transactions
 
-    def begin(self) -> UUID:
-        transaction = self.core.begin()
-        self._transaction_started[transaction.identifier] = self.clock()
-        return transaction.identifier
+    def begin(self, holder: Holder = THIS_PROCESS) -> UUID:
+        return self.leases.begin(self.core.begin(), holder)
 
     async def commit(self, identifier: UUID) -> None:
-        transaction = self.core.transaction(identifier)
+        transaction = self.leases.transaction(identifier)
         await self._durably(lambda: self.core.commit(transaction, self.clock()))
 
     async def abort(self, identifier: UUID) -> None:
         """Messages are back in their places when this returns; their abort counts become durable with the next tick."""
-        transaction: Transaction = self.core.transaction(identifier)
+        transaction = self.leases.transaction(identifier)
         await self._durably(lambda: self.core.abort(transaction, self.clock()))
+
+    def _used(self, identifier: UUID | None) -> Transaction | None:
+        return None if identifier is None else self.leases.transaction(identifier)
 
     # Rescue
 
@@ -548,20 +589,11 @@ def _received(records: Sequence[Record]) -> list[ReceivedMessage]:
     return [ReceivedMessage(each.packet, each.lookup_id, each.arrived_ms, each.aborts, each.reason) for each in records]
 
 
-def _resolve(promise: asyncio.Future[None], error: StorageError | None) -> None:
-    if promise.done():
+def _settle(future: asyncio.Future[T], result: T, error: BaseException | None = None) -> None:
+    """Whoever waits hears how it ended, unless he has left."""
+    if future.done():
         return
     if error is None:
-        promise.set_result(None)
+        future.set_result(result)
     else:
-        promise.set_exception(error)
-
-
-def _set(future: asyncio.Future[list[Record]], records: list[Record]) -> None:
-    if not future.done():
-        future.set_result(records)
-
-
-def _set_error(future: asyncio.Future[list[Record]], error: PostroadError) -> None:
-    if not future.done():
         future.set_exception(error)

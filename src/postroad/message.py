@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
-from struct import Struct
+from struct import Struct, pack
 from uuid import UUID
 
 from postroad.errors import IllegalName, InvalidMessage, LocalProtocolError, MessageTooLarge
@@ -36,8 +36,7 @@ from postroad.wire.queue_names import destination_field, other_field
 from postroad.wire.trace_header import DebugHeader
 
 _FIXED = Struct("<BBHIII16s16sIIII")  # BaseHeader and the fixed part of UserHeader
-_TRANSACTION_HEADER_SIZE = 20
-_BLANK_TRANSACTION = bytes(_TRANSACTION_HEADER_SIZE)
+_UNNUMBERED = pack("<IIIII", 0, 0, 0, 1, 0)  # a TransactionHeader whose place in a sequence the commit fills in
 _RECOVERABLE = 0x20
 _SHA1, _RC4 = int(HashAlgorithm.SHA1), int(EncryptionAlgorithm.RC4)
 _PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
@@ -165,7 +164,7 @@ class Composer:
         self._names: dict[object, _Names] = {}
 
     def compose(self, message: Message, message_id: int, sent_time: int, *, transactional: bool = False) -> bytes:
-        """One packet. A transactional one has a blank TransactionHeader, to be stamped at commit."""
+        """One packet. A transactional one has a TransactionHeader to be stamped at commit."""
         acks = message.ack if isinstance(message.ack, int) else ack_flags(message.ack)
         # [MS-MQMQ] 2.2.19.2: an administration queue is there exactly where acknowledgments are asked for.
         admin_queue = message.admin_queue if acks else None
@@ -203,7 +202,7 @@ class Composer:
         parts = [
             b"",
             names[2],
-            _BLANK_TRANSACTION if transactional else b"",
+            _UNNUMBERED if transactional else b"",
             PROPERTIES.pack(
                 acks,
                 len(label) // 2,

@@ -6,7 +6,6 @@ The composition and nothing else: how a queue, a store or a protocol works is in
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import os
@@ -16,7 +15,8 @@ import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 from uuid import UUID
 
@@ -26,41 +26,53 @@ from postroad.binary.ping_transport import Asker, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySettings
 from postroad.binary.transport import BinaryTransport
-from postroad.binary.ways import resolver
+from postroad.binary.ways import KnownManagers, resolver
 from postroad.client.embedded import NAME_STATE
-from postroad.config import WITH_RPC, Configuration, ConfiguredQueue, DirectorySettings, SrmpSettings, StandardPort
+from postroad.config import (
+    WITH_RPC,
+    Configuration,
+    DirectorySettings,
+    RpcLevel,
+    SrmpSettings,
+    StandardPort,
+)
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
-from postroad.errors import ConfigurationError, NoRoute, PostroadError, QueueNotFound, RpcUnavailable
+from postroad.endpoints import is_loopback
+from postroad.errors import ConfigurationError, NoRoute, PostroadError, RpcUnavailable
+from postroad.exposure import RpcFacts, announce, exposure
+from postroad.limits import Limits, usable_descriptors
 from postroad.manager import Manager
-from postroad.names import PublicName, QueueTail
-from postroad.queues.info import QueueInfo
+from postroad.names import DirectName, PublicName
+from postroad.provision import provide_all, provide_public
+from postroad.queues.info import ListenerInfo
+from postroad.queues.leases import LeaseTimes
+from postroad.remote_read.admission import readers_log_in
 from postroad.remote_read.server import RemoteReadServer
 from postroad.remote_read.values import HANDSHAKE_PORT, READ_PORT
 from postroad.routing import Router
+from postroad.rpc.constants import AuthLevel, AuthType
 from postroad.rpc.providers import providers
+from postroad.security.audit import AuditLog
+from postroad.security.relay import Relay
 from postroad.soap.client import ClientOptions
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.soap.transport import Listener, SoapTransport
 from postroad.store import open_store
+from postroad.supervision import Running
 
 log = logging.getLogger(__name__)
 
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
 _LOOPBACK = ("127.0.0.1", "::1")
 BINARY_PORT = 1801  # [MS-MQQB] 2.1.1
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A queue that has to be here, and where that is said."""
-
-    settings: ConfiguredQueue
-    key: str | None = None  # of the configuration; None where only the directory speaks of it
-    identifier: UUID | None = None  # of a public queue in the directory
-    directory_key: str | None = None
+_LEVELS = {
+    RpcLevel.CONNECT: AuthLevel.CONNECT,
+    RpcLevel.INTEGRITY: AuthLevel.INTEGRITY,
+    RpcLevel.PRIVACY: AuthLevel.PRIVACY,
+}
 
 
 class Server:
@@ -70,7 +82,6 @@ class Server:
         self._config = config
         self._watch = _watch(config.directory)
         self._enterprise = Enterprise() if self._watch is None else self._watch.enterprise
-        self._watching: asyncio.Task[None] | None = None
         self._manager: Manager | None = None
         self._api: ApiServer | None = None
         self._binary: BinaryTransport | None = None
@@ -84,6 +95,12 @@ class Server:
     def ready(self) -> dict[str, object]:
         """The line that says that every listener accepts."""
         assert self._manager is not None
+        manager = self._manager
+        return {"ready": True, "name": manager.name, "id": str(manager.identifier), "listen": self._addresses}
+
+    @property
+    def _addresses(self) -> dict[str, str]:
+        """Where each listener is that is on."""
         listeners = {
             "binary": self._binary,
             "ping": self._ping,
@@ -96,7 +113,7 @@ class Server:
             listen["rpc"] = self._remote_read.address
             if self._remote_read.mapper_address is not None:
                 listen["epm"] = self._remote_read.mapper_address
-        return {"ready": True, "name": self._manager.name, "id": str(self._manager.identifier), "listen": listen}
+        return listen
 
     async def start(self) -> None:
         """Returns once every listener accepts; ConfigurationError or another PostroadError says why it cannot."""
@@ -108,11 +125,8 @@ class Server:
 
     async def stop(self) -> None:
         """Answers what is under way, makes durable what waits, and closes the store."""
-        watching, self._watching = self._watching, None
-        if watching is not None:
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
+        if self._manager is not None:
+            await self._manager.supervisor.stop("directory")
         api, self._api = self._api, None
         if api is not None:
             await api.stop()
@@ -139,24 +153,35 @@ class Server:
         config = self._config
         entry = self._enterprise.manager(config.manager.name)
         identifier = self._identifier(entry)
-        store = await asyncio.to_thread(open_store, config.data)
+        try:
+            reachable = await is_reachable(config.listen.host)
+        except OSError as error:
+            self._refuse_listener("listen.host", f"cannot listen on {config.listen.host}", error)
+        authenticate_readers = readers_log_in(config, reachable)
+        store = await asyncio.to_thread(open_store, config.data, reserve=True)
         log.info("store opened", extra={"directory": config.data})
         try:
+            audit = self._open_audit()
             manager = Manager(
                 config.manager.name,
                 store,
                 identifier=identifier,
                 insecure_nacks=config.binary.insecure_nacks,
                 quota_kb=config.manager.quota_kb,
+                audit=audit,
+                lease_times=LeaseTimes(receive_s=config.leases.receive_s, transaction_s=config.leases.transaction_s),
             )
+            manager.core.queues.idle.limit = config.limits.outgoing_queues
             # A program that opens the directory by itself later finds the manager under the same name.
             manager.core.tick.set_state(NAME_STATE, manager.name.encode())
         except BaseException:
             store.close()
             raise
         self._manager = manager
+        manager.limits = self._limits()
         await manager.start()
         manager.core.queues.local_hosts |= self._own_addresses(entry)
+        manager.core.delivery.relay = self._relay(manager)
         for place, reason in store.damaged.items():
             log.warning("damaged record", extra={"record": place, "reason": reason})
         if self._watch is not None:
@@ -164,8 +189,8 @@ class Server:
             manager.router = Router(
                 manager.identifier, self._watch.directory, manager.clock(), config.directory.query_s
             )
-            self._watching = asyncio.create_task(self._keep_directory(manager, self._watch), name="postroad-directory")
-        await asyncio.gather(*(self._provide(manager, wanted) for wanted in self._wanted_queues()))
+            manager.supervisor.keep("directory", partial(self._keep_directory, manager, self._watch))
+        await provide_all(manager, config, self._enterprise)
         if config.listen.binary is not None:
             self._binary = await self._start_binary(manager, config.listen.binary)
         if config.listen.ping is not None:
@@ -173,9 +198,44 @@ class Server:
         if config.listen.http is not None or config.listen.https is not None:
             await self._start_soap(manager)
         if config.listen.rpc is not None:
-            await self._start_remote_read(manager, config.listen.rpc)
+            await self._start_remote_read(manager, config.listen.rpc, authenticate_readers)
         if config.listen.api is not None:
             self._api = await self._start_api(manager, config.listen.api)
+        manager.exposure = self._exposure(reachable)
+        announce(config, manager.exposure)
+
+    def _exposure(self, reachable: bool) -> tuple[ListenerInfo, ...]:
+        rpc = RpcFacts(False)
+        if (server := self._remote_read) is not None:
+            other = None if server.read_address == server.address else server.read_address
+            offered = (AuthType(each) for each in server.rpc.endpoint.providers if each != AuthType.SPNEGO)
+            rpc = RpcFacts(server.service.authenticate, tuple(each.name.lower() for each in offered), other)
+        return exposure(self._config, self._addresses, reachable=reachable, rpc=rpc)
+
+    def _open_audit(self) -> AuditLog:
+        """After the store: the file may be in the data directory."""
+        audit = AuditLog(self._config.audit.file)
+        try:
+            audit.check()
+        except OSError as error:
+            self._config.fail("audit.file", f"{audit.file} cannot be written: {error.strerror}; make its directory")
+        return audit
+
+    def _limits(self) -> Limits:
+        """What the configuration says, as far as the system lets it."""
+        settings = self._config.limits
+        limits = Limits(
+            settings.connections,
+            settings.connections_per_address,
+            settings.unfinished_input_mb,
+            usable_descriptors(settings.connections),
+        )
+        if limits.connections.maximum < settings.connections:
+            log.warning(
+                "limits.connections is more than the descriptor limit of the process allows; raise that (ulimit -n)",
+                extra={"configured": settings.connections, "used": limits.connections.maximum},
+            )
+        return limits
 
     def _identifier(self, entry: ManagerEntry | None) -> UUID | None:
         """What the files say this manager is called; None leaves it to the data directory."""
@@ -192,75 +252,31 @@ class Server:
         addresses = {*_LOOPBACK} if host in _WILDCARDS else {host.lower()}
         return addresses if entry is None or entry.address is None else {*addresses, entry.address.lower()}
 
+    def _relay(self, manager: Manager) -> Relay:
+        """Whom strangers may make this manager call; what applications sent to before the start is named again."""
+        known = KnownManagers(lambda: manager.router, manager.identifier)
+        hosts = {peer.host.lower() for peer in self._config.peers}
+        own = manager.core.queues.local_hosts
+        relay = Relay(self._config.relay.allow, lambda host: host in hosts or host in own or known.knows(host))
+        for destination in manager.core.queues.outgoing:
+            if isinstance(destination, DirectName):
+                relay.name(destination.host)
+        return relay
+
     # The directory
 
-    async def _keep_directory(self, manager: Manager, watch: DirectoryWatch) -> None:
+    async def _keep_directory(self, manager: Manager, watch: DirectoryWatch, running: Running) -> None:
         """A file that was written is taken over at once: to wait for the timer would only keep wrong routes."""
         while True:
             await asyncio.sleep(self._config.directory.poll_s)
             now = manager.clock()
-            try:
-                if await asyncio.to_thread(watch.reload, now):  # a large file takes a second to read
-                    self._enterprise = watch.enterprise
-                    manager.router.initialize(watch.directory, now)
-                    await self._provide_public(manager)
-                else:
-                    manager.router.run_timers(watch.directory, now)
-            except Exception:  # a bug: the routes that are known are good enough until somebody reads the log
-                log.exception("directory not kept up to date")
-
-    # Queues
-
-    def _wanted_queues(self) -> list[_Wanted]:
-        """Those of the configuration and the public ones of the directory; a queue of both has the directory's id."""
-        wanted: dict[QueueTail, _Wanted] = {}
-        for index, settings in enumerate(self._config.queues, 1):
-            wanted[settings.path.tail] = _Wanted(settings, f"queue[{index}]")
-        for index, public in enumerate(self._enterprise.queues, 1):
-            if public.path.computer.lower() == self._config.manager.name.lower():
-                other = wanted.get(public.path.tail)
-                settings = ConfiguredQueue(path=public.path) if other is None else other.settings
-                key = None if other is None else other.key
-                wanted[public.path.tail] = _Wanted(settings, key, public.id, f"queue[{index}]")
-        return list(wanted.values())
-
-    async def _provide_public(self, manager: Manager) -> None:
-        """Makes the public queues that the directory has and this manager has not. Others stay as they are."""
-        for wanted in self._wanted_queues():
-            if wanted.identifier is not None:
-                try:
-                    await self._provide(manager, replace(wanted, key=None))
-                except PostroadError as fault:
-                    log.error("public queue not made", extra={"queue": wanted.settings.path, "reason": fault})
-
-    async def _provide(self, manager: Manager, wanted: _Wanted) -> None:
-        """Makes the queue, or changes what may change; what may not is refused."""
-        settings = wanted.settings
-        path = str(settings.path)
-        try:
-            info = manager.queue(path)
-        except QueueNotFound:
-            await manager.create_queue(
-                path, transactional=settings.transactional, identifier=wanted.identifier, **_properties(settings)
-            )
-            log.info("queue created", extra={"queue": path, "transactional": settings.transactional})
-            return
-        if wanted.identifier is not None and str(wanted.identifier) != info.id:
-            raise ConfigurationError(
-                str(self._config.directory.file),
-                f"{wanted.directory_key}.id",
-                f"the queue {path} is here already with the id {info.id}; delete it first, or use that id",
-            )
-        if wanted.key is None:
-            return
-        if settings.transactional != info.transactional:
-            kind = "transactional" if info.transactional else "not transactional"
-            self._config.fail(
-                f"{wanted.key}.transactional", f"the queue {path} is here already and is {kind}; delete it first"
-            )
-        if changes := _changes(settings, info):
-            await manager.set_queue(path, **changes)
-            log.info("queue changed", extra={"queue": path, "properties": ",".join(changes)})
+            if await asyncio.to_thread(watch.reload, now):  # a large file takes a second to read
+                self._enterprise = watch.enterprise
+                manager.router.initialize(watch.directory, now)
+                await provide_public(manager, self._config, self._enterprise)
+            else:
+                manager.router.run_timers(watch.directory, now)
+            running()
 
     # Listeners
 
@@ -274,6 +290,7 @@ class Server:
             retry_connect_s=config.binary.retry_connect_s,
             resend_s=config.binary.resend_s,
             cleanup_ms=ROUTING_CLEANUP_MS if routing else CLEANUP_MS,
+            remote_managers=config.limits.remote_managers,
         )
         peers = {peer.host.lower(): peer for peer in config.peers}
 
@@ -285,7 +302,8 @@ class Server:
 
         asker = Asker(manager.identifier, ping_port) if config.binary.ping else None
         transport = BinaryTransport(manager, config.listen.host, port, binary_port, asker)
-        service = BinaryService(manager.core, settings, resolver(lambda: manager.router), transport)
+        known = KnownManagers(lambda: manager.router, manager.identifier)
+        service = BinaryService(manager.core, settings, resolver(lambda: manager.router), transport, known)
         manager.core.delivery.locate = lambda name: _manager_of(manager, name)
         manager.binary = service
         await self._listen("binary", port, transport.start(service))
@@ -310,12 +328,17 @@ class Server:
         trusted = None if srmp.ca_certificates is None else str(srmp.ca_certificates)
         options = ClientOptions(host, trusted, srmp.proxy, frozenset(each.lower() for each in srmp.no_proxy))
         transport = SoapTransport(manager, options, known)
-        transport.service = service = SoapService(manager.core, soap_settings(srmp), transport, port_of)
+        settings = replace(soap_settings(srmp), remote_managers=config.limits.remote_managers)
+        transport.service = service = SoapService(manager.core, settings, transport, port_of, transport.addresses_of)
         if config.listen.http is not None:
-            self._http = await self._listen_http("http", Listener(transport, host, config.listen.http))
+            http = Listener(transport, manager.limits, host, config.listen.http, supervisor=manager.supervisor)
+            self._http = await self._listen_http("http", http)
         if config.listen.https is not None:
             files = (srmp.tls_certificate, srmp.tls_key)
-            self._https = await self._listen_http("https", Listener(transport, host, config.listen.https, *files))
+            https = Listener(
+                transport, manager.limits, host, config.listen.https, *files, supervisor=manager.supervisor
+            )
+            self._https = await self._listen_http("https", https)
         for scheme, listener in (("http", self._http), ("https", self._https)):
             if listener is not None:
                 service.outgoing.ports[scheme] = listener.port
@@ -347,7 +370,7 @@ class Server:
         log.info("listening", extra={"listener": "ping", "address": responder.address})
         return responder
 
-    async def _start_remote_read(self, manager: Manager, port: int) -> None:
+    async def _start_remote_read(self, manager: Manager, port: int, authenticate: bool) -> None:
         config = self._config
         read_port = config.listen.rpc_read
         if read_port == WITH_RPC:
@@ -358,7 +381,10 @@ class Server:
             port,
             read_port,
             providers=providers({user.name: user.password for user in config.users}, manager.name),
-            authenticate=bool(config.rpc.authenticate),
+            authenticate=authenticate,
+            minimum_level=_LEVELS[config.rpc.minimum_level],
+            logins=manager.logins,
+            audit=manager.audit,
         )
         manager.remote_read = server
         await self._listen("rpc", port, server.start())
@@ -391,7 +417,7 @@ class Server:
         config = self._config
         tls = None
         if config.api.tls_certificate is not None and config.api.tls_key is not None:
-            tls = TlsFiles(config.api.tls_certificate, config.api.tls_key)
+            tls = TlsFiles(config.api.tls_certificate, config.api.tls_key, config.api.client_ca)
         api = ApiServer(manager, config.listen.host, port, config.api.token, tls)
         try:
             await api.start()
@@ -401,6 +427,12 @@ class Server:
             config.fail(fault.key, fault.fault)
         log.info("listening", extra={"listener": "api", "address": api.url})
         return api
+
+
+async def is_reachable(host: str) -> bool:
+    """Whether other computers reach what listens on `host`, a name or an address."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    return not all(is_loopback(str(each[4][0])) for each in found)
 
 
 def soap_settings(srmp: SrmpSettings) -> SoapSettings:
@@ -432,36 +464,6 @@ def _watch(settings: DirectorySettings) -> DirectoryWatch | None:
         return None
     timers = UpdateTimers(settings.sites_update_s, settings.site_gates_update_s)
     return DirectoryWatch(settings.file, time.time(), timers)
-
-
-def _properties(settings: ConfiguredQueue) -> dict[str, object]:
-    """What may change while the queue is there, under the queue's own words."""
-    return {
-        "label": settings.label,
-        "journaling": settings.journal,
-        "quota_kb": settings.quota_kb,
-        "journal_quota_kb": settings.journal_quota_kb,
-        "authenticate": settings.authenticate,
-        "privacy": settings.privacy,
-        "abort_limit": settings.abort_limit,
-    }
-
-
-def _changes(settings: ConfiguredQueue, info: QueueInfo) -> dict[str, object]:
-    now = {
-        "label": info.label,
-        "journaling": info.journal,
-        "quota_kb": info.quota_kb,
-        "journal_quota_kb": info.journal_quota_kb,
-        "authenticate": info.authenticate,
-        "privacy": info.privacy,
-        "abort_limit": info.abort_limit,
-    }
-    return {
-        name: value
-        for name, value in _properties(settings).items()
-        if now[name] != (settings.privacy.value if name == "privacy" else value)
-    }
 
 
 async def run(config: Configuration, announce: Callable[[dict[str, object]], None]) -> None:

@@ -176,6 +176,21 @@ def text(longest: int, *, empty: bool = False) -> Reader[str]:
     return read
 
 
+def secret_text(longest: int) -> Reader[str]:
+    """The same for text that no error may show."""
+
+    def read(value: object, place: Place) -> str:
+        if not isinstance(value, str) or not value:
+            place.fail(f"must be text, got {kind_of(value) if value != '' else 'none'}")
+        if len(value) > longest:
+            place.fail(f"has at most {longest} characters, not {len(value)}")
+        if any(ord(character) < 0x20 or ord(character) == 0x7F for character in value):
+            place.fail("holds a control character")
+        return value
+
+    return read
+
+
 def whole(lowest: int, highest: int) -> Reader[int]:
     def read(value: object, place: Place) -> int:
         return _in_range(_expect(value, place, int, "a whole number"), lowest, highest, place)

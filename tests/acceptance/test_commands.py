@@ -117,6 +117,20 @@ def test_lists_for_people_and_for_programs(office: Office) -> None:
     assert queue.name in office.done("status").text
 
 
+def test_status_names_the_worst_of_many_outgoing_queues_and_counts_the_others(office: Office) -> None:
+    names = [rf"DIRECT=TCP:10.0.0.{number}\private$\far" for number in range(1, 31)]
+    for name in names:
+        office.manager.queue(name).send(client.Message("x", recoverable=True))
+    lines = office.done("status").lines
+    shown = [line for line in lines if line.startswith("DIRECT=TCP:10.0.0.")]
+    assert len(shown) == 20
+    assert "10 more outgoing queues with 10 messages: postroad queue list" in lines
+    assert len([line for line in lines if line.startswith("! ") and "10.0.0." in line]) <= 20
+    assert len([line for line in office.done("queue", "list").lines if line.startswith("DIRECT=TCP:10.0.0.")]) == 30
+    for name in names:
+        office.manager.queue(name).delete()
+
+
 def test_status_counts_the_queues_that_people_made_and_names_a_full_journal(office: Office) -> None:
     queue = office.manager.create_queue(r"private$\full", journal=True, journal_quota_kb=0)
     queue.send("x")
@@ -353,8 +367,9 @@ def test_messages_that_another_reader_holds_are_not_shown(office: Office) -> Non
     queue.send([b"held", b"free"])
     with queue.receiving(0) as held:
         assert held.body == b"held"
-        found = office.done("peek", queue.name, "--count", "5", "--timeout", "0", "--json").objects
-    assert [each["body"] for each in found] == ["free"]
+        found = office.run("peek", queue.name, "--count", "5", "--timeout", "0", "--json")
+    assert [each["body"] for each in found.objects] == ["free"]
+    assert found.errors.startswith(f"postroad: not shown: 1 message of {queue.name} that others have locked; see ")
 
 
 def test_one_message_by_its_lookup_id(office: Office) -> None:

@@ -148,7 +148,7 @@ LISTENERS = ("binary", "ping", "http", "rpc", "api")
 
 @pytest.mark.parametrize("listener", LISTENERS)
 def test_an_address_of_another_computer_is_the_hosts_fault(tmp_path: Path, listener: str) -> None:
-    token = "[api]\ntoken = 'secret'\n"
+    token = "[api]\ntoken = 'secret'\n[rpc]\nanonymous = true\n"  # such an address is not loopback
     listeners = "\n".join(f"{each} = {0 if each == listener else 'false'}" for each in LISTENERS)
     file = write(tmp_path, f'[manager]\nname = "alpha"\n[listen]\nhost = "192.0.2.1"\n{listeners}\n{token}')
     refused = postroad("serve", "-c", str(file))

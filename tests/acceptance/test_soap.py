@@ -10,9 +10,11 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,12 +23,21 @@ import pytest
 
 import postroad as client
 from postroad.errors import PostroadError
-from postroad.soap.elements import Attachments
-from postroad.soap.envelope import write_envelope
-from postroad.soap.multipart import join_entity
+from postroad.soap.elements import (
+    Attachments,
+    CommitmentReceiptRequest,
+    DeliveryReceiptRequest,
+    Envelope,
+    Services,
+    StreamId,
+    StreamReceipt,
+)
+from postroad.soap.envelope import read_envelope, write_envelope
+from postroad.soap.multipart import join_entity, split_entity
+from postroad.wire.constants import MessageClass
 from tests.certificates import Authority
 from tests.commands import ServerProcess, postroad
-from tests.unit.soap.mail import STRANGER, stranger_message
+from tests.unit.soap.mail import STRANGER, stranger_message, stream_message
 
 ADDRESSES = {"alpha": "127.0.50.11", "beta": "127.0.50.12", "gate": "127.0.50.13"}
 PORT = 18050
@@ -89,8 +100,16 @@ class Manager:
             found += [each.label for each in self.queue(queue).receive_many(100, timeout=60)]
         return found
 
-    def post(self, content_type: str, body: bytes, path: str = "/msmq/private$/plain", method: str = "POST") -> int:
-        connection = http.client.HTTPConnection(self.address, self._port, timeout=30)
+    def post(
+        self,
+        content_type: str,
+        body: bytes,
+        path: str = "/msmq/private$/plain",
+        method: str = "POST",
+        address: str = "127.0.0.1",
+    ) -> int:
+        """The status. `address` is where the request comes from."""
+        connection = http.client.HTTPConnection(self.address, self._port, timeout=30, source_address=(address, 0))
         try:
             connection.request(method, path, body, {"Content-Type": content_type})
             answer = connection.getresponse()
@@ -98,6 +117,15 @@ class Manager:
             return answer.status
         finally:
             connection.close()
+
+    def ask(self, envelope: Envelope, address: str) -> int:
+        kind, pieces = join_entity(write_envelope(envelope), Attachments(), STRANGER, 1)
+        return self.post(kind, b"".join(pieces), address=address)
+
+    def metric(self, name: str) -> int:
+        with urllib.request.urlopen(f"{self.process.api}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        return int(float(next(line.split()[1] for line in lines if line.startswith(f"{name} "))))
 
 
 @pytest.fixture
@@ -205,7 +233,8 @@ class _Answers(BaseHTTPRequestHandler):
         self.server.connections += 1
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        text, _ = split_entity(self.headers["Content-Type"], self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.envelopes.append(read_envelope(text))
         script = self.server.script
         status = script.pop(0) if len(script) > 1 else script[0]
         self.server.requests.append((self.path, status, self.headers))
@@ -224,6 +253,7 @@ class Scripted(ThreadingHTTPServer):
         super().__init__(("127.0.50.14", 0), _Answers)
         self.script = list(script)
         self.requests: list[tuple[str, int, Message]] = []
+        self.envelopes: list[Envelope] = []
         self.connections = 0
 
     def direct(self, queue: str) -> str:
@@ -471,10 +501,11 @@ def test_https_with_a_certificate_that_is_trusted_and_with_one_that_is_not(tmp_p
     assert info.messages == 1
 
 
-def test_a_store_and_forward_server_stands_between_two_that_do_not_meet(
-    tmp_path: Path, stack: ExitStack, beta: Manager
-) -> None:
-    Manager(tmp_path, stack, "gate", srmp="store_and_forward = true")
+def test_a_store_and_forward_server_stands_between_two_that_do_not_meet(tmp_path: Path, stack: ExitStack) -> None:
+    ends = f'[relay]\nallow = ["{ADDRESSES["alpha"]}", "{ADDRESSES["beta"]}"]\n'
+    Manager(tmp_path, stack, "gate", srmp=f"store_and_forward = true\n{ends}")
+    beta = Manager(tmp_path, stack, "beta", srmp=ends)  # which hears of alpha from the gate alone
+    provide(beta)
     # Beta hears of alpha only through the gate: the name alone would not lead back.
     receipts = f'receipts_url = "http://{ADDRESSES["alpha"]}:{PORT}/msmq/private$/order_queue$"\n'
     way = (
@@ -486,6 +517,95 @@ def test_a_store_and_forward_server_stands_between_two_that_do_not_meet(
     )
     assert beta.received("orders", 10) == [f"{each}" for each in range(10)]
     wait_until(lambda: alpha.queue(beta.direct("orders")).info().messages == 0)
+
+
+def stream_receipt(to: str, number: int, stream_id: StreamId, last_ordinal: int) -> Envelope:
+    envelope = stranger_message(
+        to, number, label="QM Ordering Ack", now=time.time(), message_class=MessageClass.ORDER_ACK
+    )
+    return replace(envelope, stream_receipt=StreamReceipt(stream_id, last_ordinal))
+
+
+def test_only_the_receiver_of_a_stream_acknowledges_it(alpha: Manager) -> None:
+    with answering(200) as server:
+        there = alpha.queue(server.direct("orders"))
+        there.send([client.Message("x", label=f"{each}", journal=True) for each in range(3)], transactional=True)
+        wait_until(lambda: len(server.requests) >= 3)
+        stream = server.envelopes[0].stream
+        assert stream is not None
+        to = alpha.url("order_queue$")
+        everything = [stream_receipt(to, each, stream.stream_id, each) for each in (1, 2, 3)]
+        for number, forged in enumerate([*everything, stream_receipt(to, 4, stream.stream_id, 0xFFFFFFFF)]):
+            assert alpha.ask(forged, f"127.0.50.{90 + number}") == 200
+        assert alpha.ask(stream_receipt(to, 5, stream.stream_id, 0xFFFFFFFF), "127.0.50.14") == 200
+        assert there.info().messages == 3
+        assert alpha.queue(";journal").info().messages == 0
+        assert alpha.metric("postroad_soap_receipts_ignored_total") == 3
+        assert "stream receipt ignored" in alpha.process.log
+        assert "[relay] allow" in alpha.process.log
+        assert alpha.ask(everything[2], "127.0.50.14") == 200
+        wait_until(lambda: there.info().messages == 0)
+        assert alpha.queue(";journal").info().messages == 3
+
+
+def test_a_message_cannot_make_its_receiver_call_another_host(beta: Manager) -> None:
+    with socket.create_server(("127.0.50.77", 0)) as elsewhere:
+        url = f"http://127.0.50.77:{elsewhere.getsockname()[1]}/msmq/private$/order_queue$"
+        asking = Services(True, DeliveryReceiptRequest(url), CommitmentReceiptRequest(url, True, True))
+        plain = replace(stranger_message(beta.url("plain"), 1, label="one", now=time.time()), services=asking)
+        ordered = stream_message(beta.url("orders"), 1, start=url, label="two", dead_letter=True, now=time.time())
+        for envelope in (plain, ordered):
+            assert beta.ask(envelope, "127.0.50.98") == 200
+        assert beta.received("plain", 1) + beta.received("orders", 1) == ["one", "two"]
+        # Of delivery and of commitment, of the stream and of its end.
+        wait_until(lambda: beta.metric("postroad_soap_receipts_dropped_total") == 4)
+        assert "add 127.0.50.77 to [relay] allow" in beta.process.log
+        elsewhere.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
+    assert not [each.path for each in beta.client.queues() if "127.0.50.77" in each.path]
+
+
+def test_receipts_for_a_name_go_to_the_address_that_the_message_came_from(beta: Manager) -> None:
+    with answering(200) as server:
+        start = f"http://far-away:{server.server_port}/msmq/private$/order_queue$"
+        ordered = stream_message(beta.url("orders"), 1, start=start, now=time.time())
+        assert beta.ask(ordered, "127.0.50.14") == 200
+        wait_until(lambda: len(server.envelopes) == 1)
+        (receipt,) = server.envelopes
+        assert receipt.path.to == start
+        assert receipt.stream_receipt is not None
+        beta.client.send(f"DIRECT={start}", client.Message("x", recoverable=True))
+        wait_until(lambda: "far-away cannot be found" in str(beta.queue(f"DIRECT={start}").info().why))
+
+
+def test_at_an_address_the_certificate_is_still_that_of_the_name(tmp_path: Path, stack: ExitStack) -> None:
+    """Receipts by HTTPS for a name that beta does not know."""
+    authority = Authority(tmp_path)
+    listen = f"https = {SECURE_PORT}"
+    managers = {}
+    for name, subject in (("alpha", "alpha.test"), ("beta", ADDRESSES["beta"])):
+        certificate, key = authority.issue(subject)
+        srmp = f'ca_certificates = "{authority.file}"\ntls_certificate = "{certificate}"\ntls_key = "{key}"\n'
+        if name == "alpha":
+            srmp += (
+                f'hosts = ["{subject}"]\nreceipts_url = "https://{subject}:{SECURE_PORT}/msmq/private$/order_queue$"'
+            )
+        managers[name] = Manager(tmp_path, stack, name, listen=listen, srmp=srmp)
+    provide(managers["beta"])
+    secure = managers["alpha"].queue(f"DIRECT={managers['beta'].url('orders', 'HTTPS', SECURE_PORT)}")
+    secure.send(client.Message("1", label="1"), transactional=True)
+    assert managers["beta"].received("orders", 1) == ["1"]
+    wait_until(lambda: secure.info().messages == 0)
+
+
+def test_nothing_is_passed_on_to_hosts_that_nobody_has_named(tmp_path: Path, stack: ExitStack) -> None:
+    gate = Manager(tmp_path, stack, "gate", srmp="store_and_forward = true")
+    with answering(200) as server:
+        url = f"http://127.0.50.14:{server.server_port}/msmq/private$/plain"
+        assert gate.ask(stranger_message(url, 1, now=time.time()), "127.0.50.98") == 400
+        assert "[relay] allow" in gate.process.log
+        assert server.connections == 0
 
 
 def test_commands_take_urls_wherever_they_take_a_name(alpha: Manager, beta: Manager) -> None:

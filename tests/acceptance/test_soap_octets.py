@@ -113,8 +113,9 @@ def test_a_request(alpha: ServerProcess) -> None:
 
 
 def answer_to(alpha: ServerProcess, request: bytes) -> bytes:
+    """From the peer's address, where its receipts may go."""
     host, _, port = alpha.ready["listen"]["http"].rpartition(":")
-    with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
+    with socket.create_connection((host, int(port)), PATIENCE_S, source_address=(PEER, 0)) as connection:
         connection.sendall(request)
         answer = b""
         while piece := connection.recv(65536):

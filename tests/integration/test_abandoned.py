@@ -1,87 +1,311 @@
-"""What a client leaves behind when it dies: locks, transactions and handles end by themselves."""
+"""What a client leaves behind when it dies, and what it keeps while it lives: real managers, real clients.
+
+The manager's leases last a second here. Clients that die are killed, those that hang are stopped.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
-from postroad.errors import InvalidHandle, NoMessage, TransactionSequence
-from postroad.manager import HANDLE_TIMEOUT_S, LOCK_TIMEOUT_S, TRANSACTION_TIMEOUT_S, Manager
-from postroad.message import Message
-from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.store.memory import MemoryStore
+import postroad
+from postroad.errors import LeaseEnded, NoMessage, TransactionSequence
+from tests.commands import PATIENCE_S, ServerProcess, serving
 
 QUEUE = r"private$\orders"
+OTHER = r"private$\other"
+LEASE_S = 1
+CONFIG = f"""
+[manager]
+name = "alpha"
+[listen]
+binary = 0
+ping = 0
+http = false
+rpc = false
+api = 0
+[leases]
+receive_s = {LEASE_S}
+transaction_s = {LEASE_S}
+[[queue]]
+path = 'private$\\orders'
+transactional = true
+[[queue]]
+path = 'private$\\other'
+transactional = true
+"""
+# Programs of clients: each says when it has what it wants, and waits for a line where the test has to act.
+PREFACE = f"""
+import asyncio, sys, time
+import postroad
+from postroad import aio
+from postroad.errors import PostroadError
+api, QUEUE, OTHER = sys.argv[1], {QUEUE!r}, {OTHER!r}
+def say(word): print(word, flush=True)
+"""
+HOLD_A_MESSAGE = """
+manager = postroad.connect(api)
+try:
+    with manager.queue(QUEUE).receiving(timeout=10) as message:
+        say("holds " + message.label)
+        sys.stdin.readline()
+    say("done")
+except PostroadError as error:
+    say(f"{type(error).__name__}: {error}")
+"""
+HOLD_A_TRANSACTION = """
+manager = postroad.connect(api)
+try:
+    with manager.transaction() as tx:
+        message = manager.queue(QUEUE).receive(10, tx)
+        manager.queue(OTHER).send("sent", tx)
+        say("holds " + message.label)
+        sys.stdin.readline()
+    say("done")
+except PostroadError as error:
+    say(f"{type(error).__name__}: {error}")
+"""
+BLOCK_THE_LOOP = """
+async def main():
+    async with aio.connect(api) as manager, manager.queue(QUEUE).receiving(timeout=10) as message:
+        say("holds " + message.label)
+        sys.stdin.readline()  # nothing else runs on this loop
+    say("done")
+asyncio.run(main())
+"""
+PROGRAMS = {"receiving": HOLD_A_MESSAGE, "transaction": HOLD_A_TRANSACTION, "blocked loop": BLOCK_THE_LOOP}
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_700_000_000.0
+class Client:
+    """A program that is a client of the manager, in a process of its own."""
 
-    def __call__(self) -> float:
-        return self.now
+    def __init__(self, api: str, program: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PREFACE + program, api], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def hear(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def go_on(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.process.pid, number)
 
 
-async def started(clock: Clock) -> Manager:
-    manager = Manager("alpha", MemoryStore(), clock=clock)
-    await manager.start()
-    await manager.create_queue(QUEUE, transactional=True)
-    await manager.send_transactional(QUEUE, [Message(b"1", label="first")])
-    return manager
+class Office:
+    def __init__(self, server: ServerProcess, manager: postroad.QueueManager) -> None:
+        self.server = server
+        self.manager = manager
+        self.queue = manager.queue(QUEUE)
+        self.other = manager.queue(OTHER)
+
+    def metric(self, name: str) -> float:
+        with urlopen(f"{self.server.api}/metrics", timeout=PATIENCE_S) as answer:
+            lines = answer.read().decode().splitlines()
+        return float(next(line.split()[1] for line in lines if line.startswith(f"{name} ")))
+
+    @contextmanager
+    def client(self, program: str) -> Iterator[Client]:
+        client = Client(self.server.api, program)
+        try:
+            yield client
+        finally:
+            client.process.kill()
+            client.process.communicate()
 
 
-async def pass_time(manager: Manager, clock: Clock, seconds: float) -> None:
-    clock.now += seconds
-    manager._release_abandoned(clock.now)
-    await manager.durable()
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    file = tmp_path / "alpha.toml"
+    file.write_text(CONFIG, encoding="utf-8")
+    with serving(file) as server, postroad.connect(server.api) as manager:
+        yield Office(server, manager)
 
 
-def test_a_lock_that_nobody_settles_is_released_in_place() -> None:
-    async def run() -> None:
-        clock = Clock()
-        manager = await started(clock)
-        (message,) = await manager.lock(QUEUE, 1, 0)
-        await pass_time(manager, clock, LOCK_TIMEOUT_S - 1)
+def eventually(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def let_leases_run_out() -> None:
+    time.sleep(5 * LEASE_S)
+
+
+@pytest.mark.parametrize("what", ["receiving", "transaction"])
+def test_what_a_killed_client_held_is_another_ones(office: Office, what: str) -> None:
+    office.queue.send(postroad.Message("1", label="first"), transactional=True)
+    with office.client(PROGRAMS[what]) as client:
+        assert client.hear() == "holds first"
+        client.signal(signal.SIGKILL)
+        eventually(lambda: office.queue.info().locked == 0)
+        aborts = 1 if what == "transaction" else 0
+        eventually(lambda: office.queue.peek(timeout=PATIENCE_S).aborts == aborts)  # it is counted with the next commit
+        message = office.queue.receive(timeout=PATIENCE_S)
+    assert (message.label, message.aborts) == ("first", aborts)
+    assert list(office.other.messages()) == []
+    assert office.manager.locks() == []
+    assert office.manager.transactions() == []
+    kind = "transactions" if what == "transaction" else "locks"
+    assert office.metric(f"postroad_{kind}_taken_back_total") == 1
+    (line,) = [each for each in office.server.log.splitlines() if "taken back from a silent client" in each]
+    assert f"(pid {client.process.pid}) from 127.0.0.1" in line
+    assert "silent_s=" in line
+    assert ("transaction=" if what == "transaction" else f"queue={QUEUE}") in line
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=list(PROGRAMS))
+def test_a_client_that_works_for_long_keeps_what_it_has(office: Office, program: str) -> None:
+    office.queue.send(postroad.Message("1", label="first"), transactional=True)
+    with office.client(program) as client:
+        assert client.hear() == "holds first"
+        let_leases_run_out()
         with pytest.raises(NoMessage):
-            await manager.peek(QUEUE, 1, 0)
-        await pass_time(manager, clock, 2)
-        assert (await manager.peek(QUEUE, 1, 0))[0].lookup_id == message.lookup_id
-        with pytest.raises(TransactionSequence):
-            await manager.settle(QUEUE, [message.lookup_id], delete=True)
-        await manager.stop()
-
-    asyncio.run(run())
-
-
-def test_a_transaction_that_nobody_ends_is_aborted() -> None:
-    async def run() -> None:
-        clock = Clock()
-        manager = await started(clock)
-        transaction = manager.begin()
-        await manager.receive(QUEUE, 1, 0, transaction)
-        await pass_time(manager, clock, TRANSACTION_TIMEOUT_S + 1)
-        assert (await manager.peek(QUEUE, 1, 0))[0].aborts == 1
-        with pytest.raises(TransactionSequence):
-            await manager.commit(transaction)
-        await manager.stop()
-
-    asyncio.run(run())
+            office.queue.receive(timeout=0)
+        (lock,) = office.manager.locks(QUEUE)
+        assert f"(pid {client.process.pid})" in lock.owner
+        client.go_on()
+        assert client.hear() == "done"
+    assert list(office.queue.messages()) == []
+    assert "taken back" not in office.server.log
 
 
-def test_an_exclusive_handle_that_nobody_uses_is_closed() -> None:
-    async def run() -> None:
-        clock = Clock()
-        manager = await started(clock)
-        handle = manager.open_queue(QUEUE, QueueAccess.RECEIVE, ShareMode.DENY_RECEIVE)
-        await pass_time(manager, clock, HANDLE_TIMEOUT_S - 1)
-        manager.open_cursor(handle)  # a use starts the time again
-        await pass_time(manager, clock, HANDLE_TIMEOUT_S - 1)
-        manager.open_cursor(handle)
-        await pass_time(manager, clock, HANDLE_TIMEOUT_S + 1)
-        with pytest.raises(InvalidHandle):
-            manager.open_cursor(handle)
-        await manager.receive(QUEUE, 1, 0)
-        await manager.stop()
+@pytest.mark.parametrize("what", ["receiving", "transaction"])
+def test_a_client_that_hangs_loses_what_it_has_and_hears_of_it(office: Office, what: str) -> None:
+    office.queue.send(postroad.Message("1", label="first"), transactional=True)
+    with office.client(PROGRAMS[what]) as client:
+        assert client.hear() == "holds first"
+        client.signal(signal.SIGSTOP)
+        with office.queue.receiving(timeout=PATIENCE_S) as message:
+            assert message.label == "first"
+            client.signal(signal.SIGCONT)
+            client.go_on()
+            told = client.hear()  # it could not end what is somebody else's now
+            assert told.startswith("LeaseEnded: ")
+            assert "its lease of 1 s ran out at 20" in told
+    assert list(office.queue.messages()) == []
 
-    asyncio.run(run())
+
+@pytest.mark.parametrize("what", ["receiving", "transaction"])
+def test_a_restart_of_the_manager_puts_everything_back_and_clients_hear_of_it(tmp_path: Path, what: str) -> None:
+    file = tmp_path / "alpha.toml"
+    file.write_text(CONFIG, encoding="utf-8")
+    with serving(file) as first:
+        file.write_text(CONFIG.replace("api = 0", f"api = {first.api.rpartition(':')[2]}"), encoding="utf-8")
+        with postroad.connect(first.api) as manager:
+            manager.send(QUEUE, postroad.Message("1", label="first"), transactional=True)
+        client = Client(first.api, PROGRAMS[what])
+        try:
+            assert client.hear() == "holds first"
+            first.end(signal.SIGKILL)
+            with serving(file) as second, postroad.connect(second.api) as manager:
+                client.go_on()
+                assert client.hear().startswith("TransactionSequence: ")
+                assert manager.queue(QUEUE).receive(timeout=0).label == "first"
+        finally:
+            client.process.kill()
+            client.process.communicate()
+
+
+def test_an_operator_takes_messages_from_a_client_that_works(office: Office) -> None:
+    office.queue.send(postroad.Message("1", label="first"), transactional=True)
+    with office.client(HOLD_A_MESSAGE) as client:
+        assert client.hear() == "holds first"
+        (lock,) = office.manager.locks(QUEUE)
+        assert office.queue.release_locks() == list(lock.lookup_ids)
+        with office.queue.receiving(timeout=0):
+            client.go_on()
+            assert "LeaseEnded" in (told := client.hear())
+            assert "it was released at" in told
+    with office.client(HOLD_A_TRANSACTION) as client:
+        office.queue.send(postroad.Message("2", label="second"), transactional=True)
+        assert client.hear() == "holds second"
+        (transaction,) = office.manager.transactions()
+        office.manager.abort_transaction(transaction.id)
+        client.go_on()
+        assert "by an operator" in client.hear()
+    for event in ("lock released", "transaction aborted"):
+        assert any(event in line and "(pid " in line for line in office.server.log.splitlines())
+    assert [message.label for message in office.queue.messages()] == ["second"]
+    assert list(office.other.messages()) == []
+
+
+def test_many_locks_of_one_client_are_renewed_together(office: Office) -> None:
+    office.queue.send([str(number) for number in range(3000)], transactional=True)
+    locked = [message for _ in range(300) for message in office.queue.lock(10, timeout=0)]
+    let_leases_run_out()
+    office.queue.settle(locked, delete=True)
+    assert office.queue.info().messages == 0
+
+
+def test_a_lock_by_name_only_is_settled_as_before(office: Office) -> None:
+    """Whoever locked a message may be another client: an administrator's, by lookup id."""
+    office.queue.send("1", transactional=True)
+    (message,) = office.queue.lock()
+    with postroad.connect(office.server.api) as somebody:
+        somebody.queue(QUEUE).settle([message.lookup_id], delete=True)
+    with pytest.raises(TransactionSequence):
+        office.queue.settle([message], delete=True)
+
+
+def test_callers_without_our_client_renew_by_themselves(office: Office) -> None:
+    connection = HTTPConnection(office.server.api.removeprefix("http://"), timeout=PATIENCE_S)
+
+    def call(path: str, value: object = None) -> tuple[int, dict[str, str], object]:
+        connection.request("POST", f"/api/v1{path}", json.dumps(value) if value is not None else None)
+        answer = connection.getresponse()
+        body = answer.read()
+        headers = {name.lower(): text for name, text in answer.getheaders()}
+        return answer.status, headers, json.loads(body) if body else None
+
+    office.queue.send("1", transactional=True)
+    _, headers, body = call("/queues/private$/orders/lock?timeout=0")
+    assert headers["postroad-lease-seconds"] == "1"
+    lease = headers["postroad-lease"]
+    stranger = "00000000-0000-4000-8000-000000000001"
+    for _ in range(10):
+        time.sleep(LEASE_S / 3)
+        assert call("/leases/renew", {"leases": [lease, stranger]})[2] == {"renewed": [lease], "gone": [stranger]}
+    assert office.queue.info().locked == 1
+    assert isinstance(body, dict)
+    settlement = {"lookup_ids": [body["messages"][0]["lookup_id"]], "delete": True, "leases": [lease]}
+    eventually(lambda: office.queue.info().locked == 0)
+    status, _, problem = call("/queues/private$/orders/settle", settlement)
+    assert status == 409
+    assert isinstance(problem, dict)
+    assert problem["error"] == LeaseEnded.__name__
+    _, _, begun = call("/transactions")
+    assert isinstance(begun, dict)
+    assert begun["lease_s"] == LEASE_S
+    assert call("/leases/renew", {"leases": [begun["id"]]})[2] == {"renewed": [begun["id"]], "gone": []}
+    eventually(lambda: office.manager.transactions() == [])
+    assert call(f"/transactions/{begun['id']}/commit")[0] == 409
+
+
+def test_an_embedded_manager_keeps_what_its_own_process_has() -> None:
+    with postroad.open(":memory:") as manager:
+        queue = manager.create_queue(QUEUE, transactional=True)
+        queue.send(["1", "2"], transactional=True)
+        with manager.transaction() as tx, queue.receiving(timeout=0):
+            queue.receive(0, tx)
+            held, mine = manager.locks(), manager.transactions()
+        assert [each.owner for each in held] == ["this process"] * 2
+        assert [each.owner for each in mine] == ["this process"]
+        assert manager.locks() == []

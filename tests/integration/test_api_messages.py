@@ -14,6 +14,7 @@ from postroad.records import decode_records
 from tests.served import API, ORDERS, Served, served
 
 OTHER = f"{API}/queues/private$/other"
+STRANGER = "00000000-0000-4000-8000-000000000001"
 
 
 @pytest.fixture
@@ -227,9 +228,9 @@ def test_messages_move_by_id_and_by_place(api: Served) -> None:
     api.send("a", "b", "c", "d")
     ids = [each["lookup_id"] for each in listed(api)]
     moved = api.call("POST", f"{ORDERS}/move", {"to": "private$/other", "lookup_ids": [ids[2]]})
-    assert moved.json == {"moved": [ids[2]]}
+    assert moved.json == {"moved": [ids[2]], "locked": 0}
     moved = api.call("POST", f"{ORDERS}/move", {"to": "private$\\other", "after": ids[0], "limit": 1})
-    assert moved.json == {"moved": [ids[1]]}
+    assert moved.json == {"moved": [ids[1]], "locked": 0}
     assert (api.bodies(), api.bodies(OTHER)) == (["a", "d"], ["c", "b"])
 
 
@@ -247,7 +248,77 @@ def test_packets_leave_and_come_back_byte_for_byte(api: Served) -> None:
     assert api.call("GET", f"{OTHER}/packets").body == packets
 
 
+def test_whoever_passes_over_locked_messages_says_how_many(api: Served) -> None:
+    api.send("a", "b", "c")
+    api.call("POST", f"{ORDERS}/lock?count=2&timeout=0")
+    for path in ("messages", "packets"):
+        assert api.call("GET", f"{ORDERS}/{path}").headers["postroad-locked"] == "2"
+    moved = api.call("POST", f"{ORDERS}/move", {"to": "private$/other"}).json
+    assert (len(moved["moved"]), moved["locked"]) == (1, 2)
+    assert api.call("POST", f"{ORDERS}/purge").json == {"purged": 0, "locked": 2}
+    assert api.call("POST", f"{ORDERS}/release", {}).json["locked"] == 0
+    assert api.call("GET", ORDERS).json["messages"] == 0  # the purge reached those that were released too
+
+
+# Locks
+
+
+def test_locks_are_listed_with_their_owner_and_released(api: Served) -> None:
+    api.send("a", "b")
+    reply = api.call("POST", f"{ORDERS}/lock?count=2&timeout=0", headers={"Postroad-Client": "ann@desk (pid 7)"})
+    numbers = [each["lookup_id"] for each in reply.json["messages"]]
+    (lock,) = api.call("GET", f"{API}/locks?queue=private$/orders").json["locks"]
+    assert (lock["owner"], lock["kind"], lock["messages"]) == ("ann@desk (pid 7) from 127.0.0.1", "receive", 2)
+    assert lock["lookup_ids"] == numbers
+    assert api.call("GET", f"{API}/status").json["locks"][0]["owner"] == lock["owner"]
+    assert api.call("GET", f"{API}/locks?queue=private$/other").json == {"locks": []}
+    assert api.call("GET", f"{API}/locks?queue=private$/none").status == 404
+    released = api.call("POST", f"{ORDERS}/release", {"lookup_ids": numbers[1:]})
+    assert released.json == {"released": numbers[1:], "locked": 1}
+    assert api.call("POST", f"{ORDERS}/release", {"lookup_ids": numbers[1:]}).status == 409
+    refused = api.call("POST", f"{ORDERS}/settle", {"lookup_ids": numbers, "delete": True})
+    assert (refused.status, refused.json["error"]) == (409, "LeaseEnded")
+    lease = reply.headers["postroad-lease"]
+    settled = {"lookup_ids": numbers[:1], "delete": True, "leases": [lease]}
+    assert api.call("POST", f"{ORDERS}/settle", settled | {"leases": [STRANGER]}).status == 409
+    assert api.call("POST", f"{ORDERS}/settle", settled).status == 204
+    assert api.bodies() == ["b"]
+
+
+@pytest.mark.parametrize("said", ["", "\t", "x" * 5000, "caf\xe9"])
+def test_an_owner_is_what_can_be_shown(api: Served, said: str) -> None:
+    api.send("a")
+    api.call("POST", f"{ORDERS}/lock?timeout=0", headers={"Postroad-Client": said})
+    (lock,) = api.call("GET", f"{API}/locks").json["locks"]
+    assert lock["owner"].endswith("127.0.0.1")
+    assert len(lock["owner"]) < 300
+    assert lock["owner"].isprintable()
+
+
+def test_renewals_of_strangers_are_told_apart(api: Served) -> None:
+    api.send("a")
+    lease = api.call("POST", f"{ORDERS}/lock?timeout=0").headers["postroad-lease"]
+    renewed = api.call("POST", f"{API}/leases/renew", {"leases": [lease, STRANGER]})
+    assert renewed.json == {"renewed": [lease], "gone": [STRANGER]}
+    for wrong in ({}, {"leases": ["x"]}, {"leases": [lease, lease]}, {"lease": lease}):
+        assert api.call("POST", f"{API}/leases/renew", wrong).status == 400
+
+
 # Transactions
+
+
+def test_an_operator_lists_and_aborts_transactions(api: Served) -> None:
+    begun = api.call("POST", f"{API}/transactions").json
+    assert begun["lease_s"] == 60
+    (told,) = api.call("GET", f"{API}/transactions").json["transactions"]
+    assert (told["id"], told["owner"], told["messages"]) == (begun["id"], "127.0.0.1", 0)
+    assert api.call("GET", f"{API}/status").json["transactions"][0]["id"] == begun["id"]
+    assert api.call("DELETE", f"{API}/transactions/{begun['id']}").status == 204
+    assert api.call("GET", f"{API}/transactions").json == {"transactions": []}
+    refused = api.call("POST", f"{API}/transactions/{begun['id']}/commit")
+    assert (refused.status, refused.json["error"]) == (409, "LeaseEnded")
+    assert "by an operator" in refused.json["detail"]
+    assert api.call("DELETE", f"{API}/transactions/{STRANGER}").status == 409
 
 
 def test_a_transaction_spans_queues_and_happens_at_once(api: Served) -> None:

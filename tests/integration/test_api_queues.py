@@ -90,7 +90,7 @@ def test_the_status_says_what_needs_attention(api: Served) -> None:
 def test_a_purge_says_how_many_went(api: Served) -> None:
     api.create()
     api.send("a", "b", "c")
-    assert api.call("POST", f"{ORDERS}/purge").json == {"purged": 3}
+    assert api.call("POST", f"{ORDERS}/purge").json == {"purged": 3, "locked": 0}
     assert api.bodies() == []
 
 

@@ -10,7 +10,9 @@ import signal
 import socket
 import ssl
 import subprocess
+import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from postroad.api import ApiServer, TlsFiles
 from postroad.errors import ConfigurationError
 from postroad.manager import Manager
 from postroad.store import MemoryStore
+from tests.certificates import Authority
 from tests.served import API, ORDERS, Served, served
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reference" / "http-api.md"
@@ -91,6 +94,18 @@ def test_other_computers_need_a_token(host: str) -> None:
     assert "token" in fault.fault
 
 
+def test_tls_alone_does_not_say_who_calls(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("127.0.0.1")
+    fault = start_fails("0.0.0.0", tls=TlsFiles(certificate, key))
+    assert fault.key == "api.token"
+    assert "TLS alone does not say who calls; set api.token_file or api.client_ca" in fault.fault
+
+
+def test_an_authority_of_clients_that_is_none_is_named(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("127.0.0.1")
+    assert start_fails("127.0.0.1", tls=TlsFiles(certificate, key, key)).key == "api.client_ca"
+
+
 def test_with_a_token_it_listens_everywhere() -> None:
     with served(token="secret", host="0.0.0.0") as api:
         assert listens("127.0.0.1", api.server.port)
@@ -156,6 +171,32 @@ def test_a_call_without_the_token_is_refused(sent: str | None) -> None:
             assert api.call("GET", path, headers=headers).status == 200
 
 
+def test_a_page_that_everybody_sees_tells_strangers_nothing_of_the_manager() -> None:
+    with served(token="secret") as api:
+        assert b"alpha" not in api.call("GET", "/").body
+        assert (api.call("GET", "/healthz").body, api.call("GET", "/readyz").body) == (b"ok\n", b"ready\n")
+
+
+def test_wrong_tokens_are_answered_late_and_the_right_one_at_once() -> None:
+    with served(token="secret") as api, ThreadPoolExecutor(1) as pool:
+        for _ in range(30):
+            api.manager.logins.failed("127.0.0.1", api.manager.clock(), door="rpc", who="ann")
+        guess = pool.submit(api.call, "GET", f"{API}/manager", headers={"Authorization": "Bearer wrong"})
+        while api.manager.logins.total == 30:
+            time.sleep(0.01)
+        assert api.call("GET", f"{API}/manager", headers={"Authorization": "Bearer secret"}).status == 200
+        assert not guess.done()  # it waits 8 s
+        api.run(api.server.stop())  # which waits for no guess
+        assert guess.result().status == 401
+
+
+def test_a_call_without_any_token_is_no_guess() -> None:
+    with served(token="secret") as api:
+        for _ in range(10):
+            assert api.call("GET", f"{API}/manager").status == 401
+        assert api.manager.logins.total == 0
+
+
 def test_a_call_with_the_token_is_served() -> None:
     with served(token="secret") as api:
         assert api.call("GET", f"{API}/manager", headers={"Authorization": "Bearer secret"}).status == 200
@@ -168,6 +209,40 @@ def test_web_pages_of_other_origins_are_refused(origin: str) -> None:
         answer = api.call("POST", f"{ORDERS}/messages", body=b"x", headers={"Origin": origin})
         assert (answer.status, answer.json["code"]) == (403, "ACCESS_DENIED")
         assert api.bodies() == []
+
+
+CHANGES = [
+    ("POST", f"{API}/queues"),
+    ("POST", f"{ORDERS}/messages"),
+    ("POST", f"{ORDERS}/purge"),
+    ("PATCH", ORDERS),
+    ("DELETE", ORDERS),
+    ("DELETE", f"{ORDERS}/messages/1"),
+    ("PUT", f"{ORDERS}/holds/x"),
+    ("POST", f"{API}/transactions"),
+]
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site", "whatever-comes-next", ""])
+@pytest.mark.parametrize("token", [None, "secret"])
+def test_what_a_browser_marks_as_another_sites_changes_nothing(site: str, token: str | None) -> None:
+    """A form needs no Origin to be sent by an old browser, and none of its media types asks first."""
+    with served(token=token) as api:
+        headers = {"Sec-Fetch-Site": site, "Content-Type": "text/plain"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        for method, path in CHANGES:
+            answer = api.call(method, path, body=b"{}", headers=headers)
+            assert (answer.status, answer.json["code"]) == (403, "ACCESS_DENIED")
+            assert answer.json["detail"].startswith(f"Sec-Fetch-Site: {site}: a web page of another site")
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_the_servers_own_pages_and_the_person_at_the_browser_may_change_things(site: str) -> None:
+    with served() as api:
+        api.create()
+        assert api.call("POST", f"{ORDERS}/messages", body=b"x", headers={"Sec-Fetch-Site": site}).status == 201
+        assert api.call("GET", ORDERS, headers={"Sec-Fetch-Site": "cross-site"}).status == 200  # a link
 
 
 def test_its_own_pages_may_call() -> None:

@@ -23,8 +23,8 @@ def api() -> Iterator[Served]:
 
 
 def scrape(api: Served) -> Samples:
-    """By name and queue, or direction of sessions, or access of readers. Fails on any line that Prometheus would not
-    read, and on a sample that nothing explains."""
+    """By name and queue, direction of sessions, access of readers, or limit. Fails on any line that Prometheus would
+    not read, and on a sample that nothing explains."""
     answer = api.call("GET", "/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     text = answer.body.decode()
@@ -49,10 +49,8 @@ def scrape(api: Served) -> Samples:
             assert match["name"] in helped
             assert match["name"] in typed
             assert match["name"].startswith("postroad_")
-            key = (
-                match["name"],
-                found.get("queue", found.get("direction", found.get("access", ""))).replace("\\\\", "\\"),
-            )
+            label = next((found[each] for each in ("queue", "direction", "access", "limit") if each in found), "")
+            key = (match["name"], label.replace("\\\\", "\\"))
             assert key not in samples
             samples[key] = float(match["value"])
     return samples

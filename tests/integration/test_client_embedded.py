@@ -34,7 +34,8 @@ with postroad.open(sys.argv[1]) as qm:
         print("\n".join(queue.send([postroad.Message(b"x", recoverable=True)] * 3)), flush=True)
 """
 READER = r"""
-import sys, threading, time, postroad
+import signal, sys, threading, time, postroad
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job is started with it ignored
 def tell():
     while not queue.info().waiting:
         time.sleep(0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -11,6 +12,7 @@ import postroad
 from postroad import errors
 from postroad.client.values import PAGE_MESSAGES
 from postroad.names import MessageId, PathName, parse_format_name
+from tests.commands import pasted
 from tests.faces import FACES, opened
 
 GUID = UUID("8c0a5a60-1b7e-4f7c-9c55-0d2f8e0d3c11")
@@ -115,6 +117,28 @@ def test_an_outgoing_queue_pauses_and_resumes(qm: postroad.QueueManager, queue: 
     assert outgoing.info().type == "outgoing"
     with pytest.raises(errors.UnsupportedFormatNameOperation):
         queue.pause()
+
+
+@pytest.mark.parametrize(
+    ("host", "queue"),
+    [
+        ("beta", "x'|touch${IFS}harm|'"),
+        ("beta", "$(touch${IFS}harm)"),
+        ("beta", "`touch${IFS}harm`"),
+        ("$(touch${IFS}harm)", "orders"),
+        ("-user", "orders"),
+    ],
+)
+def test_the_command_that_an_error_names_does_nothing_else_when_it_is_pasted(
+    tmp_path: Path, host: str, queue: str
+) -> None:
+    with postroad.open(":memory:") as manager, pytest.raises(errors.QueueNotFound) as caught:
+        manager.queue(rf"DIRECT=OS:{host}\private$\{queue}").receive(0)
+    command = str(caught.value).partition(" or with `")[2].removesuffix("`")
+    (words,) = pasted(command, tmp_path)
+    assert [each for each in words if each != "--"] == ["remote", "receive", host, rf"private$\{queue}"]
+    assert ("--" in words) is host.startswith("-")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_messages_on_their_way_are_seen_and_rescued_and_never_received(

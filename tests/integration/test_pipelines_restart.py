@@ -31,8 +31,7 @@ async def running(store: Store) -> AsyncIterator[Manager]:
     try:
         yield manager
     finally:
-        assert manager._timer is not None
-        manager._timer.cancel()
+        await manager.supervisor.stop()
         await asyncio.to_thread(manager._writer.close)
         store.close()
 

@@ -254,6 +254,8 @@ class QueueMachine(RuleBasedStateMachine):
     def the_queues_are_as_the_model_says(self) -> None:
         if not hasattr(self, "manager"):
             return
+        queues = self.manager.queues
+        assert queues.usage.used_bytes == sum(queue.used_bytes for queue in queues)
         for path, expected in self.model.queues.items():
             queue = self.manager.queues.get(path)
             available = [each.label for each in expected.available()]

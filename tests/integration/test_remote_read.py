@@ -32,6 +32,7 @@ from postroad.errors import (
     TransactionSequence,
 )
 from postroad.message import Message
+from postroad.queues.info import LockInfo
 from postroad.rpc.ndr import Format
 from postroad.store import open_store
 from tests.remote.station import HOST, ORDERS, OTHER, PASSWORD, USER, Station, station
@@ -82,6 +83,24 @@ def test_receive_and_peek(office: Station, manager: postroad.QueueManager) -> No
         orders.receive(timeout=0)
     with pytest.raises(NoMessage):
         orders.peek(timeout=0)
+
+
+def test_what_remote_readers_have_is_listed_and_cannot_be_released(
+    office: Station, manager: postroad.QueueManager
+) -> None:
+    office.send("one", "two")
+
+    async def look() -> tuple[list[LockInfo], int]:
+        return office.manager.leases.locks(ORDERS), office.manager.leases.locked(ORDERS)
+
+    with manager.queue(ORDERS).receiving(timeout=5) as message:
+        (lock,), locked = office.run(look())
+        assert (lock.kind, lock.messages, lock.lookup_ids, locked) == ("remote reader", 1, (message.lookup_id,), 1)
+        assert lock.owner == "127.0.0.1"
+        with pytest.raises(TransactionSequence, match="remote reader"):
+            office.run(office.manager.leases.release(ORDERS, [message.lookup_id]))
+        assert office.run(office.manager.leases.release(ORDERS)) == []
+    assert office.run(look()) == ([], 0)
 
 
 def test_a_message_is_what_its_own_manager_says_it_is(office: Station, manager: postroad.QueueManager) -> None:
@@ -505,7 +524,7 @@ def test_readers_are_shown_by_api_and_metrics(office: Station) -> None:
         manager.queue(ORDERS).lock(1, timeout=5)
 
         async def look() -> str:
-            return metrics_text(office.manager)
+            return metrics_text(office.manager, office.manager.queues())
 
         text = office.run(look())
         assert 'postroad_remote_readers{access="receive"} 1' in text

@@ -6,6 +6,9 @@ import asyncio
 import random
 from collections.abc import Callable
 
+import pytest
+
+from postroad import listening
 from postroad.rpc import pdu as pdus
 from postroad.rpc.calls import Limits
 from postroad.rpc.client import connect
@@ -101,6 +104,34 @@ def test_a_client_whose_answers_pile_up_is_dropped() -> None:
             await until(lambda: not it.server.links)
             await still_serves(it)
             writer.transport.abort()
+
+    asyncio.run(run())
+
+
+def test_a_client_that_takes_no_answers_for_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "UNREAD_S", 0.2)
+
+    async def run() -> None:
+        async with counter() as it:
+            writer = await deaf(it)
+            await until(lambda: not it.server.links)
+            assert it.server.shared.unread_output.reached == 1
+            await still_serves(it)
+            writer.transport.abort()
+
+    asyncio.run(run())
+
+
+def test_unfinished_requests_share_the_budget_of_all_listeners() -> None:
+    async def run() -> None:
+        async with counter() as it:
+            _, _, writer = await bound(it)
+            part = pdus.Request(call_id=9, flags=1, alloc_hint=0, context_id=0, opnum=0, stub=bytes(1000)).encode()
+            writer.write(part + part[:100])
+            held = it.server.shared.unfinished_input
+            await until(lambda: held.current == 1100)
+            writer.close()
+            await until(lambda: held.current == 0)
 
     asyncio.run(run())
 

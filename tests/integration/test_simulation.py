@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from postroad.binary.sender import Sender
+from postroad.binary.session import Session
 from postroad.queues.commits import Done
 from postroad.queues.duplicates import MessageIdHistory
 from postroad.queues.queue import Queue
@@ -88,8 +89,8 @@ def skip_the_bridge_over_expired_messages(patch: pytest.MonkeyPatch) -> None:
 
 def drop_the_resend_timer(patch: pytest.MonkeyPatch) -> None:
     def on_timer(sender: Sender, now: float) -> list[Queue]:
-        for sequence in sender.sequences.values():
-            sequence.resend_at = None
+        for queue in sender._resends.take_due(now):
+            sender.sequences[queue].resend_at = None
         return []
 
     patch.setattr(Sender, "on_timer", on_timer)
@@ -98,11 +99,13 @@ def drop_the_resend_timer(patch: pytest.MonkeyPatch) -> None:
 def release_on_an_order_ack_of_another_sequence(patch: pytest.MonkeyPatch) -> None:
     original = Sender.take_order_ack
 
-    def take_order_ack(sender: Sender, ack: OrderAck, now: float) -> None:
+    def take_order_ack(sender: Sender, ack: OrderAck, session: Session, now: float) -> None:
+        sender.accepts = lambda name, ack, session: True
         for sequence in list(sender.sequences.values()):
             for each in list(dict.fromkeys(flight.sequence_id for flight in sequence.unacked)):
                 assert each is not None
-                original(sender, replace(ack, sequence_id=each), now)
+                number = min(ack.sequence_number, sequence.last_sent[each])
+                original(sender, replace(ack, sequence_id=each, sequence_number=number), session, now)
 
     patch.setattr(Sender, "take_order_ack", take_order_ack)
 

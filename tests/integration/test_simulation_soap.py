@@ -14,7 +14,7 @@ from postroad.simulation.web import Web
 from postroad.simulation.world import World
 from postroad.soap.elements import Stream, StreamReceipt
 from postroad.soap.receiver import Receiver
-from postroad.soap.sender import Flight, Sender, Transfer
+from postroad.soap.sender import Flight, Sender, Taken, Transfer
 from postroad.soap.streams import IncomingStream, OutgoingStream, Verdict
 from tests.torture.simulation import run, run_seed
 
@@ -117,8 +117,10 @@ def never_begin_anew(patch: pytest.MonkeyPatch) -> None:
 def release_on_any_receipt(patch: pytest.MonkeyPatch) -> None:
     original = Sender.take_stream_receipt
 
-    def take(sender: Sender, receipt: StreamReceipt, now: float) -> bool:
-        return original(sender, StreamReceipt(receipt.stream_id, receipt.last_ordinal + 1), now)
+    def take(sender: Sender, receipt: StreamReceipt, address: str, now: float) -> Taken:
+        one_more = StreamReceipt(receipt.stream_id, receipt.last_ordinal + 1)
+        taken = original(sender, one_more, address, now)
+        return taken if taken is Taken.DONE else original(sender, receipt, address, now)
 
     patch.setattr(Sender, "take_stream_receipt", take)
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from postroad.soap import protocol
+from postroad import accepting
+from postroad.limits import Limits
+from postroad.soap import transport
 from postroad.soap.transport import Listener
 
 HOST = "127.0.0.1"
@@ -40,7 +42,7 @@ def talk(*pieces: bytes) -> tuple[bytes, list[bytes]]:
     app = App()
 
     async def run() -> bytes:
-        listener = Listener(app, HOST, 0)
+        listener = Listener(app, Limits(), HOST, 0)
         await listener.start()
         try:
             reader, writer = await asyncio.open_connection(HOST, listener.port)
@@ -59,7 +61,8 @@ def talk(*pieces: bytes) -> tuple[bytes, list[bytes]]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "REQUEST_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(accepting, "REQUEST_S", 0.5)
+    monkeypatch.setattr(transport, "KEEP_ALIVE_S", 0.5)
 
 
 @pytest.mark.parametrize("sent", [b"POST /msm", HEAD, HEAD + b"\r\n", HEAD + b"\r\nab"])

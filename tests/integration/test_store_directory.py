@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,58 @@ def test_a_read_only_directory_is_named() -> None:
             if is_root:
                 os.seteuid(0)
             directory.chmod(0o755)
+
+
+# Who else may look
+
+
+def modes(directory: Path) -> dict[str, int]:
+    found = {each.name: stat.S_IMODE(each.stat().st_mode) for each in directory.iterdir()}
+    return {"": stat.S_IMODE(directory.stat().st_mode), **found}
+
+
+PRIVATE = {"": 0o700, "lock": 0o600, DATABASE_NAME: 0o600, f"{DATABASE_NAME}-wal": 0o600, f"{DATABASE_NAME}-shm": 0o600}
+unix = pytest.mark.skipif(sys.platform == "win32", reason="Unix permissions")
+
+
+@unix
+def test_a_new_data_directory_and_its_files_are_their_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0)  # what the most careless shell leaves
+    try:
+        store = SqliteStore(tmp_path / "data" / "alpha")
+        store.commit([put(record(1))])
+        assert modes(tmp_path / "data" / "alpha") == PRIVATE
+        store.close()
+    finally:
+        os.umask(before)
+
+
+@unix
+def test_an_old_data_directory_is_tightened_with_all_that_a_kill_left_in_it(tmp_path: Path) -> None:
+    left = "import os, sys; from postroad.store import open_store as o; s = o(sys.argv[1]); os._exit(0)"
+    subprocess.run([sys.executable, "-c", left, str(tmp_path)], check=True)
+    for each in tmp_path.iterdir():
+        each.chmod(0o644)
+    tmp_path.chmod(0o755)
+    assert set(modes(tmp_path)) == set(PRIVATE)
+    store = SqliteStore(tmp_path)
+    assert modes(tmp_path) == PRIVATE
+    store.close()
+
+
+@unix
+@pytest.mark.parametrize(("mode", "foreign"), [(0o1777, False), (0o755, True)])
+def test_a_directory_that_is_shared_stays_open_and_the_messages_are_private(
+    tmp_path: Path, mode: int, foreign: bool
+) -> None:
+    if foreign:
+        (tmp_path / "something-else").touch()
+    tmp_path.chmod(mode)
+    store = SqliteStore(tmp_path)
+    found = modes(tmp_path)
+    found.pop("something-else", None)
+    assert found == {**PRIVATE, "": mode}
+    store.close()
 
 
 # Which version it has

@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import Any
 
-from impacket.dcerpc.v5 import epm, transport
+from impacket.dcerpc.v5 import epm, rpcrt, transport
 from impacket.dcerpc.v5.ndr import NULL
 from impacket.dcerpc.v5.rpcrt import DCERPCException, rpc_status_codes
 from impacket.uuid import uuidtup_to_bin
@@ -21,6 +21,20 @@ from impacket.uuid import uuidtup_to_bin
 from tests.remote import impacket_stubs as stubs
 
 _printing = threading.Lock()
+_binding = threading.Lock()
+
+
+class _JoiningBind(rpcrt.MSRPCBind):  # type: ignore[misc]
+    """A bind that asks for an association that exists."""
+
+    association = 0
+
+    def __init__(self, data: Any = None, alignment: int = 0) -> None:
+        super().__init__(data, alignment)
+        self["assoc_group"] = self.association
+
+
+rpcrt.MSRPCBind = _JoiningBind
 
 
 class Connection:
@@ -40,7 +54,9 @@ class Connection:
         user: str = "",
         password: str = "",
         level: int = 0,
+        association: int = 0,
     ) -> dict[str, object]:
+        """impacket always makes an association of its own; a nonzero one is put into its bind."""
         rpc = transport.DCERPCTransportFactory(f"ncacn_ip_tcp:{host}[{port}]")
         if user:
             rpc.set_credentials(user, password, "")
@@ -49,8 +65,10 @@ class Connection:
             self.dce.set_auth_level(level)
         self.dce.connect()
         uuid = {"qm2qm": stubs.QM2QM, "qmcomm": stubs.QMCOMM}[interface]
-        self.dce.bind(uuid, transfer_syntax=stubs.NDR64 if ndr64 else stubs.NDR)
-        return {}
+        with _binding:
+            _JoiningBind.association = association
+            acknowledgment = self.dce.bind(uuid, transfer_syntax=stubs.NDR64 if ndr64 else stubs.NDR)
+        return {"association": rpcrt.MSRPCBindAck(acknowledgment.getData())["assoc_group"]}
 
     def bind_to(self, host: str, port: int, uuid: str, version: str) -> dict[str, object]:
         """Whether any interface of this name can be bound; DCERPCException says why not."""

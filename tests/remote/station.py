@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from postroad.manager import Manager
 from postroad.message import Message
 from postroad.remote_read.server import RemoteReadServer
+from postroad.rpc.constants import AuthLevel
 from postroad.rpc.providers import providers
 from postroad.store import MemoryStore, Store
 
@@ -21,6 +22,7 @@ ORDERS = r"private$\orders"
 OTHER = r"private$\other"
 DIRECT = rf"OS:alpha\{ORDERS}"  # as a QUEUE_FORMAT carries it
 USER, PASSWORD = "reader", "a secret"
+OTHER_USER = "somebody else"
 PATIENCE_S = 30
 
 
@@ -82,6 +84,7 @@ def station(
     read_port: int | None = None,
     mapper_port: int | None = None,
     authenticate: bool = False,
+    minimum_level: AuthLevel = AuthLevel.INTEGRITY,
     queues: Sequence[str] = (ORDERS, OTHER),
 ) -> Iterator[Station]:
     loop = asyncio.new_event_loop()
@@ -94,8 +97,16 @@ def station(
         manager.core.queues.local_hosts.add(host)
         for path in queues:
             await manager.create_queue(path)
-        users = providers({USER: PASSWORD}, "alpha")
-        server = RemoteReadServer(manager, host, port, read_port, providers=users, authenticate=authenticate)
+        users = providers({USER: PASSWORD, OTHER_USER: PASSWORD}, "alpha")
+        server = RemoteReadServer(
+            manager,
+            host,
+            port,
+            read_port,
+            providers=users,
+            authenticate=authenticate,
+            minimum_level=minimum_level,
+        )
         try:
             await server.start()
             if mapper_port is not None:

@@ -87,7 +87,8 @@ class StrangeReader:
         self.name = f"{name} {next(_NUMBERS)}"
         host, port = address
         for interface in ("qmcomm", "qm2qm"):
-            self.call(interface, "connect", host=host, port=port, interface=interface, **bind)
+            joined = self.call(interface, "connect", host=host, port=port, interface=interface, **bind)
+        self.association: int = joined["association"]  # of qm2qm
         opened = self.call("qmcomm", "open", name=name, access=access, share=share)
         assert opened["status"] == 0, opened
         self.handle: int = opened["handles"][0]

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from postroad.spark.pipeline.plots import bars, columns, nice, seconds
 from postroad.spark.pipeline.report import MOST_ROWS, render, summary
 from postroad.spark.pipeline.summaries import BINS_S
 from postroad.wire.constants import MessageClass, class_name
+from tests.commands import pasted
 
 NOON = datetime(2024, 5, 17, 12, tzinfo=UTC)
 NOTHING = Facts((), 0, [], [], [], [], [], [], [])
@@ -155,6 +157,24 @@ def test_a_replay_is_advised_as_it_can_be_pasted() -> None:
     assert found.what.startswith("5 messages: ")
     begin, end = "postroad pipeline replay --lake '/data/my lake'", "--where \"reason = 'nack-q-purged'\""
     assert found.commands == (f"{begin} {end}", f"{begin} --api http://127.0.0.1:8180 {end}")
+
+
+@pytest.mark.parametrize("name", ["x'; touch harm #", "$(touch harm)", "`touch harm`", 'a" ; touch harm; "', "a b"])
+def test_names_that_came_from_outside_do_nothing_when_a_command_is_pasted(tmp_path: Path, name: str) -> None:
+    facts = replace(
+        NOTHING,
+        states=[state("sent", 1, unexplained=1)],
+        dead_letters=[minute(0, 1, reason=name)],
+        oldest=[{"id": name}],
+        faults=[{"queue": name, "packets": 1}],
+        lake=name,
+    )
+    found = advice(facts)
+    calls = [call for each in found for command in each.commands for call in pasted(command, tmp_path)]
+    assert ["trace", name] in calls
+    assert ["export", name, "odd.packets"] in calls
+    assert ["pipeline", "replay", "--lake", name, "--where", f"reason = '{name}'"] in calls
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_sent_again_is_told_and_not_advised_any_more() -> None:

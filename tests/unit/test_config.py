@@ -110,7 +110,7 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
 def test_a_name_is_enough_and_the_rest_has_defaults(tmp_path: Path) -> None:
     config = load(tmp_path, MANAGER)
     assert config.data == tmp_path / "data" / "alpha"
-    assert (config.manager.id, config.manager.quota_kb, config.directory.file) == (None, None, None)
+    assert (config.manager.id, config.manager.quota_kb, config.directory.file) == (None, 8388608, None)
     listen = config.listen
     assert (listen.host, listen.binary, listen.ping, listen.http) == ("127.0.0.1", 1801, 3527, 80)
     assert (listen.rpc, listen.api, listen.epm) == (2103, 8180, None)
@@ -132,7 +132,7 @@ def test_the_directory_is_looked_at_as_often_as_is_said(tmp_path: Path) -> None:
 def test_a_queue_has_defaults(tmp_path: Path) -> None:
     (queue,) = load(tmp_path, MANAGER + "[[queue]]\npath = 'private$\\q'\n").queues
     assert (queue.transactional, queue.journal, queue.authenticate) == (False, False, False)
-    assert (queue.quota_kb, queue.journal_quota_kb, queue.abort_limit) == (None, None, None)
+    assert (queue.quota_kb, queue.journal_quota_kb, queue.abort_limit) == (None, 1048576, None)
     assert (queue.privacy, queue.label) == (QueuePrivacy.OPTIONAL, "")
 
 

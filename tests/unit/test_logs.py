@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroad.logs import Sparingly, start_logging
+from postroad.logs import RateLimitedLog, start_logging
 
 log = logging.getLogger("postroad.test")
 
@@ -63,16 +63,43 @@ def test_levels() -> None:
     assert [line.split()[1:] for line in stream.getvalue().splitlines()] == [["warning", "always"]]
 
 
-def test_of_a_flood_of_events_a_few_of_each_span_are_told() -> None:
+def test_of_a_flood_of_events_a_few_of_each_interval_are_logged() -> None:
     stream = io.StringIO()
     start_logging(stream=stream)
-    sparingly = Sparingly(log, "refused", most=2, seconds=30.0)
+    limited = RateLimitedLog(log, "refused", burst=2, interval_s=30.0)
     for now in (100.0, 101.0, 102.0, 129.9, 130.0, 50.0):  # a clock that was put back stops nothing
-        sparingly.warn(now, {"at": now})
+        limited.warn(now, {"at": now})
     assert [line.partition("Z ")[2] for line in stream.getvalue().splitlines()] == [
         "warning refused at=100.0",
-        "warning refused at=101.0",
-        "warning refused: more are not told of for a while seconds=30.0",
+        "warning refused: further warnings of this kind are suppressed for 30 s at=101.0",
         "warning refused at=130.0",
         "warning refused at=50.0",
     ]
+
+
+def test_of_a_flood_from_a_library_and_of_tracebacks_a_few_of_each_kind_are_logged() -> None:
+    stream = io.StringIO()
+    start_logging(stream=stream)
+    library = logging.getLogger("library")
+    for number in range(100):
+        library.warning("cannot take %d", number)
+        library.warning("another kind\nwith a second line %d", number)
+        log.warning("ours to limit")
+        log.error("failed", exc_info=ValueError(str(number)))
+    lines = stream.getvalue()
+    assert lines.count("cannot take") == lines.count("another kind") == lines.count(" failed ") == 10
+    assert lines.count("suppressed=") == 3
+    assert lines.count("ours to limit") == 100
+
+
+def test_a_table_stands_below_its_line_in_columns_and_in_json_as_it_is() -> None:
+    rows = [{"listener": "binary", "open": True}, {"listener": "x\ny\x1b[2J", "open": False}]
+    text, as_json = io.StringIO(), io.StringIO()
+    start_logging(stream=text)
+    log.info("listeners", extra={"table": rows, "count": 2})
+    start_logging(as_json=True, stream=as_json)
+    log.info("listeners", extra={"table": rows, "count": 2})
+    first, *lines = text.getvalue().splitlines()
+    assert first.endswith("info listeners count=2")
+    assert lines == ["  listener       open", "  binary         yes", r"  x\ny\u001b[2J  no"]
+    assert json.loads(as_json.getvalue())["table"] == rows

@@ -17,7 +17,10 @@ SOURCE = Path(__file__).parents[2] / "src" / "postroad"
 # The front door is the package itself (`import postroad`), which offers the client's verbs.
 FRONT_DOOR = "postroad"
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("accepting", "deadlines", "endpoints", "errors", "version", "logs"),
+    ("deadlines", "endpoints", "errors", "private", "version", "logs", "supervision"),
+    ("limits",),
+    ("listening",),
+    ("accepting",),
     ("names", "where"),
     ("wire", "settings"),
     ("message",),
@@ -27,14 +30,15 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("records", "columns"),
     ("queues",),
     ("config", "directory"),
-    ("routing",),
+    ("routing", "exposure"),
     ("rpc",),
     ("binary", "soap", "remote_read"),
-    ("offsets",),
+    ("leases", "offsets"),
     ("manager", "simulation"),  # the simulator joins managers' parts by itself, so it stands beside the manager
     ("api",),
     ("client",),  # above the manager, because an embedded client opens one
     ("aio",),
+    ("provision",),
     (FRONT_DOOR, "spark", "server"),
     ("console", "cli"),
     ("__main__",),
@@ -109,6 +113,7 @@ PURE = (
     "rpc.presentation",
     "rpc.verification",
     "rpc.security",
+    "rpc.caller",
     "rpc.association",
     "rpc.calls",
     "rpc.server_connection",

@@ -79,6 +79,14 @@ def check_reads(subject: SqliteStore | MemoryStore, model: Model, key: Key, limi
     kept = [record for record in model.expired(now_s, 1000) if record.queue != key.queue]
     assert subject.expired(now_s, limit, lambda each: each.queue == key.queue) == kept[:limit]
     assert dict(subject.state("b")) == {name: value for name, value in model.state.items() if name.startswith("b")}
+    # Lookup order is arrival order within a priority: the first of each priority is its oldest.
+    firsts: dict[tuple[int, int], Record] = {}
+    for each in sorted(model.records):
+        firsts.setdefault((each.queue, each.lookup_id >> PRIORITY_SHIFT), model.records[each])
+    assert dict(subject.oldest()) == {
+        queue: min(record.arrived_ms for (other, _), record in firsts.items() if other == queue)
+        for queue in {each.queue for each in model.records}
+    }
     assert not subject.damaged
 
 

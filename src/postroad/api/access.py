@@ -5,29 +5,55 @@ Also gives each request its canonical path, since that has to happen before the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hmac import compare_digest
 from http import HTTPStatus
 from ipaddress import ip_address
+from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from postroad.api.identity import LOCAL, TOKEN, Caller, certificate_name
 from postroad.api.paths import canonical_path
 from postroad.api.problems import problem
+from postroad.api.waits import Waits
 from postroad.errors import AccessDenied
+from postroad.security.attempts import FailedLogins
 
 OPEN_PATHS = frozenset({"/", "/docs", "/healthz", "/readyz"})
+MAX_DELAYED: Final = 1024  # answers to wrong tokens that wait at the same time; more are refused without a wait
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 _HOW_TO_GIVE_IT = "Authorization: Bearer TOKEN in HTTP, --token or POSTROAD_TOKEN for commands, token= in Python"
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_PAGES = frozenset({"same-origin", "none"})  # of Sec-Fetch-Site: our own page, or the person at the browser
 
 
 class Gate:
-    """ASGI middleware. Without a token, callers must name this server by an address or one of `names`."""
+    """ASGI middleware. Without a token, callers must name this server by an address or one of `names`, unless
+    `certificates` says that TLS has let in nobody but those with a certificate.
 
-    def __init__(self, app: ASGIApp, token: str | None, names: frozenset[str]) -> None:
+    The answer to a wrong token is delayed, longer each time; a right one never waits for somebody else's mistakes.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        token: str | None,
+        names: frozenset[str],
+        logins: FailedLogins,
+        clock: Callable[[], float],
+        waits: Waits,
+        certificates: bool = False,
+    ) -> None:
         self._app = app
         self._token = None if token is None else token.encode()
         self._names = names
+        self._logins = logins
+        self._clock = clock
+        self._waits = waits
+        self._certificates = certificates
+        self._delayed = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -35,27 +61,46 @@ class Gate:
             return
         headers = Headers(scope=scope)
         scope["path"] = canonical_path(scope["raw_path"].decode("latin-1"))
-        refusal = self._refusal(headers)
+        refusal = self._refusal(scope["method"], headers)
         if refusal is not None:
             await problem(AccessDenied(refusal))(scope, receive, send)
         elif self._token is not None and scope["path"] not in OPEN_PATHS and not self._has_token(headers):
-            fault = "the token is not this server's" if "authorization" in headers else "this server wants a token"
+            fault = "this server wants a token"
+            if "authorization" in headers:
+                fault = "the token is not this server's"
+                await self._slow_down(_address(scope))
             sentence = f"{fault}: {_HOW_TO_GIVE_IT}"
             await problem(AccessDenied(sentence), HTTPStatus.UNAUTHORIZED, _CHALLENGE)(scope, receive, send)
         else:
+            who = certificate_name(scope) or (LOCAL if self._token is None else TOKEN)
+            scope.setdefault("state", {})["caller"] = Caller(who, _address(scope))
             await self._app(scope, receive, send)
 
     def _has_token(self, headers: Headers) -> bool:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and compare_digest(token.strip().encode("latin-1"), self._token or b"")
 
-    def _refusal(self, headers: Headers) -> str | None:
+    async def _slow_down(self, address: str) -> None:
+        now = self._clock()
+        self._logins.failed(address, now, door="api", who=None)
+        wait = self._logins.delay(address, now)
+        if wait and self._delayed < MAX_DELAYED:
+            self._delayed += 1
+            try:
+                await self._waits.pause(wait)
+            finally:
+                self._delayed -= 1
+
+    def _refusal(self, method: str, headers: Headers) -> str | None:
         """A browser says which page a request comes from, and a name that leads here need not be ours."""
         host = headers.get("host", "")
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
             return f"Origin: {origin} is not this server: web pages of other origins cannot call it"
-        if self._token is None and host and not self._is_ours(_without_port(host)):
+        site = headers.get("sec-fetch-site")
+        if method not in _SAFE and site is not None and site.lower() not in _OWN_PAGES:
+            return f"Sec-Fetch-Site: {site}: a web page of another site asks for this, and only this server's own may"
+        if self._token is None and not self._certificates and host and not self._is_ours(_without_port(host)):
             return f"Host: {host} is neither an address nor this server's name; configure a token to use other names"
         return None
 
@@ -67,6 +112,11 @@ class Gate:
         except ValueError:
             return False
         return True
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else "unknown"
 
 
 def _without_port(host: str) -> str:

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from postroad.api import handles, messages, offsets, queues, routes, transactions, ways
+from postroad.api import handles, leases, messages, offsets, queues, routes, transactions, ways
 from postroad.api.access import Gate
 from postroad.api.calls import Call, Operation, json_answer
 from postroad.api.health import live, ready
@@ -25,10 +25,12 @@ from postroad.api.problems import HttpFault, on_bug, on_error, on_fault, on_http
 from postroad.api.waits import ClientLeft, Waits
 from postroad.errors import PostroadError
 from postroad.manager import Manager
+from postroad.security.audit import DONE
 
 OPERATIONS: tuple[Operation, ...] = (
     *messages.OPERATIONS,  # first, because a router looks from the top and these are called most
     *transactions.OPERATIONS,
+    *leases.OPERATIONS,
     *offsets.OPERATIONS,
     *handles.OPERATIONS,
     *queues.OPERATIONS,
@@ -40,9 +42,10 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Without a token, everybody who reaches the server may call."""
+    """Without a token, everybody who reaches the server may call; `certificates` says that TLS lets in only some."""
 
     token: str | None = None
+    certificates: bool = False
 
 
 def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
@@ -58,7 +61,7 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
         return json_answer(description)
 
     async def metrics(request: Request) -> Response:
-        return Response(metrics_text(manager), media_type=METRICS)
+        return Response(metrics_text(manager, await manager.all_queues()), media_type=METRICS)
 
     async def healthz(request: Request) -> Response:
         return await live(manager)
@@ -67,7 +70,7 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
         return await ready(manager)
 
     async def front(request: Request) -> Response:
-        return front_page(manager.info())
+        return front_page(None if settings.token is not None else manager.name)
 
     async def reference(request: Request) -> Response:
         return reference_page(OPERATIONS)
@@ -86,7 +89,15 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
             Route("/", front),
         ],
         middleware=[
-            Middleware(Gate, token=settings.token, names=frozenset({"localhost", manager.name.lower()})),
+            Middleware(
+                Gate,
+                token=settings.token,
+                names=frozenset({"localhost", manager.name.lower()}),
+                logins=manager.logins,
+                clock=manager.clock,
+                waits=waits,
+                certificates=settings.certificates,
+            ),
         ],
         exception_handlers={
             PostroadError: on_error,
@@ -105,9 +116,28 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
 def _endpoint(by_method: Mapping[str, Operation], manager: Manager, waits: Waits) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         operation = by_method["GET" if request.method == "HEAD" else request.method]
-        return await operation.handler(Call(request, manager, waits, operation.parameters))
+        call = Call(request, manager, waits, operation.parameters)
+        if operation.audited is None:
+            return await operation.handler(call)
+        return await _audited(operation, operation.audited, call)
 
     return endpoint
+
+
+async def _audited(operation: Operation, event: str, call: Call) -> Response:
+    """Does the operation; the audit log says how it ended, whatever that was."""
+    if "queue" in call.request.path_params:
+        call.facts["queue"] = call.queue
+    outcome = "the server failed"
+    try:
+        answer = await operation.handler(call)
+        outcome = DONE
+    except (PostroadError, HttpFault) as error:
+        outcome = str(error)
+        raise
+    finally:
+        call.manager.audit(event, who=call.caller.who, address=call.caller.address, outcome=outcome, **call.facts)
+    return answer
 
 
 async def _nobody_hears(request: Request, error: Exception) -> Response:

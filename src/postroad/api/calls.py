@@ -15,14 +15,18 @@ from urllib.parse import parse_qsl, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroad.api.identity import Caller
 from postroad.api.kinds import LOOKUP_ID, Kind, NotOfKind
 from postroad.api.schema import json_object, queue_name
 from postroad.api.waits import Waits
 from postroad.errors import InvalidArgument, MessageTooLarge
 from postroad.manager import Manager
+from postroad.queues.leases import Holder
 
 MAX_REQUEST_BYTES = 1 << 20  # of a request that brings no messages: ten thousand lookup ids fit
 MAX_PARAMETERS = 64
+CLIENT = "Postroad-Client"  # the header in which a client says who it is
+MAX_CLIENT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +69,19 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     body: Body | None = None
     errors: tuple[HTTPStatus, ...] = ()
+    audited: str | None = None  # what the audit log says was done; None where nobody will ask about it
 
 
 class Call:
-    """One request, with its parameters read and checked."""
+    """One request, with its parameters read and checked. `facts` are what the audit log tells of it besides."""
 
-    __slots__ = ("manager", "query", "request", "waits")
+    __slots__ = ("facts", "manager", "query", "request", "waits")
 
     def __init__(self, request: Request, manager: Manager, waits: Waits, parameters: Sequence[Parameter]) -> None:
         self.request = request
         self.manager = manager
         self.waits = waits
+        self.facts: dict[str, object] = {}
         self.query = read_query(request.scope["query_string"], parameters)
 
     @property
@@ -89,6 +95,19 @@ class Call:
             return int(LOOKUP_ID.from_text(text))
         except NotOfKind as problem:
             raise InvalidArgument(f"lookup_id: {problem}") from None
+
+    @property
+    def caller(self) -> Caller:
+        caller: Caller = self.request.state.caller
+        return caller
+
+    @property
+    def holder(self) -> Holder:
+        """Who calls, in words for people: what a client says of itself, and where it is."""
+        client = self.request.client
+        place = "an unknown address" if client is None else client.host
+        said = self.request.headers.get(CLIENT, "")[:MAX_CLIENT]
+        return Holder(f"{said} from {place}" if said.strip() and said.isprintable() else place)
 
     async def body(self, limit: int) -> bytes:
         """All of the request's body; MessageTooLarge as soon as it is known to be longer than `limit`."""

@@ -1,4 +1,5 @@
-"""`/healthz`: the process lives. `/readyz`: the store takes writes, so that sends can be promised."""
+"""`/healthz`: the process lives. `/readyz`: the store takes writes, so that sends can be promised, and all that runs in
+the background does."""
 
 from __future__ import annotations
 
@@ -15,11 +16,18 @@ async def live(manager: Manager) -> Response:
 
 
 async def ready(manager: Manager) -> Response:
-    """503 and the reason while the store fails. It is tried again here: without traffic nobody else would."""
-    if manager.info().storage_error is not None:
+    """503 and the reasons while the store fails, its disk is full (small writes may still fit), or a background task is
+    down. The store is tried again here: without traffic nobody else would."""
+    reasons = [f"the background task {name} is down: {why}" for name, why in manager.supervisor.down.items()]
+    if manager.storage_error is not None:
         try:
             manager.core.tick.set_state(IDENTITY_STATE, manager.identifier.bytes)
             await manager.durable()
         except StorageError as error:
-            return PlainTextResponse(f"{error}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+            reasons.append(str(error))
+    if (full := manager.troubles.look(manager.clock())) is not None:
+        reasons.append(full)
+    if reasons:
+        text = "".join(f"{each}\n" for each in dict.fromkeys(reasons))
+        return PlainTextResponse(text, HTTPStatus.SERVICE_UNAVAILABLE)
     return PlainTextResponse("ready\n")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from starlette.responses import Response
@@ -24,10 +24,10 @@ from postroad.api.schema import (
     read_sending,
     require,
 )
-from postroad.errors import InvalidArgument, RemoteProtocolError, TransactionSequence
+from postroad.errors import InvalidArgument, RemoteProtocolError
 from postroad.manager import MOVE_BATCH
 from postroad.message import Message
-from postroad.queues.queue import START, PositionState
+from postroad.queues.queue import START
 from postroad.queues.reading import SeekAction
 from postroad.received import ReceivedMessage
 from postroad.wire.constants import MAX_PACKET_SIZE
@@ -41,8 +41,11 @@ DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000_000_000
 MAX_TIMEOUT_S = 0xFFFFFFFF
 LAST_LOOKUP_ID = "Postroad-Last-Lookup-Id"
+LOCKED = "Postroad-Locked"
+LEASE = "Postroad-Lease"
+LEASE_S = "Postroad-Lease-Seconds"
 OCTETS = "application/octet-stream"
-_HELD = frozenset({PositionState.LOCKED, PositionState.PURGE_PENDING})
+T = TypeVar("T")
 
 _AFTER = Parameter("after", whole(START, MAX_LOOKUP_ID), "the lookup id behind which to begin", START)
 _LIMIT = Parameter("limit", whole(1, MAX_LIMIT), "how many at the most", DEFAULT_LIMIT)
@@ -70,6 +73,12 @@ _SENDING = (
 _SETTLEMENT = {
     "lookup_ids": Property("lookup_ids", "lookup_ids", distinct(LOOKUP_ID, MAX_BATCH_MESSAGES), "which messages"),
     "delete": Property("delete", "delete", SWITCH, "whether they go; if not, they return to their places"),
+    "leases": Property(
+        "leases",
+        "leases",
+        distinct(GUID, MAX_BATCH_MESSAGES),
+        "whose messages alone, so that nobody else's are settled",
+    ),
 }
 _MOVE = {
     "to": Property("to", "target", QUEUE, "the queue that they move to"),
@@ -136,8 +145,11 @@ async def list_messages(call: Call) -> Response:
     page = _fitting(call, queue, PAGE_MESSAGES, PAGE_BYTES)
     first = await call.manager.peek(queue, min(page, limit), after=after)
     if len(first) < page or len(first) == limit:
-        return whole_answer(form, first)
-    return streamed_answer(form, _pages(call, queue, first, limit, page))
+        answer = whole_answer(form, first)
+    else:
+        answer = streamed_answer(form, _pages(call, queue, first, limit, page))
+    answer.headers[LOCKED] = str(call.manager.leases.locked(queue))
+    return answer
 
 
 async def _pages(
@@ -153,14 +165,13 @@ async def _pages(
         messages = await call.manager.peek(queue, min(page, left), after=messages[-1].lookup_id)
 
 
-async def _wait(call: Call, read: Any, **arguments: Any) -> list[ReceivedMessage]:
+async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **arguments: object) -> T:
     """A read that may wait; one that does not wait needs nobody to watch its client."""
     queue, count, timeout = call.queue, call.query["count"], call.query["timeout"]
     if count > 1:
         count = min(count, _fitting(call, queue, MAX_ANSWER_MESSAGES, MAX_BATCH_BYTES))
     reading = read(queue, count, timeout, **arguments)
-    found: list[ReceivedMessage] = await (reading if timeout == 0 else call.waits.run(call.request, reading))
-    return found
+    return await (reading if timeout == 0 else call.waits.run(call.request, reading))
 
 
 async def receive(call: Call) -> Response:
@@ -175,21 +186,20 @@ async def peek(call: Call) -> Response:
 
 async def lock(call: Call) -> Response:
     form = _format(call)
-    messages = await _wait(call, call.manager.lock)
+    locked = await _wait(call, call.manager.lock, holder=call.holder)
     if await call.request.is_disconnected():
-        lookup_ids = [message.lookup_id for message in messages]
-        await call.manager.settle(call.queue, lookup_ids, delete=False)
-    return whole_answer(form, messages)
+        lookup_ids = [message.lookup_id for message in locked.messages]
+        await call.manager.settle(call.queue, lookup_ids, delete=False, leases=[locked.lease])
+    answer = whole_answer(form, locked.messages)
+    answer.headers[LEASE] = str(locked.lease)
+    answer.headers[LEASE_S] = f"{call.manager.leases.times.receive_s:g}"
+    return answer
 
 
 async def settle(call: Call) -> Response:
     values = read_object(await call.json_object(), _SETTLEMENT)
     require(values, "lookup_ids", "delete")
-    positions = call.manager.core.queues.get(call.queue).positions
-    for lookup_id in values["lookup_ids"]:
-        if positions.get(lookup_id) not in _HELD:  # all of them before any: one mistake must not strand the others
-            raise TransactionSequence(f"message {lookup_id} of {call.queue} is not being received")
-    await call.manager.settle(call.queue, values["lookup_ids"], delete=values["delete"])
+    await call.manager.settle(call.queue, **values)
     return no_content()
 
 
@@ -217,7 +227,10 @@ async def move(call: Call) -> Response:
         raise InvalidArgument("to: it is missing")
     if "lookup_ids" in values and ("after" in values or "limit" in values):
         raise InvalidArgument("lookup_ids: they say which messages, so that `after` and `limit` cannot")
-    return json_answer({"moved": await call.manager.move(call.queue, **values)})
+    call.facts["to"] = values["target"]
+    moved = await call.manager.move(call.queue, **values)
+    call.facts["messages"] = len(moved)
+    return json_answer({"moved": moved, "locked": call.manager.leases.locked(call.queue)})
 
 
 async def export_packets(call: Call) -> Response:
@@ -234,7 +247,9 @@ async def export_packets(call: Call) -> Response:
         size += sum(len(message.packet) for message in messages)
         limit -= len(messages)
         after = messages[-1].lookup_id
-    headers = {LAST_LOOKUP_ID: str(after)} if packets else None
+    headers = {LOCKED: str(call.manager.leases.locked(queue))}
+    if packets:
+        headers[LAST_LOOKUP_ID] = str(after)
     return Response(b"".join(packets), headers=headers, media_type=OCTETS)
 
 
@@ -249,12 +264,26 @@ async def import_packets(call: Call) -> Response:
             f"the last packet is cut off: {framer.buffered} bytes of it are here", framer.position
         )
     check_batch(len(packets), "packets")
+    call.facts["messages"] = len(packets)
     return json_answer({"lookup_ids": await call.manager.insert(call.queue, packets)}, HTTPStatus.CREATED)
 
 
 _MANY = {JSON: "Messages", RECORDS: None, ARROW: None}
 _ONE = {JSON: "Message", RECORDS: None, ARROW: None}
 _FOUND = Answer(description="the messages", content=_MANY)
+_LISTED = Answer(
+    description="the messages",
+    content=_MANY,
+    headers={LOCKED: "how many messages of the queue are locked, and not shown; of a range it is absent"},
+)
+_LOCKED = Answer(
+    description="the messages",
+    content=_MANY,
+    headers={
+        LEASE: "the lease of these messages, to renew it and to settle with",
+        LEASE_S: "they return to their places when it was not renewed for so many seconds",
+    },
+)
 _NONE = Answer(HTTPStatus.NO_CONTENT, "there was no message in time")
 _CONFLICTS = (HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.CONFLICT)
 _MESSAGES, _MESSAGE = "/queues/{queue}/messages", "/queues/{queue}/messages/{lookup_id}"
@@ -298,7 +327,7 @@ OPERATIONS = (
         "/queues/{queue}/lock",
         lock,
         "Lock messages: the first phase of a receive",
-        (_FOUND, _NONE),
+        (_LOCKED, _NONE),
         (_COUNT, TIMEOUT, PACKET),
         errors=_CONFLICTS,
     ),
@@ -316,7 +345,7 @@ OPERATIONS = (
         _MESSAGES,
         list_messages,
         "Messages in queue order, or a range of them in the order of arrival; all stay",
-        (_FOUND,),
+        (_LISTED,),
         (_LISTED_AFTER, _LISTED_LIMIT, PACKET, *RANGE),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE),
     ),
@@ -343,9 +372,10 @@ OPERATIONS = (
         "/queues/{queue}/move",
         move,
         "Move messages to another queue",
-        (Answer(description="the lookup ids that they had", content={JSON: "Moved"}),),
+        (Answer(description="the lookup ids that they had, and how many are locked", content={JSON: "Moved"}),),
         body=Body({JSON: "Move"}),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE, HTTPStatus.INSUFFICIENT_STORAGE),
+        audited="move",
     ),
     Operation(
         "GET",
@@ -356,7 +386,10 @@ OPERATIONS = (
             Answer(
                 description="the packets",
                 content={OCTETS: None},
-                headers={LAST_LOOKUP_ID: "of the last packet; absent where there is none"},
+                headers={
+                    LAST_LOOKUP_ID: "of the last packet; absent where there is none",
+                    LOCKED: "how many messages of the queue are locked, and not in it",
+                },
             ),
         ),
         (_AFTER, _LIMIT),
@@ -375,6 +408,7 @@ OPERATIONS = (
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             HTTPStatus.INSUFFICIENT_STORAGE,
         ),
+        audited="import",
     ),
 )
 SCHEMAS = {"Settlement": _SETTLEMENT, "Move": _MOVE}

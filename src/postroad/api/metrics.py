@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from postroad.manager import Manager
 from postroad.queues.delivery import Tally
 from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.queues.leases import Leases
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 GAUGE, COUNTER = "gauge", "counter"
@@ -135,10 +136,22 @@ MANAGER_METRICS = (
         lambda info: info.storage_error is None,
     ),
     ManagerMetric(
+        "postroad_background_tasks_down",
+        "Background tasks that have failed and do not run again yet.",
+        GAUGE,
+        lambda info: len(info.down),
+    ),
+    ManagerMetric(
         "postroad_journal_overflows_total",
         "Copies dropped because a journal or dead-letter queue was full.",
         COUNTER,
         lambda info: info.journal_overflows,
+    ),
+    ManagerMetric(
+        "postroad_outgoing_queues_refused_total",
+        "Outgoing queues that were not made because there are too many.",
+        COUNTER,
+        lambda info: info.outgoing_queues_refused,
     ),
     ManagerMetric(
         "postroad_directory_up",
@@ -159,6 +172,11 @@ TALLY_METRICS = (
         "Messages put into a queue: sent, arrived, moved, copied to a journal or dead-letter queue, or acknowledging.",
         lambda tally: tally.added,
     ),
+    TallyMetric(
+        "postroad_follow_up_errors_total",
+        "Acknowledgments, copies and the like that followed from a change and failed; the change stands.",
+        lambda tally: tally.follow_up_errors,
+    ),
     TallyMetric("postroad_messages_received_total", "Messages that were received.", lambda tally: tally.received),
     TallyMetric("postroad_messages_expired_total", "Messages whose time ran out.", lambda tally: tally.expired),
     TallyMetric(
@@ -174,8 +192,8 @@ TALLY_METRICS = (
 )
 
 
-def metrics_text(manager: Manager) -> str:
-    info, queues, tally, now = manager.info(), manager.queues(), manager.core.delivery.tally, manager.clock()
+def metrics_text(manager: Manager, queues: Sequence[QueueInfo]) -> str:
+    info, tally, now = manager.info(), manager.core.delivery.tally, manager.clock()
     lines: list[str] = []
     labels = {"name": info.name, "id": info.id, "version": info.version}
     _write(lines, "postroad_info", "Who this is.", GAUGE, [(labels, 1)])
@@ -183,15 +201,33 @@ def metrics_text(manager: Manager) -> str:
         _write(lines, each.name, each.help, each.kind, [({}, each.value(info))])
     for counter in TALLY_METRICS:
         _write(lines, counter.name, counter.help, COUNTER, [({}, counter.value(tally))])
+    _write_limits(lines, info)
     _write_sessions(lines, manager)
     _write_readers(lines, manager)
-    named = [({"queue": queue.path, "type": queue.type}, queue) for queue in queues]
-    outgoing = [({"queue": queue.path}, queue) for queue in queues if queue.state is not None]
+    _write_leases(lines, manager.leases.core)
+    named = [(_labels({"queue": queue.path, "type": queue.type}), queue) for queue in queues]
+    outgoing = [(_labels({"queue": queue.path}), queue) for queue in queues if queue.state is not None]
     for metrics, labelled in ((QUEUE_METRICS, named), (OUTGOING_METRICS, outgoing)):
         for metric in metrics:
-            samples = [(label, metric.value(queue, now)) for label, queue in labelled]
-            _write(lines, metric.name, metric.help, metric.kind, samples)
+            _write_head(lines, metric.name, metric.help, metric.kind)
+            name, value = metric.name, metric.value
+            lines += [f"{name}{label} {_number(value(queue, now))}" for label, queue in labelled]
     return "\n".join(lines) + "\n"
+
+
+def _write_limits(lines: list[str], info: ManagerInfo) -> None:
+    for name, help_text, kind, value in (
+        ("postroad_limit_current", "How much of a limit is used; see [limits].", GAUGE, "current"),
+        ("postroad_limit_maximum", "How much of it there is.", GAUGE, "maximum"),
+        ("postroad_limit_reached_total", "How often it was reached, and somebody was refused.", COUNTER, "reached"),
+    ):
+        _write(
+            lines,
+            name,
+            help_text,
+            kind,
+            [({"limit": each}, of[value]) for each, of in info.limits.items() if value in of],
+        )
 
 
 def _write_sessions(lines: list[str], manager: Manager) -> None:
@@ -205,6 +241,25 @@ def _write_sessions(lines: list[str], manager: Manager) -> None:
     refused = 0 if manager.binary is None else manager.binary.receiver.refusals
     help_text = "Messages by sessions that no queue here took."
     _write(lines, "postroad_session_messages_refused_total", help_text, COUNTER, [({}, refused)])
+    binary = manager.binary
+    for name, help_text, count in (
+        (
+            "postroad_session_acks_refused_total",
+            "Order and final acknowledgments that were not of the manager that the message went to.",
+            0 if binary is None else binary.sender.refused_acks,
+        ),
+        (
+            "postroad_session_claims_refused_total",
+            "Messages by sessions in the name of managers that are elsewhere.",
+            0 if binary is None else binary.receiver.claims,
+        ),
+        (
+            "postroad_relay_refused_total",
+            "Messages, acknowledgments and reports of strangers to hosts that they may not make this manager call.",
+            manager.core.delivery.tally.withheld,
+        ),
+    ):
+        _write(lines, name, help_text, COUNTER, [({}, count)])
     soap = manager.soap
     for name, help_text, value in (
         ("postroad_soap_messages_sent_total", "Messages and receipts that peers took by HTTP.", soap and soap.sent),
@@ -213,6 +268,16 @@ def _write_sessions(lines: list[str], manager: Manager) -> None:
             "postroad_soap_requests_refused_total",
             "Requests by HTTP that were answered 400 or 500.",
             soap and soap.refused,
+        ),
+        (
+            "postroad_soap_receipts_ignored_total",
+            "Stream receipts from others than those whom the messages went to.",
+            soap and soap.receiver.receipts_ignored,
+        ),
+        (
+            "postroad_soap_receipts_dropped_total",
+            "Receipts that were asked for at hosts that strangers may not make this manager call.",
+            soap and soap.receiver.receipts_dropped,
         ),
     ):
         _write(lines, name, help_text, COUNTER, [({}, value or 0)])
@@ -234,13 +299,28 @@ def _write_readers(lines: list[str], manager: Manager) -> None:
     _write(lines, name, "Messages that remote readers gave back, or left behind.", COUNTER, [({}, returned)])
 
 
+def _write_leases(lines: list[str], leases: Leases) -> None:
+    name = "postroad_locks_taken_back_total"
+    _write(lines, name, "Locked messages that went back from silent clients.", COUNTER, [({}, leases.expired_locks)])
+    name = "postroad_transactions_taken_back_total"
+    help_text = "Transactions of silent clients that were aborted."
+    _write(lines, name, help_text, COUNTER, [({}, leases.expired_transactions)])
+
+
 def _write(
     lines: list[str], name: str, help_text: str, kind: str, samples: Iterable[tuple[dict[str, str], float]]
 ) -> None:
+    _write_head(lines, name, help_text, kind)
+    lines += [f"{name}{_labels(labels)} {_number(value)}" for labels, value in samples]
+
+
+def _write_head(lines: list[str], name: str, help_text: str, kind: str) -> None:
     lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
-    for labels, value in samples:
-        pairs = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
-        lines.append(f"{name}{{{pairs}}} {_number(value)}" if pairs else f"{name} {_number(value)}")
+
+
+def _labels(labels: dict[str, str]) -> str:
+    pairs = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def _number(value: float) -> str:

@@ -8,14 +8,22 @@ from dataclasses import fields
 from http import HTTPStatus
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from postroad.api import handles, messages, offsets, queues
+from postroad.api import handles, leases, messages, offsets, queues
 from postroad.api.calls import Answer, Operation, Parameter
 from postroad.api.kinds import LOOKUP_ID
 from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
 from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL, Table
 from postroad.queues.findings import Finding
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import (
+    ListenerInfo,
+    LockInfo,
+    ManagerInfo,
+    QueueInfo,
+    ReaderInfo,
+    SessionInfo,
+    TransactionInfo,
+)
 from postroad.version import __version__
 
 Json = dict[str, Any]
@@ -44,6 +52,7 @@ COMMON_ERRORS = (
     HTTPStatus.SERVICE_UNAVAILABLE,
 )
 _TEXT, _NUMBER, _SWITCH = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+_GUID = {"type": "string", "format": "uuid"}
 _NULLABLE_TEXT, _NULLABLE_NUMBER = {"type": ["string", "null"]}, {"type": ["integer", "null"]}
 _TIME = {"type": ["string", "null"], "format": "date-time"}
 _NAMES = {"type": "array", "items": _TEXT}
@@ -128,9 +137,10 @@ def document(operations: Iterable[Operation]) -> Json:
         "paths": paths,
         "components": {
             "schemas": schemas(),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}, "certificate": {"type": "mutualTLS"}},
         },
-        "security": [{}, {"token": []}],  # none on a loopback address, the token where one is configured
+        # None on a loopback address; the token, a client's certificate or both where they are configured.
+        "security": [{}, {"token": []}, {"certificate": []}, {"token": [], "certificate": []}],
     }
 
 
@@ -201,11 +211,12 @@ def _reference(name: str) -> Json:
 
 def schemas() -> dict[str, Json]:
     """Every schema by its name; closed objects are those that we read, and refuse other keys in."""
-    tables = {**queues.SCHEMAS, **messages.SCHEMAS, **offsets.SCHEMAS, **handles.SCHEMAS}
+    tables = {**queues.SCHEMAS, **messages.SCHEMAS, **leases.SCHEMAS, **offsets.SCHEMAS, **handles.SCHEMAS}
     required = {
         "NewQueue": ["path"],
         "Settlement": ["lookup_ids", "delete"],
         "Move": ["to"],
+        "Renewal": ["leases"],
         "NewHold": ["from"],
         "HoldCommit": ["to"],
         "Opening": ["queue", "access"],
@@ -230,8 +241,12 @@ def schemas() -> dict[str, Json]:
         "Messages": _open({"messages": _list(_reference("Message"))}),
         "Ids": _open({"ids": _list(_TEXT)}),
         "LookupIds": _open({"lookup_ids": _list(_NUMBER)}),
-        "Moved": _open({"moved": _list(_NUMBER)}),
-        "Purged": _open({"purged": _NUMBER}),
+        "Moved": _open({"moved": _list(_NUMBER), "locked": _NUMBER}),
+        "Purged": _open({"purged": _NUMBER, "locked": _NUMBER}),
+        "Renewed": _open({"renewed": _list(_GUID), "gone": _list(_GUID)}),
+        "Lock": _of_dataclass(LockInfo),
+        "Locks": _open({"locks": _list(_reference("Lock"))}),
+        "Released": _open({"released": _list(_NUMBER), "locked": _NUMBER}),
         "Mark": _open(MARK),
         "Hold": _open(HOLD),
         "Holds": _open({"holds": _list(_reference("Hold"))}),
@@ -246,6 +261,9 @@ def schemas() -> dict[str, Json]:
                 "queues": _list(_reference("Queue")),
                 "sessions": _list(_reference("Session")),
                 "readers": _list(_reference("Reader")),
+                "exposure": _list(_reference("Listener")),
+                "locks": _list(_reference("Lock")),
+                "transactions": _list(_reference("OpenTransaction")),
                 "attention": _list(_TEXT),
             }
         ),
@@ -253,6 +271,8 @@ def schemas() -> dict[str, Json]:
         "Sessions": _open({"sessions": _list(_reference("Session"))}),
         "Reader": _of_dataclass(ReaderInfo),
         "Readers": _open({"readers": _list(_reference("Reader"))}),
+        "Listener": _of_dataclass(ListenerInfo),
+        "Exposure": _open({"exposure": _list(_reference("Listener"))}),
         "Finding": _of_dataclass(Finding),
         "Trace": _open(
             {
@@ -265,7 +285,9 @@ def schemas() -> dict[str, Json]:
         ),
         "Route": _open(ROUTE),
         "RouteTable": _open({"manager": _TEXT, "is_site_gate": _SWITCH, "rows": _list(_open(ROUTE_ROW))}),
-        "Transaction": _open({"id": {"type": "string", "format": "uuid"}}),
+        "Transaction": _open({"id": _GUID, "lease_s": {"type": "number"}}),
+        "OpenTransaction": _of_dataclass(TransactionInfo),
+        "Transactions": _open({"transactions": _list(_reference("OpenTransaction"))}),
         "Handle": _open({"handle": _NUMBER}),
         "Cursor": _open({"cursor": _NUMBER}),
         "Problem": _open(_PROBLEM, ["title", "status", "detail", "hresult", "code", "error"]),
@@ -289,7 +311,11 @@ def _closed(table: Table, required: list[str] | None = None) -> Json:
     return _open(properties, required or []) | {"additionalProperties": False}
 
 
-def _of_dataclass(kind: type[QueueInfo | ManagerInfo | SessionInfo | ReaderInfo | Finding]) -> Json:
+def _of_dataclass(
+    kind: type[
+        QueueInfo | ManagerInfo | SessionInfo | ReaderInfo | ListenerInfo | LockInfo | TransactionInfo | Finding
+    ],
+) -> Json:
     hints = get_type_hints(kind)
     return _open({each.name: _of_type(hints[each.name]) for each in fields(kind)})
 

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from postroad.api.calls import Operation
 from postroad.api.paths import API
-from postroad.queues.info import ManagerInfo
+from postroad.version import __version__
 
 _HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'", "X-Frame-Options": "DENY"}
 _PAGE = """<!doctype html>
@@ -41,11 +41,12 @@ def _page(title: str, content: str) -> Response:
     return HTMLResponse(_PAGE.format(title=escape(title), content=content), headers=_HEADERS)
 
 
-def front_page(info: ManagerInfo) -> Response:
+def front_page(name: str | None) -> Response:
+    """Without a name where everybody can see the page, and only some may call."""
     links = "\n".join(f'<li><a href="{path}"><code>{path}</code></a>: {what}</li>' for path, what in _LINKS)
-    return _page(
-        f"{info.name}, a Postroad queue manager", f"<p>Version {escape(info.version)}.</p>\n<ul>\n{links}\n</ul>"
-    )
+    if name is None:
+        return _page("A Postroad queue manager", f"<ul>\n{links}\n</ul>")
+    return _page(f"{name}, a Postroad queue manager", f"<p>Version {__version__}.</p>\n<ul>\n{links}\n</ul>")
 
 
 def reference_page(operations: Iterable[Operation]) -> Response:

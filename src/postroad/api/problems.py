@@ -21,12 +21,15 @@ from postroad.errors import (
     ConfigurationError,
     CorruptRecord,
     DirectoryError,
+    DiskFull,
     IllegalCursorAction,
     IllegalName,
     IllegalQueueFormat,
     InvalidArgument,
     InvalidHandle,
     InvalidMessage,
+    LeaseEnded,
+    LimitReached,
     LocalProtocolError,
     ManagerFull,
     ManagerNotFound,
@@ -76,6 +79,7 @@ STATUSES: Mapping[type[PostroadError], HTTPStatus] = {
     SharingViolation: HTTPStatus.CONFLICT,
     TransactionUsage: HTTPStatus.CONFLICT,
     TransactionSequence: HTTPStatus.CONFLICT,
+    LeaseEnded: HTTPStatus.CONFLICT,
     IllegalCursorAction: HTTPStatus.CONFLICT,
     OperationCancelled: HTTPStatus.CONFLICT,
     MessageAlreadyReceived: HTTPStatus.GONE,
@@ -86,6 +90,8 @@ STATUSES: Mapping[type[PostroadError], HTTPStatus] = {
     CorruptRecord: HTTPStatus.INTERNAL_SERVER_ERROR,  # trying again will not help
     ConfigurationError: HTTPStatus.INTERNAL_SERVER_ERROR,
     QuotaExceeded: HTTPStatus.INSUFFICIENT_STORAGE,  # not 429: the caller is not too fast, the queue is full
+    LimitReached: HTTPStatus.INSUFFICIENT_STORAGE,
+    DiskFull: HTTPStatus.INSUFFICIENT_STORAGE,
     ManagerFull: HTTPStatus.INSUFFICIENT_STORAGE,
 }
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
@@ -121,11 +127,9 @@ def problem(
         "error": type(error).__name__,
     }
     if isinstance(error, QuotaExceeded):
-        members |= {
-            "limit_bytes": error.limit_bytes,
-            "current_bytes": error.current_bytes,
-            "setting": error.setting,
-        }
+        members["setting"] = error.setting
+        if not isinstance(error, LimitReached):
+            members |= {"limit_bytes": error.limit_bytes, "current_bytes": error.current_bytes}
     return Response(json.dumps(members), status, headers, MEDIA_TYPE)
 
 

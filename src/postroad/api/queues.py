@@ -12,14 +12,19 @@ from postroad.api.formats import JSON
 from postroad.api.schema import (
     NEW_QUEUE,
     QUEUE_CHANGES,
+    listener_json,
+    lock_json,
     manager_json,
     queue_json,
     read_object,
     reader_json,
     require,
     session_json,
+    transaction_json,
 )
 from postroad.queues.info import ManagerInfo, QueueInfo
+
+MOST_NAMED = 20  # of the queues that are stuck, those whose messages wait longest
 
 
 async def show_manager(call: Call) -> Response:
@@ -27,13 +32,16 @@ async def show_manager(call: Call) -> Response:
 
 
 async def show_status(call: Call) -> Response:
-    info, queues = call.manager.info(), call.manager.queues()
+    info, queues = call.manager.info(), await call.manager.all_queues()
     return json_answer(
         {
             "manager": manager_json(info),
             "queues": [queue_json(each) for each in queues],
             "sessions": [session_json(each) for each in call.manager.outlook().sessions()],
             "readers": [reader_json(each) for each in call.manager.remote_read.readers()],
+            "exposure": [listener_json(each) for each in call.manager.exposure],
+            "locks": [lock_json(each) for each in call.manager.leases.locks()],
+            "transactions": [transaction_json(each) for each in call.manager.leases.transactions()],
             "attention": list(attention(info, queues)),
         }
     )
@@ -43,29 +51,39 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
     """What a person ought to look at, a sentence each; the worst first."""
     if info.storage_error is not None:
         yield f"the store cannot write: {info.storage_error}"
+    for task in info.down:
+        yield f"the background task {task}"
     if info.directory_error is not None:
         yield f"the directory is not what its file says: {info.directory_error}"
     if info.damaged:
         yield f"{info.damaged} stored records fail their checksum"
-    for queue in queues:
-        if queue.stuck:
-            count = "1 message waits" if queue.messages == 1 else f"{queue.messages} messages wait"
-            yield f"{count} for {queue.path}: {queue.why}"
+    for name, limit in info.limits.items():
+        if limit["reached"]:
+            yield f"the limit {name} of {limit['maximum']} was reached, times: {limit['reached']}"
+    stuck = sorted((queue for queue in queues if queue.stuck), key=lambda queue: queue.oldest_arrived_ms or 0)
+    for queue in stuck[:MOST_NAMED]:
+        count = "1 message waits" if queue.messages == 1 else f"{queue.messages} messages wait"
+        yield f"{count} for {queue.path}: {queue.why}"
+    if rest := stuck[MOST_NAMED:]:
+        yield f"{len(rest)} more outgoing queues are stuck, with {sum(queue.messages for queue in rest)} messages"
     for queue in queues:
         if queue.nearly_full:
             yield f"{queue.path} is nearly full: {queue.bytes} of {(queue.quota_kb or 0) * 1024} bytes"
     if info.journal_overflows:
         copies = "1 copy" if info.journal_overflows == 1 else f"{info.journal_overflows} copies"
         yield f"{copies} found no room in {', '.join(info.overflowed)}"
+    if info.follow_up_errors:
+        yield f"{info.follow_up_errors} acknowledgments or copies that followed from a change failed: see the log"
 
 
 async def list_queues(call: Call) -> Response:
-    return json_answer({"queues": [queue_json(each) for each in call.manager.queues()]})
+    return json_answer({"queues": [queue_json(each) for each in await call.manager.all_queues()]})
 
 
 async def create_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), NEW_QUEUE)
     require(values, "path")
+    call.facts["queue"] = values["path"]
     return json_answer(queue_json(await call.manager.create_queue(**values)), HTTPStatus.CREATED)
 
 
@@ -75,6 +93,7 @@ async def show_queue(call: Call) -> Response:
 
 async def change_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), QUEUE_CHANGES)
+    call.facts["properties"] = ",".join(values)
     return json_answer(queue_json(await call.manager.set_queue(call.queue, **values)))
 
 
@@ -84,7 +103,8 @@ async def delete_queue(call: Call) -> Response:
 
 
 async def purge_queue(call: Call) -> Response:
-    return json_answer({"purged": await call.manager.purge_queue(call.queue)})
+    call.facts["messages"] = purged = await call.manager.purge_queue(call.queue)
+    return json_answer({"purged": purged, "locked": call.manager.leases.locked(call.queue)})
 
 
 async def pause_queue(call: Call) -> Response:
@@ -104,7 +124,7 @@ OPERATIONS = (
         "GET",
         "/status",
         show_status,
-        "The manager, its queues, sessions and remote readers, and what needs attention",
+        "The manager, its queues, sessions, remote readers, locks and transactions, and what needs attention",
         (Answer(content={JSON: "ManagerStatus"}),),
     ),
     Operation("GET", "/queues", list_queues, "All queues", (Answer(content={JSON: "Queues"}),)),
@@ -116,6 +136,7 @@ OPERATIONS = (
         (Answer(HTTPStatus.CREATED, "the new queue", {JSON: "Queue"}),),
         body=Body({JSON: "NewQueue"}),
         errors=(HTTPStatus.CONFLICT,),
+        audited="create queue",
     ),
     Operation("GET", "/queues/{queue}", show_queue, "One queue", (_QUEUE,), errors=_NOT_FOUND),
     Operation(
@@ -126,6 +147,7 @@ OPERATIONS = (
         (_QUEUE,),
         body=Body({JSON: "QueueChanges"}),
         errors=_NOT_FOUND,
+        audited="change queue",
     ),
     Operation(
         "DELETE",
@@ -134,20 +156,34 @@ OPERATIONS = (
         "Delete a queue and everything in it",
         (Answer(HTTPStatus.NO_CONTENT, "it is gone"),),
         errors=_NOT_FOUND,
+        audited="delete queue",
     ),
     Operation(
         "POST",
         "/queues/{queue}/purge",
         purge_queue,
-        "Delete every message of a queue",
-        (Answer(description="how many went", content={JSON: "Purged"}),),
+        "Delete every message of a queue; locked ones go when their readers are done",
+        (Answer(description="how many went, and how many are locked", content={JSON: "Purged"}),),
         errors=_NOT_FOUND,
+        audited="purge",
     ),
     Operation(
-        "POST", "/queues/{queue}/pause", pause_queue, "Stop an outgoing queue's sending", (_QUEUE,), errors=_NOT_FOUND
+        "POST",
+        "/queues/{queue}/pause",
+        pause_queue,
+        "Stop an outgoing queue's sending",
+        (_QUEUE,),
+        errors=_NOT_FOUND,
+        audited="pause queue",
     ),
     Operation(
-        "POST", "/queues/{queue}/resume", resume_queue, "Let an outgoing queue send", (_QUEUE,), errors=_NOT_FOUND
+        "POST",
+        "/queues/{queue}/resume",
+        resume_queue,
+        "Let an outgoing queue send",
+        (_QUEUE,),
+        errors=_NOT_FOUND,
+        audited="resume queue",
     ),
 )
 SCHEMAS = {"NewQueue": NEW_QUEUE, "QueueChanges": QUEUE_CHANGES}

@@ -28,7 +28,15 @@ from postroad.api.kinds import (
 from postroad.errors import InvalidArgument, InvalidMessage, PostroadError
 from postroad.message import ACK_WORDS, MAX_PRIORITY, Message, ack_flags
 from postroad.queues.collection import MAX_LABEL
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import (
+    ListenerInfo,
+    LockInfo,
+    ManagerInfo,
+    QueueInfo,
+    ReaderInfo,
+    SessionInfo,
+    TransactionInfo,
+)
 from postroad.queues.properties import QueuePrivacy
 from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
 
@@ -118,7 +126,12 @@ _CHANGEABLE = (
     Property("label", "label", text(MAX_LABEL), "a title for people"),
     Property("journal", "journaling", SWITCH, "whether received messages are copied to its journal"),
     Property("quota_kb", "quota_kb", QUOTA_KB, "how much it holds; null is no limit"),
-    Property("journal_quota_kb", "journal_quota_kb", QUOTA_KB, "how much its journal holds; null is no limit"),
+    Property(
+        "journal_quota_kb",
+        "journal_quota_kb",
+        QUOTA_KB,
+        "how much its journal holds; null is 1048576, and 4294967295 no limit",
+    ),
     Property("authenticate", "authenticate", SWITCH, "whether it takes signed messages only"),
     Property(
         "privacy", "privacy", choice({each.value: each for each in QueuePrivacy}), "which bodies it takes: encrypted"
@@ -229,6 +242,9 @@ _QUEUE_FIELDS = tuple(each.name for each in fields(QueueInfo))
 _MANAGER_FIELDS = tuple(each.name for each in fields(ManagerInfo))
 _SESSION_FIELDS = tuple(each.name for each in fields(SessionInfo))
 _READER_FIELDS = tuple(each.name for each in fields(ReaderInfo))
+_LISTENER_FIELDS = tuple(each.name for each in fields(ListenerInfo))
+_LOCK_FIELDS = tuple(each.name for each in fields(LockInfo))
+_TRANSACTION_FIELDS = tuple(each.name for each in fields(TransactionInfo))
 
 
 def queue_json(info: QueueInfo) -> dict[str, object]:
@@ -245,3 +261,15 @@ def session_json(info: SessionInfo) -> dict[str, object]:
 
 def reader_json(info: ReaderInfo) -> dict[str, object]:
     return {name: getattr(info, name) for name in _READER_FIELDS}
+
+
+def listener_json(info: ListenerInfo) -> dict[str, object]:
+    return {name: getattr(info, name) for name in _LISTENER_FIELDS}
+
+
+def lock_json(info: LockInfo) -> dict[str, object]:
+    return {name: getattr(info, name) for name in _LOCK_FIELDS}
+
+
+def transaction_json(info: TransactionInfo) -> dict[str, object]:
+    return {name: getattr(info, name) for name in _TRANSACTION_FIELDS}

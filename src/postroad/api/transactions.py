@@ -11,6 +11,7 @@ from starlette.responses import Response
 from postroad.api.calls import Answer, Call, Operation, json_answer, no_content
 from postroad.api.formats import JSON
 from postroad.api.kinds import GUID, NotOfKind
+from postroad.api.schema import transaction_json
 from postroad.errors import InvalidArgument
 
 
@@ -23,7 +24,9 @@ def _identifier(call: Call) -> UUID:
 
 
 async def begin(call: Call) -> Response:
-    return json_answer({"id": str(call.manager.begin())}, HTTPStatus.CREATED)
+    identifier = call.manager.begin(call.holder)
+    lease_s = call.manager.leases.times.transaction_s
+    return json_answer({"id": str(identifier), "lease_s": lease_s}, HTTPStatus.CREATED)
 
 
 async def commit(call: Call) -> Response:
@@ -36,6 +39,17 @@ async def abort(call: Call) -> Response:
     return no_content()
 
 
+async def list_transactions(call: Call) -> Response:
+    return json_answer({"transactions": [transaction_json(each) for each in call.manager.leases.transactions()]})
+
+
+async def abort_transaction(call: Call) -> Response:
+    identifier = _identifier(call)
+    call.facts["transaction"] = identifier
+    await call.manager.leases.abort(identifier)
+    return no_content()
+
+
 OPERATIONS = (
     Operation(
         "POST",
@@ -43,6 +57,22 @@ OPERATIONS = (
         begin,
         "Begin a transaction",
         (Answer(HTTPStatus.CREATED, "its identifier", {JSON: "Transaction"}),),
+    ),
+    Operation(
+        "GET",
+        "/transactions",
+        list_transactions,
+        "The open transactions of clients, the oldest first",
+        (Answer(content={JSON: "Transactions"}),),
+    ),
+    Operation(
+        "DELETE",
+        "/transactions/{id}",
+        abort_transaction,
+        "Abort somebody's transaction, as an operator",
+        (Answer(HTTPStatus.NO_CONTENT, "messages are back in their places"),),
+        errors=(HTTPStatus.CONFLICT,),
+        audited="abort transaction",
     ),
     Operation(
         "POST",

@@ -47,8 +47,20 @@ class Waits:
             return task.result()
         raise _stopped() if self._stopping else ClientLeft
 
+    async def pause(self, seconds: float) -> None:
+        """Returns after so many seconds, and at once when the server stops."""
+        if self._stopping:
+            return
+        task = asyncio.ensure_future(asyncio.sleep(seconds))
+        self._tasks.add(task)
+        try:
+            await asyncio.wait({task})
+        finally:
+            self._tasks.discard(task)
+            task.cancel()
+
     def stop(self) -> None:
-        """Ends every read that waits now, and every one that comes."""
+        """Ends everything that waits now, and everything that comes."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()

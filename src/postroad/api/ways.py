@@ -1,4 +1,4 @@
-"""Calls about messages on their way: the sessions that carry them, who reads remotely, where a message went."""
+"""Calls about ways in and out: sessions with other managers, who reads remotely, listeners, where a message went."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Call, Operation, json_answer
 from postroad.api.formats import JSON
-from postroad.api.schema import reader_json, session_json
+from postroad.api.schema import listener_json, reader_json, session_json
 
 
 async def list_sessions(call: Call) -> Response:
@@ -17,6 +17,10 @@ async def list_sessions(call: Call) -> Response:
 
 async def list_readers(call: Call) -> Response:
     return json_answer({"readers": [reader_json(each) for each in call.manager.remote_read.readers()]})
+
+
+async def list_exposure(call: Call) -> Response:
+    return json_answer({"exposure": [listener_json(each) for each in call.manager.exposure]})
 
 
 async def trace_message(call: Call) -> Response:
@@ -38,6 +42,13 @@ OPERATIONS = (
         list_readers,
         "Who reads from another computer",
         (Answer(description="the queues that remote readers have open", content={JSON: "Readers"}),),
+    ),
+    Operation(
+        "GET",
+        "/exposure",
+        list_exposure,
+        "The listeners: who reaches each, who may do what there, and whether it is encrypted",
+        (Answer(description="the listeners that are on", content={JSON: "Exposure"}),),
     ),
     Operation(
         "GET",

@@ -5,7 +5,7 @@ They are kept in a queue of the manager's own. A FinalAck can come at any time, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from postroad.queues.collection import AWAITING_FINAL_ACK, JOURNAL
@@ -44,8 +44,9 @@ class AwaitingFinalAcks:
     def move(self, queue: Queue, record: Record, message_id: int) -> None:
         """3.1.5.6: from its outgoing queue, with the gathering tick."""
         core = self._core
-        added = core.delivery.add(self._queue, record.packet, 0, NEVER, record.arrived_ms / 1000)
-        core.delivery.discard(queue, record)
+        with core.delivery.atomic:
+            added = core.delivery.add(self._queue, record.packet, 0, NEVER, record.arrived_ms / 1000)
+            core.delivery.discard(queue, record)
         move = _Move(queue, record, Key(added.queue, added.lookup_id), core.tick)
         self._moves[message_id] = move
         core.tick.on_commit.append(lambda: self._moved(message_id, move))
@@ -65,15 +66,20 @@ class AwaitingFinalAcks:
             if move.final is not None:
                 self.settle(move.queue, move.record, *move.final)
 
-    def take(self, ack: FinalAck, now: float) -> bool:
-        """3.1.5.7: whether it was about one of these. It is done in the tick that promises the FinalAck."""
+    def take(self, ack: FinalAck, now: float, accepts: Callable[[Record], bool] = lambda record: True) -> bool:
+        """3.1.5.7: whether it was about one of these, and `accepts` says that it is true of it.
+
+        It is done in the tick that promises the FinalAck.
+        """
         message_id = ack.acknowledged_message_id
         move = self._moves.get(message_id)
         if move is not None:
+            if not accepts(move.record):
+                return True
             if move.tick is self._core.tick:  # so that it need not come here at all
                 del self._moves[message_id]
                 move.tick.take_back(move.place)
-                self._tell(move.record, ack, now)
+                self._core.delivery.try_after(move.record.packet, self._tell, move.record, ack, now)
             else:
                 move.final = (ack, now)
             return True
@@ -81,7 +87,8 @@ class AwaitingFinalAcks:
         if lookup_id is None:
             return False
         record = self._queue.get(lookup_id)
-        if record is not None and lookup_id not in self._queue.positions:  # or it is on its way out already
+        # Or it is on its way out already.
+        if record is not None and lookup_id not in self._queue.positions and accepts(record):
             self.settle(self._queue, record, ack, now)
             self._core.tick.on_commit.append(lambda: self._forget(message_id))
         return True
@@ -91,8 +98,8 @@ class AwaitingFinalAcks:
 
     def settle(self, queue: Queue, record: Record, ack: FinalAck, now: float) -> None:
         """It is known what became of the message, wherever it waits."""
-        self._tell(record, ack, now)
         self._core.delivery.discard(queue, record)
+        self._core.delivery.try_after(record.packet, self._tell, record, ack, now)
 
     def _tell(self, record: Record, ack: FinalAck, now: float) -> None:
         delivery = self._core.delivery

@@ -9,15 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
+from postroad.binary.neighbours import Neighbours, Trust, plain
 from postroad.binary.sequences import IncomingSequence, IncomingSequences
 from postroad.binary.session import Received, Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.tracing import send_report
-from postroad.deadlines import earliest
+from postroad.deadlines import Deadlines, earliest
 from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
 from postroad.names import DirectName, FormatName, PrivateName, parse_format_name
 from postroad.queues.delivery import is_internal
-from postroad.queues.duplicates import MessageIdHistory
+from postroad.queues.duplicates import MessageIdHistory, foreign_id
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueuePrivacy, QueueType
 from postroad.queues.queue import Queue
@@ -30,8 +31,8 @@ from postroad.wire.queue_names import destination_name
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
-ADDRESS_STATE = "address/"
 DESTINATIONS = 1024  # names that are remembered with their queues
+_NOBODY = NULL_GUID.bytes_le  # QueueManagerAddress of a direct name
 _DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
 _REMOVALS = _DESTINATIONS | {QueueType.SUBQUEUE}  # where a message is that has arrived and was not read
 
@@ -44,6 +45,7 @@ class _OrderAckDue:
     sequence: IncomingSequence
     source: bytes
     address: str | None  # of the sender, where the message came by a direct name
+    origin: str  # that the message came from in any case
     due: float
 
 
@@ -54,14 +56,18 @@ class Receiver:
         self,
         core: LocalQueueManager,
         settings: BinarySettings,
-        order_ack: Callable[[OrderAck, float], None],
-        final_ack: Callable[[FinalAck, float], None],
+        neighbours: Neighbours,
+        order_ack: Callable[[OrderAck, Session, float], None],
+        final_ack: Callable[[FinalAck, Session, float], None],
     ) -> None:
         self.core = core
         self.settings = settings
+        self.neighbours = neighbours
         self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s)
-        self.incoming = IncomingSequences(core.store)
+        self.incoming = IncomingSequences(core.store, settings.remote_managers)
         self.refusals = 0
+        self.claims = 0  # messages in the name of managers that are elsewhere
+        self.claimed: Callable[[UUID, str], None] = lambda source, address: None  # hears of them
         self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever watches
         self._order_ack = order_ack
         self._final_ack = final_ack
@@ -69,64 +75,75 @@ class Receiver:
         self._due: dict[str, _OrderAckDue] = {}
         self._destinations: dict[bytes, Queue] = {}
         self._order_acks: dict[str, tuple[Queue, Record]] = {}  # the last of each sequence, and where it was put
-        stored = core.store.state(ADDRESS_STATE)
-        self._addresses = {
-            bytes.fromhex(name.removeprefix(ADDRESS_STATE)): value.decode() for name, value in stored.items()
-        }
+        self._timers: Deadlines[str] = Deadlines()
+        core.delivery.origin_of = lambda view: neighbours.address_of(view.source_queue_manager_bytes)
         core.delivery.deleted.append(self._message_deleted)
 
     def take(self, session: Session, event: Received, address: str, now: float) -> None:
         """One message of a session from `address`. A manager's full quota closes the session, with nothing said."""
         packet = event.packet
-        address = address.partition("%")[0]  # the zone of a link-local address is no part of a queue's name
+        address = plain(address)
         try:
             if isinstance(packet, MessageView):
                 self._take_message(session, event.data, packet, address, now)
             elif packet.queue_manager_address not in (NULL_GUID, self.core.identifier):
-                self._forward(event.data, MessageView(event.data), now)
+                self._forward(event.data, MessageView(event.data), address, now)
             elif isinstance(packet, OrderAck):
-                self._order_ack(packet, now)
+                self._order_ack(packet, session, now)
             else:
-                self._final_ack(packet, now)
+                self._final_ack(packet, session, now)
         except ManagerFull as fault:
             session.close(str(fault))
 
     def _take_message(self, session: Session, data: bytes, view: MessageView, address: str, now: float) -> None:
+        if view.arrived_by_http:  # AH, which no sender has a right to set
+            data = as_stored(data)
+            view = MessageView(data)
+        trust = self.neighbours.admit(view.source_queue_manager_bytes, address, session, now)
+        if not trust:
+            self._refuse_claim(view.source_queue_manager, address)
+            # Not acknowledged, so that nothing is lost if the manager has moved: it tries again.
+            session.close(f"a message claims to be from {view.source_queue_manager}, which is at another address")
+            return
         identifier = view.identifier
+        if (
+            trust is Trust.SECOND_HAND
+        ):  # what a stranger says in another's name must not make that one's own a duplicate
+            identifier = foreign_id(identifier, address)
         if not view.transactional and identifier in self.history:  # 3.1.5.8.1
             self.history.refresh(identifier, now)
             return
-        if view.queue_manager_address_bytes not in (self._own, NULL_GUID.bytes_le):
-            self._forward(data, view, now)
-        else:
-            direct = address if view.queue_manager_address_bytes != self._own else None
-            if view.transactional:
-                if direct is not None:
-                    self._remember_address(view.source_queue_manager_bytes, address)
-                self._take_transactional(session, data, view, direct, now)
-            else:
-                self._deliver(data, view, direct, now)
+        if view.queue_manager_address_bytes not in (self._own, _NOBODY):
+            self._forward(data, view, address, now)
+        elif not view.transactional:
+            self._deliver(data, view, address, now)
+        elif trust is Trust.FIRST_HAND:
+            self._take_transactional(session, data, view, address, now)
+        else:  # its sequence is not this caller's to move; the sender keeps the message
+            self._refuse_claim(view.source_queue_manager, address)
         # Last, so that a message that found no room here is no duplicate when it comes again.
         if not view.transactional:
-            self.history.add(identifier, now, self.core.tick if view.recoverable else None)
+            self.history.add(identifier, now, self.core.tick if view.recoverable else None, address)
 
-    def _remember_address(self, source: bytes, address: str) -> None:
-        """Where a sender by direct name is found again, for the FinalAck that may be due much later."""
-        if self._addresses.get(source) != address:
-            self._addresses[source] = address
-            self.core.tick.set_state(f"{ADDRESS_STATE}{source.hex()}", address.encode())
-            self.core.tick.on_failure.append(lambda error: self._forget_address(source))
-
-    def _forget_address(self, source: bytes) -> None:
-        self._addresses.pop(source, None)
+    def _refuse_claim(self, source: UUID, address: str) -> None:
+        self.claims += 1
+        self.claimed(source, address)
 
     # Local
 
-    def _take_transactional(
-        self, session: Session, data: bytes, view: MessageView, address: str | None, now: float
-    ) -> None:
+    def _take_transactional(self, session: Session, data: bytes, view: MessageView, address: str, now: float) -> None:
         """3.1.5.8.6: in order or not at all; either way the sender hears how far we are."""
-        name, sequence = self.incoming.of(view)
+        name, sequence = self.incoming.find(view)
+        if sequence is None:
+            refusal = self._refusal(self._destination(view), view, now)
+            if refusal is not None:  # what is refused begins no sequence: nothing of it would have to be remembered
+                self._refuse(data, view, refusal, address, now)
+                return
+            for dropped in self.incoming.make_room(self.core.tick):
+                self._timers.set(dropped, None)
+                self._due.pop(dropped, None)
+                self._order_acks.pop(dropped, None)
+            sequence = self.incoming.begin(name, view)
         self._schedule_order_ack(name, session, sequence, view, address, now)
         fields = view.transaction_fields
         assert fields is not None
@@ -138,7 +155,7 @@ class Receiver:
         else:
             self.incoming.reject(self.core.tick, name, sequence, now)
 
-    def _deliver(self, data: bytes, view: MessageView, address: str | None, now: float) -> None:
+    def _deliver(self, data: bytes, view: MessageView, address: str, now: float) -> None:
         """3.1.5.8.2 and 3.1.5.8.8: the checks of a local queue, then the queue."""
         queue = self._destination(view)
         refusal = self._refusal(queue, view, now)
@@ -154,9 +171,11 @@ class Receiver:
             self._refuse(data, view, refusal, address, now)
             return
         assert queue is not None
+        if view.recoverable:
+            self.neighbours.delivered(view.source_queue_manager_bytes)
         self.core.delivery.arrive(queue, as_stored(data), view, now)
         if view.tracing:
-            send_report(self.core, view, now)
+            self.core.delivery.try_after(data, send_report, self.core, view, now)
 
     def _destination(self, view: MessageView) -> Queue | None:
         """The queue here that a message is for. A direct name has led here, whatever it calls this computer."""
@@ -200,20 +219,22 @@ class Receiver:
             return MessageClass.NACK_REACH_QUEUE_TIMEOUT
         return None
 
-    def _refuse(self, data: bytes, view: MessageView, reason: MessageClass, address: str | None, now: float) -> None:
+    def _refuse(self, data: bytes, view: MessageView, reason: MessageClass, address: str, now: float) -> None:
         """Whoever has to know is told. Of a message that is not transactional its sender knows nothing any more: its
         dead letter is left here, as 3.1.5.8.8 says of a full queue, whatever the reason is."""
         self.refusals += 1
-        self.refused(view, reason)
+        try_after = self.core.delivery.try_after
+        try_after(data, self.refused, view, reason)
         if view.negative_journaling and not view.transactional:
-            self.core.delivery.dead_letter(as_stored(data), view, reason, now)
-        self.core.delivery.acknowledge(view, reason, now)
+            try_after(data, self.core.delivery.dead_letter, as_stored(data), view, reason, now)
+        try_after(data, self.core.delivery.acknowledge, view, reason, now)
         if view.transactional:
-            self._send_final_ack(view, reason, address, now)
+            direct = self._direct_address(view, address)
+            try_after(data, self._send_final_ack, view, reason, direct, address, now)
 
     # On the way
 
-    def _forward(self, data: bytes, view: MessageView, now: float) -> None:
+    def _forward(self, data: bytes, view: MessageView, address: str, now: float) -> None:
         """3.1.5.8.2 and 3.1.5.8.5: one hop more, into the outgoing queue of its destination."""
         hops = view.hop_count + 1
         name = self._onward_name(view)
@@ -224,19 +245,38 @@ class Receiver:
             refusal = MessageClass.NACK_BAD_DST_Q
         elif view.has_expired(now):
             refusal = MessageClass.NACK_REACH_QUEUE_TIMEOUT
+        elif not self._may_forward(view, name, address):
+            self._withhold(view, name, address, now)
+            return
         if refusal is not None:
-            self._refuse(data, view, refusal, None, now)
+            self._refuse(data, view, refusal, address, now)
             return
         assert name is not None
         packet = with_hop_count(as_stored(data), hops)
-        queue = self.core.queues.outgoing_queue(self.core.tick, name, int(now))
         try:
+            queue = self.core.queues.outgoing_queue(self.core.tick, name, int(now))
             self.core.delivery.check_quota(queue, len(packet))
         except QuotaExceeded as fault:
             raise ManagerFull(str(fault)) from fault
         self.core.delivery.arrive(queue, packet, view, now)
         if view.tracing:
-            send_report(self.core, MessageView(packet), now)
+            self.core.delivery.try_after(packet, send_report, self.core, MessageView(packet), now)
+
+    def _may_forward(self, view: MessageView, name: FormatName, address: str) -> bool:
+        relay = self.core.delivery.relay
+        if relay.everything:
+            return True
+        source = view.source_queue_manager
+        trusted = self.neighbours.trusts(source, address)
+        return self.neighbours.directory.forwards(source, name, relay.lists, trusted=trusted)
+
+    def _withhold(self, view: MessageView, name: FormatName, address: str, now: float) -> None:
+        """What is not ours to pass on is refused, and nothing of it is kept: no dead letter either."""
+        self.refusals += 1
+        self.core.delivery.withhold(name, address)
+        self.core.delivery.acknowledge(view, MessageClass.NACK_BAD_DST_Q, now)
+        if view.transactional:
+            self._send_final_ack(view, MessageClass.NACK_BAD_DST_Q, None, address, now)
 
     def _onward_name(self, view: MessageView) -> FormatName | None:
         """None for a name that leads nowhere from here: a direct one that came with another manager's GUID, too."""
@@ -254,7 +294,7 @@ class Receiver:
         session: Session,
         sequence: IncomingSequence,
         view: MessageView,
-        address: str | None,
+        address: str,
         now: float,
     ) -> None:
         """3.1.1.6.2: each message puts it off a little, but not for ever."""
@@ -263,22 +303,29 @@ class Receiver:
             sequence.last_order_ack = now
         due = self._due.get(name)
         if due is None:
-            self._due[name] = _OrderAckDue(session, sequence, view.source_queue_manager_bytes, address, now + delay)
+            direct = self._direct_address(view, address)
+            source = view.source_queue_manager_bytes
+            due = self._due[name] = _OrderAckDue(session, sequence, source, direct, address, now + delay)
+            self._timers.set(name, due.due)
             return
         due.session = session
         if now - sequence.last_order_ack < self.settings.max_order_ack_delay_s:
             due.due = now + delay
+            self._timers.set(name, due.due)
+
+    def _direct_address(self, view: MessageView, address: str) -> str | None:
+        """Where a message by a direct name is answered; None for one that is answered by its sender's GUID."""
+        return address if view.queue_manager_address_bytes == _NOBODY else None
 
     @property
     def deadline(self) -> float | None:
-        return earliest((self.history.deadline, *(each.due for each in self._due.values())))
+        return earliest((self.history.deadline, self._timers.first))
 
     def on_timer(self, now: float) -> None:
         """Order Ack Send Timer, 3.1.6.9. What is not durable yet is not acknowledged, and has a turn of its own."""
         self.history.clean(now)
-        for name, due in list(self._due.items()):
-            if due.due > now:
-                continue
+        for name in self._timers.take_due(now):
+            due = self._due[name]
             if due.session.closed:  # the sender will ask again, and may have another address by then
                 del self._due[name]
                 continue
@@ -287,6 +334,7 @@ class Receiver:
                 del self._due[name]
             else:
                 due.due = now + self.settings.order_ack_ms / 1000
+                self._timers.set(name, due.due)
                 if sequence.durable <= sequence.order_acked:
                     continue  # it would say nothing new
             if sequence.durable:
@@ -314,11 +362,13 @@ class Receiver:
             sequence_number=due.sequence.durable,
             previous_sequence_number=due.sequence.durable - 1,
         )
-        sent = self._send(destination, ack.encode(), now)
+        sent = self._send(destination, ack.encode(), due.origin, now)
         if sent is not None:
             self._order_acks[name] = sent
 
-    def _send_final_ack(self, view: MessageView, final_class: int, address: str | None, now: float) -> None:
+    def _send_final_ack(
+        self, view: MessageView, final_class: int, address: str | None, origin: str | None, now: float
+    ) -> None:
         """3.1.7.17: to the manager that sent the message first, not to the last hop."""
         header = view.transaction_header
         assert header is not None
@@ -340,7 +390,7 @@ class Receiver:
             source_guid=view.source_queue_manager,
             acknowledged_message_id=view.message_id,
         )
-        self._send(destination, ack.encode(), now)
+        self._send(destination, ack.encode(), origin, now)
 
     def _ordering_target(self, source: bytes, address: str | None) -> tuple[FormatName, UUID] | None:
         """None where nobody can send to the address that a message came from: its acknowledgments are dropped."""
@@ -352,11 +402,15 @@ class Receiver:
         manager = UUID(bytes_le=source)
         return PrivateName(manager, ORDER_QUEUE_NUMBER), manager
 
-    def _send(self, destination: FormatName, packet: bytes, now: float) -> tuple[Queue, Record] | None:
-        """An acknowledgment to a name that nobody can send to is dropped, 3.1.7.17.
+    def _send(
+        self, destination: FormatName, packet: bytes, origin: str | None, now: float
+    ) -> tuple[Queue, Record] | None:
+        """An acknowledgment to a name that nobody can or may send to is dropped, 3.1.7.17.
 
         Quotas do not count: nobody would ask for a FinalAck again, and there is one at the most for a message.
         """
+        if not self.core.delivery.may_call(destination, origin):
+            return None
         try:
             queue = self.core.queues.outgoing_queue(self.core.tick, destination, int(now))
         except PostroadError:
@@ -372,6 +426,8 @@ class Receiver:
         if fields is None or view.source_queue_manager_bytes == self._own or view.arrived_by_http:
             return
         if view.positive_journaling or view.negative_journaling or fields[0] & TransactionFlags.FINAL_ACK.value:
-            direct = view.queue_manager_address_bytes != self._own
-            address = self._addresses.get(view.source_queue_manager_bytes) if direct else None
-            self._send_final_ack(view, reason, address, now)
+            if fields[4] >= fields[3]:
+                return  # stored by a version that took it: no FinalAck can name its place
+            origin = self.neighbours.address_of(view.source_queue_manager_bytes)
+            direct = origin if view.queue_manager_address_bytes == _NOBODY else None
+            self._send_final_ack(view, reason, direct, origin, now)

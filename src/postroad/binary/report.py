@@ -5,7 +5,8 @@ Only reads. What a state means and when it changes is in service.py, sender.py a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -21,6 +22,7 @@ from postroad.queues.info import QueueInfo, SessionInfo, WayReport, describe_que
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import OutgoingState
 from postroad.queues.queue import PositionState, Queue
+from postroad.store.interface import Key
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
@@ -150,10 +152,11 @@ class Outlook:
         self.service = service
         self.now = now
         self._others = others
+        self._oldest: list[Mapping[int, int]] = []  # of all queues, where all are asked for
 
     def describe(self, queue: Queue) -> QueueInfo:
         """Everything that is told of a queue."""
-        info = describe_queue(self.core.queues, queue, self.core.store.damaged)
+        info = describe_queue(self.core.queues, queue, self._damaged.get(queue.number, 0))
         if info.state is None:
             return info
         report = self.outgoing(queue)
@@ -174,10 +177,26 @@ class Outlook:
             resend_interval_s=report.resend_interval_s,
         )
 
+    def describe_all(self) -> Iterator[QueueInfo]:
+        """Every queue, as long as it is there: whoever asks may do other things in between."""
+        self._oldest = [store.oldest() for store in (self.core.store, self.core.express)]
+        for queue in list(self.core.queues):
+            if self.core.queues.by_number.get(queue.number) is queue:
+                yield self.describe(queue)
+
+    def _oldest_arrived_ms(self, queue: Queue) -> int | None:
+        if not queue.count:
+            return None
+        found = [table[queue.number] for table in self._oldest if queue.number in table]
+        if found:
+            return min(found)
+        oldest = queue.oldest
+        return None if oldest is None else oldest.arrived_ms
+
     def outgoing(self, queue: Queue) -> OutgoingReport:
         info = self.core.queues.outgoing_info[queue]
         name = info.destination
-        oldest = queue.oldest
+        oldest = self._oldest_arrived_ms(queue)
         report = OutgoingReport(
             state=info.state,
             messages=queue.count,
@@ -187,8 +206,8 @@ class Outlook:
             if isinstance(name, DirectName) and name.protocol not in NAME_SERVICES
             else None,
             served=self.service is not None,
-            oldest_arrived_ms=None if oldest is None else oldest.arrived_ms,
-            oldest_s=None if oldest is None else self._since(oldest.arrived_ms / 1000),
+            oldest_arrived_ms=oldest,
+            oldest_s=None if oldest is None else self._since(oldest / 1000),
             last_error=info.last_error,
             failures=info.failures,
         )
@@ -292,6 +311,10 @@ class Outlook:
         )
 
     # What one look finds once, for all queues
+
+    @cached_property
+    def _damaged(self) -> Counter[int]:
+        return Counter(key.queue for key in self.core.store.damaged if isinstance(key, Key))
 
     @cached_property
     def _in_flight(self) -> dict[Queue, list[Flight]]:

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from postroad.binary.awaiting import AwaitingFinalAcks
-from postroad.binary.session import Session
+from postroad.binary.session import MAX_UNWRITTEN, Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.tracing import send_report
-from postroad.deadlines import earliest
+from postroad.deadlines import Deadlines
+from postroad.names import FormatName
 from postroad.queues.collection import JOURNAL, leads_to_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
+from postroad.queues.tick import Tick
 from postroad.store.interface import Record
 from postroad.wire.constants import MessageClass
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.patch import with_previous_number
+from postroad.wire.queue_names import destination_name
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
@@ -49,6 +52,7 @@ class OutgoingSequence:
     """OutgoingTransferSequence, 3.1.1.3.1.1: what of an outgoing queue the far end has not put in order yet."""
 
     last_acked: dict[TxSequenceId, int] = field(default_factory=dict)
+    last_sent: dict[TxSequenceId, int] = field(default_factory=dict)  # since the start
     unacked: list[Flight] = field(default_factory=list)  # by number: those that a lost tick brings back stand in place
     ordered: set[Flight] = field(default_factory=set)  # put in order, and the next hop has not said that it has them
     resend_index: int = 0
@@ -81,6 +85,15 @@ class Sender:
         self._own = core.identifier.bytes_le
         self._awaiting = AwaitingFinalAcks(core)
         self._sent_by_id: dict[int, Flight] = {}  # of our sequences, as long as they are in their outgoing queues
+        self._by_sequence: dict[TxSequenceId, Queue] = {}  # where what was sent of each came from
+        # Queues that may hold messages that were sent and are not known by their ids: since the start, or a lost tick.
+        self._from_before = {queue for queue in core.queues.outgoing.values() if queue.count}
+        self._watched: Tick | None = None
+        self._resends: Deadlines[Queue] = Deadlines()
+        self.refused_acks = 0
+        # Whether an ordering acknowledgment of a message to a name is one of those concerned, and who hears of others.
+        self.accepts: Callable[[FormatName, OrderAck | FinalAck, Session], bool] = lambda name, ack, session: True
+        self.refused: Callable[[OrderAck | FinalAck, Session], None] = lambda ack, session: None
         core.delivery.deleted.append(self._message_deleted)
 
     def pump(self, session: Session, queues: Iterable[Queue], now: float, address: str) -> int:
@@ -93,12 +106,16 @@ class Sender:
         traced: list[MessageView] = []
         waiting = deque(sorted(queues, key=lambda queue: not self._is_ordering(queue)))
         most = (session.window + 1) // 2
-        while waiting and (free := min(session.free, most - sent)) > 0:
+        while waiting and not session.full and (free := min(session.free, most - sent)) > 0:
             queue = waiting.popleft()
             share = free if self._is_ordering(queue) else max(1, free // (len(waiting) + 1))
+            if queue.total_bytes > MAX_UNWRITTEN:  # large ones are not read before there is room for them
+                share = min(share, max(1, MAX_UNWRITTEN * queue.count // queue.total_bytes))
             found = self._ready(queue, self.core.reading.fresh(queue, share, now))
             # One that has expired may have been answered on this very session, and narrowed its window.
             for record, view in found[: session.free]:
+                if session.full:
+                    break
                 self._send(session, queue, record, view, now)
                 if view.tracing:
                     traced.append(view)
@@ -106,7 +123,7 @@ class Sender:
             if len(found) == share:  # fewer: there are no more, or they wait for others
                 waiting.append(queue)
         for view in traced:  # last, because a report may go out by this session too
-            send_report(self.core, view, now, address)
+            self.core.delivery.try_after(view.data, send_report, self.core, view, now, address)
         return sent
 
     def _ready(self, queue: Queue, records: list[Record]) -> list[tuple[Record, MessageView]]:
@@ -149,9 +166,11 @@ class Sender:
             if previous != fields[4]:
                 packet = with_previous_number(packet, previous)
             sequence.add(flight)
+            sequence.last_sent[flight.sequence_id] = max(sequence.last_sent.get(flight.sequence_id, 0), flight.number)
+            self._by_sequence[flight.sequence_id] = queue
             self._sent_by_id[view.message_id] = flight
             if sequence.resend_at is None:
-                sequence.resend_at = now + self.settings.resend_s[sequence.resend_index]
+                self._resend_at(queue, sequence, now + self.settings.resend_s[sequence.resend_index])
         ordering = not view.base_flags and view.message_class != MessageClass.NORMAL
         session.send(packet, flight, now, recoverable=view.recoverable, plain=ordering)
 
@@ -160,12 +179,14 @@ class Sender:
         for flight in tokens:
             assert isinstance(flight, Flight)
             flight.session_acked = True
-            if not flight.number:
-                self._delivered(flight, now)
-            elif flight.order_acked:
-                self.sequences[flight.queue].ordered.discard(flight)
-                self._ordered(flight)
-                self._end_sequence(flight.queue, flight.sequence_id, flight.number)
+            try:
+                if not flight.number:
+                    self._delivered(flight, now)
+                elif flight.order_acked:
+                    self._settled(flight)
+                    self._end_sequence(flight.queue, flight.sequence_id, flight.number)
+            except Exception as error:  # the others have arrived too
+                self.core.delivery.note_failure(flight.record.packet, error)
 
     def _delivered(self, flight: Flight, now: float) -> None:
         """A message that is not of one of our sequences is done with; its source keeps a copy if it asked to."""
@@ -173,8 +194,15 @@ class Sender:
             return
         packet = flight.record.packet
         if packet[_JOURNALING_AT] & _POSITIVE and self.core.delivery.journals_at_source(MessageView(packet)):
-            self.core.delivery.copy(self.core.queues.system(JOURNAL), packet, now)
+            journal = self.core.queues.system(JOURNAL)
+            self.core.delivery.try_after(packet, self.core.delivery.copy, journal, packet, now)
         self.core.delivery.discard(flight.queue, flight.record)
+
+    def _settled(self, flight: Flight) -> None:
+        sequence = self.sequences.get(flight.queue)
+        if sequence is not None:
+            sequence.ordered.discard(flight)
+        self._ordered(flight)
 
     def _ordered(self, flight: Flight) -> None:
         """Both acknowledgments are there: it leaves the queue, to wait for the final one if anybody wants to know."""
@@ -187,37 +215,60 @@ class Sender:
             self._awaiting.move(flight.queue, flight.record, message_id)
         else:
             self.core.delivery.discard(flight.queue, flight.record)
-        self._sent_by_id.pop(message_id, None)
+        self._forget_sent(message_id)
 
-    def take_order_ack(self, ack: OrderAck, now: float) -> None:
-        """3.1.5.6"""
-        for queue, sequence in self.sequences.items():
-            covered: list[Flight] = []
-            rest: list[Flight] = []
-            for flight in sequence.unacked:
-                in_order = flight.sequence_id == ack.sequence_id and flight.number <= ack.sequence_number
-                (covered if in_order else rest).append(flight)
-            if not covered and ack.sequence_id not in sequence.last_acked:
-                continue
-            sequence.unacked = rest
-            sequence.last_ack_time = now
-            sequence.last_ack_count += 1
-            last = sequence.last_acked.get(ack.sequence_id, 0)
-            sequence.last_acked[ack.sequence_id] = max(last, ack.sequence_number)
-            sequence.last_ack = max(sequence.last_ack, (ack.sequence_id, ack.sequence_number))
-            for flight in covered:
-                flight.order_acked = True
-                if flight.session_acked:
-                    self._ordered(flight)
-                else:
-                    sequence.ordered.add(flight)
-            self._end_sequence(queue, ack.sequence_id, ack.sequence_number)
-            if covered:
-                sequence.resend_index = 0
-            sequence.resend_at = now + self.settings.resend_s[sequence.resend_index] if sequence.unacked else None
-            if not sequence.unacked:
-                self.core.delivery.outgoing_ready(queue, now)  # a newer sequence may have waited for this
+    def _forget_sent(self, message_id: int) -> Flight | None:
+        """The gathering tick takes the message out of its queue. If that is lost, it is there as before."""
+        if self.core.tick is not self._watched:
+            self._watched = self.core.tick
+            self._watched.on_failure.append(lambda error: self._from_before.update(self.sequences))
+        return self._sent_by_id.pop(message_id, None)
+
+    def _resend_at(self, queue: Queue, sequence: OutgoingSequence, time: float | None) -> None:
+        sequence.resend_at = time
+        self._resends.set(queue, time)
+
+    def take_order_ack(self, ack: OrderAck, session: Session, now: float) -> None:
+        """3.1.5.6. It says nothing of a sequence that nothing was sent of since the start, or of numbers that were not:
+        what it could be true of is sent again, and acknowledged again."""
+        queue = self._by_sequence.get(ack.sequence_id)
+        info = None if queue is None else self.core.queues.outgoing_info.get(queue)
+        if queue is None or info is None:
             return
+        sequence = self.sequences[queue]
+        if ack.sequence_number > sequence.last_sent.get(ack.sequence_id, 0) or not self.accepts(
+            info.destination, ack, session
+        ):
+            self._refuse(ack, session)
+            return
+        covered: list[Flight] = []
+        rest: list[Flight] = []
+        for flight in sequence.unacked:
+            in_order = flight.sequence_id == ack.sequence_id and flight.number <= ack.sequence_number
+            (covered if in_order else rest).append(flight)
+        sequence.unacked = rest
+        sequence.last_ack_time = now
+        sequence.last_ack_count += 1
+        last = sequence.last_acked.get(ack.sequence_id, 0)
+        sequence.last_acked[ack.sequence_id] = max(last, ack.sequence_number)
+        sequence.last_ack = max(sequence.last_ack, (ack.sequence_id, ack.sequence_number))
+        for flight in covered:
+            flight.order_acked = True
+            if flight.session_acked:
+                self._ordered(flight)
+            else:
+                sequence.ordered.add(flight)
+        self._end_sequence(queue, ack.sequence_id, ack.sequence_number)
+        if covered:
+            sequence.resend_index = 0
+        again = now + self.settings.resend_s[sequence.resend_index] if sequence.unacked else None
+        self._resend_at(queue, sequence, again)
+        if not sequence.unacked:
+            self.core.delivery.outgoing_ready(queue, now)  # a newer sequence may have waited for this
+
+    def _refuse(self, ack: OrderAck | FinalAck, session: Session) -> None:
+        self.refused_acks += 1
+        self.refused(ack, session)
 
     def awaiting_final_ack(self) -> Iterable[Record]:
         """AwaitingFinalACKTable"""
@@ -232,38 +283,74 @@ class Sender:
         def end() -> None:  # once it is durable that they have left
             if not queue.count and transacting.is_last(path, sequence_id, number):
                 transacting.end_sequence(path)
-                self.sequences[queue].last_acked.pop(sequence_id, None)
+                self._by_sequence.pop(sequence_id, None)
+                sequence = self.sequences.get(queue)
+                if sequence is not None:
+                    sequence.last_acked.pop(sequence_id, None)
+                    sequence.last_sent.pop(sequence_id, None)
 
         if self.core.tick:
             self.core.tick.on_commit.append(end)
         else:
             end()
 
-    def take_final_ack(self, ack: FinalAck, now: float) -> None:
-        """3.1.5.7: matched by source and message id, wherever the message waits."""
+    def take_final_ack(self, ack: FinalAck, session: Session, now: float) -> None:
+        """3.1.5.7: matched by source, message id and place, wherever the message waits."""
         if ack.source_guid != self.core.identifier:
             return
-        if self._awaiting.take(ack, now):
+
+        def accepts(record: Record) -> bool:
+            view = MessageView(record.packet)
+            if self._concerns(ack, view) and self.accepts(_destination(view), ack, session):
+                return True
+            self._refuse(ack, session)
+            return False
+
+        if self._awaiting.take(ack, now, accepts):
             return
-        sent = self._sent_by_id.pop(ack.acknowledged_message_id, None) or self._sent_before(ack)
-        if sent is not None:
+        sent = self._sent_by_id.get(ack.acknowledged_message_id) or self._sent_before(ack, session)
+        if sent is not None and accepts(sent.record):
+            self._forget_sent(ack.acknowledged_message_id)
             self._land(sent)
             self._awaiting.settle(sent.queue, sent.record, ack, now)
 
-    def _sent_before(self, ack: FinalAck) -> Flight | None:
+    def _concerns(self, ack: FinalAck, view: MessageView) -> bool:
+        fields = view.transaction_fields
+        return (
+            fields is not None
+            and view.message_id == ack.acknowledged_message_id
+            and view.source_queue_manager_bytes == self._own
+            and (TxSequenceId(fields[1], fields[2]), fields[3]) == (ack.sequence_id, ack.sequence_number)
+        )
+
+    def _sent_before(self, ack: FinalAck, session: Session) -> Flight | None:
         """A message that was sent before the manager started stands at the head of its queue."""
         place = (ack.sequence_id, ack.sequence_number)
-        for queue in self.core.queues.outgoing.values():
+        for queue in list(self._from_before):
+            info = self.core.queues.outgoing_info.get(queue)
+            if info is None or not queue.count:
+                self._from_before.discard(queue)
+                continue
+            if not self.accepts(info.destination, ack, session):
+                continue
             for record in queue.available(HEAD):
                 view = MessageView(record.packet)
                 fields = view.transaction_fields
                 if fields is None or view.source_queue_manager_bytes != self._own:
                     continue
-                if view.message_id == ack.acknowledged_message_id:
+                if self._concerns(ack, view):
                     return Flight(queue, record)
                 if (TxSequenceId(fields[1], fields[2]), fields[3]) > place:
                     break
         return None
+
+    def forget(self, queue: Queue) -> None:
+        """The outgoing queue is gone."""
+        sequence = self.sequences.pop(queue, None)
+        self._from_before.discard(queue)
+        self._resends.set(queue, None)
+        for sequence_id in () if sequence is None else (*sequence.last_sent, *sequence.last_acked):
+            self._by_sequence.pop(sequence_id, None)
 
     def _land(self, flight: Flight) -> None:
         """The message is on no way any more."""
@@ -278,7 +365,7 @@ class Sender:
         if queue.is_outgoing and record.packet[_FLAGS_AT] & _TRANSACTIONAL:
             view = MessageView(record.packet)
             own = view.source_queue_manager_bytes == self._own  # others number their messages as we do
-            flight = self._sent_by_id.pop(view.message_id, None) if own else None
+            flight = self._forget_sent(view.message_id) if own else None
             if flight is not None:
                 self._land(flight)
 
@@ -289,13 +376,13 @@ class Sender:
             assert isinstance(flight, Flight)
             lost.add(flight)
             if flight.order_acked:  # it has arrived, whatever the next hop had still to say
-                self.sequences[flight.queue].ordered.discard(flight)
-                self._ordered(flight)
+                self._settled(flight)
             else:
                 self._release(flight, now)
         for queue in {flight.queue for flight in lost if flight.number}:
-            sequence = self.sequences[queue]
-            sequence.unacked = [flight for flight in sequence.unacked if flight not in lost]
+            sequence = self.sequences.get(queue)
+            if sequence is not None:
+                sequence.unacked = [flight for flight in sequence.unacked if flight not in lost]
 
     def _release(self, flight: Flight, now: float) -> None:
         """The message is available again, unless somebody has purged the queue meanwhile."""
@@ -307,24 +394,28 @@ class Sender:
 
     @property
     def deadline(self) -> float | None:
-        return earliest(each.resend_at for each in self.sequences.values())
+        return self._resends.first
 
     def on_timer(self, now: float) -> list[Queue]:
         """Transactional Ack Wait Timer, 3.1.6.5: everything that was not put in order is sent again; which queues."""
         due = []
-        for queue, sequence in self.sequences.items():
-            if sequence.resend_at is None or sequence.resend_at > now:
-                continue
+        for queue in self._resends.take_due(now):
+            sequence = self.sequences[queue]
+            sequence.resend_at = None
             if not sequence.unacked:  # what was sent has been taken out, or its FinalAck came first
-                sequence.resend_at = None
                 continue
             sequence.resend_index = min(sequence.resend_index + 1, len(self.settings.resend_s) - 1)
             again, sequence.unacked = sequence.unacked, []
             for flight in again:
                 self._release(flight, now)
-            sequence.resend_at = None
             due.append(queue)
         return due
+
+
+def _destination(view: MessageView) -> FormatName:
+    name = destination_name(view)
+    assert name is not None
+    return name
 
 
 def _is_losing(queue: Queue, before: int) -> bool:

@@ -22,6 +22,7 @@ from postroad.wire.view import MessageView
 INCOMING_STATE = "incoming/"
 _INCOMING = Struct("<IIIII")
 NO_SEQUENCE = TxSequenceId(0, 0)
+DROPPED = 16  # of a full table, the share that makes room: one look at the whole for many newcomers
 
 
 @dataclass(slots=True, eq=False)
@@ -65,9 +66,13 @@ class IncomingSequence:
 
 
 class IncomingSequences:
-    """By sender and destination name, as [MS-MQDMPR] 3.1.1.5 has it."""
+    """By sender and destination name, as [MS-MQDMPR] 3.1.1.5 has it; `limit` at the most.
 
-    def __init__(self, store: Store) -> None:
+    A sequence begins with a message that a queue takes: those of messages that are refused are not remembered.
+    """
+
+    def __init__(self, store: Store, limit: int) -> None:
+        self.limit = limit
         self._sequences: dict[str, IncomingSequence] = {}
         for name, value in store.state(INCOMING_STATE).items():
             ordinal, time_stamp, number, rejects, last_access = _INCOMING.unpack_from(value)
@@ -79,20 +84,34 @@ class IncomingSequences:
     def __iter__(self) -> Iterator[IncomingSequence]:
         return iter(self._sequences.values())
 
-    def of(self, view: MessageView) -> tuple[str, IncomingSequence]:
-        """The state's name and the sequence that this message belongs to."""
+    def find(self, view: MessageView) -> tuple[str, IncomingSequence | None]:
+        """The state's name and the sequence that this message belongs to; None where it would be the first of it."""
         digest = blake2b(view.destination_bytes.lower(), digest_size=8).hexdigest()
         name = f"{INCOMING_STATE}{view.source_queue_manager_bytes.hex()}/{digest}"
-        sequence = self._sequences.get(name)
-        if sequence is None:
-            sequence = self._sequences[name] = IncomingSequence(view.source_queue_manager, _format_name(view))
-        return name, sequence
+        return name, self._sequences.get(name)
+
+    def begin(self, name: str, view: MessageView) -> IncomingSequence:
+        sequence = self._sequences[name] = IncomingSequence(view.source_queue_manager, _format_name(view))
+        return sequence
+
+    def make_room(self, tick: Tick) -> list[str]:
+        """What is dropped where one more would be too many: first what has brought no message yet, then what was silent
+        for longest. A sequence that the newest ticks have moved stays."""
+        if len(self._sequences) < self.limit:
+            return []
+        resting = [(name, each) for name, each in self._sequences.items() if each.step is None]
+        resting.sort(key=lambda item: (item[1].number > 0, item[1].last_access_s))
+        dropped = [name for name, _ in resting[: len(self._sequences) - self.limit + 1 + self.limit // DROPPED]]
+        for name in dropped:
+            if self._sequences.pop(name).number:
+                tick.set_state(name, None)
+        return dropped
 
     def reject(self, tick: Tick, name: str, sequence: IncomingSequence, now: float) -> None:
         """The message came out of order, or again."""
         sequence.rejects += 1
         sequence.last_access_s = int(now)
-        if sequence.durable == sequence.number:  # a place that may still be lost is not written
+        if sequence.number and sequence.durable == sequence.number:  # a place that may still be lost is not written
             tick.set_state(name, sequence.encode())
 
     def advance(

@@ -5,25 +5,29 @@ Without I/O or clock: whoever drives it gives it a way to connect, to write and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
+from postroad.binary.neighbours import DirectoryView, Neighbours, NoDirectory, plain
+from postroad.binary.neighbours import Hop as Hop
+from postroad.binary.neighbours import Resolve as Resolve
 from postroad.binary.receiver import Receiver
 from postroad.binary.sender import Sender
 from postroad.binary.session import Acknowledged, Closed, Opened, Received, Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import SessionState
-from postroad.deadlines import earliest
+from postroad.deadlines import Deadlines, earliest
 from postroad.errors import NoRoute, Status, StorageError
-from postroad.names import DirectName, FormatName, MulticastName, PrivateName
+from postroad.names import DirectName, FormatName, MulticastName
 from postroad.names.direct import Protocol as Transport
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
 from postroad.wire.layout import NULL_GUID
+from postroad.wire.ordering import FinalAck, OrderAck
 
 MAX_REFUSALS = 100  # callers at a time that hear why they are refused; others find the connection closed
 NAME_SERVICES = frozenset({Transport.TCP, Transport.OS})
@@ -36,18 +40,6 @@ _ERRORS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """Where to connect: a host, and the manager that must answer there (null where a direct name does not say)."""
-
-    host: str
-    manager: UUID = NULL_GUID
-
-
-# The next hops of a destination, in the order to try; none, or NoRoute with the reason, where there is no way.
-Resolve = Callable[[FormatName], list[Hop]]
-
-
 @dataclass(slots=True, eq=False)
 class Peer:
     """The way to one hop: at most one session, whoever opened it, and the queues that use it."""
@@ -58,6 +50,7 @@ class Peer:
     retry_at: float | None = None
     last_error: str | None = None
     queues: dict[Queue, None] = field(default_factory=dict)
+    waiting: list[Queue] = field(default_factory=list)  # had messages for it when it was lost
 
 
 class Driver(Protocol):
@@ -76,12 +69,22 @@ class Driver(Protocol):
 class BinaryService:
     """One for a queue manager."""
 
-    def __init__(self, core: LocalQueueManager, settings: BinarySettings, resolve: Resolve, driver: Driver) -> None:
+    def __init__(
+        self,
+        core: LocalQueueManager,
+        settings: BinarySettings,
+        resolve: Resolve,
+        driver: Driver,
+        directory: DirectoryView | None = None,
+    ) -> None:
         self.core = core
         self.settings = settings
         self.driver = driver
+        self.neighbours = Neighbours(core, resolve, directory or NoDirectory(), settings.remote_managers)
         self.sender = Sender(core, settings)
-        self.receiver = Receiver(core, settings, self.sender.take_order_ack, self.sender.take_final_ack)
+        self.receiver = Receiver(
+            core, settings, self.neighbours, self.sender.take_order_ack, self.sender.take_final_ack
+        )
         self.peers: dict[Hop, Peer] = {}
         self.sessions: dict[Session, Peer | None] = {}
         self.addresses: dict[Session, str] = {}
@@ -90,7 +93,14 @@ class BinaryService:
             None
         )  # told of changes; None: reached
         self._unreachable: set[str] = set()  # hosts, from the first failure until a session opens
-        self._resolve = resolve
+        # What a manager has to look at is found by host or address, and by time, however many of them there are.
+        self._peers_at: dict[str, dict[Peer, None]] = {}
+        self._open_at: dict[str, dict[Session, None]] = {}
+        self._session_timers: Deadlines[Session] = Deadlines()
+        self._retry_timers: Deadlines[Peer] = Deadlines()
+        self._unresolved_timers: Deadlines[Queue] = Deadlines()
+        self._active: dict[Queue, None] = {}  # queues with messages, and some that had some
+        self._refusing = 0
         self._hops: dict[Queue, tuple[list[Hop], int]] = {}
         self.unresolved: dict[Queue, float] = {}  # queues without a way, and when it is asked for again
         # A message can become free again where nobody sees it: its lock was another's, or a tick was lost. So queues
@@ -98,7 +108,12 @@ class BinaryService:
         self._sweep_at: float | None = None
         self._watched: Tick | None = None
         self._lost_ticks = 0
+        self.sender.accepts = self._accepts
+        self.receiver.claimed = self._claimed
+        self.suspicions: Callable[[str, Mapping[str, object]], None] = lambda event, facts: None  # for whoever watches
+        core.delivery.hosts_of = self.neighbours.hosts
         core.delivery.outgoing_ready = self.queue_ready
+        core.queues.on_forget.append(self.forget)
 
     # Outgoing queues
 
@@ -113,6 +128,7 @@ class BinaryService:
         """There is something to send ([MS-MQQB] 3.1.7.12)."""
         if not self._may_send(queue):
             return
+        self._active[queue] = None
         if self._sweep_at is None:
             self._sweep_at = now + self.settings.retry_connect_s
         peer = self._peer_of(queue, now)
@@ -132,10 +148,9 @@ class BinaryService:
         if not hops:
             fault = f"no way to {name} is known"
             try:
-                hops = self._resolve(name)
+                hops = self.neighbours.hops(name)
             except NoRoute as error:
                 fault = f"no route to {name}: {error}"
-            hops = hops or self._caller(name)
             self._hops[queue] = (hops, 0)
             index = 0
         info = self.core.queues.outgoing_info[queue]
@@ -143,25 +158,50 @@ class BinaryService:
             info.state = OutgoingState.NEED_VALIDATION
             info.note(_attempt(ConnectionStatus.ROUTING_DATA_UNAVAILABLE, now), fault)
             self.unresolved[queue] = now + self.settings.retry_connect_s
+            self._unresolved_timers.set(queue, self.unresolved[queue])
             return None
         self.unresolved.pop(queue, None)
-        hop = hops[index]
-        peer = self.peers.get(hop)
-        if peer is None:
-            peer = self.peers[hop] = Peer(hop)
+        self._unresolved_timers.set(queue, None)
+        peer = self._peer(hops[index])
         peer.queues[queue] = None
         info.next_hops = tuple(each.host for each in hops)
         return peer
 
-    def _caller(self, name: FormatName) -> list[Hop]:
-        """No directory knows the way to a manager, but it has a session with us: what is for it goes that way."""
-        for session, peer in self.sessions.items():
-            if session.opened_at and isinstance(name, PrivateName) and session.peer == name.guid:
-                return [peer.hop if peer is not None else Hop(self.addresses[session], name.guid)]
-        return []
+    def _peer(self, hop: Hop) -> Peer:
+        peer = self.peers.get(hop)
+        if peer is None:
+            peer = self.peers[hop] = Peer(hop)
+            self._peers_at.setdefault(hop.host.lower(), {})[peer] = None
+        return peer
+
+    def _drop(self, peer: Peer) -> None:
+        """A way that nobody uses or waits for is forgotten."""
+        if peer.queues or peer.waiting or peer.connecting or peer.session is not None:
+            return
+        host = peer.hop.host.lower()
+        self.peers.pop(peer.hop, None)
+        self._retry_timers.set(peer, None)
+        others = self._peers_at.get(host, {})
+        others.pop(peer, None)
+        if not others:
+            self._peers_at.pop(host, None)
+            self._unreachable.discard(peer.hop.host)
+
+    def forget(self, queue: Queue) -> None:
+        """An outgoing queue was removed: nothing is remembered of it."""
+        hops, index = self._hops.pop(queue, ([], 0))
+        self._active.pop(queue, None)
+        self.unresolved.pop(queue, None)
+        self._unresolved_timers.set(queue, None)
+        self.sender.forget(queue)
+        peer = self.peers.get(hops[index]) if hops else None
+        if peer is not None:
+            peer.queues.pop(queue, None)
+            self._drop(peer)
 
     def _connect(self, peer: Peer) -> None:
         peer.retry_at = None
+        self._retry_timers.set(peer, None)
         existing = self._session_to(peer.hop)
         if existing is not None:  # one session carries messages both ways, whoever opened it
             peer.session = existing
@@ -174,11 +214,10 @@ class BinaryService:
         self.driver.connect(peer)
 
     def _session_to(self, hop: Hop) -> Session | None:
-        for session, peer in self.sessions.items():
-            if peer is None and session.opened_at and not session.closed:
-                address = self.addresses[session]
-                direct = hop.host in (address, address.partition("%")[0])  # with its zone, where it has one
-                if session.peer == hop.manager if hop.manager != NULL_GUID else direct:
+        """A session that somebody opened from an address of this host: what it claims to be is not enough."""
+        for address in self.neighbours.addresses(plain(hop.host)):
+            for session in self._open_at.get(address, ()):
+                if self.sessions[session] is None and hop.manager in (NULL_GUID, session.peer):
                     return session
         return None
 
@@ -194,7 +233,11 @@ class BinaryService:
             if active[0] in peer.queues:  # others come first next time
                 del peer.queues[active[0]]
                 peer.queues[active[0]] = None
-            self.driver.flush(session)
+            self._flush(session)
+
+    def _flush(self, session: Session) -> None:
+        self.driver.flush(session)
+        self._session_timers.set(session, session.deadline)
 
     def _may_send(self, queue: Queue) -> bool:
         """False for a queue that is paused or locked, and for one that was deleted meanwhile."""
@@ -232,20 +275,20 @@ class BinaryService:
         self.sessions[session] = peer
         self.addresses[session] = address
         self._note(peer, ConnectionStatus.IN_PROCESS, now)
-        self.driver.flush(session)
+        self._flush(session)
         return session
 
     def connect_failed(self, peer: Peer, status: ConnectionStatus, error: str, now: float) -> None:
         peer.connecting = False
         self._note(peer, status, now, error)
         self._set_reachable(peer, error)
+        self.neighbours.unreachable(peer.hop)
         self._retry(peer, now)
 
     @property
     def full(self) -> bool:
         """Whether there are as many sessions as there may be; those that are being refused do not count."""
-        most = self.settings.max_sessions
-        return len(self.sessions) >= most and sum(not session.refusing for session in self.sessions) >= most
+        return len(self.sessions) - self._refusing >= self.settings.max_sessions
 
     def accepted(self, address: str, now: float) -> Session | None:
         """3.1.5.10. Where there are too many the caller is told so (2.2.1); None where too many are being told."""
@@ -253,8 +296,10 @@ class BinaryService:
         if full and len(self.sessions) >= self.settings.max_sessions + MAX_REFUSALS:
             return None
         session = Session.accept(self.core.identifier, self.settings, now, refuse=full)
+        self._refusing += full
         self.sessions[session] = None
         self.addresses[session] = address
+        self._session_timers.set(session, session.deadline)
         return session
 
     def received(self, session: Session, data: bytes, now: float) -> None:
@@ -264,6 +309,14 @@ class BinaryService:
         if answer_due and peer is not None and session.state in (SessionState.WAITING_CPR_MSG, SessionState.OPEN):
             self._note(peer, ConnectionStatus.ESTABLISH_PACKET_RECEIVED, now)
         self._after(session, now)
+
+    def unblocked(self, session: Session, now: float) -> None:
+        """The peer of a blocked session reads again."""
+        session.unblock(now)
+        peer = self.sessions.get(session)
+        if peer is not None:
+            self._pump(peer, now)
+        self.driver.flush(session)
 
     def disconnected(self, session: Session, now: float) -> None:
         session.disconnected()
@@ -291,7 +344,7 @@ class BinaryService:
         peer = self.sessions.get(session)
         if peer is not None:
             self._pump(peer, now)
-        self.driver.flush(session)
+        self._flush(session)
 
     def _watch_tick(self) -> None:
         """What was taken for a duplicate may be one of a message that is then lost with a tick on its way."""
@@ -308,26 +361,37 @@ class BinaryService:
             self._after(session, now)
             return
         session.stored(number, now)
-        self.driver.flush(session)
+        self._flush(session)
 
     def _opened(self, session: Session, now: float) -> None:
+        address = plain(self.addresses[session])
+        self._open_at.setdefault(address, {})[session] = None
         peer = self.sessions.get(session)
         if peer is not None:
+            self.neighbours.reached(peer.hop.host, address, session.peer)
             self._note(peer, ConnectionStatus.ESTABLISHED, now)
             self._set_reachable(peer, None)
             self._set_state(peer, OutgoingState.CONNECTED)
             for queue in filter(self._may_send, peer.queues):  # 3.1.5.4.2: of the ways there were, this one it is
                 self.core.queues.outgoing_info[queue].next_hops = (self.addresses[session],)
             return
-        for waiting in self.peers.values():  # somebody we wanted to reach has called
-            if waiting.session is None and not waiting.connecting and self._session_to(waiting.hop) is session:
-                self._connect(waiting)
-        for queue in self._waiting():
-            self.queue_ready(queue, now)
+        for host in self.neighbours.names(address):  # somebody we wanted to reach has called
+            for waiting in list(self._peers_at.get(host, ())):
+                if waiting.session is None and not waiting.connecting and self._session_to(waiting.hop) is session:
+                    queues, waiting.waiting = waiting.waiting, []
+                    self._connect(waiting)
+                    for queue in queues:
+                        self.queue_ready(queue, now)
 
     def _closed(self, session: Session, event: Closed, now: float) -> None:
         peer = self.sessions.pop(session, None)
-        self.addresses.pop(session, None)
+        address = plain(self.addresses.pop(session, ""))
+        self._session_timers.set(session, None)
+        self._refusing -= session.refusing
+        others = self._open_at.get(address, {})
+        others.pop(session, None)
+        if not others:
+            self._open_at.pop(address, None)
         self.past_sent += session.sent.count
         self.past_received += session.received.count
         self.sender.session_closed(session, now)
@@ -337,56 +401,84 @@ class BinaryService:
         self._note(peer, event.status, now, event.reason)
         if not session.opened_at:
             self._set_reachable(peer, event.reason)
+            if session.answered_by != peer.hop.manager:  # one that has no room for us is there
+                self.neighbours.unreachable(peer.hop)
         self._set_state(peer, OutgoingState.DISCONNECTING)
-        self.driver.flush(session)
+        self._flush(session)
         self._set_state(peer, OutgoingState.DISCONNECTED)
         self._retry(peer, now)
 
     def _retry(self, peer: Peer, now: float) -> None:
         """3.1.5.9 and 3.1.6.1: after a while the next hop in turn; behind the last one the way is asked for again."""
-        waiting = [queue for queue in peer.queues if queue.count]
+        peer.waiting = [queue for queue in peer.queues if queue.count]
         for queue in list(peer.queues):
             hops, index = self._hops.pop(queue, ([], 0))
             if queue.count and index + 1 < len(hops):
                 self._hops[queue] = (hops, index + 1)
             del peer.queues[queue]
-        if waiting:
+        if peer.waiting:
             peer.retry_at = now + self.settings.retry_connect_s
+            self._retry_timers.set(peer, peer.retry_at)
+        else:
+            self._drop(peer)
+
+    # Whom to believe
+
+    def _accepts(self, name: FormatName, ack: OrderAck | FinalAck, session: Session) -> bool:
+        return self.neighbours.speaks_for(name, self.addresses[session], ack.source_queue_manager)
+
+    def _claimed(self, source: UUID, address: str) -> None:
+        """Somebody speaks for a manager that is known at another address. Is the manager still there?"""
+        known = self.neighbours.held_address(source)
+        facts = {"manager": str(source), "from": address, "known_at": known}
+        self.suspicions("message refused: it is in the name of another manager", facts)
+        if known is None or any(session.peer == source for session in self._open_at.get(known, ())):
+            return
+        peer = self._peer(Hop(known, source))
+        if peer.session is None and not peer.connecting and peer.retry_at is None:
+            self._connect(peer)
 
     # Time
 
     @property
     def deadline(self) -> float | None:
-        times = [session.deadline for session in self.sessions]
-        times += [peer.retry_at for peer in self.peers.values()]
-        times += [self.sender.deadline, self.receiver.deadline, self._sweep_at, *self.unresolved.values()]
-        return earliest(times)
+        return earliest(
+            (
+                self._session_timers.first,
+                self._retry_timers.first,
+                self._unresolved_timers.first,
+                self.sender.deadline,
+                self.receiver.deadline,
+                self._sweep_at,
+            )
+        )
 
     def on_timer(self, now: float) -> None:
-        for session in list(self.sessions):
-            if session.deadline is not None and session.deadline <= now:
-                session.on_timer(now)
-                self._after(session, now)
+        for session in self._session_timers.take_due(now):
+            session.on_timer(now)
+            self._after(session, now)
         for queue in self.sender.on_timer(now):
             self.queue_ready(queue, now)
         self.receiver.on_timer(now)
-        for queue, due in list(self.unresolved.items()):
-            if due <= now:
-                del self.unresolved[queue]
-                self.queue_ready(queue, now)
-        for peer in list(self.peers.values()):
-            if peer.retry_at is not None and peer.retry_at <= now:
-                peer.retry_at = None
-                self._sweep_at = now
+        for queue in self._unresolved_timers.take_due(now):
+            del self.unresolved[queue]
+            self.queue_ready(queue, now)
+        retried = self._retry_timers.take_due(now)
+        for peer in retried:
+            peer.retry_at, peer.waiting = None, []
+            self._sweep_at = now
         if self._sweep_at is not None and self._sweep_at <= now:
             self._sweep_at = None
             for queue in self._waiting():
                 self.queue_ready(queue, now)
+        for peer in retried:  # once those that want to try again have
+            self._drop(peer)
 
     def _waiting(self) -> list[Queue]:
         """Queues with messages, and a way to send them; the others have a timer of their own."""
-        outgoing = self.core.queues.outgoing.values()
-        return [queue for queue in outgoing if queue.count and queue not in self.unresolved]
+        for queue in [queue for queue in self._active if not queue.count]:
+            del self._active[queue]
+        return [queue for queue in self._active if queue not in self.unresolved]
 
     # People
 
@@ -396,7 +488,7 @@ class BinaryService:
         for peer in self.peers.values():
             if queue in peer.queues and peer.session is not None:
                 peer.session.announce_pause()
-                self.driver.flush(peer.session)
+                self._flush(peer.session)
 
     def resume(self, queue: Queue, now: float) -> None:
         """3.1.7.14"""
@@ -408,7 +500,7 @@ class BinaryService:
         """3.1.4.2"""
         for session in list(self.sessions):
             session.close("the queue manager stops")
-            self.driver.flush(session)
+            self._flush(session)
 
 
 def _attempt(status: ConnectionStatus, now: float, *addresses: str) -> ConnectionAttempt:

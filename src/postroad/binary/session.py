@@ -36,6 +36,8 @@ PIGGY_BACK_AFTER = 0.75  # of the ack timer, 3.1.7.11
 RECOVERABLE_TIMEOUT_FACTOR = 8  # round trips, 3.1.5.3.2
 NOT_NEGOTIATED_MS = 0xFFFFFFFF  # RecoverableAckSendTimeout of a session that is not open, 3.1.3.2
 PAUSED_WINDOW = 1  # 3.1.7.13
+MAX_HANDSHAKE_PACKET = 4096  # of a packet that is not whole, before the session is open: the largest has 572 bytes
+MAX_UNWRITTEN = 4 << 20  # bytes of messages that wait to be written, before no more are taken
 _DELIVERY_AT, _DELIVERY = 60, 0x60  # UserHeader.Flags.DM
 
 
@@ -81,6 +83,7 @@ class Session:
         self.settings = settings
         self.state = state
         self.peer = NULL_GUID
+        self.answered_by: UUID | None = None  # who said something to our request, be it no
         self.initiator = state is SessionState.WAITING_ECR_MSG
         self.direct = False
         self.made_at = now
@@ -93,8 +96,10 @@ class Session:
         self.ack_wait_timeout_ms = _nearest(settings.ack_timeout_ms, ACK_TIMEOUT_RANGE_MS)
         self.recoverable_ack_timeout_ms = NOT_NEGOTIATED_MS
         self.refusing = False  # there is no room for it
-        self._framer = Framer()
+        self.blocked = False  # the peer takes nothing of what was written: messages and acknowledgments wait
+        self._framer = Framer(MAX_HANDSHAKE_PACKET)
         self._out: list[bytes] = []
+        self._unwritten = 0  # bytes of messages among them
         self._events: list[Event] = []
         self._negotiated_window = 0
         self._last_window = 0
@@ -138,7 +143,13 @@ class Session:
     def data_to_send(self) -> bytes:
         data = b"".join(self._out)
         self._out.clear()
+        self._unwritten = 0
         return data
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of a packet that is not whole yet."""
+        return self._framer.buffered
 
     @property
     def deadline(self) -> float | None:
@@ -156,9 +167,14 @@ class Session:
     @property
     def free(self) -> int:
         """How many messages `send` takes now."""
-        if self.state is not SessionState.OPEN:
+        if self.state is not SessionState.OPEN or self.blocked:
             return 0
         return max(0, self.window - self.sent.unacknowledged)
+
+    @property
+    def full(self) -> bool:
+        """Whether what waits to be written ought to be, before `send` is called again."""
+        return self._unwritten > MAX_UNWRITTEN
 
     @property
     def in_flight(self) -> list[object]:
@@ -172,18 +188,24 @@ class Session:
         if self.closed:
             return
         self.last_received_at = now
-        for packet in self._framer.feed(data):
+        opening = not self.opened_at
+        self._take_all(self._framer.feed(data), now)
+        if opening and self.opened_at:
+            self._take_all(self._framer.lift_limit(), now)
+        if self._framer.error is not None:
+            self.close(f"the peer broke the protocol: {self._framer.error}")
+        elif not self.closed:
+            self._acknowledge_if_due(now)
+
+    def _take_all(self, packets: list[bytes], now: float) -> None:
+        for packet in packets:
+            if self.closed:
+                return
             self.received_ack = True
             try:
                 self._take(packet, decode_packet(packet), now)
             except RemoteProtocolError as fault:
                 self.close(f"the peer broke the protocol: {fault}")
-            if self.closed:
-                return
-        if self._framer.error is not None:
-            self.close(f"the peer broke the protocol: {self._framer.error}")
-        else:
-            self._acknowledge_if_due(now)
 
     def _take(self, data: bytes, packet: Packet, now: float) -> None:
         kind = _KINDS.get(type(packet), PacketKind.USER_MESSAGE)
@@ -216,6 +238,7 @@ class Session:
         if self.closed:
             return
         self.state = SessionState.CLOSED
+        self._framer = Framer()  # what is left of a packet that never came whole: up to 4 MiB
         self._initialization_at = self._cleanup_at = self._ack_wait_at = self._ack_send_at = None
         self._events.append(Closed(reason, status))
 
@@ -234,6 +257,7 @@ class Session:
 
     def _send_parameters(self, response: EstablishConnection, now: float) -> None:
         """3.1.5.3.2. After a direct name, who answered is whom we meant."""
+        self.answered_by = response.server_guid
         self._check_accepted(response)
         if self.closed:
             return
@@ -296,8 +320,16 @@ class Session:
             self.received.store(number)
             self._acknowledge_if_due(now)
 
+    def unblock(self, now: float) -> None:
+        """The peer reads again."""
+        self.blocked = False
+        if self.state is SessionState.OPEN:
+            self._acknowledge_if_due(now)
+
     def _acknowledge_if_due(self, now: float) -> None:
         """At once when 32 recoverable messages wait for it (3.1.5.8.7), or half a window, so that nobody stalls."""
+        if self.blocked:
+            return
         while self.received.stored_unacked >= MAX_RECOVERABLE_ACKS:
             self._send_ack(now)
         if self.received.ready >= max(1, self.window // 2):
@@ -341,6 +373,7 @@ class Session:
             packet = with_session_header(packet, self.received.header(self.sent, self.settings.window_size))
             self._restart_ack_timer(now)
         self._out.append(packet)
+        self._unwritten += len(packet)
         self.session_active = True
         if self._ack_wait_at is None:
             self._ack_wait_at = now + self._ack_wait_s
@@ -372,7 +405,10 @@ class Session:
                 self._ack_wait_at = now + self._ack_wait_s
             self.received_ack = False
         if _due(self._ack_send_at, now):  # 3.1.6.4
-            self._send_ack(now)
+            if self.blocked:
+                self._start_ack_timer(self._recoverable_ack_s, now)
+            else:
+                self._send_ack(now)
 
     def _restart_ack_timer(self, now: float) -> None:
         """After a SessionHeader. 3.1.2.5: only for what is still to be stored, so that an idle session is quiet."""

@@ -27,3 +27,4 @@ class BinarySettings:
     duplicates_s: int = 1800
     ack_wait_factor: int = 2  # of a session to a direct name; 1 otherwise
     max_sessions: int = 10_000
+    remote_managers: int = 10_000  # sources whose sequences and addresses are remembered

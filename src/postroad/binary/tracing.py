@@ -27,8 +27,8 @@ def send_report(core: LocalQueueManager, view: MessageView, now: float, next_hop
     if header is None or header.queue_identifier is None:
         return
     queue = PublicName(header.queue_identifier)
-    if core.delivery.manager_of(queue) == NULL_GUID:
-        return  # nobody has such a queue
+    if core.delivery.manager_of(queue) == NULL_GUID or not core.delivery.may_call(queue, None):
+        return  # nobody has such a queue, or nobody who may be called
     report = Message(
         report_body(view, next_hop).encode("utf-16-le", "surrogatepass"),
         label=report_label(view, now),

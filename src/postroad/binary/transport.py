@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol, cast
 from uuid import UUID
 
@@ -15,11 +16,15 @@ from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.describe.message import destination_text
 from postroad.endpoints import endpoint
-from postroad.logs import Sparingly
-from postroad.names import MessageId
+from postroad.limits import Admission, Limits, Standing
+from postroad.listening import Acceptor, ReadWatch, bind
+from postroad.logs import RateLimitedLog
+from postroad.names import FormatName, MessageId
 from postroad.queues.findings import class_words
 from postroad.queues.outgoing import ConnectionStatus
+from postroad.supervision import RETRY_S, Supervisor
 from postroad.wire.constants import MessageClass
+from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.view import MessageView
 
 log = logging.getLogger(__name__)
@@ -31,6 +36,8 @@ class Host(Protocol):
     identifier: UUID
     clock: Callable[[], float]
     binary: BinaryService | None
+    supervisor: Supervisor
+    limits: Limits
 
     def commit_soon(self) -> None: ...
 
@@ -39,28 +46,41 @@ class Host(Protocol):
 
 PORT = 1801
 CONNECT_TIMEOUT_S = 20.0
+WRITE_BUFFER = 1 << 20  # bytes that a peer has not taken, before its session sends nothing more
 NEXT_ADDRESS_S = 0.25  # after which another address of a name is tried beside the one that has not answered
 
 
 class _Link(asyncio.Protocol):
     """One connection; `peer` is whom we called, None for one that called us."""
 
-    def __init__(self, owner: BinaryTransport, peer: Peer | None, *, pinged: bool = False) -> None:
+    def __init__(
+        self, owner: BinaryTransport, admission: Admission, peer: Peer | None = None, *, pinged: bool = False
+    ) -> None:
         self.owner = owner
+        self.admission = admission
         self.peer = peer
         self.pinged = pinged
         self.session: Session | None = None
         self.transport: asyncio.Transport | None = None
+        self._reading: ReadWatch | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport = cast(asyncio.Transport, transport)  # other event loops' are no subclass of it
+        self.transport = cast(asyncio.Transport, transport)  # other event loops' are no subclass of it
+        try:
+            self._begin(self.transport)
+        except Exception:
+            self.transport.abort()
+            raise
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        self._reading = ReadWatch(self.owner.limits, self.admission, transport)
+        self.admission.attach(transport.abort)
+        transport.set_write_buffer_limits(WRITE_BUFFER)
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         address = str(transport.get_extra_info("peername")[0])
         owner = self.owner
         if self.peer is not None:
-            # The service writes as soon as it has a session: it must find the link.
-            owner.links_by_peer[self.peer] = self
             self.session = owner.service.connected(self.peer, address, owner.clock(), pinged=self.pinged)
         else:
             self.session = owner.service.accepted(address, owner.clock())
@@ -71,15 +91,41 @@ class _Link(asyncio.Protocol):
         owner.flush(self.session)
 
     def data_received(self, data: bytes) -> None:
-        if self.session is not None:
-            self.owner.service.received(self.session, data, self.owner.clock())
+        session = self.session
+        if session is not None:
+            try:
+                self.owner.service.received(session, data, self.owner.clock())
+            except Exception:  # a bug: this peer sends again what was not acknowledged, and no other suffers
+                log.exception("session broken off", extra={"peer": self.owner.service.addresses.get(session)})
+                if self.transport is not None:
+                    self.transport.abort()
+            if self.admission.standing is Standing.FRESH and session.opened_at:
+                self.admission.busy()
+            self.admission.hold(session.buffered)
+            self.owner.changed()
+
+    def pause_writing(self) -> None:
+        """While the peer does not read, its session sends nothing; one that goes on like that is closed."""
+        if self.session is not None and self._reading is not None:
+            self.session.blocked = True
+            self._reading.start()
+
+    def resume_writing(self) -> None:
+        if self.session is not None and self._reading is not None:
+            self._reading.stop()
+            self.owner.service.unblocked(self.session, self.owner.clock())
             self.owner.changed()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self.admission.close()
+        if self._reading is not None:
+            self._reading.stop()
         if self.session is not None:
-            self.owner.service.disconnected(self.session, self.owner.clock())
-            self.owner.links.pop(self.session, None)
-            self.owner.changed()
+            try:
+                self.owner.service.disconnected(self.session, self.owner.clock())
+            finally:
+                self.owner.links.pop(self.session, None)
+                self.owner.changed()
 
 
 class BinaryTransport:
@@ -95,13 +141,16 @@ class BinaryTransport:
         self.port = port
         self.service: BinaryService
         self.links: dict[Session, _Link] = {}
-        self.links_by_peer: dict[Peer, _Link] = {}
         self._ports = ports
         self._asker = asker
-        self._server: asyncio.Server | None = None
+        self.limits = manager.limits
+        self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._not_before = 0.0  # of the next timer, after a failure
         self._connecting: set[asyncio.Task[None]] = set()
-        self._refusals = Sparingly(log, "message refused")
+        self._refusals = RateLimitedLog(log, "message refused")
+        self._suspicions: dict[str, RateLimitedLog] = {}
+        self._unreachable = RateLimitedLog(log, "peer unreachable")
 
     @property
     def address(self) -> str:
@@ -109,30 +158,57 @@ class BinaryTransport:
 
     async def start(self, service: BinaryService) -> None:
         self.service = service
-        service.reachability = _log_reachability
+        service.reachability = self._log_reachability
         service.receiver.refused = self._log_refusal
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Link(self, None), self.host, self.port, backlog=1024)
-        self.port = self._server.sockets[0].getsockname()[1]
+        service.suspicions = self._log_suspicion
+        service.sender.refused = self._log_refused_ack
+        service.core.delivery.withheld = self._log_withheld
+        self._acceptor = Acceptor(self.limits, await bind(self.host, self.port), partial(_Link, self))
+        self.port = self._acceptor.port
         service.start(self.clock())
         self.changed()
 
     async def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        await self.manager.supervisor.stop("binary timers")
         for task in self._connecting:
             task.cancel()
         self.service.stop()
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         for link in list(self.links.values()):
             if link.transport is not None:
                 link.transport.close()
+
+    def _log_reachability(self, host: str, fault: str | None) -> None:
+        if fault is None:
+            log.info("peer reached again", extra={"peer": host})
+        else:
+            self._unreachable.warn(self.clock(), {"peer": host, "reason": fault})
 
     def _log_refusal(self, view: MessageView, reason: MessageClass) -> None:
         identifier = MessageId(view.source_queue_manager, view.message_id)
         facts = {"id": str(identifier), "to": destination_text(view), "reason": class_words(reason)}
         self._refusals.warn(self.clock(), facts)
+
+    def _log_suspicion(self, event: str, facts: Mapping[str, object]) -> None:
+        kind = self._suspicions.get(event)
+        if kind is None:
+            kind = self._suspicions[event] = RateLimitedLog(log, event)
+        kind.warn(self.clock(), facts)
+
+    def _log_refused_ack(self, ack: OrderAck | FinalAck, session: Session) -> None:
+        facts = {
+            "kind": "final" if isinstance(ack, FinalAck) else "order",
+            "from": self.service.addresses.get(session),
+            "manager": str(ack.source_queue_manager),
+        }
+        self._log_suspicion("acknowledgment refused: it is not of the manager that the message went to", facts)
+
+    def _log_withheld(self, name: FormatName, origin: str | None) -> None:
+        facts = {"to": str(name), "from": origin}
+        self._log_suspicion("not sent for a stranger: allow its host in [relay], if it should be", facts)
 
     # Driver
 
@@ -152,10 +228,15 @@ class BinaryTransport:
             if fault is not None:
                 self._failed(peer, ConnectionStatus.PING_FAILURE, fault)
                 return
+        admission = self.limits.dial(host)
+        if admission is None:
+            fault = f"there are {self.limits.outgoing_connections.maximum} connections to other hosts already"
+            self._failed(peer, ConnectionStatus.LOW_RESOURCE, fault)
+            return
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await loop.create_connection(
-                    lambda: _Link(self, peer, pinged=pinged),
+                    lambda: _Link(self, admission, peer, pinged=pinged),
                     host,
                     self._ports(host),
                     local_addr=local,
@@ -165,9 +246,16 @@ class BinaryTransport:
             self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"{host} did not answer in time")
         except socket.gaierror as error:
             self._failed(peer, ConnectionStatus.NAME_RESOLUTION_FAILURE, f"{host} cannot be found: {error.strerror}")
-        except OSError as error:
+        except Exception as error:
+            if not isinstance(error, OSError):  # a bug: it must not look as if we were still connecting
+                log.exception("connection not made", extra={"peer": host})
+                self._failed(peer, ConnectionStatus.UNKNOWN_FAILURE, f"cannot connect to {host}: {error!r}")
+                return
             place = endpoint(host, self._ports(host))
             self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {place}: {_words(error)}")
+        else:
+            return
+        admission.close()
 
     def _failed(self, peer: Peer, status: ConnectionStatus, error: str) -> None:
         self.service.connect_failed(peer, status, error, self.clock())
@@ -185,8 +273,10 @@ class BinaryTransport:
 
     def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
         def landed(error: BaseException | None) -> None:
-            done(error)
-            self.changed()
+            try:
+                done(error)
+            finally:
+                self.changed()
 
         self.manager.when_durable(landed)
 
@@ -200,20 +290,14 @@ class BinaryTransport:
             self._timer.cancel()
             self._timer = None
         if deadline is not None:
-            wait = max(0.0, deadline - self.clock())
+            wait = max(0.0, deadline - self.clock(), self._not_before - self.clock())
             self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.service.on_timer(self.clock())
+        if not self.manager.supervisor.step("binary timers", lambda: self.service.on_timer(self.clock())):
+            self._not_before = self.clock() + RETRY_S  # what failed is still due
         self.changed()
-
-
-def _log_reachability(host: str, fault: str | None) -> None:
-    if fault is None:
-        log.info("peer reached again", extra={"peer": host})
-    else:
-        log.warning("peer unreachable", extra={"peer": host, "reason": fault})
 
 
 def _words(error: OSError) -> str:

@@ -1,10 +1,17 @@
-"""Where an outgoing queue leads, [MS-MQQB] 3.1.5.2.1, 3.1.7.4 and 3.1.7.5: an address, or next hops."""
+"""Where an outgoing queue leads, [MS-MQQB] 3.1.5.2.1, 3.1.7.4 and 3.1.7.5: an address, or next hops.
+
+And what else the binary protocol asks of the directory: who is where, and who passes messages on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import UUID
 
-from postroad.binary.service import Hop, Resolve
+from postroad.binary.neighbours import Hop, Resolve
+from postroad.directory.objects import QueueManager
+from postroad.directory.snapshot import Directory
+from postroad.errors import NoRoute
 from postroad.names import DirectName, FormatName
 from postroad.names.direct import Protocol
 from postroad.routing import Router
@@ -24,3 +31,71 @@ def resolver(router: Callable[[], Router]) -> Resolve:
         return [Hop(each.host, each.identifier) for each in (*found.hops, *found.fallback)]
 
     return resolve
+
+
+class KnownManagers:
+    """The DirectoryView of the manager `identifier`, by the router that is there when it is asked."""
+
+    def __init__(self, router: Callable[[], Router], identifier: UUID) -> None:
+        self._router = router
+        self._identifier = identifier
+        self._directory: Directory | None = None
+        self._servers: frozenset[UUID] = frozenset()
+
+    def host_of(self, manager: UUID) -> str | None:
+        found = self._router().directory.manager(manager)
+        return None if found is None else found.host
+
+    def knows(self, host: str) -> bool:
+        """Whether a manager of this name or address is in the directory."""
+        return self._manager(host) is not None
+
+    def routes(self, host: str) -> bool:
+        found = self._manager(host)
+        return found is not None and (found.routing_server or found.identifier in self._routing_servers)
+
+    def forwards(self, source: UUID, name: FormatName, listed: Callable[[str], bool], *, trusted: bool) -> bool:
+        """[MS-MQBR] 1.3: routing servers pass on, and in- and out-routing servers for those that they serve."""
+        directory = self._router().directory
+        own, sender = directory.manager(self._identifier), directory.manager(source)
+        destination = self._destination(name)
+        if destination is not None and listed(destination.host):
+            return True
+        if own is None or not (
+            own.routing_server
+            or (sender is not None and own.identifier in sender.out_routing_server_identifier_list)
+            or (destination is not None and own.identifier in destination.in_routing_server_identifier_list)
+        ):
+            return False
+        return trusted or (destination is not None and self._has_route(destination))
+
+    def _manager(self, host: str) -> QueueManager | None:
+        directory = self._router().directory
+        return directory.manager_at(host) or directory.manager_named(host)
+
+    def _destination(self, name: FormatName) -> QueueManager | None:
+        router = self._router()
+        try:
+            identifier = router.destination(name)
+        except NoRoute:
+            return None
+        return None if identifier is None else router.directory.manager(identifier)
+
+    def _has_route(self, destination: QueueManager) -> bool:
+        try:
+            return bool(self._router().next_hops(destination.identifier).hops)
+        except NoRoute:
+            return False
+
+    @property
+    def _routing_servers(self) -> frozenset[UUID]:
+        """In- and out-routing servers of anybody."""
+        directory = self._router().directory
+        if directory is not self._directory:
+            self._directory = directory
+            self._servers = frozenset(
+                server
+                for each in directory.managers
+                for server in (*each.in_routing_server_identifier_list, *each.out_routing_server_identifier_list)
+            )
+        return self._servers

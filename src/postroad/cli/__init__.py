@@ -14,6 +14,7 @@ import typer
 
 from postroad.cli import (
     decode,
+    lock,
     ping,
     pipeline,
     queue,
@@ -48,6 +49,8 @@ app.command("browse")(read.browse)
 app.command("move")(rescue.move)
 app.command("export")(rescue.export)
 app.command("import")(rescue.import_packets)
+app.add_typer(lock.app, name="lock")
+app.add_typer(lock.transactions, name="transaction")
 app.add_typer(remote.app, name="remote")
 app.command("route")(route.route)
 app.command("trace")(trace.trace)

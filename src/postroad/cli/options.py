@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,9 +20,32 @@ DEFAULT_API = "http://127.0.0.1:8180"
 Api = Annotated[
     str, typer.Option("--api", metavar="URL", envvar="POSTROAD_API", help="Where the queue manager's HTTP API is.")
 ]
+
+
+def _token(given: str | None) -> str | None:
+    """The token of the file that POSTROAD_TOKEN_FILE names, where none is given."""
+    file = os.environ.get("POSTROAD_TOKEN_FILE")
+    if given is not None or not file:
+        return given
+    try:
+        lines = Path(file).read_text("utf-8").split()
+    except (OSError, UnicodeDecodeError) as fault:
+        fail(f"POSTROAD_TOKEN_FILE: {file}: {getattr(fault, 'strerror', None) or 'is no text'}", ExitCode.USAGE)
+    if len(lines) != 1:
+        fail(f"POSTROAD_TOKEN_FILE: {file} must hold one line with the token, and nothing else", ExitCode.USAGE)
+    return lines[0]
+
+
 Token = Annotated[
     str | None,
-    typer.Option("--token", metavar="TOKEN", envvar="POSTROAD_TOKEN", help="What the API asks for, if it does."),
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        envvar="POSTROAD_TOKEN",
+        show_envvar=False,
+        callback=_token,
+        help="What the API asks for, if it does. [env var: POSTROAD_TOKEN, or POSTROAD_TOKEN_FILE for a file with it]",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
 QueueName = Annotated[
@@ -39,7 +64,16 @@ def connect(api: str, token: str | None) -> QueueManager:
     try:
         return postroad.connect(api, token=token)
     except InvalidArgument as fault:
-        fail(f"--api: {str(fault).removeprefix('url: ')}", ExitCode.USAGE)
+        sentence = str(fault)
+        fail(f"--api: {sentence[5:]}" if sentence.startswith("url: ") else sentence, ExitCode.USAGE)
+
+
+NO_QUOTA_KB = 0xFFFFFFFF  # what the API takes for no limit, of journals too
+
+
+def quota_or_none(text: str | None, option: str) -> int | None:
+    """A quota in KiB: None where the option is not given, and no limit for the word `none`."""
+    return NO_QUOTA_KB if text is not None and text.lower() == "none" else whole_or_none(text, option)
 
 
 def whole_or_none(text: str | None, option: str, lowest: int = 0) -> int | None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -306,7 +307,7 @@ def _opened(path: Path, spark: SparkSession | None = None) -> Lake:
     from postroad.spark.pipeline.lake import Lake
 
     if not (path / "format").is_file():
-        fail(f"{path} has no tables: `postroad pipeline run --lake {path}` makes them", ExitCode.FAILED)
+        fail(f"{path} has no tables: `postroad pipeline run --lake {quote(str(path))}` makes them", ExitCode.FAILED)
     return Lake(spark, path)
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.options import DEFAULT_API, Api, AsJson, QueueName, Token, connect, whole_or_none
+from postroad.cli.lock import tell_locked
+from postroad.cli.options import DEFAULT_API, Api, AsJson, QueueName, Token, connect, quota_or_none, whole_or_none
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
 
@@ -39,7 +40,8 @@ QuotaKb = Annotated[
     str | None, typer.Option("--quota-kb", metavar="N", help="How much it holds, in KiB; none is no limit.")
 ]
 JournalQuotaKb = Annotated[
-    str | None, typer.Option("--journal-quota-kb", metavar="N", help="How much its journal holds, in KiB.")
+    str | None,
+    typer.Option("--journal-quota-kb", metavar="N", help="How much its journal holds, in KiB; none is no limit."),
 ]
 AbortLimit = Annotated[
     str | None,
@@ -73,8 +75,8 @@ def create(
         "transactional": transactional,
         "journal": journal,
         "authenticate": authenticate,
-        "quota_kb": whole_or_none(quota_kb, "--quota-kb"),
-        "journal_quota_kb": whole_or_none(journal_quota_kb, "--journal-quota-kb"),
+        "quota_kb": quota_or_none(quota_kb, "--quota-kb"),
+        "journal_quota_kb": quota_or_none(journal_quota_kb, "--journal-quota-kb"),
         "abort_limit": whole_or_none(abort_limit, "--abort-limit", lowest=1),
     }
     if privacy is not None:
@@ -145,9 +147,9 @@ def set_properties(
     if privacy is not None:
         attributes["privacy"] = privacy.value
     if quota_kb is not None:
-        attributes["quota_kb"] = whole_or_none(quota_kb, "--quota-kb")
+        attributes["quota_kb"] = quota_or_none(quota_kb, "--quota-kb")
     if journal_quota_kb is not None:
-        attributes["journal_quota_kb"] = whole_or_none(journal_quota_kb, "--journal-quota-kb")
+        attributes["journal_quota_kb"] = quota_or_none(journal_quota_kb, "--journal-quota-kb")
     if abort_limit is not None:
         attributes["abort_limit"] = whole_or_none(abort_limit, "--abort-limit", lowest=1)
     if not attributes:
@@ -170,11 +172,13 @@ def delete(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, to
 
 @app.command("purge")
 def purge(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
-    """Throw every message of a queue away."""
+    """Throw every message of a queue away. Locked ones go when their readers are done."""
     with connect(api, token) as manager:
-        purged = manager.queue(queue).purge()
+        source = manager.queue(queue)
+        purged = source.purge()
+        locked = tell_locked(source, "purged when their readers are done")
     if as_json:
-        print_json({"purged": purged})
+        print_json({"purged": purged, **locked})
     else:
         print_line(f"purged {count_text(purged, 'message')} from {queue}")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from postroad.cli.lock import tell_locked
 from postroad.cli.options import DEFAULT_API, MAX_LOOKUP_ID, Api, AsJson, QueueName, Token, connect, predicate
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import MessagePrinter, print_line, print_table
@@ -66,6 +67,8 @@ def receive(
                 printer.print_all([source.receive_by_id(lookup, tx=transaction)])
             else:
                 take(source, count, timeout, transaction, printer)
+        if not printer.count:
+            tell_locked(source, "not received")
     end_reading(printer, queue, timeout)
 
 
@@ -93,6 +96,7 @@ def peek(
             printer.print_all([source.peek_by_id(lookup)])
         else:
             printer.print_all(islice(_peeked(source, timeout), count))
+            tell_locked(source, "not shown")
     end_reading(printer, queue, timeout)
 
 
@@ -116,12 +120,14 @@ def browse(
     """List the messages of a queue, one a line; on a terminal, a page at a time."""
     wanted = predicate(where)
     with connect(api, token) as manager:
-        found = (each for each in manager.queue(queue).messages(after) if wanted is None or wanted(each.json()))
+        source = manager.queue(queue)
+        found = (each for each in source.messages(after) if wanted is None or wanted(each.json()))
         messages = islice(found, limit)
         if as_json:
             MessagePrinter(as_json=True).print_all(messages)
         else:
             _print_pages(messages)
+        tell_locked(source, "not shown")
 
 
 def printer_for(as_json: bool, raw: bool) -> MessagePrinter:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from postroad.cli.lock import tell_locked
 from postroad.cli.options import DEFAULT_API, MAX_LOOKUP_ID, Api, AsJson, QueueName, Token, connect, predicate
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import count_text, header_line, print_json, print_line
@@ -67,6 +68,8 @@ def move(
             chosen = (each for each in source.messages() if wanted is None or wanted(each.json()))
         if dry_run:
             _show(chosen, as_json)
+            if not lookup:
+                tell_locked(source, "would not be moved")
             return
         with Bar("moving", info.messages if everything else None) as bar:
             if lookup:
@@ -75,8 +78,9 @@ def move(
             else:
                 while batch := list(islice(chosen, BATCH_MESSAGES)):
                     bar.advance(_move_batch(manager, queue, to, batch))
+        locked = {} if lookup else tell_locked(source, "not moved")
     if as_json:
-        print_json({"moved": bar.done})
+        print_json({"moved": bar.done, **locked})
     else:
         print_line(f"moved {count_text(bar.done, 'message')} from {queue} to {to}")
 
@@ -144,8 +148,9 @@ def export(
                     (_take if remove else _copy)(source, stream, bar)
             except OSError as fault:
                 fail(f"{file}: cannot be written: {fault.strerror}", ExitCode.FAILED)
+        locked = tell_locked(source, "not exported")
     if as_json:
-        print_json({"exported": bar.done, "file": file})
+        print_json({"exported": bar.done, "file": file, **locked})
     elif file != STANDARD_STREAM:
         print_line(f"exported {count_text(bar.done, 'message')} from {queue} to {file}")
 

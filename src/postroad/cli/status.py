@@ -7,23 +7,31 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from postroad.cli.lock import print_locks, print_transactions
 from postroad.cli.options import DEFAULT_API, Api, AsJson, Token, connect
 from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
 from postroad.cli.queue import is_of_interest, print_queues
 
 if TYPE_CHECKING:
-    from postroad.client.values import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+    from postroad.client.values import ListenerInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 
+MOST_OUTGOING = 20  # outgoing queues that are shown, and named where they are stuck; strangers can cause thousands
+MOST_QUEUES = 200
+SHOWN_LOCKS = 10  # the oldest
 _DEAD_LETTERS = ("system$;deadletter", "system$;deadxact")
 
 
 def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
-    """Show the queue manager, its queues, sessions and remote readers, and what needs attention, with the reasons."""
+    """Show the manager, its queues, sessions, remote readers, locks, transactions and listeners, and what needs
+    attention, with the reasons."""
     with connect(api, token) as manager:
         info = manager.info()
-        queues = sorted(manager.queues(), key=lambda queue: (not queue.stuck, queue.path.lower()))
+        queues = sorted(manager.queues(), key=_urgency)
         sessions = manager.sessions()
         readers = manager.readers()
+        exposure = manager.exposure()
+        locks = manager.locks()
+        transactions = manager.transactions()
     attention = list(_attention(info, queues))
     if as_json:
         print_json(
@@ -32,6 +40,9 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
                 "queues": [asdict(queue) for queue in queues],
                 "sessions": [asdict(session) for session in sessions],
                 "readers": [asdict(reader) for reader in readers],
+                "exposure": [asdict(listener) for listener in exposure],
+                "locks": [asdict(lock) for lock in locks],
+                "transactions": [asdict(transaction) for transaction in transactions],
                 "attention": attention,
             }
         )
@@ -43,16 +54,71 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
         f"{count_text(info.messages, 'message')}, {size_text(info.bytes)}{quota}, "
         f"{count_text(info.transactions, 'open transaction')}"
     )
+    if info.limits:
+        shown = (
+            f"{name} {limit['current']} of {limit['maximum']}"
+            for name, limit in info.limits.items()
+            if "current" in limit
+        )
+        print_line(f"limits: {', '.join(shown)}")
     for sentence in attention:
         print_line(f"! {sentence}")
     print_line("")
-    print_queues(queue for queue in queues if is_of_interest(queue))
+    _print_queues([queue for queue in queues if is_of_interest(queue)])
     if sessions:
         print_line("")
         _print_sessions(sessions)
     if readers:
         print_line("")
         _print_readers(readers)
+    if locks:
+        print_line("")
+        print_locks(locks[:SHOWN_LOCKS])
+        _tell_more(len(locks), "lock")
+    if transactions:
+        print_line("")
+        print_transactions(transactions[:SHOWN_LOCKS])
+        _tell_more(len(transactions), "transaction")
+    print_line("")
+    _print_exposure(exposure)
+
+
+def _print_exposure(exposure: list[ListenerInfo]) -> None:
+    print_table(
+        ("listener", "address", "reached by", "authentication", "encryption", "who may do what"),
+        [
+            (
+                each.listener,
+                each.address,
+                "other computers" if each.reachable else "this computer",
+                each.authentication,
+                each.encryption,
+                each.allows,
+            )
+            for each in exposure
+        ],
+    )
+
+
+def _urgency(queue: QueueInfo) -> tuple[bool, int, str]:
+    """Those that are stuck first, the longest of them before the others."""
+    return not queue.stuck, queue.oldest_arrived_ms or 0 if queue.stuck else 0, queue.path.lower()
+
+
+def _print_queues(queues: list[QueueInfo]) -> None:
+    """The worst few outgoing queues, and those of people, as many as a screen can take."""
+    outgoing = [queue for queue in queues if queue.type == "outgoing"]
+    own = [queue for queue in queues if queue.type != "outgoing"]
+    print_queues([*outgoing[:MOST_OUTGOING], *own[:MOST_QUEUES]])
+    for rest, what in ((outgoing[MOST_OUTGOING:], "outgoing queue"), (own[MOST_QUEUES:], "queue")):
+        if rest:
+            messages = count_text(sum(queue.messages for queue in rest), "message")
+            print_line(f"{count_text(len(rest), f'more {what}')} with {messages}: postroad queue list")
+
+
+def _tell_more(found: int, what: str) -> None:
+    if found > SHOWN_LOCKS:
+        print_line(f"and {count_text(found - SHOWN_LOCKS, f'more {what}')}: postroad {what} list")
 
 
 def _print_sessions(sessions: list[SessionInfo]) -> None:
@@ -99,6 +165,10 @@ def _print_readers(readers: list[ReaderInfo]) -> None:
 def _attention(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[str]:
     if info.storage_error is not None:
         yield f"the store fails: {info.storage_error}"
+    for task in info.down:
+        yield f"the background task {task}; it is started again, and the log has the details"
+    if info.follow_up_errors:
+        yield f"{info.follow_up_errors} acknowledgments or copies that followed from a change failed: see the log"
     if info.directory_error is not None:
         yield f"the directory's file is at fault, and an older one is used: {info.directory_error}"
     if info.damaged:
@@ -106,9 +176,15 @@ def _attention(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[str]:
     if info.journal_overflows:
         copies = "1 copy" if info.journal_overflows == 1 else f"{info.journal_overflows} copies"
         yield f"{copies} found no room in {', '.join(info.overflowed)}"
-    for queue in queues:
-        if queue.stuck:
-            yield f"{count_text(queue.messages, 'message')} for {queue.path}: {queue.why}"
+    for name, limit in info.limits.items():
+        if limit["reached"]:
+            yield f"the limit {name} of {limit['maximum']} was reached {count_text(limit['reached'], 'time')}"
+    stuck = [queue for queue in queues if queue.stuck]
+    for queue in stuck[:MOST_OUTGOING]:
+        yield f"{count_text(queue.messages, 'message')} for {queue.path}: {queue.why}"
+    if rest := stuck[MOST_OUTGOING:]:
+        messages = count_text(sum(queue.messages for queue in rest), "message")
+        yield f"{count_text(len(rest), 'more outgoing queue')} with {messages}, stuck too: postroad queue list"
     for queue in queues:
         if queue.nearly_full:
             yield f"{queue.path} is nearly full: {size_text(queue.bytes)} of {size_text((queue.quota_kb or 0) * 1024)}"

@@ -17,7 +17,15 @@ from postroad.names import FormatName, MultipleElementName, PathName
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import (
+    ListenerInfo,
+    LockInfo,
+    ManagerInfo,
+    QueueInfo,
+    ReaderInfo,
+    SessionInfo,
+    TransactionInfo,
+)
 from postroad.queues.properties import QueuePrivacy
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
@@ -93,13 +101,16 @@ class EmbeddedBackend:
     async def readers(self) -> list[ReaderInfo]:
         return self.manager.remote_read.readers()
 
+    async def exposure(self) -> list[ListenerInfo]:
+        return list(self.manager.exposure)
+
     async def trace(self, message_id: str) -> Trace:
         return await self.manager.trace(message_id)
 
     # Queues
 
     async def queues(self) -> list[QueueInfo]:
-        return self.manager.queues()
+        return await self.manager.all_queues()
 
     async def queue(self, name: str) -> QueueInfo:
         return self.manager.queue(as_name(name))
@@ -157,7 +168,7 @@ class EmbeddedBackend:
         parsed = as_name(name)
         if transaction is not None:
             return await self.manager.receive(parsed, count, timeout, transaction)
-        messages = await self.manager.lock(parsed, count, timeout)
+        messages = (await self.manager.lock(parsed, count, timeout)).messages
         try:
             await self.manager.settle(parsed, [message.lookup_id for message in messages], delete=True)
         except asyncio.CancelledError:
@@ -183,7 +194,7 @@ class EmbeddedBackend:
         return await self.manager.lookup(as_name(name), lookup_id, action, receive=receive, transaction=transaction)
 
     async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
-        return await self.manager.lock(as_name(name), count, timeout)
+        return (await self.manager.lock(as_name(name), count, timeout)).messages
 
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
         await self.manager.settle(as_name(name), lookup_ids, delete=delete)
@@ -266,6 +277,20 @@ class EmbeddedBackend:
 
     async def abort(self, transaction: UUID) -> None:
         await self.manager.abort(transaction)
+
+    # What clients hold
+
+    async def locks(self, name: str | None) -> list[LockInfo]:
+        return self.manager.leases.locks(None if name is None else as_name(name))
+
+    async def release_locks(self, name: str, lookup_ids: Sequence[int] | None) -> list[int]:
+        return await self.manager.leases.release(as_name(name), lookup_ids)
+
+    async def transactions(self) -> list[TransactionInfo]:
+        return self.manager.leases.transactions()
+
+    async def abort_transaction(self, transaction: UUID) -> None:
+        await self.manager.leases.abort(transaction)
 
     # Rescue
 

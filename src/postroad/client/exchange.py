@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
+import re
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 from yarl import URL
 
+from postroad.client.tls import client_context
 from postroad.errors import InvalidArgument, ManagerUnavailable, PostroadError, RemoteProtocolError, told_error
 from postroad.records import MEDIA_TYPE as RECORDS
 from postroad.version import __version__
@@ -25,21 +29,32 @@ STREAM_BUFFER = 1 << 20  # bytes of a streamed answer that are read ahead
 _PROBLEM = "application/problem+json"
 _PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "hresult", "code", "error"})
 _NO_CONTENT = 204
+_PASSWORD = re.compile(r"//[^/]*@")
 _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})  # what a plain answer looks like to OpenSSL
 
 
 class Exchange:
     """Requests to the manager at `url`, on as many connections as there are requests at a time.
 
-    The URL may end in the API's own path, as those of its pages do.
+    The URL may end in the API's own path, as those of its pages do. `certificate` and `key` are PEM files that prove to
+    the manager who calls; the key may stand in the certificate's file.
     """
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(
+        self, url: str, token: str | None, certificate: str | Path | None = None, key: str | Path | None = None
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidArgument(f"url: {url!r} is not the address of an HTTP API, as in http://127.0.0.1:8180")
-        self.url = url.rstrip("/").removesuffix(API).rstrip("/")
-        self._headers = {"User-Agent": f"postroad/{__version__}", "Accept": f"{RECORDS}, application/json;q=0.5"}
+            shown = _PASSWORD.sub("//...@", url)
+            raise InvalidArgument(f"url: {shown!r} is not the address of an HTTP API, as in http://127.0.0.1:8180")
+        self._base = url.rstrip("/").removesuffix(API).rstrip("/")
+        self.url = _PASSWORD.sub("//...@", self._base)  # as errors show it
+        self._tls = client_context(certificate, key) if parts.scheme == "https" else None
+        self._headers = {
+            "User-Agent": f"postroad/{__version__}",
+            "Accept": f"{RECORDS}, application/json;q=0.5",
+            "Postroad-Client": _own_name(),
+        }
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._session: aiohttp.ClientSession | None = None
@@ -77,6 +92,19 @@ class Exchange:
 
         `wait` is how long the manager may wait for a message, in seconds; None for ever.
         """
+        return (await self.answer(method, path, query, body=body, media_type=media_type, wait=wait))[0]
+
+    async def answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        *,
+        body: bytes | None = None,
+        media_type: str = "application/json",
+        wait: float | None = 0.0,
+    ) -> tuple[bytes, Mapping[str, str]]:
+        """The same, with the answer's headers."""
         headers = {} if body is None else {"Content-Type": media_type}
         with self._explained():
             async with self._started().request(
@@ -90,7 +118,7 @@ class Exchange:
                 content = await answer.read()
                 status, kind = answer.status, answer.content_type
         if status < 300:
-            return b"" if status == _NO_CONTENT else content
+            return b"" if status == _NO_CONTENT else content, answer.headers
         raise self._error(status, kind, content)
 
     async def stream(self, path: str, query: Mapping[str, object], accept: str) -> AsyncIterator[bytes]:
@@ -110,7 +138,7 @@ class Exchange:
 
     def _target(self, path: str, query: Mapping[str, object] | None) -> URL:
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        return URL(f"{self.url}{API}{path}{'?' if given else ''}{urlencode(given)}", encoded=True)
+        return URL(f"{self._base}{API}{path}{'?' if given else ''}{urlencode(given)}", encoded=True)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -128,7 +156,15 @@ class Exchange:
             raise ManagerUnavailable(self.url, f"no connection within {CONNECT_S:.0f} seconds") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
             told = "no answer in time" if isinstance(fault, TimeoutError) else "the connection broke"
+            if self._base.startswith("https") and not isinstance(fault, TimeoutError):
+                told += f" (an API with client_ca breaks it to whom it does not know: {self._certificate_hint})"
             raise ManagerUnavailable(self.url, f"{told}, and whether the call was done is not known") from fault
+
+    @property
+    def _certificate_hint(self) -> str:
+        if self._tls is None:
+            return "set POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY, or client_certificate in Python"
+        return "see that it vouches for this client's certificate"
 
     def _tls_reason(self, fault: OSError) -> str:
         reason = getattr(fault, "reason", None) or str(fault)
@@ -140,7 +176,8 @@ class Exchange:
     def _started(self) -> aiohttp.ClientSession:
         """The session, made at the first request because it belongs to the event loop that runs then."""
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
+            trust = True if self._tls is None else self._tls
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, ssl=trust)
             self._session = aiohttp.ClientSession(connector=connector, headers=self._headers, auto_decompress=True)
         return self._session
 
@@ -156,6 +193,16 @@ class Exchange:
             code = 0
         members = {name: value for name, value in problem.items() if name not in _PROBLEM_MEMBERS}
         return told_error(str(problem.get("error", "")), code, str(problem.get("detail", "")), members)
+
+
+def _own_name() -> str:
+    """Who we are, for whoever asks the manager who holds a message: `ann@host (pid 123)`."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name
+        user = str(os.getuid())
+    name = f"{user}@{socket.gethostname()} (pid {os.getpid()})"
+    return name.encode("ascii", "replace").decode()
 
 
 def _timeout(wait: float | None) -> aiohttp.ClientTimeout:

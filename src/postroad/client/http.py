@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
 from postroad.client.exchange import Exchange
+from postroad.client.leases import LeaseKeeper
 from postroad.client.values import QueueAttributes, as_name
 from postroad.errors import InvalidArgument, NoMessage, RemoteProtocolError
 from postroad.message import Message
@@ -18,7 +22,15 @@ from postroad.names import MessageId
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace, read_message_id
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import (
+    ListenerInfo,
+    LockInfo,
+    ManagerInfo,
+    QueueInfo,
+    ReaderInfo,
+    SessionInfo,
+    TransactionInfo,
+)
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
@@ -28,21 +40,41 @@ from postroad.routing import Route, Table
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 WAIT_S = 60.0  # one request waits so long: then it asks again, so that a broken connection is noticed
+MAX_RENEWAL = 10_000  # leases in one request
 NO_TIME = "there was no message within the time to wait"
 
 LACKING = "the answer lacks members: it is of no queue manager, or of another version"
 
 T = TypeVar("T")
-InfoT = TypeVar("InfoT", bound=ManagerInfo | QueueInfo | SessionInfo | ReaderInfo | Mark | HoldInfo | Submission)
+_Info = (
+    ManagerInfo
+    | QueueInfo
+    | SessionInfo
+    | ReaderInfo
+    | ListenerInfo
+    | LockInfo
+    | TransactionInfo
+    | Mark
+    | HoldInfo
+    | Submission
+)
+InfoT = TypeVar("InfoT", bound=_Info)
 
 
 class HttpBackend:
     """The verbs of `Backend`, each one request."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
-        self._exchange = Exchange(url, token)
+    def __init__(
+        self, url: str, token: str | None = None, certificate: str | Path | None = None, key: str | Path | None = None
+    ) -> None:
+        self._new_exchange = partial(Exchange, url, token, certificate, key)
+        self._exchange = self._new_exchange()
+        self._keeper = LeaseKeeper(self._renew)
+        self._leases: dict[tuple[str, int], UUID] = {}  # of locked messages, by queue and lookup id
+        self._locked: Counter[UUID] = Counter()  # messages of a lease
 
     async def close(self) -> None:
+        self._keeper.close()
         await self._exchange.close()
 
     async def info(self) -> ManagerInfo:
@@ -59,6 +91,9 @@ class HttpBackend:
 
     async def readers(self) -> list[ReaderInfo]:
         return [_info(ReaderInfo, each) for each in await self._exchange.json("GET", "/readers", member="readers")]
+
+    async def exposure(self) -> list[ListenerInfo]:
+        return [_info(ListenerInfo, each) for each in await self._exchange.json("GET", "/exposure", member="exposure")]
 
     async def trace(self, message_id: str) -> Trace:
         read_message_id(message_id)  # what is none might be taken for another path of the API
@@ -116,23 +151,23 @@ class HttpBackend:
     async def receive(
         self, name: str, count: int, timeout: float | None, transaction: UUID | None
     ) -> list[ReceivedMessage]:
-        return await self._wait(_queue(name, "receive"), {"count": count, "transaction": transaction}, timeout)
+        query = {"count": count, "transaction": transaction}
+        return decode_records((await self._wait(_queue(name, "receive"), query, timeout))[0])
 
     async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
-        return await self._wait(_queue(name, "peek"), {"count": count}, timeout)
+        return decode_records((await self._wait(_queue(name, "peek"), {"count": count}, timeout))[0])
 
-    async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
-        return await self._wait(_queue(name, "lock"), {"count": count}, timeout)
-
-    async def _wait(self, path: str, query: Mapping[str, object], timeout: float | None) -> list[ReceivedMessage]:
+    async def _wait(
+        self, path: str, query: Mapping[str, object], timeout: float | None
+    ) -> tuple[bytes, Mapping[str, str]]:
         """Asks again and again until there is a message or the time is over."""
         _check(timeout)
         left = timeout
         while True:
             wait = WAIT_S if left is None else min(left, WAIT_S)
-            answer = await self._exchange.request("POST", path, {**query, "timeout": wait}, wait=wait)
-            if answer:
-                return decode_records(answer)
+            answer = await self._exchange.answer("POST", path, {**query, "timeout": wait}, wait=wait)
+            if answer[0]:
+                return answer
             if left is not None:
                 left -= wait
                 if left <= 0:
@@ -149,8 +184,54 @@ class HttpBackend:
         method = "DELETE" if receive else "GET"
         return _one(await self._exchange.request(method, _queue(name, f"messages/{lookup_id}"), query))
 
+    # Locks and their leases
+
+    async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
+        answer, headers = await self._wait(_queue(name, "lock"), {"count": count}, timeout)
+        messages = decode_records(answer)
+        lease, lease_s = _lease(headers.get("Postroad-Lease"), headers.get("Postroad-Lease-Seconds"))
+        self._leases.update(((name, message.lookup_id), lease) for message in messages)
+        self._locked[lease] = len(messages)
+        self._keeper.hold(lease, lease_s)
+        return messages
+
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
-        await self._exchange.json("POST", _queue(name, "settle"), {"lookup_ids": list(lookup_ids), "delete": delete})
+        settlement: dict[str, object] = {"lookup_ids": list(lookup_ids), "delete": delete}
+        leases = [self._leases.pop((name, lookup_id), None) for lookup_id in dict.fromkeys(lookup_ids)]
+        if None not in leases:  # what was locked elsewhere is settled by its number alone
+            settlement["leases"] = [str(lease) for lease in set(leases)]
+        try:
+            await self._exchange.json("POST", _queue(name, "settle"), settlement)
+        finally:
+            self._let_go(lease for lease in leases if lease is not None)
+
+    def _let_go(self, leases: Iterable[UUID]) -> None:
+        """Each is of one message that is settled, or whose settlement failed: what is left of it then runs out."""
+        for lease in leases:
+            self._locked[lease] -= 1
+            if not self._locked[lease]:
+                del self._locked[lease]
+                self._keeper.drop(lease)
+
+    async def _renew(self, leases: list[UUID]) -> list[UUID]:
+        """On the keeper's own thread and event loop, so on connections of its own."""
+        exchange = self._new_exchange()
+        gone: list[str] = []
+        try:
+            for first in range(0, len(leases), MAX_RENEWAL):
+                renewal = {"leases": [str(lease) for lease in leases[first : first + MAX_RENEWAL]]}
+                gone += await exchange.json("POST", "/leases/renew", renewal, member="gone")
+        finally:
+            await exchange.close()
+        return [UUID(lease) for lease in gone]
+
+    async def locks(self, name: str | None) -> list[LockInfo]:
+        answer = await self._exchange.request("GET", "/locks", {"queue": name})
+        return [_info(LockInfo, each) for each in self._exchange.parsed(answer, "locks")]
+
+    async def release_locks(self, name: str, lookup_ids: Sequence[int] | None) -> list[int]:
+        chosen = {} if lookup_ids is None else {"lookup_ids": list(lookup_ids)}
+        return list(await self._exchange.json("POST", _queue(name, "release"), chosen, member="released"))
 
     # Ranges by order of arrival
 
@@ -246,13 +327,29 @@ class HttpBackend:
     # Transactions
 
     async def begin(self) -> UUID:
-        return UUID(await self._exchange.json("POST", "/transactions", member="id"))
+        begun = await self._exchange.json("POST", "/transactions")
+        transaction, lease_s = _lease(begun.get("id"), begun.get("lease_s"))
+        self._keeper.hold(transaction, lease_s)
+        return transaction
 
     async def commit(self, transaction: UUID) -> None:
-        await self._exchange.json("POST", f"/transactions/{transaction}/commit")
+        await self._end(transaction, "commit")
 
     async def abort(self, transaction: UUID) -> None:
-        await self._exchange.json("POST", f"/transactions/{transaction}/abort")
+        await self._end(transaction, "abort")
+
+    async def _end(self, transaction: UUID, how: str) -> None:
+        try:
+            await self._exchange.json("POST", f"/transactions/{transaction}/{how}")
+        finally:
+            self._keeper.drop(transaction)
+
+    async def transactions(self) -> list[TransactionInfo]:
+        listed = await self._exchange.json("GET", "/transactions", member="transactions")
+        return [_info(TransactionInfo, each) for each in listed]
+
+    async def abort_transaction(self, transaction: UUID) -> None:
+        await self._exchange.json("DELETE", f"/transactions/{transaction}")
 
     # Rescue
 
@@ -303,6 +400,14 @@ def _one(answer: bytes) -> ReceivedMessage:
     if len(messages) != 1:
         raise RemoteProtocolError(f"one message was asked for, {len(messages)} came")
     return messages[0]
+
+
+def _lease(identifier: object, lease_s: object) -> tuple[UUID, float]:
+    """What keeps messages locked or a transaction open, and the seconds within which it must be renewed."""
+    try:
+        return UUID(str(identifier)), float(str(lease_s))
+    except ValueError:
+        raise RemoteProtocolError(LACKING) from None
 
 
 def _info(kind: type[InfoT], values: Mapping[str, Any]) -> InfoT:

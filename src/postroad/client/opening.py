@@ -20,10 +20,21 @@ def open(path: str | Path, *, name: str | None = None) -> QueueManager:
     return _start(opening.open(path, name=name))
 
 
-def connect(url: str, *, token: str | None = None) -> QueueManager:
+def connect(
+    url: str,
+    *,
+    token: str | None = None,
+    client_certificate: str | Path | None = None,
+    client_key: str | Path | None = None,
+) -> QueueManager:
     """The queue manager behind an HTTP API, as in `http://host:8180`. The first verb is what connects, and raises
-    ManagerUnavailable if nobody answers there."""
-    return _start(opening.connect(url, token=token), at_exit=True)
+    ManagerUnavailable if nobody answers there.
+
+    An API with `client_ca` wants a certificate: `client_certificate` and `client_key` are PEM files; without them, the
+    environment variables POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY name them.
+    """
+    opened = opening.connect(url, token=token, client_certificate=client_certificate, client_key=client_key)
+    return _start(opened, at_exit=True)
 
 
 def remote(

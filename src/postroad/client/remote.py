@@ -29,7 +29,15 @@ from postroad.names import FormatName, parse_format_name
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import (
+    ListenerInfo,
+    LockInfo,
+    ManagerInfo,
+    QueueInfo,
+    ReaderInfo,
+    SessionInfo,
+    TransactionInfo,
+)
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
@@ -348,6 +356,9 @@ class RemoteBackend:
     async def readers(self) -> list[ReaderInfo]:
         _unspeakable("list readers")
 
+    async def exposure(self) -> list[ListenerInfo]:
+        _unspeakable("list listeners")
+
     async def trace(self, message_id: str) -> Trace:
         _unspeakable("trace a message")
 
@@ -385,6 +396,18 @@ class RemoteBackend:
         _unspeakable("commit a transaction")
 
     async def abort(self, transaction: UUID) -> None:
+        _unspeakable("abort a transaction")
+
+    async def locks(self, name: str | None) -> list[LockInfo]:
+        _unspeakable("list locks")
+
+    async def release_locks(self, name: str, lookup_ids: Sequence[int] | None) -> list[int]:
+        _unspeakable("release locks")
+
+    async def transactions(self) -> list[TransactionInfo]:
+        _unspeakable("list transactions")
+
+    async def abort_transaction(self, transaction: UUID) -> None:
         _unspeakable("abort a transaction")
 
     async def move(self, name: str, target: str, lookup_ids: Sequence[int]) -> list[int]:

@@ -17,10 +17,13 @@ from postroad.offsets import Mark as Mark
 from postroad.offsets import Submission as Submission
 from postroad.queues.findings import Finding as Finding
 from postroad.queues.findings import Trace as Trace
+from postroad.queues.info import ListenerInfo as ListenerInfo
+from postroad.queues.info import LockInfo as LockInfo
 from postroad.queues.info import ManagerInfo as ManagerInfo
 from postroad.queues.info import QueueInfo as QueueInfo
 from postroad.queues.info import ReaderInfo as ReaderInfo
 from postroad.queues.info import SessionInfo as SessionInfo
+from postroad.queues.info import TransactionInfo as TransactionInfo
 from postroad.queues.reading import SeekAction
 from postroad.received import ReceivedMessage
 from postroad.routing import Route as Route

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from postroad.errors import AccessDenied, PostroadError
+from postroad.errors import AccessDenied
 from postroad.message import Message
 from postroad.names import FormatName, PathName, parse_name
 from postroad.offsets.reading import arrival_behind, arrow_columns, runs, stream
@@ -179,10 +179,10 @@ class Offsets:
         transaction = core.begin()
         try:
             core.send(destination, messages, now, transaction)
-        except PostroadError:
+            core.commit(transaction, now)
+        except BaseException:
             core.abort(transaction, now)
             raise
-        core.commit(transaction, now)
 
     async def commit_submission(self, destination: Name, sender: str, epoch: int) -> None:
         """The epoch is complete: whatever comes of it again has been sent."""

@@ -5,7 +5,7 @@ Definitions are kept as state in the store; messages are not touched here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID, uuid4
@@ -30,10 +30,11 @@ from postroad.names import (
     parse_format_name,
     parse_name,
 )
+from postroad.queues.idle import IdleQueues
 from postroad.queues.outgoing import OutgoingInfo
 from postroad.queues.properties import MAX_LABEL as MAX_LABEL
 from postroad.queues.properties import QueueProperties, QueueType, check_attributes
-from postroad.queues.queue import Queue
+from postroad.queues.queue import Queue, Usage
 from postroad.queues.tick import Tick
 from postroad.store.interface import MAX_QUEUE, Store
 
@@ -79,10 +80,14 @@ class QueueCollection:
         self.hardened_security = hardened_security
         self.local_hosts = {".", "localhost", name.lower()}
         self.http_ports: set[int] = set()  # that we listen on; others of our hosts are other managers'
+        self.usage = Usage()
         self.by_number: dict[int, Queue] = {}
         self.outgoing: dict[FormatName, Queue] = {}
         self.outgoing_info: dict[Queue, OutgoingInfo] = {}
+        self.outgoing_made = 0  # since the start
+        self.idle = IdleQueues(self)
         self._by_path: dict[str, Queue] = {}
+        self._namesakes: dict[str, dict[Queue, None]] = {}  # by path: while a tick is lost there can be two
         self._by_private_number: dict[int, Queue] = {}
         self._by_identifier: dict[UUID, Queue] = {}
         self._durable = durable
@@ -245,14 +250,24 @@ class QueueCollection:
             ),
         )
 
-    def outgoing_queue(self, tick: Tick, name: FormatName, now_s: int) -> Queue:
-        """The queue of messages that leave for `name`, made if it is not there ([MS-MQDMPR] 3.1.7.1.5)."""
+    @property
+    def on_forget(self) -> list[Callable[[Queue], None]]:
+        """Who keeps something of an outgoing queue, and is told when it is forgotten."""
+        return self.idle.on_forget
+
+    def outgoing_queue(self, tick: Tick, name: FormatName, now_s: int, *, own: bool = False) -> Queue:
+        """The queue of messages that leave for `name`, made if it is not there ([MS-MQDMPR] 3.1.7.1.5).
+
+        Raises LimitReached where there are too many; for what a local application sends (`own`) some are kept free.
+        """
         if (existing := self.outgoing.get(name)) is not None:
             return existing
         if name.is_read_only:
             raise UnsupportedFormatNameOperation(
                 f"nobody can send to {name}: journals and dead letters are for reading"
             )
+        self.idle.make_room(tick, now_s, own=own)
+        self.outgoing_made += 1
         path = str(name)
         properties = QueueProperties(
             QueueType.OUTGOING, path, uuid4(), label=path, create_time=now_s, modify_time=now_s
@@ -260,13 +275,13 @@ class QueueCollection:
         return self._add(tick, properties)
 
     def _add(self, tick: Tick, properties: QueueProperties) -> Queue:
-        number = self._free_number()
+        number, stored = self._free_number(), properties.encode()
         queue = self._link(number, properties)
-        self._define(tick, queue)
+        self._define(tick, queue, stored)
         return queue
 
-    def _define(self, tick: Tick, queue: Queue) -> None:
-        tick.set_state(f"{QUEUE_STATE}{queue.number}", queue.properties.encode())
+    def _define(self, tick: Tick, queue: Queue, stored: bytes) -> None:
+        tick.set_state(f"{QUEUE_STATE}{queue.number}", stored)
         tick.undo.append(lambda gathering: self._undo_definition(queue, gathering))
 
     def _undo_definition(self, queue: Queue, gathering: Tick) -> None:
@@ -276,11 +291,11 @@ class QueueCollection:
         if queue.deleted:
             self._never_stored.add(queue)
         elif any(each.used_bytes or each.descriptors for each in self.family(root)):
-            self._define(gathering, queue)
+            self._define(gathering, queue, queue.properties.encode())
         else:
             self._unlink(queue)
             gathering.batch.state.pop(f"{QUEUE_STATE}{queue.number}", None)
-            for each in self._namesakes(queue):
+            for each in list(self._namesakes.get(queue.properties.path.lower(), ())):
                 self._index(each)  # it was to be deleted, and is back
 
     def change(self, tick: Tick, queue: Queue, now_s: int, **attributes: object) -> None:
@@ -291,8 +306,8 @@ class QueueCollection:
         changes = check_attributes(queue.properties.queue_type, attributes) | {"modify_time": now_s}
         before = {name: getattr(queue.properties, name) for name in changes}
         _set(queue.properties, changes)
-        tick.set_state(f"{QUEUE_STATE}{queue.number}", queue.properties.encode())
         tick.undo.append(lambda gathering: self._undo_change(queue, before, gathering))
+        tick.set_state(f"{QUEUE_STATE}{queue.number}", queue.properties.encode())
         if queue.journal is not None and "journal_quota_kb" in changes:
             self.change(tick, queue.journal, now_s, quota_kb=changes["journal_quota_kb"])
 
@@ -311,26 +326,25 @@ class QueueCollection:
 
     def remove(self, tick: Tick, queue: Queue) -> None:
         """Forgets a queue, its journal and its subqueues; their messages must be on their way out."""
+        info = self.outgoing_info.get(queue)
         for each in self.family(queue):
             tick.set_state(f"{QUEUE_STATE}{each.number}", None)
             tick.set_state(f"{COUNT_STATE}{each.number}", None)
             each.deleted = True
             self._unlink(each)
-        tick.undo.append(lambda gathering: self._undo_removal(queue))
+        tick.undo.append(lambda gathering: self._undo_removal(queue, info))
 
-    def _undo_removal(self, queue: Queue) -> None:
+    def _undo_removal(self, queue: Queue, info: OutgoingInfo | None) -> None:
         """The tick that was to delete the queue is lost. A new one of its path keeps the path."""
-        successors = self._namesakes(queue)
+        successors = list(self._namesakes.get(queue.properties.path.lower(), ()))
         if queue not in self._never_stored:
+            if info is not None:
+                self.outgoing_info[queue] = info
             for each in self.family(queue):
                 each.deleted = False
                 self._index(each)
         for each in successors:
             self._index(each)
-
-    def _namesakes(self, queue: Queue) -> list[Queue]:
-        path = queue.properties.path.lower()
-        return [each for each in self if each.properties.path.lower() == path]
 
     def family(self, queue: Queue) -> list[Queue]:
         return [queue, *([queue.journal] if queue.journal else []), *queue.subqueues.values()]
@@ -363,7 +377,7 @@ class QueueCollection:
         raise InvalidArgument(f"a queue manager has at most {MAX_QUEUE} queues, journals and outgoing queues included")
 
     def _link(self, number: int, properties: QueueProperties) -> Queue:
-        queue = Queue(number, self._shown(properties), properties, self._durable, self._express)
+        queue = Queue(number, self._shown(properties), properties, self._durable, self._express, self.usage)
         self._next_number = max(self._next_number, number % MAX_QUEUE + 1)
         self._index(queue)
         return queue
@@ -371,6 +385,7 @@ class QueueCollection:
     def _index(self, queue: Queue) -> None:
         properties = queue.properties
         self.by_number[queue.number] = queue
+        self._namesakes.setdefault(properties.path.lower(), {})[queue] = None
         owner = self.by_number.get(properties.owner) if properties.owner is not None else None
         match properties.queue_type:
             case QueueType.JOURNAL:
@@ -394,6 +409,10 @@ class QueueCollection:
     def _unlink(self, queue: Queue) -> None:
         properties = queue.properties
         self.by_number.pop(queue.number, None)
+        namesakes = self._namesakes.get(properties.path.lower(), {})
+        namesakes.pop(queue, None)
+        if not namesakes:
+            self._namesakes.pop(properties.path.lower(), None)
         match properties.queue_type:
             case QueueType.JOURNAL:
                 pass

@@ -36,7 +36,9 @@ class Commits:
         """`after` with 0 seconds runs what else is ready first: all of that is one commit."""
         self.gathered: list[Done] = []  # who waits for the tick that gathers
         self.under_way: list[Done] = []  # who waits for the one that is being written
-        self.last_error: StorageError | None = None
+        self.last_error: StorageError | None = None  # of the last commit; None where it worked
+        self.last_failure: StorageError | None = None
+        self.failures = 0
         self._core = core
         self._clock = clock
         self._after = after
@@ -76,13 +78,20 @@ class Commits:
     def _commit(self) -> None:
         self._scheduled = False
         promised, self.gathered = self.gathered, []
-        tick = self._core.seal()
+        try:
+            tick = self._core.seal(self._clock())
+        except StorageError as error:
+            self.last_error = error
+            self._tell(promised, error)
+            return
         if tick is None:
-            for done in promised:
-                done(None)
+            self._tell(promised, None)
             return
         self._in_flight, self.under_way = tick, promised
-        self._write(tick.batch, self._landed)
+        try:
+            self._write(tick.batch, self._landed)
+        except Exception as error:  # nobody would say how it ended
+            self._landed(StorageError(f"the store took no batch: {error!r}"))
 
     def _landed(self, error: StorageError | None) -> None:
         tick, self._in_flight = self._in_flight, None
@@ -92,9 +101,15 @@ class Commits:
         if error is None:
             self._core.committed(tick, self._clock())
         else:
+            self.failures += 1
+            self.last_failure = error
             self._core.failed(tick, error, self._clock())
+        self._tell(promised, error)
+
+    def _tell(self, promised: list[Done], error: StorageError | None) -> None:
+        """Everybody hears how it ended, whatever one of them makes of it; what gathered meanwhile goes next."""
         for done in promised:
-            done(error)
+            self._core.delivery.try_after(None, done, error)
         if self.gathered:
             self.hurry()
         else:

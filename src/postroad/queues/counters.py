@@ -18,11 +18,14 @@ MAX_MESSAGE_ID = (1 << 32) - 1
 
 
 class Counters:
-    """A restart goes on from the last ceiling; a clean stop brings the ceilings down to what was used."""
+    """A restart goes on from the last ceiling; a clean stop brings the ceilings down to what was used.
 
-    def __init__(self, stored: bytes | None) -> None:
+    A new store begins at `first_message_id`: ids that strangers cannot guess are no use to them.
+    """
+
+    def __init__(self, stored: bytes | None, first_message_id: int = 1) -> None:
         self._arrival: int = 1
-        self._message_id: int = 1  # 0 would say that a message has none yet, [MS-MQQB] 3.1.7.1.1
+        self._message_id: int = first_message_id  # 0 would say that a message has none yet, [MS-MQQB] 3.1.7.1.1
         if stored:
             self._arrival, self._message_id = _LAYOUT.unpack(stored)
         self._arrival_ceiling = self._arrival

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from postroad.errors import (
     AccessDenied,
+    DiskFull,
     IllegalName,
     PostroadError,
     QueueNotFound,
@@ -23,7 +24,8 @@ from postroad.errors import (
     UnsupportedFormatNameOperation,
 )
 from postroad.message import Composer, Message
-from postroad.names import DirectName, FormatName, MachineName, PathName, PublicName
+from postroad.names import DirectName, FormatName, MachineName, MessageId, PathName, PublicName
+from postroad.queues.atomic import Atomic
 from postroad.queues.collection import (
     DEADLETTER,
     DEADXACT,
@@ -57,8 +59,11 @@ INSECURE_NACKS = frozenset(
 _EXPIRED = frozenset({MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_REACH_QUEUE_TIMEOUT})
 _PURGED = frozenset({MessageClass.NACK_Q_PURGED, MessageClass.NACK_DELETED, MessageClass.NACK_Q_DELETED})
 _POSITIVE = frozenset({MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE})
+# Acknowledgments of a message that was here and goes: one at the most for each.
+_OF_TAKING = _PURGED | {MessageClass.ACK_RECEIVE, MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_RECEIVE_REJECTED}
 _FLAGS_BYTE, _DELIVERY_BITS = 60, 0x60  # UserHeader.Flags.DM, in a packet
 _TRANSACTION_BYTE, _TRANSACTION_BIT = 62, 0x10  # UserHeader.Flags.TH
+_MESSAGE_ID_END = 60
 _TIMES, _TIMES_AT = Struct("<I32xII"), 12  # TimeToReachQueue, TimeToBeReceived and SentTime
 
 
@@ -88,6 +93,8 @@ class Tally:
     expired: int = 0
     purged: int = 0
     dead_lettered: int = 0
+    follow_up_errors: int = 0  # what followed from a change and failed: the change stands
+    withheld: int = 0  # acknowledgments, reports and messages of strangers to hosts that they may not make us call
 
     def count_taken(self, reason: int) -> None:
         if reason == MessageClass.ACK_RECEIVE:
@@ -99,7 +106,11 @@ class Tally:
 
 
 class Delivery:
-    """`tick` is where changes gather: whoever holds a manager replaces it at each commit."""
+    """`tick` is where changes gather: whoever holds a manager replaces it at each commit.
+
+    What follows from a change (copies, acknowledgments, subscribers, waking) never undoes it: whatever fails there is
+    counted, and told to `follow_up_failed` with the message's id, None where it is about no message.
+    """
 
     def __init__(
         self, identifier: UUID, queues: QueueCollection, express: MemoryStore, counters: Counters, insecure_nacks: bool
@@ -111,26 +122,42 @@ class Delivery:
         self.insecure_nacks = insecure_nacks
         self.quota_kb: int | None = None
         self.throttled = False
+        self.full: str | None = None  # why the disk takes nothing more
         self.relay = Relay.open()  # whoever lets strangers in sets a stricter one
         self.tick = Tick()
         self.tally = Tally()
+        self.atomic = Atomic(self)
+        self.follow_up_failed: Callable[[str | None, Exception], None] = lambda message_id, error: None
         self.overflows: dict[str, int] = {}  # copies that did not fit, by the journal or dead-letter queue
         self.wake: Callable[[Queue, float, Iterable[int]], None] = lambda queue, now, opened: None
         self.deleted: list[Callable[[Queue, Record, int, float], None]] = []
         self.locate: Callable[[PublicName], UUID | None] = lambda name: None  # who has a public queue, by the directory
         # Where an acknowledgment of a class goes; a message that came by SOAP may ask for more than one place.
         self.admin_of: Callable[[MessageView, int], FormatName | None] = lambda view, message_class: admin_name(view)
+        # The outgoing queue by which an acknowledgment of a message goes to a name; None where it may not go there.
+        self.way_back: Callable[[MessageView, FormatName], FormatName | None] = self.usual_way_back
         self.outgoing_ready: Callable[[Queue, float], None] = lambda queue, now: None
+        # Whom a message to a name makes us call, and the address that a message came from; None where nobody knows.
+        self.hosts_of: Callable[[FormatName], Iterable[str]] = _hosts
+        self.origin_of: Callable[[MessageView], str | None] = lambda view: None
+        self.withheld: Callable[[FormatName, str | None], None] = lambda name, origin: None  # for whoever watches
         self._ready: dict[Queue, None] | None = None  # what `together` has still to say
 
     # In
 
-    def check_quota(self, queue: Queue, size: int) -> None:
-        """The manager's quota before the queue's ([MS-MQDMPR] 3.1.7.1.9)."""
-        if self.throttled:
+    def check_quota(self, queue: Queue, size: int, *, follows: bool = False) -> None:
+        """The manager's quota before the queue's ([MS-MQDMPR] 3.1.7.1.9).
+
+        What `follows` from a message that leaves a queue has a place in the manager: that message's.
+        """
+        if follows:
+            pass
+        elif self.full is not None:
+            raise DiskFull(self.full)
+        elif self.throttled:
             raise QuotaExceeded("the queue manager", 0, 0, size, "its free resources (flow control is on)")
-        if self.quota_kb is not None:
-            used = sum(each.used_bytes for each in self.queues)
+        elif self.quota_kb is not None:
+            used = self.queues.usage.used_bytes
             if used + size > self.quota_kb * QUOTA_UNIT:
                 raise QuotaExceeded(
                     "the queue manager", self.quota_kb * QUOTA_UNIT, used, size, "quota_kb in [manager]"
@@ -152,24 +179,57 @@ class Delivery:
         aborts: int = 0,
     ) -> Record:
         """One message into a queue, by the ordering rules. Quotas are the caller's to check."""
+        record = self._put(queue, packet, priority, expires_s, now, reason, aborts)
+        self._announce(queue, record, now)
+        return record
+
+    def _put(
+        self, queue: Queue, packet: bytes, priority: int, expires_s: int, now: float, reason: int = 0, aborts: int = 0
+    ) -> Record:
+        """The message is in the queue, and nobody has been told."""
         lookup_id = (7 - priority) << PRIORITY_SHIFT | self.counters.next_arrival()
         record = Record(queue.number, lookup_id, int(now * 1000), expires_s, aborts, packet, reason)
-        self.tally.added += 1
+        queue.last_added_at = now
         if packet[_FLAGS_BYTE] & _DELIVERY_BITS:
             self.tick.put(queue, record)
         else:
             self.express.put(record)
-            queue.express_count += 1
-            queue.express_bytes += len(packet)
+            queue.add_express(len(packet))
             queue.opened_before(lookup_id)
+            if self.tick.steps is not None:
+                self.tick.steps.append((self._drop_express, queue, record))
+        self.tally.added += 1
+        return record
+
+    def _announce(self, queue: Queue, record: Record, now: float) -> None:
+        """Whoever waits for an express message hears of it at once; of others, when they are durable."""
+        if record.packet[_FLAGS_BYTE] & _DELIVERY_BITS or not (queue.waiting or queue.is_outgoing):
+            return
+        self.atomic.then(self._announced, queue, record, now)
+
+    def _announced(self, queue: Queue, record: Record, now: float) -> None:
+        try:
             if queue.waiting:
-                self.wake(queue, now, (lookup_id,))
+                self.wake(queue, now, (record.lookup_id,))
             elif queue.is_outgoing:
                 if self._ready is None:
                     self.outgoing_ready(queue, now)
                 else:
                     self._ready[queue] = None
-        return record
+        except Exception as error:
+            self.note_failure(record.packet, error)
+
+    def note_failure(self, packet: bytes | None, error: Exception) -> None:
+        """Something that follows from a change has failed, and the change stands."""
+        self.tally.follow_up_errors += 1
+        self.follow_up_failed(None if packet is None else _identifier_text(packet), error)
+
+    def try_after(self, packet: bytes | None, follow_up: Callable[..., object], *arguments: object) -> None:
+        """Runs something that follows from a change that stands."""
+        try:
+            follow_up(*arguments)
+        except Exception as error:
+            self.note_failure(packet, error)
 
     @contextmanager
     def together(self, now: float) -> Iterator[None]:
@@ -184,7 +244,7 @@ class Delivery:
         finally:
             self._ready = None
             for queue in ready:
-                self.outgoing_ready(queue, now)
+                self.try_after(None, self.outgoing_ready, queue, now)
 
     def expiry(self, queue: Queue, packet: bytes, now: float) -> int:
         """When the message leaves unread: time to be received here, and time to reach the queue on the way out.
@@ -203,13 +263,18 @@ class Delivery:
     def arrive(self, queue: Queue, packet: bytes, view: MessageView, now: float) -> Record:
         """A message reaches its queue: order, acknowledgment, the source's journal. Quotas are the caller's."""
         priority = 0 if view.transactional else view.priority
-        if not queue.is_outgoing:  # first, because a waiting reader can take the message as soon as it is there
-            if view.ack_flags:
-                self.acknowledge(view, MessageClass.ACK_REACH_QUEUE, now)
-            # A transactional message is journaled at its source once it is received, any other once it has arrived.
-            if view.positive_journaling and not view.transactional and self._is_own(view):
-                self.copy(self.queues.system(JOURNAL), packet, now)
-        return self.add(queue, packet, priority, self.expiry(queue, packet, now), now)
+        record = self._put(queue, packet, priority, self.expiry(queue, packet, now), now)
+        if not queue.is_outgoing and (view.ack_flags or view.positive_journaling):
+            self.atomic.then(self._arrived, packet, view, now)
+        self._announce(queue, record, now)  # last, because a waiting reader takes the message at once
+        return record
+
+    def _arrived(self, packet: bytes, view: MessageView, now: float) -> None:
+        if view.ack_flags:
+            self.try_after(packet, self.acknowledge, view, MessageClass.ACK_REACH_QUEUE, now)
+        # A transactional message is journaled at its source once it is received, any other once it has arrived.
+        if view.positive_journaling and not view.transactional and self._is_own(view):
+            self.try_after(packet, self.copy, self.queues.system(JOURNAL), packet, now)
 
     def leave(self, queue: Queue, packet: bytes, now: float) -> Record:
         """A message of our own enters the outgoing queue that leads to its destination."""
@@ -222,9 +287,18 @@ class Delivery:
         """Message Position Deleted: the message goes, for `reason`, and everybody who has to know is told."""
         self.discard(queue, record)
         self.tally.count_taken(reason)
+        if self.tick.steps is None:
+            self._taken(queue, record, reason, now)
+        else:
+            self.atomic.follow_ups.append((self._taken, (queue, record, reason, now)))
+
+    def _taken(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         self._tell(queue, record.packet, reason, now)
         for subscriber in self.deleted:
-            subscriber(queue, record, reason, now)
+            try:
+                subscriber(queue, record, reason, now)
+            except Exception as error:
+                self.note_failure(record.packet, error)
 
     def receive(self, queue: Queue, record: Record, now: float) -> None:
         """A reader has the message. One that was on its way to another manager has been deleted before it arrived."""
@@ -233,39 +307,88 @@ class Delivery:
     def undelivered(self, queue: Queue, packet: bytes, reason: int, now: float) -> None:
         """A message that was promised to a queue never gets there: whoever has to know is told."""
         self.tally.count_taken(reason)
-        self._tell(queue, packet, reason, now)
+        self.atomic.then(self._tell, queue, packet, reason, now)
 
     def _tell(self, queue: Queue, packet: bytes, reason: int, now: float) -> None:
         """Journals, dead letters and acknowledgments. The copies in journals and dead-letter queues have had theirs."""
         if _is_system(queue):
             return
-        view = MessageView(packet)
-        if reason == MessageClass.ACK_RECEIVE:
-            if queue.properties.journaling and queue.journal is not None:
-                self.copy(queue.journal, packet, now)
-            if view.positive_journaling and view.transactional and self._is_own(view):
-                self.copy(self.queues.system(JOURNAL), packet, now)
-        elif view.negative_journaling and (self.journals_at_source(view) or _is_relayed(queue, view, self.identifier)):
-            self.dead_letter(packet, view, reason, now)
+        try:
+            view = MessageView(packet)
+        except Exception as error:  # an older version, or a hand, has put it into the store
+            self.note_failure(packet, error)
+            return
+        try:
+            if reason == MessageClass.ACK_RECEIVE:
+                if queue.properties.journaling and queue.journal is not None:
+                    self.copy(queue.journal, packet, now)
+                if view.positive_journaling and view.transactional and self._is_own(view):
+                    self.copy(self.queues.system(JOURNAL), packet, now)
+            elif view.negative_journaling and (
+                self.journals_at_source(view) or _is_relayed(queue, view, self.identifier)
+            ):
+                self.dead_letter(packet, view, reason, now)
+        except Exception as error:
+            self.note_failure(packet, error)
         if view.ack_flags:
-            self.acknowledge(view, reason, now)
+            self.try_after(packet, self.acknowledge, view, reason, now)
 
     def discard(self, queue: Queue, record: Record) -> None:
         """The message goes, and nobody is told."""
+        steps = self.tick.steps
         if is_recoverable(record.packet):
+            state = None if steps is None else queue.positions.get(record.lookup_id)
             queue.mark(record.lookup_id, PositionState.DELETED)
-            self.tick.delete(queue, record)
+            self.tick.delete(queue, record, state)
         else:
             self.express.delete(Key(record.queue, record.lookup_id))
-            queue.positions.pop(record.lookup_id, None)
-            queue.express_count -= 1
-            queue.express_bytes -= len(record.packet)
+            state = queue.positions.pop(record.lookup_id, None)
+            queue.remove_express(len(record.packet))
+            if steps is not None:
+                steps.append((self._return_express, queue, record, state))
+
+    def _drop_express(self, queue: Queue, record: Record) -> None:
+        """The way back of an express message that was put into a queue."""
+        self.express.delete(Key(record.queue, record.lookup_id))
+        queue.remove_express(len(record.packet))
+
+    def _return_express(self, queue: Queue, record: Record, state: PositionState | None) -> None:
+        """The way back of an express message that was taken out of a queue."""
+        self.express.put(record)
+        queue.add_express(len(record.packet))
+        queue.unmark(record.lookup_id, state)
+
+    def replace_express(self, record: Record) -> None:
+        """An express message with other words beside its packet."""
+        before = self.express.get(record.queue, record.lookup_id)
+        self.express.replace(record)
+        if self.tick.steps is not None and before is not None:
+            self.tick.steps.append((self.express.replace, before))
+
+    def lock(self, queue: Queue, lookup_id: int, state: PositionState = PositionState.LOCKED) -> None:
+        """The position is a reader's, or waits for the end of a purge."""
+        if self.tick.steps is not None:
+            self.tick.steps.append((queue.unmark, lookup_id, queue.positions.get(lookup_id)))
+        queue.mark(lookup_id, state)
+
+    def unlock(self, queue: Queue, lookup_id: int) -> None:
+        """The position is Available again."""
+        state = queue.positions.pop(lookup_id, None)
+        if self.tick.steps is not None and state is not None:
+            self.tick.steps.append((queue.mark, lookup_id, state))
+        queue.opened_before(lookup_id)
+
+    def reserve(self, queue: Queue, size: int) -> None:
+        """Bytes that a transaction will add count against the quota from now on; a negative number gives them back."""
+        queue.reserve(size)
+        if self.tick.steps is not None:
+            self.tick.steps.append((queue.release, size))
 
     def move(self, queue: Queue, target: Queue, record: Record, now: float, aborts: int = 0) -> Record:
         """The message goes to another queue, in its order, and nobody is told."""
-        self.discard(queue, record)
         view = MessageView(record.packet)
         priority = 0 if view.transactional else view.priority
+        self.discard(queue, record)
         return self.add(target, record.packet, priority, self.expiry(target, record.packet, now), now, aborts=aborts)
 
     def expire(self, queue: Queue, record: Record, now: float) -> None:
@@ -320,6 +443,9 @@ class Delivery:
             return  # a name that nobody can send to
         if admin is None or leads_to_internal(original):  # [MS-MQQB] note 62
             return
+        way = self.way_back(view, admin)
+        if way is None:
+            return
         body = b"" if message_class in _POSITIVE or view.encrypted else view.body
         ack = Message(
             body,
@@ -334,21 +460,43 @@ class Delivery:
             message_class=message_class,
         )
         try:
-            self.send_own(admin, ack, now)
+            self.send_own(admin, ack, now, way, follows=message_class in _OF_TAKING)
         except StorageError:
             raise
         except PostroadError:
             return  # [MS-MQQB] 3.1.7.15: an acknowledgment that cannot be sent is dropped
 
-    def sending_queue(self, name: FormatName | PathName, now: float) -> Queue:
-        """The local queue of this name, or the outgoing queue that leads to it; neither for what nobody can send to."""
+    def usual_way_back(self, view: MessageView, name: FormatName) -> FormatName | None:
+        """The name itself, where the message is of an application here, or its sender may make us call there."""
+        own = self._is_own(view) and not view.arrived_by_http
+        return name if own or self.may_call(name, self.origin_of(view)) else None
+
+    def may_call(self, name: FormatName, origin: str | None) -> bool:
+        """Whether a stranger's message that came from the address `origin` may make us send to `name`."""
+        if self.relay.everything or self.queues.is_local(name):
+            return True
+        hosts = list(self.hosts_of(name))
+        if hosts and all(self.relay.allows(host, origin) for host in hosts):
+            return True
+        self.withhold(name, origin)
+        return False
+
+    def withhold(self, name: FormatName, origin: str | None) -> None:
+        self.tally.withheld += 1
+        self.withheld(name, origin)
+
+    def sending_queue(self, name: FormatName | PathName, now: float, *, own: bool = False) -> Queue:
+        """The local queue of this name, or the outgoing queue that leads to it; neither for what nobody can send to.
+
+        `own` is for what a local application sends.
+        """
         queue = self.queues.find(name)
         if queue is None:
             if self.queues.is_local(name):
                 raise QueueNotFound(f"there is no queue {name} on {self.queues.name}")
             if isinstance(name, MachineName):
                 raise UnsupportedFormatNameOperation(f"nobody can send to {name}: these queues are for reading")
-            return self.queues.outgoing_queue(self.tick, as_format_name(name), int(now))
+            return self.queues.outgoing_queue(self.tick, as_format_name(name), int(now), own=own)
         if _is_system(queue):
             raise UnsupportedFormatNameOperation(
                 f"nobody can send to {name}: journals and dead letters are for reading"
@@ -357,16 +505,38 @@ class Delivery:
             raise AccessDenied(f"{name} is used by the queue manager itself")
         return queue
 
-    def send_own(self, destination: FormatName, message: Message, now: float) -> Record:
-        """Sends a message of the manager itself, never transactional."""
-        queue = self.sending_queue(destination, now)
+    def send_own(
+        self,
+        destination: FormatName,
+        message: Message,
+        now: float,
+        way: FormatName | None = None,
+        *,
+        follows: bool = False,
+    ) -> Record:
+        """Sends a message of the manager itself, never transactional, by the outgoing queue of `way` or its own.
+
+        `follows` is for the acknowledgment of a message that goes: there is one at the most for each.
+        """
+        queue = self.sending_queue(way or destination, now)
         if queue.properties.transactional:
             raise TransactionUsage(f"the queue {queue.name} is transactional")
         composer = Composer(self.identifier, destination, manager=self.manager_of(destination))
         packet = composer.compose(message, self.counters.next_message_id(), int(now))
         view = MessageView(packet)
-        self.check_quota(queue, len(packet))
+        self.check_quota(queue, len(packet), follows=follows)
         return self.add(queue, packet, view.priority, self.expiry(queue, packet, now), now)
+
+
+def _identifier_text(packet: bytes) -> str | None:
+    """The id of the message, of whatever there is of its packet."""
+    if len(packet) < _MESSAGE_ID_END:
+        return None
+    return str(MessageId(UUID(bytes_le=packet[16:32]), int.from_bytes(packet[56:_MESSAGE_ID_END], "little")))
+
+
+def _hosts(name: FormatName) -> Iterable[str]:
+    return (name.host,) if isinstance(name, DirectName) else ()
 
 
 def _is_system(queue: Queue) -> bool:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import partial
+from hashlib import blake2b
+from heapq import heapify, heapreplace
 from itertools import starmap
 from struct import Struct
 
@@ -15,16 +17,28 @@ from postroad.store.interface import Store
 
 HISTORY_STATE = "history/"
 _ENTRY = Struct("<20sI")
+DROPPED = 64  # of a full table, the share that makes room: one look at all addresses for many newcomers
+
+
+def foreign_id(identifier: bytes, address: str) -> bytes:
+    """The id of a message that somebody at this address sends in another's name. It makes no message of that other one
+    a duplicate: a stranger who guesses the next ids of a manager must not keep its messages out."""
+    return blake2b(identifier + address.encode(), digest_size=len(identifier)).digest()
 
 
 class MessageIdHistory:
-    """The newest `size` ids, each with the time it was last seen. Kept in the store in blocks, one for each tick."""
+    """The newest `size` ids, each with the time it was last seen. Kept in the store in blocks, one for each tick.
+
+    The address that has most of them gives up its oldest first: a flood from one does not push out another's.
+    """
 
     def __init__(self, store: Store, size: int, lifetime_s: int, prefix: str = HISTORY_STATE) -> None:
         self.size = size
         self.lifetime_s = lifetime_s
         self._prefix = prefix
         self._seen: OrderedDict[bytes, int] = OrderedDict()
+        self._senders: dict[bytes, str] = {}  # by id: the address that it came from, as far as is known
+        self._by_sender: dict[str, dict[bytes, None]] = {}  # the other way round, the oldest first
         self._blocks: OrderedDict[str, int] = OrderedDict()  # by name: how many ids they hold
         self._kept = 0  # ids in all of them
         self._gathering: list[tuple[bytes, int]] = []
@@ -32,7 +46,8 @@ class MessageIdHistory:
         self._next_block = 0
         for name, block in sorted(store.state(prefix).items()):
             entries = list(_ENTRY.iter_unpack(block))
-            self._seen.update(entries)
+            for identifier, seen_s in entries:
+                self._note(identifier, seen_s, "")
             self._blocks[name] = len(entries)
             self._kept += len(entries)
             self._next_block = int(name.removeprefix(prefix)) + 1
@@ -53,14 +68,13 @@ class MessageIdHistory:
 
     def refresh(self, identifier: bytes, now: float) -> None:
         """3.1.5.8.1: a duplicate came, so more may."""
-        self._seen[identifier] = int(now)
-        self._seen.move_to_end(identifier)
+        self._note(identifier, int(now), self._senders.get(identifier, ""))
 
-    def add(self, identifier: bytes, now: float, tick: Tick | None) -> None:
+    def add(self, identifier: bytes, now: float, tick: Tick | None, address: str = "") -> None:
         """3.1.5.8.2. With a tick the id becomes durable with the message; an express one's is only remembered."""
-        self._seen[identifier] = int(now)
+        self._note(identifier, int(now), address)
         if len(self._seen) > self.size:
-            self._seen.popitem(last=False)
+            self._make_room()
         if tick is None:
             return
         if tick is not self._tick:
@@ -70,9 +84,32 @@ class MessageIdHistory:
             tick.on_seal.append(partial(self._write, tick, self._next_block, self._gathering))
         self._gathering.append((identifier, int(now)))
 
+    def _note(self, identifier: bytes, seen_s: int, address: str) -> None:
+        self._drop(identifier)
+        self._seen[identifier] = seen_s
+        self._senders[identifier] = address
+        self._by_sender.setdefault(address, {})[identifier] = None
+
+    def _drop(self, identifier: bytes) -> None:
+        if self._seen.pop(identifier, None) is None:
+            return
+        address = self._senders.pop(identifier)
+        theirs = self._by_sender[address]
+        del theirs[identifier]
+        if not theirs:
+            del self._by_sender[address]
+
+    def _make_room(self) -> None:
+        largest = [(-len(theirs), address) for address, theirs in self._by_sender.items()]
+        heapify(largest)
+        for _ in range(self.size // DROPPED + 1):
+            count, address = largest[0]
+            self._drop(next(iter(self._by_sender[address])))
+            heapreplace(largest, (count + 1, address))
+
     def forget(self, identifier: bytes) -> None:
         """A message that the gathering tick was to bring is not coming after all."""
-        self._seen.pop(identifier, None)
+        self._drop(identifier)
         self._gathering[:] = [each for each in self._gathering if each[0] != identifier]
 
     def _write(self, tick: Tick, number: int, entries: list[tuple[bytes, int]]) -> None:
@@ -91,7 +128,7 @@ class MessageIdHistory:
     def _lost(self, name: str, entries: list[tuple[bytes, int]], dropped: list[tuple[str, int]]) -> None:
         """The tick never was: its messages have not come, and the blocks that it dropped are still there."""
         for identifier, _ in entries:
-            self._seen.pop(identifier, None)
+            self._drop(identifier)
         self._kept -= self._blocks.pop(name, 0)
         for old, count in reversed(dropped):
             self._blocks[old] = count
@@ -107,4 +144,4 @@ class MessageIdHistory:
     def clean(self, now: float) -> None:
         """3.1.6.7: ids that nobody has repeated for long are forgotten."""
         while self._seen and next(iter(self._seen.values())) < now - self.lifetime_s:
-            self._seen.popitem(last=False)
+            self._drop(next(iter(self._seen)))

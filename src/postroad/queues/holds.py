@@ -106,8 +106,8 @@ class Holding:
                 end=max(end, before.end),
                 passed_over=before.passed_over | taken,
             )
-        queue.holds[name] = hold
         self._write(queue, hold)
+        queue.holds[name] = hold
         self._delivery.tick.undo.append(lambda _: self._undo_put(queue, hold, before))
         return hold
 
@@ -125,15 +125,16 @@ class Holding:
             return 0
         end = min(end, hold.end)
         records = queue.by_arrival(hold.start, end, limit, hold)
-        for record in records:
-            self._delivery.receive(queue, record, now)
-        if len(records) == limit:
-            return limit
-        narrowed = None
-        if end < hold.end:
-            rest = frozenset(each for each in hold.passed_over if each & ARRIVAL_MASK >= end)
-            narrowed = replace(hold, start=end, passed_over=rest)
-        self._narrow(queue, hold, narrowed, now)
+        with self._delivery.atomic:
+            for record in records:
+                self._delivery.receive(queue, record, now)
+            if len(records) == limit:
+                return limit
+            narrowed = None
+            if end < hold.end:
+                rest = frozenset(each for each in hold.passed_over if each & ARRIVAL_MASK >= end)
+                narrowed = replace(hold, start=end, passed_over=rest)
+            self._narrow(queue, hold, narrowed, now)
         return len(records)
 
     def release(self, queue: Queue, name: str, now: float) -> bool:

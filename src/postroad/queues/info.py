@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from postroad.queues.collection import QueueCollection
 from postroad.queues.delivery import is_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
-from postroad.store.interface import Key
 from postroad.version import __version__
 
 _MADE = (QueueType.PRIVATE, QueueType.PUBLIC)
@@ -115,12 +113,62 @@ class ReaderInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ListenerInfo:
+    """One listener. `reachable` is whether other computers can reach it; `allows` is who may do what there, in words.
+
+    `authentication` is none, token, client certificate or users; `encryption` is none, tls or what each call has.
+    """
+
+    listener: str
+    address: str
+    reachable: bool
+    authentication: str
+    encryption: str
+    allows: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockInfo:
+    """Messages of one queue that one client has, and nobody else can see. `kind` is receive, where it locked them;
+    transaction, where it took them in one; or remote reader, whose messages return with the end of its connection.
+
+    `silent_s` is how long nothing was heard of the client; None where nothing has to be.
+    """
+
+    queue: str
+    owner: str
+    kind: str
+    age_s: float
+    silent_s: float | None
+    messages: int
+    lookup_ids: tuple[int, ...]
+    transaction: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionInfo:
+    """An open transaction of a client; `messages` are those received and sent in it."""
+
+    id: str
+    owner: str
+    age_s: float
+    silent_s: float
+    messages: int
+    received: int
+    sent: int
+
+
+@dataclass(frozen=True, slots=True)
 class ManagerInfo:
     """`queues` counts those that people made. `storage_error` is what the last commit failed of; None once one has
     worked again. `journal_overflows` are copies that found no room since the start, and `overflowed` the journals and
-    dead-letter queues that had none.
+    dead-letter queues that had none. `outgoing_queues_refused` are those that were not made, since there were
+    too many.
 
     `directory_error` is what is wrong with the directory's file as it is now, `directory_failures` how often it was.
+    `down` are background tasks that have failed and do not run again yet, with the reasons; `follow_up_errors` counts
+    what followed from a change (an acknowledgment, a copy) and failed.
+    `limits` has what strangers can use up: of each limit `current`, `maximum`, and how often it was `reached`.
     """
 
     name: str
@@ -138,6 +186,10 @@ class ManagerInfo:
     directory_failures: int = 0
     directory_error: str | None = None
     overflowed: tuple[str, ...] = ()
+    outgoing_queues_refused: int = 0
+    down: tuple[str, ...] = ()
+    follow_up_errors: int = 0
+    limits: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def describe_manager(
@@ -147,6 +199,8 @@ def describe_manager(
     storage_error: str | None,
     directory_failures: int,
     directory_error: str | None,
+    limits: dict[str, dict[str, int]],
+    down: tuple[str, ...] = (),
 ) -> ManagerInfo:
     queues = list(core.queues)
     return ManagerInfo(
@@ -162,19 +216,24 @@ def describe_manager(
         damaged=len(core.store.damaged),
         journal_overflows=sum(core.delivery.overflows.values()),
         overflowed=tuple(core.delivery.overflows),
+        outgoing_queues_refused=core.queues.idle.refused,
         storage_error=storage_error,
         directory_failures=directory_failures,
         directory_error=directory_error,
+        down=down,
+        follow_up_errors=core.delivery.tally.follow_up_errors,
+        limits=limits,
     )
 
 
-def describe_queue(queues: QueueCollection, queue: Queue, damaged: Mapping[Key | str, str]) -> QueueInfo:
+def describe_queue(queues: QueueCollection, queue: Queue, damaged: int) -> QueueInfo:
+    """Of an outgoing queue, what all kinds have: its protocol tells the rest."""
     properties = queue.properties
     outgoing = queues.outgoing_info.get(queue)
-    head = queue.available(1)
+    head = queue.available(1) if outgoing is None else []
     return QueueInfo(
         path=queue.name,
-        format_name=str(queues.format_name(queue)),
+        format_name=properties.path if queue.is_outgoing else str(queues.format_name(queue)),
         id=str(properties.identifier),
         type=properties.queue_type.value,
         label=properties.label,
@@ -191,7 +250,7 @@ def describe_queue(queues: QueueCollection, queue: Queue, damaged: Mapping[Key |
         readers=len(queue.descriptors),
         waiting=len(queue.waiting),
         nearly_full=queue.nearly_full,
-        damaged=sum(isinstance(key, Key) and key.queue == queue.number for key in damaged),
+        damaged=damaged,
         created_at_s=properties.create_time,
         oldest_arrived_ms=head[0].arrived_ms if head else None,
         holds=tuple(

@@ -6,6 +6,7 @@ is true after `committed`.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import count
@@ -51,6 +52,7 @@ from postroad.queues.counters import STATE as COUNTERS_STATE
 from postroad.queues.cursor import Cursor
 from postroad.queues.delivery import Delivery, as_format_name, check_kind, check_movable, is_internal
 from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, QueueAccess, ShareMode, check_sharing
+from postroad.queues.expiry import Expiry
 from postroad.queues.holds import STATE as HOLD_STATE
 from postroad.queues.holds import Holding
 from postroad.queues.outgoing import is_http
@@ -63,13 +65,13 @@ from postroad.queues.tick import Tick
 from postroad.queues.transacting import STATE as SEQUENCE_STATE
 from postroad.queues.transacting import Transacting
 from postroad.queues.transaction import Transaction
-from postroad.store.interface import ARRIVAL_MASK, NEVER, Key, Record, Store
+from postroad.store.interface import ARRIVAL_MASK, NEVER, Record, Store
 from postroad.store.memory import MemoryStore
 from postroad.wire.constants import MessageClass
 from postroad.wire.multi_queue_header import MultiQueueFormatHeader
+from postroad.wire.packets import check_place
 from postroad.wire.view import MessageView
 
-EXPIRY_BATCH = 1000  # messages that one look at the clock takes out at the most
 PURGE_BATCH = 1000
 
 
@@ -80,6 +82,16 @@ class QueueManagerState(Enum):
     INITIALIZING = "initializing"
     READY = "ready"
     STOPPING = "stopping"
+
+
+class _Refused(Exception):
+    """A send that its queue does not take: why, and what its senders are told who asked to be told."""
+
+    def __init__(self, error: PostroadError, message_class: MessageClass, packets: list[bytes]) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.message_class = message_class
+        self.packets = packets
 
 
 class LocalQueueManager:
@@ -96,7 +108,9 @@ class LocalQueueManager:
         *,
         insecure_nacks: bool = False,
         hardened_security: bool = False,
+        first_message_id: int = 1,
     ) -> None:
+        """`first_message_id` is where a store that is new begins to count."""
         self.name = name
         self.identifier = identifier
         self.store = store
@@ -104,7 +118,7 @@ class LocalQueueManager:
         self.connection_active = True
         self.resolve_list: ResolveDistributionList = _no_directory
         self.express = MemoryStore()
-        self.counters = Counters(store.state(COUNTERS_STATE).get(COUNTERS_STATE))
+        self.counters = Counters(store.state(COUNTERS_STATE).get(COUNTERS_STATE), first_message_id)
         self.queues = QueueCollection(name, identifier, store, self.express, hardened_security)
         self.delivery = Delivery(identifier, self.queues, self.express, self.counters, insecure_nacks)
         self.reading = Reading(self.delivery)
@@ -115,6 +129,7 @@ class LocalQueueManager:
         self.submissions = Submissions(lambda: self.tick)
         self._handles = count(1)
         self._out: Tick | None = None  # the tick that is being committed
+        self._expiry = Expiry(self.delivery, (self.express, store))  # the one that can fail comes last
 
     def start(self, now: float) -> None:
         """Loads the queues, makes the manager's own where they are missing. Commit the tick after."""
@@ -144,24 +159,35 @@ class LocalQueueManager:
     def tick(self) -> Tick:
         return self.delivery.tick
 
-    def seal(self) -> Tick | None:
-        """Hands over what has gathered, to be committed; None where there is nothing. One tick is out at a time."""
+    def seal(self, now: float = 0.0) -> Tick | None:
+        """Hands over what has gathered, to be committed; None where there is nothing. One tick is out at a time.
+
+        StorageError where it cannot be written down: then it is lost as a whole, as if the disk had refused it.
+        """
         tick = self.delivery.tick
-        for callback in tick.on_seal:
-            callback()
-        if not tick:
-            return None
+        try:
+            for callback in tick.on_seal:
+                callback()
+            if not tick:
+                return None
+            for queue, change in tick.changes.items():
+                if queue.number in self.queues.by_number:
+                    tick.batch.state[f"{COUNT_STATE}{queue.number}"] = queue.encode_counts(change)
+        except Exception as error:
+            self.delivery.note_failure(None, error)
+            lost = StorageError(f"what was to be stored cannot be written down: {error!r}")
+            self.delivery.tick = Tick()
+            self.failed(tick, lost, now)
+            raise lost from error
         self.delivery.tick = Tick()
         self._out = tick
-        for queue, change in tick.changes.items():
-            if queue.number in self.queues.by_number:
-                tick.batch.state[f"{COUNT_STATE}{queue.number}"] = queue.encode_counts(change)
         self.counters.reserve(tick.batch)
         return tick
 
     def committed(self, tick: Tick, now: float) -> None:
-        """The tick is durable: messages appear and vanish, promises are kept, readers are served."""
+        """The tick is durable: messages appear and vanish, promises are kept, readers are served. Never raises."""
         self._out = None
+        try_after = self.delivery.try_after
         for queue, lookup_id in tick.taken:
             queue.positions.pop(lookup_id, None)
         for queue, change in tick.changes.items():
@@ -169,36 +195,37 @@ class LocalQueueManager:
             if change.first is not None:
                 queue.opened_before(change.first)
             if queue.deleted:
-                self._empty(queue, now)  # it was deleted while the tick was out
+                try_after(None, self._empty, queue, now)  # it was deleted while the tick was out
         for callback in tick.on_commit:
-            callback()
+            try_after(None, callback)
         for queue, change in tick.changes.items():
             if change.added and queue.waiting:
-                self.reading.wake(queue, now, tick.added_to(queue))
+                try_after(None, self.reading.wake, queue, now, tick.added_to(queue))
             if change.added and queue.is_outgoing:
-                self.delivery.outgoing_ready(queue, now)
+                try_after(None, self.delivery.outgoing_ready, queue, now)
 
     def failed(self, tick: Tick, error: StorageError, now: float) -> None:
-        """The tick is lost as a whole: what it took is available again, what it added never was."""
+        """The tick is lost as a whole: what it took is available again, what it added never was. Never raises."""
         self._out = None
+        try_after = self.delivery.try_after
         for queue, lookup_id in tick.taken:
             queue.positions.pop(lookup_id, None)
             queue.opened_before(lookup_id)
         for queue, change in tick.changes.items():
-            queue.reserved_bytes -= change.added_bytes
+            queue.release(change.added_bytes)
         for queue, keys in tick.sequenced.items():
-            self.transacting.close_gap(queue, len(keys))
+            try_after(None, self.transacting.close_gap, queue, len(keys))
         for step in reversed(tick.undo):
-            step(self.tick)
+            try_after(None, step, self.tick)
         for callback in tick.on_failure:
-            callback(error)
+            try_after(None, callback, error)
         self.counters.lapse()
         for queue in tick.changes:
             if queue.deleted:
-                self._empty(queue, now)
+                try_after(None, self._empty, queue, now)
             elif queue.waiting:
                 opened = sorted(lookup_id for each, lookup_id in tick.taken if each is queue)
-                self.reading.wake(queue, now, opened)
+                try_after(None, self.reading.wake, queue, now, opened)
 
     # Marks
 
@@ -225,41 +252,52 @@ class LocalQueueManager:
     # Queues
 
     def create_queue(self, path: str | PathName, now: float, **attributes: object) -> Queue:
-        return self.queues.create(self.tick, path, int(now), **attributes)
+        with self.delivery.atomic:
+            return self.queues.create(self.tick, path, int(now), **attributes)
+
+    def change_queue(self, queue: Queue, now: float, **attributes: object) -> None:
+        with self.delivery.atomic:
+            self.queues.change(self.tick, queue, int(now), **attributes)
 
     def delete_queue(self, queue: Queue, now: float) -> None:
         """Delete Queue, [MS-MQDMPR] 3.1.7.1.4: every message of it, its journal and its subqueues goes with it."""
         if queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL) or is_internal(queue):
             raise AccessDenied(f"{queue.name} belongs to the queue manager and cannot be deleted")
-        self.queues.remove(self.tick, queue)  # first, so that no acknowledgment of its messages comes back to it
-        self.transacting.forget_reads()
-        for each in self.queues.family(queue):
-            self.holding.forget(each)
-            for request in list(each.waiting):
-                self.reading.cancel(each, request, OperationCancelled("the queue was deleted"))
-            for descriptor in each.descriptors:
-                descriptor.queue = None
-            each.descriptors.clear()
-            self._empty(each, now)
+        with self.delivery.atomic:
+            self.queues.remove(self.tick, queue)  # first, so that no acknowledgment of its messages comes back to it
+            self.transacting.forget_reads()
+            for each in self.queues.family(queue):
+                self.holding.forget(each)
+                self.delivery.atomic.then(self._close_readers, each)
+                self._empty(each, now)
+
+    def _close_readers(self, queue: Queue) -> None:
+        for request in list(queue.waiting):
+            self.reading.cancel(queue, request, OperationCancelled("the queue was deleted"))
+        for descriptor in queue.descriptors:
+            descriptor.queue = None
+        queue.descriptors.clear()
 
     def _empty(self, queue: Queue, now: float) -> None:
         """Every message of a deleted queue goes. Those that a tick on its way still adds go when it has landed."""
         reason = MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.NACK_Q_DELETED
-        for record in queue.everything():
-            if queue.positions.get(record.lookup_id) is not PositionState.DELETED:
-                self.delivery.take(queue, record, reason, now)
-        for record in self.tick.withdraw(queue):
-            self.delivery.undelivered(queue, record.packet, reason, now)
+        with self.delivery.atomic:
+            for record in queue.everything():
+                if queue.positions.get(record.lookup_id) is not PositionState.DELETED:
+                    self.delivery.take(queue, record, reason, now)
+            for record in self.tick.withdraw(queue):
+                self.delivery.undelivered(queue, record.packet, reason, now)
 
     def purge(self, queue: Queue, now: float, limit: int = PURGE_BATCH) -> int:
         """Purge Queue, [MS-MQDMPR] 3.1.7.1.7, a step of `limit`: how many went. Locked ones go when read."""
-        for lookup_id, state in queue.positions.items():
-            if state is PositionState.LOCKED:
-                queue.mark(lookup_id, PositionState.PURGE_PENDING)
-        records = queue.available(limit)
         reason = MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.NACK_Q_PURGED
-        for record in records:
-            self.delivery.take(queue, record, reason, now)
+        with self.delivery.atomic:
+            for lookup_id, state in queue.positions.items():
+                if state is PositionState.LOCKED:
+                    self.delivery.lock(queue, lookup_id, PositionState.PURGE_PENDING)
+            records = queue.available(limit)
+            for record in records:
+                self.delivery.take(queue, record, reason, now)
         return len(records)
 
     def move(self, queue: Queue, target: Queue, records: Sequence[Record], now: float) -> None:
@@ -271,20 +309,23 @@ class LocalQueueManager:
         for record in records:
             check_kind(target, MessageView(record.packet))
         self.delivery.check_quota(target, sum(len(record.packet) for record in records))
-        for record in records:
-            self.delivery.move(queue, target, record, now)
+        with self.delivery.atomic:
+            for record in records:
+                self.delivery.move(queue, target, record, now)
 
     def insert(self, queue: Queue, views: Sequence[MessageView], now: float) -> list[int]:
         """Whole packets, as they are: an import. Nothing is acknowledged. The lookup ids they got."""
         check_movable(queue)
         for view in views:
+            check_place(view)
             check_kind(queue, view)
         self.delivery.check_quota(queue, sum(len(view.data) for view in views))
         lookup_ids = []
-        for view in views:
-            priority = 0 if view.transactional else view.priority
-            expires = self.delivery.expiry(queue, view.data, now)
-            lookup_ids.append(self.delivery.add(queue, view.data, priority, expires, now).lookup_id)
+        with self.delivery.atomic:
+            for view in views:
+                priority = 0 if view.transactional else view.priority
+                expires = self.delivery.expiry(queue, view.data, now)
+                lookup_ids.append(self.delivery.add(queue, view.data, priority, expires, now).lookup_id)
         return lookup_ids
 
     # Opening
@@ -297,7 +338,7 @@ class LocalQueueManager:
         if isinstance(parsed, MultipleElementName):
             return self._open_several(parsed, access, share, now)
         if access is QueueAccess.SEND:
-            queue = self.delivery.sending_queue(parsed, now)
+            queue = self.delivery.sending_queue(parsed, now, own=True)
         else:
             queue = self._reading_queue(parsed, access)
         if is_internal(queue):
@@ -399,20 +440,24 @@ class LocalQueueManager:
         first_id = self.counters.take_message_ids(len(elements) * len(messages))
         ids = iter(range(first_id, first_id + len(elements) * len(messages)))
         plans: list[tuple[Queue, list[bytes]]] = []
-        outgoing = len(self.queues.outgoing)
         try:
-            for element in elements:
-                queue = self.delivery.sending_queue(element, now)
-                plans.append((queue, self._packets(element, queue, messages, ids, header, transaction, now)))
-        except PostroadError:
-            self._forget_new(len(self.queues.outgoing) - outgoing)
-            raise
-        with self.delivery.together(now):
-            for queue, packets in plans:
-                if transaction is None:
-                    self._accept(queue, messages, packets, now)
-                else:
-                    self.transacting.send(queue, packets, transaction)
+            with self.delivery.together(now), self.delivery.atomic:
+                for element in elements:
+                    queue = self.delivery.sending_queue(element, now, own=True)
+                    if queue.is_outgoing:
+                        self._name_host(element)
+                    plans.append((queue, self._packets(element, queue, messages, ids, header, transaction, now)))
+                for queue, packets in plans:
+                    if transaction is None:
+                        self._accept(queue, messages, packets, now)
+                    else:
+                        self.transacting.send(queue, packets, transaction)
+        except _Refused as refusal:
+            for packet in refusal.packets:
+                self.delivery.try_after(
+                    packet, self.delivery.acknowledge, MessageView(packet), refusal.message_class, now
+                )
+            raise refusal.error from None
         return [each & MAX_MESSAGE_ID for each in range(first_id, first_id + len(elements) * len(messages))]
 
     def _packets(
@@ -434,16 +479,17 @@ class LocalQueueManager:
             compose(each, next(ids) & MAX_MESSAGE_ID, int(now), transactional=transaction is not None)
             for each in messages
         ]
-        self._check_send(queue, packets, transaction, now)
+        self._check_send(queue, packets, transaction)
         return packets
 
-    def _forget_new(self, count: int) -> None:
-        """A send that is refused leaves no outgoing queue behind: of the last ones made, those that are empty go."""
-        for queue in list(self.queues.outgoing.values())[len(self.queues.outgoing) - count :]:
-            if not queue.count and not queue.used_bytes:
-                self.queues.remove(self.tick, queue)
+    def _name_host(self, name: FormatName | PathName) -> None:
+        """What an application here sends to, strangers may have us answer to."""
+        if isinstance(name, DirectName):
+            self.delivery.relay.name(name.host)
+        elif isinstance(name, PathName):
+            self.delivery.relay.name(name.computer)
 
-    def _check_send(self, queue: Queue, packets: list[bytes], transaction: Transaction | None, now: float) -> None:
+    def _check_send(self, queue: Queue, packets: list[bytes], transaction: Transaction | None) -> None:
         """Refuses the whole batch before anything of it is promised; a sender who asked to be told is told twice."""
         refusal: PostroadError | None = None
         reason = MessageClass.NORMAL
@@ -463,9 +509,7 @@ class LocalQueueManager:
             except QuotaExceeded as error:
                 reason, refusal = MessageClass.NACK_Q_EXCEED_QUOTA, error
         if refusal is not None:
-            for packet in packets:
-                self.delivery.acknowledge(MessageView(packet), reason, now)
-            raise refusal
+            raise _Refused(refusal, reason, packets)
 
     def _accept(self, queue: Queue, messages: Sequence[Message], packets: list[bytes], now: float) -> None:
         add, arrive = self.delivery.add, self.delivery.arrive
@@ -512,34 +556,29 @@ class LocalQueueManager:
     # Time
 
     def run_timers(self, now: float) -> None:
-        """Ends reads whose time is over and takes out messages whose time is. Call it about once a second."""
-        for queue in list(self.queues):
-            if queue.waiting:
-                self.reading.expire_waits(queue, now)
-        for store in (self.store, self.express):
-            for record in store.expired(int(now), EXPIRY_BATCH, self._stays):
-                holder = self.queues.by_number.get(record.queue)
-                if holder is not None:
-                    self.delivery.expire(holder, record, now)
-        self.counters.reserve(self.tick.batch)  # messages that never touch the store use up ids too
+        """Ends reads whose time is over and takes out messages whose time is. Call it about once a second.
 
-    def _stays(self, key: Key) -> bool:
-        """What is locked or held stays, whatever its time, and must not hide those that can go."""
-        queue = self.queues.by_number.get(key.queue)
-        return queue is not None and not queue.is_available(key.lookup_id)
+        StorageError where the store cannot be read.
+        """
+        self.reading.expire_all_waits(now)
+        self.delivery.try_after(None, self.queues.idle.sweep, self.tick, now)
+        self.counters.reserve(self.tick.batch)  # messages that never touch the store use up ids too
+        self._expiry.run(now)
 
 
 def _elsewhere(name: FormatName | PathName, manager: str, *, waiting: bool) -> str:
     """Why a queue cannot be read here, and how it can."""
-    host, queue = "HOST", "QUEUE"
+    place = ["HOST", "QUEUE"]
     if isinstance(name, DirectName):
-        host, queue = name.host, f"'{str(name.tail)[1:]}'"
+        place = [name.host, str(name.tail)[1:]]
     elif isinstance(name, PathName):
-        host, queue = name.computer, f"'{str(name.tail)[1:]}'"
+        place = [name.computer, str(name.tail)[1:]]
+    if any(each.startswith("-") for each in place):
+        place.insert(0, "--")  # or it would be read as an option
     here = "; what waits here is on its way there" if waiting else ""
     return (
         f"the queue {name} is on another machine, not on {manager}{here}: read it there, or with "
-        f"`postroad remote receive {host} {queue}`"
+        f"`postroad remote receive {shlex.join(place)}`"
     )
 
 

@@ -14,6 +14,7 @@ from postroad.wire.layout import NULL_GUID
 
 MAX_LABEL = 124
 MAX_QUOTA_KB = 0xFFFFFFFF  # [MS-MQMQ] 2.3.1.5: stands for no limit
+DEFAULT_JOURNAL_QUOTA_KB = 1 << 20  # of each journal and dead-letter queue: nobody asks for what fills them
 BASE_PRIORITIES = range(-0x8000, 0x8000)
 
 
@@ -37,6 +38,8 @@ class QueuePrivacy(Enum):
     BODY = "body"
 
 
+_COPIES = (QueueType.SYSTEM, QueueType.JOURNAL)
+_JOURNALED = (QueueType.PRIVATE, QueueType.PUBLIC)
 # What the manager itself says of a queue.
 _GIVEN = frozenset({"queue_type", "path", "private_queue_number", "create_time", "modify_time", "owner"})
 
@@ -45,7 +48,8 @@ _GIVEN = frozenset({"queue_type", "path", "private_queue_number", "create_time",
 class QueueProperties:
     r"""`path` is the part after the computer, as in `private$\orders`; of an outgoing queue, its format name.
 
-    A quota of None is no limit. The defaults are those of Set Queue Defaults, 3.1.7.1.33.
+    A quota of None is no limit. That of a journal or dead-letter queue is never None: there MAX_QUOTA_KB is no limit.
+    The other defaults are those of Set Queue Defaults, 3.1.7.1.33.
     """
 
     queue_type: QueueType
@@ -67,6 +71,13 @@ class QueueProperties:
     modify_time: int = 0
     owner: int | None = None  # the number of the queue that a journal or subqueue belongs to
 
+    def __post_init__(self) -> None:
+        """A store may be older than the default."""
+        if self.quota_kb is None and self.queue_type in _COPIES:
+            self.quota_kb = DEFAULT_JOURNAL_QUOTA_KB
+        if self.journal_quota_kb is None and self.queue_type in _JOURNALED:
+            self.journal_quota_kb = DEFAULT_JOURNAL_QUOTA_KB
+
     def encode(self) -> bytes:
         values = {name: _plain(value) for name, value in asdict(self).items()}
         return json.dumps(values, separators=(",", ":")).encode()
@@ -76,8 +87,7 @@ class QueueProperties:
         """Reads what `encode` wrote; attributes that this version does not know are left out."""
         try:
             values: dict[str, Any] = json.loads(data)
-            known = {field.name for field in fields(cls)}
-            values = {name: value for name, value in values.items() if name in known}
+            values = {name: value for name, value in values.items() if name in _KNOWN}
             values["queue_type"] = QueueType(values["queue_type"])
             values["identifier"] = UUID(values["identifier"])
             values["type_id"] = UUID(values["type_id"])
@@ -87,19 +97,24 @@ class QueueProperties:
             raise StorageError(f"the stored definition of {what} cannot be read: {fault}") from fault
 
 
+_KNOWN = frozenset(field.name for field in fields(QueueProperties))
+
+
 def check_attributes(queue_type: QueueType, attributes: dict[str, object]) -> dict[str, object]:
     """What callers say of a queue, as it is kept; raises InvalidArgument for what no queue can have."""
     checked = dict(attributes)
-    known = {field.name for field in fields(QueueProperties)} - _GIVEN
     for name, value in attributes.items():
-        if name not in known:
+        if name not in _KNOWN or name in _GIVEN:
             raise InvalidArgument(f"{name}: a queue has no such property, or nobody can set it")
         if name == "label" and len(str(value)) > MAX_LABEL:
             raise InvalidArgument(f"label: a queue's label has at most {MAX_LABEL} characters")
-        if name in ("quota_kb", "journal_quota_kb") and value is not None:
-            if not isinstance(value, int) or not 0 <= value <= MAX_QUOTA_KB:
+        if name in ("quota_kb", "journal_quota_kb"):
+            if value is not None and (not isinstance(value, int) or not 0 <= value <= MAX_QUOTA_KB):
                 raise InvalidArgument(f"{name}: {value!r} is not between 0 and {MAX_QUOTA_KB}")
-            checked[name] = None if value == MAX_QUOTA_KB else value
+            if name == "journal_quota_kb" or queue_type in _COPIES:
+                checked[name] = DEFAULT_JOURNAL_QUOTA_KB if value is None else value
+            else:
+                checked[name] = None if value == MAX_QUOTA_KB else value
         if name == "base_priority":
             if value not in BASE_PRIORITIES:
                 raise InvalidArgument(f"base_priority: {value!r} is not between -32768 and 32767")

@@ -13,7 +13,7 @@ from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from postroad.queues.properties import QueueProperties, QueueType
+from postroad.queues.properties import MAX_QUOTA_KB, QueueProperties, QueueType
 from postroad.store.interface import ARRIVAL_MASK, PRIORITY_SHIFT, Record, Store
 
 if TYPE_CHECKING:
@@ -41,6 +41,18 @@ class PositionState(Enum):
     DELETED = "deleted"  # and not yet committed
 
 
+class Usage:
+    """What all queues of a manager use together, kept with every change of one: no message waits for a sum of them.
+
+    A deleted queue counts until its messages are gone.
+    """
+
+    __slots__ = ("used_bytes",)
+
+    def __init__(self) -> None:
+        self.used_bytes = 0
+
+
 class Queue:
     """Order is by lookup id: priority, then arrival."""
 
@@ -56,6 +68,7 @@ class Queue:
         "holds",
         "is_outgoing",
         "journal",
+        "last_added_at",
         "name",
         "number",
         "positions",
@@ -65,10 +78,13 @@ class Queue:
         "stored_bytes",
         "stored_count",
         "subqueues",
+        "usage",
         "waiting",
     )
 
-    def __init__(self, number: int, name: str, properties: QueueProperties, durable: Store, express: Store) -> None:
+    def __init__(
+        self, number: int, name: str, properties: QueueProperties, durable: Store, express: Store, usage: Usage
+    ) -> None:
         self.number = number
         self.name = name  # what people read, and every command takes: a public queue has its computer in it
         self.properties = properties
@@ -86,6 +102,8 @@ class Queue:
         self.reserved_bytes = 0  # of messages that are promised and not yet committed
         self.express_count = 0
         self.express_bytes = 0
+        self.last_added_at = 0.0  # since the start
+        self.usage = usage
         self._durable = durable
         self._express = express
         self._head = START  # nothing before here can be had
@@ -108,7 +126,7 @@ class Queue:
     @property
     def quota_bytes(self) -> int | None:
         quota = self.properties.quota_kb
-        return None if quota is None else quota * QUOTA_UNIT
+        return None if quota is None or quota == MAX_QUOTA_KB else quota * QUOTA_UNIT
 
     @property
     def used_bytes(self) -> int:
@@ -135,10 +153,33 @@ class Queue:
 
     def decode_counts(self, data: bytes) -> None:
         if len(data) == OLD_COUNTS.size:
-            self.stored_count, self.stored_bytes = OLD_COUNTS.unpack(data)
-            self.stored_added = self.stored_count
+            count, size = OLD_COUNTS.unpack(data)
+            self._set_stored(count, size, count)
         else:
-            self.stored_count, self.stored_bytes, self.stored_added = COUNTS.unpack(data)
+            self._set_stored(*COUNTS.unpack(data))
+
+    def _set_stored(self, count: int, size: int, added: int) -> None:
+        self.usage.used_bytes += size - self.stored_bytes
+        self.stored_count, self.stored_bytes, self.stored_added = count, size, added
+
+    def reserve(self, size: int) -> None:
+        """Room for a message that is promised. `note` turns it into what is stored; `release` gives it back."""
+        self.reserved_bytes += size
+        self.usage.used_bytes += size
+
+    def release(self, size: int) -> None:
+        self.reserved_bytes -= size
+        self.usage.used_bytes -= size
+
+    def add_express(self, size: int) -> None:
+        self.express_count += 1
+        self.express_bytes += size
+        self.usage.used_bytes += size
+
+    def remove_express(self, size: int) -> None:
+        self.express_count -= 1
+        self.express_bytes -= size
+        self.usage.used_bytes -= size
 
     def note(self, change: Change) -> None:
         """A change is durable."""
@@ -146,12 +187,12 @@ class Queue:
         self.stored_bytes += change.added_bytes - change.removed_bytes
         self.stored_added += change.added
         self.reserved_bytes -= change.added_bytes
+        self.usage.used_bytes -= change.removed_bytes
 
     def recount(self) -> None:
         """Reads every stored message: for a queue whose counts were damaged."""
         sizes = [len(record.packet) for record in self.everything()]
-        self.stored_count, self.stored_bytes = len(sizes), sum(sizes)
-        self.stored_added = self.stored_count
+        self._set_stored(len(sizes), sum(sizes), len(sizes))
 
     # State
 
@@ -174,6 +215,14 @@ class Queue:
         self.positions[lookup_id] = state
         if self._foremost and self._foremost[0] == lookup_id:
             self._head = self._foremost.popleft()
+
+    def unmark(self, lookup_id: int, state: PositionState | None) -> None:
+        """Back to the state before a `mark`; None for Available."""
+        if state is None:
+            self.positions.pop(lookup_id, None)
+            self.opened_before(lookup_id)
+        else:
+            self.positions[lookup_id] = state
 
     # Order
 

@@ -44,6 +44,7 @@ class Reading:
 
     def __init__(self, delivery: Delivery) -> None:
         self.delivery = delivery
+        self._waited: dict[Queue, None] = {}  # queues with waiting reads; some of those may be over
         delivery.wake = self.wake
 
     # Now, or when there is something
@@ -64,6 +65,7 @@ class Reading:
                 raise MessageNotFound("there is no message behind the cursor")
             raise _time_out(request)
         queue.waiting.append(request)
+        self._waited[queue] = None
         if request.transaction is not None:
             request.transaction.waiting.append(request)
         return None
@@ -81,14 +83,25 @@ class Reading:
         self, queue: Queue, request: WaitingRead, now: float, opened: Iterable[int] | None = None
     ) -> list[Record]:
         """One look: the first, or one of those that follow because messages were `opened`."""
-        if request.cursor is None:
+        cursor = request.cursor
+        if cursor is None:
             records = self.fresh(queue, request.count, now)
         else:
-            record = self._at_cursor(queue, request.cursor, CURSOR_CALLS[request.call], now, opened)
+            place = cursor.state, cursor.position
+            record = self._at_cursor(queue, cursor, CURSOR_CALLS[request.call], now, opened)
             records = [] if record is None else [record]
-        if request.destructive:
-            for record in records:
-                self._claim(queue, record, request.transaction, request.two_phase, now)
+        if records and (request.destructive or opened is not None):
+            try:
+                with self.delivery.atomic:
+                    if request.destructive:
+                        for record in records:
+                            self._claim(queue, record, request.transaction, request.two_phase, now)
+                    if opened is not None:
+                        request.satisfied(records)  # within: a reader that cannot be told has not got them
+            except BaseException:
+                if cursor is not None:
+                    cursor.state, cursor.position = place
+                raise
         return records
 
     def _at_cursor(
@@ -116,10 +129,10 @@ class Reading:
         self, queue: Queue, record: Record, transaction: Transaction | None, two_phase: bool, now: float
     ) -> None:
         if transaction is not None:
-            queue.mark(record.lookup_id, PositionState.LOCKED)
-            transaction.operations.append(TransactionalOperation(OperationType.DEQUEUE, queue, record))
+            self.delivery.lock(queue, record.lookup_id)
+            transaction.add(self.delivery.tick, TransactionalOperation(OperationType.DEQUEUE, queue, record))
         elif two_phase:
-            queue.mark(record.lookup_id, PositionState.LOCKED)
+            self.delivery.lock(queue, record.lookup_id)
         else:
             self.delivery.receive(queue, record, now)
 
@@ -139,14 +152,24 @@ class Reading:
             except PostroadError as error:
                 self._fail(request, error)
                 continue
+            except Exception as error:  # the reader hears of it, and the others have their turn
+                self.delivery.note_failure(None, error)
+                self._fail(request, PostroadError(f"the read failed within the queue manager: {error!r}"))
+                continue
             if records:
-                request.satisfied(records)
                 index = 0  # those that were passed over may have been served meanwhile
             else:
                 queue.waiting.insert(index, request)
                 if request.cursor is None:
                     return
                 index += 1
+
+    def expire_all_waits(self, now: float) -> None:
+        """Looks at the queues that have waiting reads, and at no others."""
+        for queue in list(self._waited):
+            self.delivery.try_after(None, self.expire_waits, queue, now)
+            if not queue.waiting:
+                del self._waited[queue]
 
     def expire_waits(self, queue: Queue, now: float) -> None:
         """Waiting Message Read Timer Expired, 3.1.6.3"""
@@ -159,11 +182,10 @@ class Reading:
             queue.waiting.remove(request)
             self._fail(request, error)
 
-    @staticmethod
-    def _fail(request: WaitingRead, error: PostroadError) -> None:
+    def _fail(self, request: WaitingRead, error: PostroadError) -> None:
         if request.cursor is not None:
             request.cursor.expire()  # 3.1.7.1.14: whatever ends the wait
-        request.failed(error)
+        self.delivery.try_after(None, request.failed, error)
 
     def cancel_tagged(self, queue: Queue, tag: object, error: PostroadError) -> Status:
         """Cancel Waiting Message Read Request, 3.1.7.1.17"""
@@ -196,10 +218,13 @@ class Reading:
 
     def put_back(self, queue: Queue, record: Record, now: float) -> None:
         """The position is Available again, in its old place."""
-        queue.positions.pop(record.lookup_id, None)
-        queue.opened_before(record.lookup_id)
+        self.delivery.unlock(queue, record.lookup_id)
+        self.delivery.atomic.then(self.wake_after, queue, now, (record.lookup_id,))
+
+    def wake_after(self, queue: Queue, now: float, opened: Iterable[int]) -> None:
+        """Wakes as something that follows from a change."""
         if queue.waiting:
-            self.wake(queue, now, (record.lookup_id,))
+            self.delivery.try_after(None, self.wake, queue, now, opened)
 
     # Lookup ids
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from postroad.errors import StorageError
 from postroad.store.interface import ARRIVAL_MASK, Batch, Key, Record
 
 if TYPE_CHECKING:
-    from postroad.queues.queue import Queue
+    from postroad.queues.queue import PositionState, Queue
 
 
 @dataclass(slots=True)
@@ -43,6 +43,8 @@ class Tick:
     on_commit: list[Callable[[], None]] = field(default_factory=list)
     on_failure: list[Callable[[StorageError], None]] = field(default_factory=list)
     undo: list[Callable[[Tick], None]] = field(default_factory=list)  # the way back, last step first
+    # While a change can still fail (atomic.py): functions with their arguments that take it back, last one first.
+    steps: list[tuple[Any, ...]] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.batch)
@@ -58,6 +60,8 @@ class Tick:
         self.batch.puts[Key(record.queue, record.lookup_id)] = record
         self.writes += 1
         change = self.change(queue)
+        if self.steps is not None:
+            self.steps.append((_unput, self, queue, record, change.first, change.first_arrival))
         size = len(record.packet)
         change.added += 1
         change.added_bytes += size
@@ -65,9 +69,11 @@ class Tick:
             change.first_arrival = record.lookup_id & ARRIVAL_MASK  # arrival numbers only grow
         if change.first is None or record.lookup_id < change.first:
             change.first = record.lookup_id
-        queue.reserved_bytes += size
+        queue.reserve(size)
 
     def set_state(self, name: str, value: bytes | None) -> None:
+        if self.steps is not None:
+            self.steps.append((_restore, self.batch.state, name, self.batch.state.get(name, _ABSENT)))
         self.writes += 1
         self.batch.state[name] = value
 
@@ -75,13 +81,20 @@ class Tick:
         """An old record with other words beside its packet."""
         self.writes += 1
         key = Key(record.queue, record.lookup_id)
+        if self.steps is not None:
+            self.steps.append((_restore, self.batch.puts, key, self.batch.puts.get(key, _ABSENT)))
+            if key not in self.replaced:
+                self.steps.append((self.replaced.discard, key))
         self.batch.puts[key] = record
         self.replaced.add(key)
 
-    def delete(self, queue: Queue, record: Record) -> None:
-        """The record goes; until the commit it stays where it is, and nobody else can take it."""
+    def delete(self, queue: Queue, record: Record, state: PositionState | None = None) -> None:
+        """The record goes; until the commit it stays where it is, and nobody else can take it. `state` is the one that
+        its position had before."""
         key = Key(record.queue, record.lookup_id)
-        self.batch.puts.pop(key, None)  # deletes come first in a batch: a replacement must not outlive its record
+        replacement = self.batch.puts.pop(key, None)  # deletes come first in a batch: it must not outlive its record
+        if self.steps is not None:
+            self.steps.append((_undelete, self, queue, record, replacement, state))
         self.batch.deletes.add(key)
         self.writes += 1
         change = self.change(queue)
@@ -94,8 +107,17 @@ class Tick:
         records = [record for key, record in self.batch.puts.items() if key.queue == queue.number]
         for record in records:
             self.take_back(Key(record.queue, record.lookup_id))
-        self.sequenced.pop(queue, None)
+        sequenced = self.sequenced.pop(queue, None)
+        if self.steps is not None and sequenced is not None:
+            self.steps.append((self.sequenced.__setitem__, queue, sequenced))
         return records
+
+    def note_sequenced(self, queue: Queue, key: Key) -> None:
+        """The record has a number of our own sequence to this queue's destination."""
+        keys = self.sequenced.setdefault(queue, [])
+        keys.append(key)
+        if self.steps is not None:
+            self.steps.append((keys.pop,))
 
     def last_puts(self, count: int) -> list[Key]:
         """The keys of the newest records, the last one first."""
@@ -108,10 +130,56 @@ class Tick:
             queue, change = next(each for each in self.changes.items() if each[0].number == key.queue)
             change.added -= 1
             change.added_bytes -= len(record.packet)
-            queue.reserved_bytes -= len(record.packet)
+            queue.release(len(record.packet))
+            if self.steps is not None:
+                self.steps.append((self._put_again, queue, record))
+
+    def _put_again(self, queue: Queue, record: Record) -> None:
+        self.batch.puts[Key(record.queue, record.lookup_id)] = record
+        change = self.changes[queue]
+        change.added += 1
+        change.added_bytes += len(record.packet)
+        queue.reserve(len(record.packet))
 
     def added_to(self, queue: Queue) -> list[int]:
         """The lookup ids that this tick adds to a queue, foremost first."""
         return sorted(
             key.lookup_id for key in self.batch.puts if key.queue == queue.number and key not in self.replaced
         )
+
+
+_ABSENT: Any = object()
+
+
+# The ways back. No methods: a bound one for each message would be made for nothing.
+
+
+def _unput(tick: Tick, queue: Queue, record: Record, first: int | None, first_arrival: int | None) -> None:
+    if tick.batch.puts.pop(Key(record.queue, record.lookup_id), None) is not None:
+        change = tick.changes[queue]
+        change.added -= 1
+        change.added_bytes -= len(record.packet)
+        change.first, change.first_arrival = first, first_arrival
+        queue.release(len(record.packet))
+
+
+def _undelete(
+    tick: Tick, queue: Queue, record: Record, replacement: Record | None, state: PositionState | None
+) -> None:
+    key = Key(record.queue, record.lookup_id)
+    tick.batch.deletes.discard(key)
+    if replacement is not None:
+        tick.batch.puts[key] = replacement
+    change = tick.changes[queue]
+    change.removed -= 1
+    change.removed_bytes -= len(record.packet)
+    tick.taken.pop()
+    queue.unmark(record.lookup_id, state)
+
+
+def _restore(values: dict[Any, Any], key: object, before: object) -> None:
+    """Back to what was there, or to nothing."""
+    if before is _ABSENT:
+        values.pop(key, None)
+    else:
+        values[key] = before

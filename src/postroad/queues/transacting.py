@@ -5,7 +5,7 @@ Numbers of transactional messages ([MS-MQMQ] 2.2.20.5) are given here, at the co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from struct import Struct
 from uuid import UUID, uuid4
@@ -28,6 +28,8 @@ STATE = "sequence"
 _OPEN = "sequence/"  # and a destination: the sequence to it that is open, and the last number given in it
 _PLACE = Struct("<III")
 _TRANSACTION_NUMBERS = 1 << 20
+MOST_APART = 1 << 24  # how far a sequence may be from the one before it, so that nobody guesses its id
+_MAX_ORDINAL = (1 << 32) - 1
 
 
 class Transacting:
@@ -37,11 +39,16 @@ class Transacting:
         self.delivery = delivery
         self.reading = reading
         self.open: dict[UUID, Transaction] = {}
+        # How far the next sequence is from the last one, 1 to MOST_APART. Whoever lets strangers in draws it by chance:
+        # ids still grow, and knowing one does not tell another.
+        self.apart: Callable[[], int] = lambda: 1
         self._numbers = count(1)
         self._last_sequence = TxSequenceId(0, 0)
+        self._next: TxSequenceId | None = None
         # By destination, which may outlive its outgoing queue. An OrderAck names no queue: no two share a sequence.
         self._sequences: dict[str, TxSequenceId] = {}
         self._sequence_numbers: dict[str, int] = {}
+        delivery.queues.idle.needed.append(lambda queue: queue.properties.path in self._sequences)
 
     @property
     def _tick(self) -> Tick:
@@ -70,11 +77,14 @@ class Transacting:
         sequence = self._sequences.get(destination)
         if sequence is None:
             self._sequences[destination] = sequence = self.new_sequence()
+            if self._tick.steps is not None:
+                self._tick.steps.append((self._sequences.pop, destination, None))
         return sequence
 
     def new_sequence(self) -> TxSequenceId:
         """A name that no sequence has had, nor will have again once the gathering tick is durable."""
         self._last_sequence = sequence = self._next_sequence()
+        self._next = None
         self._keep_last(self._tick)
         return sequence
 
@@ -87,7 +97,12 @@ class Transacting:
         return sequence, self._sequence_numbers.get(destination, 0) + 1
 
     def _next_sequence(self) -> TxSequenceId:
-        return TxSequenceId(self._last_sequence.ordinal + 1, self._last_sequence.time_stamp)
+        if self._next is None:
+            ordinal, time_stamp = self._last_sequence.ordinal + self.apart(), self._last_sequence.time_stamp
+            if ordinal > _MAX_ORDINAL:
+                ordinal, time_stamp = ordinal - _MAX_ORDINAL, time_stamp + 1
+            self._next = TxSequenceId(ordinal, time_stamp)
+        return self._next
 
     def is_last(self, destination: str, sequence: TxSequenceId, number: int) -> bool:
         """Whether this is the newest message to a destination."""
@@ -124,8 +139,8 @@ class Transacting:
         """The quota is the caller's to check; it is reserved until the end."""
         for packet in packets:
             record = Record(queue.number, 0, 0, NEVER, 0, packet)
-            queue.reserved_bytes += len(packet)
-            transaction.operations.append(TransactionalOperation(OperationType.ENQUEUE, queue, record))
+            self.delivery.reserve(queue, len(packet))
+            transaction.add(self._tick, TransactionalOperation(OperationType.ENQUEUE, queue, record))
 
     def move(self, queue: Queue, target: Queue, record: Record, transaction: Transaction) -> None:
         """Move Message, 3.1.7.1.16, within a transaction: never to one of the manager's own queues."""
@@ -136,9 +151,10 @@ class Transacting:
         check_movable(target)
         check_kind(target, MessageView(record.packet))
         self.delivery.check_quota(target, len(record.packet))
-        target.reserved_bytes += len(record.packet)
-        queue.mark(record.lookup_id, PositionState.LOCKED)
-        transaction.operations.append(TransactionalOperation(OperationType.MOVE, queue, record, target))
+        with self.delivery.atomic:
+            self.delivery.reserve(target, len(record.packet))
+            self.delivery.lock(queue, record.lookup_id)
+            transaction.add(self._tick, TransactionalOperation(OperationType.MOVE, queue, record, target))
 
     def forget_reads(self) -> None:
         """A queue was deleted: what was read from it is gone, whatever becomes of the transaction."""
@@ -148,31 +164,39 @@ class Transacting:
                 if each.operation is OperationType.ENQUEUE or not each.queue.deleted:
                     kept.append(each)
                 elif each.target is not None:
-                    each.target.reserved_bytes -= len(each.record.packet)
-            transaction.operations = kept
+                    self.delivery.reserve(each.target, -len(each.record.packet))
+            if len(kept) != len(transaction.operations):
+                if self._tick.steps is not None:
+                    self._tick.steps.append((setattr, transaction, "operations", transaction.operations))
+                transaction.operations = kept
 
     # Its end
 
     def commit(self, transaction: Transaction, now: float) -> None:
-        """Transaction Commit, 3.1.4.4: all of it in the gathering tick, in the order of the calls."""
-        self._end(transaction)
+        """Transaction Commit, 3.1.4.4: all of it in the gathering tick, in the order of the calls. Or nothing, and it
+        is open as before."""
+        self._check_open(transaction)
+        with self.delivery.atomic:
+            self.delivery.atomic.then(self._end, transaction)  # first, so that no read that waits in it gets anything
+            self._carry_out(transaction, now)
+
+    def _carry_out(self, transaction: Transaction, now: float) -> None:
         sends = [each for each in transaction.operations if each.operation is OperationType.ENQUEUE]
         first = {each.queue: each for each in reversed(sends)}
         last = {each.queue: each for each in sends}
         for each in transaction.operations:
             queue, record = each.queue, each.record
             if each.operation is OperationType.ENQUEUE:
-                queue.reserved_bytes -= len(record.packet)
+                self.delivery.reserve(queue, -len(record.packet))
                 self._enqueue(queue, record.packet, transaction.number, each is first[queue], each is last[queue], now)
             elif each.target is None:
                 self.delivery.receive(queue, record, now)
             else:
-                each.target.reserved_bytes -= len(record.packet)
+                self.delivery.reserve(each.target, -len(record.packet))
                 if each.target.deleted:
                     self.reading.put_back(queue, record, now)
                 else:
                     self.delivery.move(queue, each.target, record, now)
-        transaction.operations.clear()
 
     def _enqueue(self, queue: Queue, packet: bytes, transaction: int, first: bool, last: bool, now: float) -> None:
         """The quota was checked and reserved at the send: a commit does not fail for it."""
@@ -182,13 +206,21 @@ class Transacting:
         if queue.deleted:
             self.delivery.undelivered(queue, packet, MessageClass.NACK_Q_DELETED, now)
             return
+        if self._tick.steps is not None:
+            self._tick.steps.append((self._set_number, queue.properties.path, number - 1))
         self._sequence_numbers[queue.properties.path] = number
         if queue.is_outgoing:
             self._note_place(self._tick, queue.properties.path)
             record = self.delivery.leave(queue, packet, now)
         else:
             record = self.delivery.arrive(queue, packet, MessageView(packet), now)
-        self._tick.sequenced.setdefault(queue, []).append(Key(queue.number, record.lookup_id))
+        self._tick.note_sequenced(queue, Key(queue.number, record.lookup_id))
+
+    def _set_number(self, destination: str, number: int) -> None:
+        if number:
+            self._sequence_numbers[destination] = number
+        else:
+            self._sequence_numbers.pop(destination, None)
 
     def close_gap(self, queue: Queue, lost: int) -> None:
         """Messages were lost before they were promised: those behind them, which gather now, get their numbers."""
@@ -205,27 +237,31 @@ class Transacting:
 
     def abort(self, transaction: Transaction, now: float) -> None:
         """Transaction Abort, 3.1.4.5: messages return to their places, and each return is counted."""
-        self._end(transaction)
+        self._check_open(transaction)
+        with self.delivery.atomic:
+            self.delivery.atomic.then(self._end, transaction)
+            for queue, opened in self._take_back(transaction, now).items():
+                self.delivery.atomic.then(self.reading.wake_after, queue, now, opened)
+
+    def _take_back(self, transaction: Transaction, now: float) -> dict[Queue, list[int]]:
+        """What returned, by queue."""
         returned: dict[Queue, list[int]] = {}
         for each in transaction.operations:
             queue, record = each.queue, each.record
             if each.operation is OperationType.ENQUEUE:
-                queue.reserved_bytes -= len(record.packet)
+                self.delivery.reserve(queue, -len(record.packet))
                 continue
             if each.target is not None:
-                each.target.reserved_bytes -= len(record.packet)
+                self.delivery.reserve(each.target, -len(record.packet))
             if queue.positions.get(record.lookup_id) is PositionState.PURGE_PENDING:
                 self.delivery.take(queue, record, MessageClass.NACK_Q_PURGED, now)
             else:
                 self._return(queue, record._replace(aborts=record.aborts + 1), now)
                 returned.setdefault(queue, []).append(record.lookup_id)
-        transaction.operations.clear()
-        for queue, opened in returned.items():
-            if queue.waiting:
-                self.reading.wake(queue, now, opened)
+        return returned
 
     def _return(self, queue: Queue, record: Record, now: float) -> None:
-        queue.positions.pop(record.lookup_id, None)
+        self.delivery.unlock(queue, record.lookup_id)
         limit = queue.properties.abort_limit
         if limit is not None and record.aborts >= limit:
             poison = self.delivery.queues.subqueue(self._tick, queue, POISON, int(now))
@@ -234,13 +270,17 @@ class Transacting:
         if MessageView(record.packet).recoverable:
             self._tick.replace(record)
         else:
-            self.delivery.express.replace(record)
-        queue.opened_before(record.lookup_id)
+            self.delivery.replace_express(record)
+
+    def _check_open(self, transaction: Transaction) -> None:
+        if transaction.ended or transaction.identifier not in self.open:
+            raise TransactionSequence(f"the transaction {transaction.identifier} has ended")
 
     def _end(self, transaction: Transaction) -> None:
-        if transaction.ended or self.open.pop(transaction.identifier, None) is None:
-            raise TransactionSequence(f"the transaction {transaction.identifier} has ended")
+        """Its change stands: nobody reads in it any more."""
+        del self.open[transaction.identifier]
         transaction.ended = True
+        transaction.operations.clear()
         for request in transaction.waiting:
             queue = request.descriptor.queue
             if queue is not None:

@@ -11,6 +11,7 @@ from postroad.queues.queue import Queue
 from postroad.store.interface import Record
 
 if TYPE_CHECKING:
+    from postroad.queues.tick import Tick
     from postroad.queues.waiting import WaitingRead
 
 
@@ -41,3 +42,9 @@ class Transaction:
     operations: list[TransactionalOperation] = field(default_factory=list)
     waiting: list[WaitingRead] = field(default_factory=list)  # reads that began to wait in it
     ended: bool = False
+
+    def add(self, tick: Tick, operation: TransactionalOperation) -> None:
+        """One operation more, of a change that `tick` may take back."""
+        self.operations.append(operation)
+        if tick.steps is not None:
+            tick.steps.append((self.operations.pop,))

@@ -13,7 +13,8 @@ from uuid import UUID
 from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.queue import Queue
 from postroad.queues.waiting import WaitingRead
-from postroad.remote_read.values import Caller
+from postroad.remote_read.holdings import Holdings
+from postroad.rpc.caller import Caller
 from postroad.store.interface import Record
 
 
@@ -29,7 +30,10 @@ class RemoteQueue:
     """[MS-MQMP] 3.1.1.8 RemoteQueueOpenContextHandle: a queue that somebody elsewhere has open.
 
     `handle` is drawn at random and not the descriptor's own number, so that nobody reaches by guessing what others
-    have opened, here or remotely.
+    have opened, here or remotely. Clients send it as a plain number over several connections: qmcomm gives it, qm2qm
+    takes it. So it works for `caller` alone, who opened the queue by qmcomm; and once a user has opened it by qm2qm, in
+    the association of that call alone. Callers without a name have their address: nothing else tells a client's second
+    connection from another client.
     """
 
     handle: int
@@ -37,8 +41,18 @@ class RemoteQueue:
     path: str
     caller: Caller
     opened_at: float
+    holdings: Holdings
     state: RemoteReadState = RemoteReadState.OPENED
+    reader: Caller | None = None  # who has opened it by qm2qm
+    cursors: int = 0
     unacknowledged: set[RemoteReadEntry] = field(default_factory=set)
+
+    def serves(self, caller: Caller) -> bool:
+        """Whether this caller's calls of qm2qm may name the handle."""
+        reader = self.reader
+        if caller.user is not None and reader is not None and reader.association != caller.association:
+            return False
+        return caller.may_use(self.caller)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +76,7 @@ class RemoteReadEntry:
     queue: Queue | None = None  # the queue that the message is locked in
     record: Record | None = None  # UserMessagePacket
     waiting: WaitingRead | None = None
+    counted: bool = False  # among the reads that wait
     settled: bool = False
 
     @property

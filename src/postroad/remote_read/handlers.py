@@ -8,15 +8,17 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from postroad.errors import PostroadError, RpcFault, Status
+from postroad.limits import Limits
 from postroad.queues.local import LocalQueueManager
 from postroad.remote_read import fast_stubs, qm2qm, qmcomm
 from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry
 from postroad.remote_read.qm2qm import RemoteReadDesc, RemoteReadDesc2
 from postroad.remote_read.service import RemoteReadService
-from postroad.remote_read.values import INFINITE_MS, OWN_VERSION, SEQUENTIAL_MASK, Ack, Caller, ReadRequest
+from postroad.remote_read.values import INFINITE_MS, OWN_VERSION, SEQUENTIAL_MASK, Ack, ReadRequest
 from postroad.rpc.calls import Call
 from postroad.rpc.ndr import NULL_HANDLE, Handle
 from postroad.rpc.server import RpcServer
+from postroad.security.attempts import Audit
 
 Out = TypeVar("Out")
 
@@ -33,6 +35,7 @@ class Host(Protocol):
 
     clock: Callable[[], float]
     core: LocalQueueManager
+    limits: Limits
 
     def commit_soon(self) -> None: ...
 
@@ -43,9 +46,10 @@ class Handlers:
     """One queue manager's methods. What can be answered at once is; a call that waits is cancelled by the runtime when
     its client leaves."""
 
-    def __init__(self, host: Host, service: RemoteReadService) -> None:
+    def __init__(self, host: Host, service: RemoteReadService, audit: Audit | None = None) -> None:
         self.host = host
         self.service = service
+        self.audit = audit
 
     def register(self, server: RpcServer) -> None:
         """Offers both interfaces."""
@@ -62,7 +66,7 @@ class Handlers:
         server.on(qm2qm.CLOSE_QUEUE, self._close_queue)
         server.on(qm2qm.CLOSE_CURSOR, self._close_cursor)
         server.on(qm2qm.CANCEL_RECEIVE, self._cancel_receive)
-        server.on(qm2qm.PURGE_QUEUE, self._purge_queue)
+        server.on(qm2qm.PURGE_QUEUE, self._audited_purge)
         server.on(qm2qm.GET_SERVER_PORT, self._get_server_port)
         server.on(qm2qm.GET_VERSION, self._get_version)
         server.on(qm2qm.START_RECEIVE2, self._start_receive2)
@@ -80,7 +84,7 @@ class Handlers:
             request.desired_access,
             request.share_mode,
             self.host.clock(),
-            Caller(call.address, call.identity or None),
+            call.caller,
         )
         if remote is None:
             return qmcomm.OpenRemoteQueueOut(NULL_HANDLE, 0, 0, 0, status)
@@ -93,7 +97,7 @@ class Handlers:
         return qmcomm.CloseContext(call.close_context(request.context))
 
     def _create_remote_cursor(self, call: Call, request: qmcomm.CreateRemoteCursorIn) -> qmcomm.CreateRemoteCursorOut:
-        status, cursor = self.service.create_remote_cursor(request.queue_handle)
+        status, cursor = self.service.create_remote_cursor(request.queue_handle, call.caller)
         return qmcomm.CreateRemoteCursorOut(cursor, status)
 
     def _get_rt_server_port(self, call: Call, request: qmcomm.GetServerPortIn) -> qm2qm.Result:
@@ -108,7 +112,7 @@ class Handlers:
         return qm2qm.GetVersionOut(OWN_VERSION.major, OWN_VERSION.minor, OWN_VERSION.build)
 
     def _open_queue(self, call: Call, request: qm2qm.OpenQueueIn) -> qm2qm.OpenQueueOut:
-        status, entry = self.service.open_queue(request.lic_guid, request.queue, request.open_context)
+        status, entry = self.service.open_queue(request.lic_guid, request.queue, request.open_context, call.caller)
         if entry is None:
             return qm2qm.OpenQueueOut(NULL_HANDLE, status)
         return qm2qm.OpenQueueOut(call.open_context(SESSION_KIND, entry, self._run_down_session), status)
@@ -124,14 +128,23 @@ class Handlers:
         )
 
     def _close_cursor(self, call: Call, request: qm2qm.CloseCursorIn) -> qm2qm.Result:
-        return qm2qm.Result(self.service.close_cursor(request.queue_handle, request.cursor))
+        return qm2qm.Result(self.service.close_cursor(request.queue_handle, request.cursor, call.caller))
+
+    async def _audited_purge(self, call: Call, request: qm2qm.PurgeQueueIn) -> qm2qm.Result:
+        """Whoever has the queue open is named; a handle that nobody has been given purges nothing."""
+        remote = self.service.remote_queues.get(request.queue_handle)
+        result = await self._purge_queue(call, request)
+        if remote is not None and self.audit is not None:
+            who, outcome = remote.caller.user or "anonymous", "done" if result.result == Status.OK else "refused"
+            self.audit("purge", who=who, address=remote.caller.address, queue=remote.path, outcome=outcome)
+        return result
 
     async def _purge_queue(self, call: Call, request: qm2qm.PurgeQueueIn) -> qm2qm.Result:
-        status, more = self.service.purge_queue(request.queue_handle, self.host.clock())
+        status, more = self.service.purge_queue(request.queue_handle, self.host.clock(), call.caller)
         try:
             while more:
                 await self.host.durable()  # one commit for each step
-                status, more = self.service.purge_queue(request.queue_handle, self.host.clock())
+                status, more = self.service.purge_queue(request.queue_handle, self.host.clock(), call.caller)
             await self.host.durable()
         except PostroadError as error:
             return qm2qm.Result(error.status)
@@ -144,6 +157,7 @@ class Handlers:
     ) -> qm2qm.StartReceiveOut | Awaitable[qm2qm.StartReceiveOut]:
         desc = request.remote_read_desc
         return self._read(
+            call,
             desc,
             lambda answer: qm2qm.StartReceiveOut(self._context(call, answer), _filled(desc, answer), answer.status),
         )
@@ -152,13 +166,15 @@ class Handlers:
         self, call: Call, request: qm2qm.StartReceive2In
     ) -> qm2qm.StartReceive2Out | Awaitable[qm2qm.StartReceive2Out]:
         desc = request.remote_read_desc2.remote_read_desc
-        return self._read(desc, lambda answer: self._answer2(call, desc, answer))
+        return self._read(call, desc, lambda answer: self._answer2(call, desc, answer))
 
     def _start_receive_by_lookup_id(
         self, call: Call, request: qm2qm.StartReceiveByLookupIdIn
     ) -> qm2qm.StartReceive2Out:
         desc = request.remote_read_desc2.remote_read_desc
-        answer = self.service.start_receive_by_lookup_id(request.lookup_id, _asked(desc), self.host.clock())
+        answer = self.service.start_receive_by_lookup_id(
+            request.lookup_id, _asked(desc), self.host.clock(), call.caller
+        )
         self.host.commit_soon()
         return self._answer2(call, desc, answer)
 
@@ -169,9 +185,9 @@ class Handlers:
             self._context(call, answer), RemoteReadDesc2(filled, sequential_id), answer.status
         )
 
-    def _read(self, desc: RemoteReadDesc | None, reply: Callable[[Answer], Out]) -> Out | Awaitable[Out]:
+    def _read(self, call: Call, desc: RemoteReadDesc | None, reply: Callable[[Answer], Out]) -> Out | Awaitable[Out]:
         answers: list[Answer] = []
-        entry = self.service.start_receive(_asked(desc), self.host.clock(), answers.append)
+        entry = self.service.start_receive(_asked(desc), self.host.clock(), answers.append, call.caller)
         self.host.commit_soon()  # messages whose time was over went on the way
         return reply(answers[0]) if entry is None else self._wait(entry, reply)
 
@@ -213,7 +229,9 @@ class Handlers:
         )
 
     def _cancel_receive(self, call: Call, request: qm2qm.CancelReceiveIn) -> qm2qm.Result:
-        return qm2qm.Result(self.service.cancel_receive(request.queue_handle, request.queue, request.request_id))
+        return qm2qm.Result(
+            self.service.cancel_receive(request.queue_handle, request.queue, request.request_id, call.caller)
+        )
 
     # Rundown, [MS-MQQP] 3.1.6
 

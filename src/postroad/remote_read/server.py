@@ -10,16 +10,18 @@ from collections.abc import Mapping
 from functools import partial
 
 from postroad.endpoints import endpoint
-from postroad.queues.info import ReaderInfo
+from postroad.queues.info import LockInfo, ReaderInfo
 from postroad.remote_read.handlers import Handlers, Host
 from postroad.remote_read.qm2qm import QM2QM
 from postroad.remote_read.qmcomm import QMCOMM
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.values import HANDSHAKE_PORT, MAX_BUFFER, READ_PORT, Ports
 from postroad.rpc.calls import Limits
+from postroad.rpc.constants import AuthLevel
 from postroad.rpc.epm import Offer, Registration, offer
 from postroad.rpc.security import Provider
 from postroad.rpc.server import RpcServer
+from postroad.security.attempts import Audit, FailedLogins
 
 # A request holds no message; but one with an lpBuffer of the largest size is no invalid one.
 MAX_REQUEST = MAX_BUFFER + 4096
@@ -30,6 +32,10 @@ class RemoteReaders:
     """Who reads from other computers, as far as anybody can: nobody, where there is no listener."""
 
     def readers(self) -> list[ReaderInfo]:
+        return []
+
+    def locks(self, now: float) -> list[LockInfo]:
+        """Messages that readers have and have not acknowledged."""
         return []
 
     @property
@@ -54,11 +60,23 @@ class RemoteReadServer(RemoteReaders):
         *,
         providers: Mapping[int, Provider] | None = None,
         authenticate: bool = False,
+        minimum_level: AuthLevel = AuthLevel.INTEGRITY,
+        logins: FailedLogins | None = None,
+        audit: Audit | None = None,
     ) -> None:
+        """`authenticate` lets nobody open a queue without a name, `minimum_level` is what callers with one must use."""
         self.host = host
+        self.authenticated = authenticate
+        self.minimum_level = minimum_level
         self.service = RemoteReadService(manager.core, partial(secrets.randbits, 32), authenticate=authenticate)
-        self.rpc = RpcServer(limits=Limits(max_request=MAX_REQUEST), providers=providers)
-        Handlers(manager, self.service).register(self.rpc)
+        self.rpc = RpcServer(
+            limits=Limits(max_request=MAX_REQUEST),
+            shared=manager.limits,
+            providers=providers,
+            minimum_level=minimum_level,
+            logins=logins,
+        )
+        Handlers(manager, self.service, audit).register(self.rpc)
         self._wanted = port
         self._wanted_read = read_port
         self._offer: Offer | None = None
@@ -98,7 +116,7 @@ class RemoteReadServer(RemoteReaders):
             Registration.of(QMCOMM, self.host, self.ports.handshake, ANNOTATION),
             Registration.of(QM2QM, self.host, self.ports.read, ANNOTATION),
         )
-        self._offer = await offer(registrations, self.host, mapper_port)
+        self._offer = await offer(registrations, self.host, mapper_port, self.rpc.shared)
 
     async def stop(self) -> None:
         """Ends every call and connection; what readers had locked is back in its place."""
@@ -110,6 +128,9 @@ class RemoteReadServer(RemoteReaders):
 
     def readers(self) -> list[ReaderInfo]:
         return list(self.service.readers())
+
+    def locks(self, now: float) -> list[LockInfo]:
+        return list(self.service.locks(now))
 
     @property
     def settled(self) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from postroad.errors import NoMessage, OperationCancelled, PostroadError, Remote
 from postroad.names import DistributionListName, MulticastName
 from postroad.names.queue_format import Arm, QueueFormat
 from postroad.queues.descriptor import RECEIVING
-from postroad.queues.info import ReaderInfo
+from postroad.queues.info import LockInfo, ReaderInfo
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import WaitingRead
@@ -25,6 +25,7 @@ from postroad.remote_read.entries import (
     RemoteReadEntry,
     RemoteReadState,
 )
+from postroad.remote_read.holdings import MAX_CURSORS, MAX_READS, MAX_UNACKNOWLEDGED_OCTETS, HoldingsByReader
 from postroad.remote_read.values import (
     ACCESS,
     CALLS,
@@ -34,13 +35,13 @@ from postroad.remote_read.values import (
     SHARE,
     Ack,
     Action,
-    Caller,
     DesiredAccess,
     DesiredShare,
     Ports,
     PortType,
     ReadRequest,
 )
+from postroad.rpc.caller import Caller
 from postroad.store.interface import Record
 
 Done = Callable[[Answer], None]
@@ -52,7 +53,8 @@ _ACTIONS = frozenset(Action)
 class RemoteReadService:
     """One queue manager's remote readers. `new_handle` gives numbers that cannot be guessed.
 
-    With `authenticate`, only callers who have proved who they are can open a queue ([MS-MQQP] 5).
+    With `authenticate`, only callers who have proved who they are can open a queue ([MS-MQQP] 5). Handles are their
+    opener's: to everybody else they are handles that do not exist.
     """
 
     def __init__(self, core: LocalQueueManager, new_handle: Callable[[], int], *, authenticate: bool = False) -> None:
@@ -64,6 +66,7 @@ class RemoteReadService:
         self.remote_reads: dict[int, list[RemoteReadEntry]] = {}  # rRemoteReadEntryCollection, by queue handle
         self.received = 0  # messages that readers have acknowledged
         self.returned = 0  # messages that they have not, and that are back in their places
+        self.holdings = HoldingsByReader()
         self._new_handle = new_handle
 
     # qmcomm, [MS-MQMP] 3.1.4
@@ -72,8 +75,8 @@ class RemoteReadService:
         self, queue_format: tuple[int, int, Arm] | None, access: int, share: int, now: float, caller: Caller
     ) -> tuple[int, RemoteQueue | None]:
         """R_QMOpenRemoteQueue, 3.1.4.2. `queue_format` is m_qft, m_SuffixAndFlags and the arm of the union."""
-        if self.authenticate and caller.user is None:
-            return Status.ACCESS_DENIED, None
+        if refused := self._refusal(caller, Status.OK):
+            return refused, None
         if access not in ACCESS:
             return Status.UNSUPPORTED_ACCESS_MODE, None
         if queue_format is None or share not in SHARE:
@@ -86,8 +89,12 @@ class RemoteReadService:
         except PostroadError as error:
             return error.status, None
         assert descriptor.queue is not None
+        holdings = self.holdings.open(caller)
+        if holdings is None:
+            self.core.close(descriptor)
+            return Status.INSUFFICIENT_RESOURCES, None
         handle = self._free_handle()
-        remote = RemoteQueue(handle, descriptor, descriptor.queue.properties.path, caller, now)
+        remote = RemoteQueue(handle, descriptor, descriptor.queue.properties.path, caller, now, holdings)
         self.remote_queues[handle] = remote
         return Status.OK, remote
 
@@ -96,15 +103,23 @@ class RemoteReadService:
         if remote is not None and remote.state is RemoteReadState.OPENED and remote.handle in self.remote_queues:
             self._close(remote)
 
-    def create_remote_cursor(self, queue_handle: int) -> tuple[int, int]:
-        """R_QMCreateRemoteCursor, 3.1.4.4: the status, and the cursor's handle."""
+    def create_remote_cursor(self, queue_handle: int, caller: Caller) -> tuple[int, int]:
+        """R_QMCreateRemoteCursor, 3.1.4.4: the status, and the cursor's handle.
+
+        From any association of the opener's: a client whose connection for qmcomm was idle makes a new one.
+        """
         remote = self.remote_queues.get(queue_handle)
-        if remote is None:
-            return Status.INVALID_HANDLE, 0
+        if remote is None or not caller.may_use(remote.caller):
+            return self._refusal(caller, Status.INVALID_HANDLE), 0
+        if remote.holdings.cursors >= MAX_CURSORS:
+            return Status.INSUFFICIENT_RESOURCES, 0
         try:
-            return Status.OK, self.core.open_cursor(remote.descriptor).handle
+            handle = self.core.open_cursor(remote.descriptor).handle
         except PostroadError as error:
             return error.status, 0
+        remote.cursors += 1
+        remote.holdings.cursors += 1
+        return Status.OK, handle
 
     def server_port(self, port_type: int) -> int:
         """R_QMGetRTQMServerPort, 3.1.4.24, and RemoteQMGetQMQMServerPort: 0 for what is not there, as SPX is not."""
@@ -114,11 +129,14 @@ class RemoteReadService:
 
     # Opening and closing, [MS-MQQP] 3.1.4.3 to 3.1.4.5
 
-    def open_queue(self, client_id: UUID | None, queue: int, open_context: int) -> tuple[int, OpenQueueEntry | None]:
+    def open_queue(
+        self, client_id: UUID | None, queue: int, open_context: int, caller: Caller
+    ) -> tuple[int, OpenQueueEntry | None]:
         """RemoteQMOpenQueue, 3.1.4.3. A handle that no R_QMOpenRemoteQueue gave is refused: see RemoteQueue."""
-        remote = self.remote_queues.get(open_context)
+        remote = self._find(open_context, caller)
         if client_id is None or not queue or not open_context or queue != open_context or remote is None:
-            return Status.INVALID_PARAMETER, None
+            return self._refusal(caller, Status.INVALID_PARAMETER), None
+        remote.reader = caller
         entry = OpenQueueEntry(open_context, client_id)
         self.open_queue_entries.setdefault(open_context, []).append(entry)
         remote.state = RemoteReadState.READY_FOR_READ  # or closing the qmcomm context would close the queue
@@ -130,7 +148,7 @@ class RemoteReadService:
             return Status.INVALID_HANDLE
         _remove(self.open_queue_entries, entry.queue_handle, entry)
         for read in list(self.remote_reads.get(entry.queue_handle, ())):
-            self.cancel_receive(read.queue_handle, read.queue_handle, read.request_id)
+            self._cancel(read)
         remote = self.remote_queues.get(entry.queue_handle)
         if remote is not None:
             # The foremost first: whoever waits gets them in the queue's order.
@@ -141,23 +159,43 @@ class RemoteReadService:
 
     def _close(self, remote: RemoteQueue) -> None:
         del self.remote_queues[remote.handle]
+        remote.holdings.cursors -= remote.cursors
+        self.holdings.close(remote.caller)
         if not remote.descriptor.closed:
             self.core.close(remote.descriptor)
 
-    def close_cursor(self, queue_handle: int, cursor_handle: int) -> int:
-        """RemoteQMCloseCursor, 3.1.4.5"""
+    def _find(self, queue_handle: int, caller: Caller) -> RemoteQueue | None:
+        """What a queue handle in a call of qm2qm stands for; None also for somebody else's."""
         remote = self.remote_queues.get(queue_handle)
-        cursor = None if remote is None else remote.descriptor.cursors.get(cursor_handle)
-        if remote is None or cursor is None:
-            return Status.INVALID_HANDLE
-        self.core.close_cursor(remote.descriptor, cursor)
-        return Status.OK
+        return remote if remote is not None and remote.serves(caller) else None
 
-    def purge_queue(self, queue_handle: int, now: float) -> tuple[int, bool]:
-        """RemoteQMPurgeQueue, 3.1.4.7, one step of it: the status, and whether there may be more to throw away."""
+    def _find_open(self, queue_handle: int, caller: Caller) -> RemoteQueue | None:
+        """The same, for what only RemoteQMOpenQueue makes possible."""
         remote = self.remote_queues.get(queue_handle)
         if remote is None or queue_handle not in self.open_queue_entries:
-            return Status.INVALID_HANDLE, False
+            return None
+        return remote if remote.reader is caller or remote.serves(caller) else None
+
+    def _refusal(self, caller: Caller, status: int) -> int:
+        """[MS-MQQP] 5: who has to log in is told so, and nothing of what is there."""
+        return Status.ACCESS_DENIED if self.authenticate and caller.user is None else status
+
+    def close_cursor(self, queue_handle: int, cursor_handle: int, caller: Caller) -> int:
+        """RemoteQMCloseCursor, 3.1.4.5"""
+        remote = self._find(queue_handle, caller)
+        cursor = None if remote is None else remote.descriptor.cursors.get(cursor_handle)
+        if remote is None or cursor is None:
+            return self._refusal(caller, Status.INVALID_HANDLE)
+        self.core.close_cursor(remote.descriptor, cursor)
+        remote.cursors -= 1
+        remote.holdings.cursors -= 1
+        return Status.OK
+
+    def purge_queue(self, queue_handle: int, now: float, caller: Caller) -> tuple[int, bool]:
+        """RemoteQMPurgeQueue, 3.1.4.7, one step of it: the status, and whether there may be more to throw away."""
+        remote = self._find_open(queue_handle, caller)
+        if remote is None:
+            return self._refusal(caller, Status.INVALID_HANDLE), False
         try:
             queue = remote.descriptor.require(RECEIVING, "purge")
         except PostroadError as error:
@@ -166,7 +204,9 @@ class RemoteReadService:
 
     # Reading, [MS-MQQP] 3.1.4.1, 3.1.4.10 and 3.1.4.11
 
-    def start_receive(self, request: ReadRequest | None, now: float, done: Done) -> RemoteReadEntry | None:
+    def start_receive(
+        self, request: ReadRequest | None, now: float, done: Done, caller: Caller
+    ) -> RemoteReadEntry | None:
         """RemoteQMStartReceive and RemoteQMStartReceive2. `done` is called once, with the answer.
 
         The entry comes back where that has not happened yet: for `time_out`, and for `abandon`.
@@ -174,9 +214,9 @@ class RemoteReadService:
         if request is None:
             done(Answer(Status.INVALID_HANDLE))
             return None
-        fault, remote = self._check(request)
+        fault, remote = self._check(request, caller)
         if remote is None:
-            done(Answer(fault))
+            done(Answer(self._refusal(caller, fault)))
             return None
         entry = self._enter(request, remote, done)
         infinite = request.timeout_ms == INFINITE_MS
@@ -197,11 +237,13 @@ class RemoteReadService:
             self._fail(entry, error)
             return None
         if records is None:
+            entry.counted = True
+            remote.holdings.reads += 1
             return entry
         self._finish(entry, records[0])
         return None
 
-    def _check(self, request: ReadRequest) -> tuple[int, RemoteQueue | None]:
+    def _check(self, request: ReadRequest, caller: Caller) -> tuple[int, RemoteQueue | None]:
         """The checks of 3.1.4.1, in their order."""
         handle = request.queue_handle
         if not request.queue or request.queue != handle:
@@ -210,16 +252,22 @@ class RemoteReadService:
             return Status.INVALID_PARAMETER, None
         if not request.cursor and request.action == Action.PEEK_NEXT:
             return Status.STATUS_INVALID_PARAMETER, None
-        remote = self.remote_queues.get(handle)
-        if remote is None or handle not in self.open_queue_entries:
+        remote = self._find_open(handle, caller)
+        if remote is None:
             return Status.INVALID_PARAMETER, None
         if request.cursor and request.cursor not in remote.descriptor.cursors:
             return Status.STATUS_INVALID_PARAMETER, None
         if request.action not in _ACTIONS or Action(request.action) not in CALLS:
             return Status.INVALID_PARAMETER, None
+        if request.action == Action.RECEIVE and remote.holdings.octets > MAX_UNACKNOWLEDGED_OCTETS:
+            return Status.INSUFFICIENT_RESOURCES, None
+        if request.timeout_ms and remote.holdings.reads >= MAX_READS:
+            return Status.INSUFFICIENT_RESOURCES, None
         return Status.OK, remote
 
-    def start_receive_by_lookup_id(self, lookup_id: int, request: ReadRequest | None, now: float) -> Answer:
+    def start_receive_by_lookup_id(
+        self, lookup_id: int, request: ReadRequest | None, now: float, caller: Caller
+    ) -> Answer:
         """RemoteQMStartReceiveByLookupId, 3.1.4.11: it never waits.
 
         A receive locks the message, though the event that the text raises would delete it at once: or a negative
@@ -230,12 +278,14 @@ class RemoteReadService:
         handle = request.queue_handle
         if not handle or request.timeout_ms or request.cursor:
             return Answer(Status.INVALID_PARAMETER)
-        remote = self.remote_queues.get(handle)
-        if remote is None or handle not in self.open_queue_entries:
-            return Answer(Status.INVALID_PARAMETER)
+        remote = self._find_open(handle, caller)
+        if remote is None:
+            return Answer(self._refusal(caller, Status.INVALID_PARAMETER))
         if request.action not in _ACTIONS or Action(request.action) not in SEEKS:
             return Answer(Status.INVALID_PARAMETER)
         receive, seek = SEEKS[Action(request.action)]
+        if receive and remote.holdings.octets > MAX_UNACKNOWLEDGED_OCTETS:
+            return Answer(Status.INSUFFICIENT_RESOURCES)
         if seek is SeekAction.NEXT and lookup_id == 0:
             seek = SeekAction.FIRST
         elif seek is SeekAction.PREVIOUS and lookup_id == LAST_LOOKUP_ID:
@@ -259,19 +309,25 @@ class RemoteReadService:
         self.remote_reads.setdefault(entry.queue_handle, []).append(entry)
         return entry
 
-    def _finish(self, entry: RemoteReadEntry, record: Record, *, receive: bool | None = None) -> None:
+    def _leave(self, entry: RemoteReadEntry) -> None:
         _remove(self.remote_reads, entry.queue_handle, entry)
         entry.waiting = None
+        if entry.counted:
+            entry.counted = False
+            entry.remote.holdings.reads -= 1
+
+    def _finish(self, entry: RemoteReadEntry, record: Record, *, receive: bool | None = None) -> None:
+        self._leave(entry)
         if receive is None:
             receive = entry.action == Action.RECEIVE
         if receive:
             entry.record, entry.queue = record, entry.remote.descriptor.queue
             entry.remote.unacknowledged.add(entry)
+            entry.remote.holdings.octets += len(record.packet)
         entry.done(Answer(Status.OK, record, entry if receive else None))
 
     def _fail(self, entry: RemoteReadEntry, error: PostroadError) -> None:
-        _remove(self.remote_reads, entry.queue_handle, entry)
-        entry.waiting = None
+        self._leave(entry)
         entry.done(Answer(error.status))
 
     # The end of a read, [MS-MQQP] 3.1.4.2 and 3.1.4.6
@@ -284,6 +340,7 @@ class RemoteReadService:
             return Status.TRANSACTION_SEQUENCE  # it is Available again, or somebody else's by now
         entry.settled = True
         entry.remote.unacknowledged.discard(entry)
+        entry.remote.holdings.octets -= len(entry.record.packet)
         delete = ack == Ack.RR_ACK
         try:
             self.core.reading.end(entry.queue, entry.record, now, delete=delete)
@@ -295,21 +352,22 @@ class RemoteReadService:
             self.returned += 1
         return Status.OK
 
-    def cancel_receive(self, queue_handle: int, queue: int, request_id: int) -> int:
+    def cancel_receive(self, queue_handle: int, queue: int, request_id: int, caller: Caller) -> int:
         """RemoteQMCancelReceive, 3.1.4.6: the read ends with MQ_INFORMATION_REMOTE_CANCELED_BY_CLIENT."""
         if not queue or queue != queue_handle:
             return Status.INVALID_PARAMETER
         reads = self.remote_reads.get(queue_handle)
-        if not reads:
-            return Status.INVALID_HANDLE
+        if not reads or self._find_open(queue_handle, caller) is None:
+            return self._refusal(caller, Status.INVALID_HANDLE)
         entry = next((each for each in reads if each.request_id == request_id), None)
-        if entry is None:
-            return Status.ERROR
+        return Status.ERROR if entry is None else self._cancel(entry)
+
+    def _cancel(self, entry: RemoteReadEntry) -> int:
         waited_on = entry.remote.descriptor.queue
         if waited_on is None:
             return Status.STATUS_NOT_FOUND
         cancelled = RemoteCancelled("the reader took its request back")
-        return self.core.reading.cancel_tagged(waited_on, (queue_handle, request_id), cancelled)
+        return self.core.reading.cancel_tagged(waited_on, (entry.queue_handle, entry.request_id), cancelled)
 
     def time_out(self, entry: RemoteReadEntry) -> None:
         """The Call Timer of 3.1.2: ends a read that still waits."""
@@ -344,6 +402,23 @@ class RemoteReadService:
                 unacknowledged=len(remote.unacknowledged),
                 opened_at_s=remote.opened_at,
             )
+
+    def locks(self, now: float) -> Iterator[LockInfo]:
+        """The messages that wait for a reader's acknowledgment, by open queue; `age_s` is for how long it is open."""
+        for remote in self.remote_queues.values():
+            lookup_ids = tuple(each.place for each in remote.unacknowledged)
+            queue = remote.descriptor.queue
+            if lookup_ids and queue is not None:
+                caller = remote.caller
+                yield LockInfo(
+                    queue=queue.name,
+                    owner=f"{caller.user} from {caller.address}" if caller.user else caller.address,
+                    kind="remote reader",
+                    age_s=round(max(0.0, now - remote.opened_at), 1),
+                    silent_s=None,
+                    messages=len(lookup_ids),
+                    lookup_ids=lookup_ids,
+                )
 
     def _free_handle(self) -> int:
         while True:

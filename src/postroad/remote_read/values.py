@@ -121,14 +121,6 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """Who calls: the user, where the call is authenticated, and the address."""
-
-    address: str = ""
-    user: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ReadRequest:
     """What a client sets in REMOTEREADDESC, 2.2.2.1."""
 

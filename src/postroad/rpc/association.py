@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from postroad.errors import RpcFault
+from postroad.rpc.caller import Caller
 from postroad.rpc.constants import FaultStatus
 from postroad.rpc.ndr import NULL_HANDLE, ContextHandle, Handle
 
@@ -23,29 +24,36 @@ Rundown = Callable[[Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a handle stands for: the IDL's type name, the server's own object, and what to do when nobody closes it."""
+    """What a handle stands for: the IDL's type name, the server's own object, who opened it, and what to do when nobody
+    closes it."""
 
     kind: str
     value: object
+    owner: Caller
     rundown: Rundown | None
 
 
 class Association:
-    """A client's connections to this server, and the context handles that they share."""
+    """A client's connections to this server, and the context handles that they share.
+
+    `users` are those who have called by the connection that made it (None: without a name). They may join with further
+    connections; a handle stays with the one who opened it.
+    """
 
     def __init__(self, identifier: int, address: str, max_handles: int, new_uuid: Callable[[], UUID]) -> None:
         self.identifier = identifier
         self.address = address
         self.connections: set[object] = set()
+        self.users: set[str | None] = set()
         self.contexts: dict[Handle, Context] = {}
         self.ended = False
         self._max_handles = max_handles
         self._new_uuid = new_uuid
 
-    def open(self, kind: str, value: object, rundown: Rundown | None = None) -> Handle:
+    def open(self, kind: str, value: object, owner: Caller, rundown: Rundown | None = None) -> Handle:
         """A new handle for `value`. If the client is gone already, `value` is run down at once."""
         handle = Handle(0, self._new_uuid())
-        context = Context(kind, value, rundown)
+        context = Context(kind, value, owner, rundown)
         if self.ended:
             _run_down(context)
             return handle
@@ -67,14 +75,15 @@ class Association:
         self.contexts.pop(handle, None)
         return NULL_HANDLE
 
-    def check(self, expected: ContextHandle, handle: Handle) -> None:
-        """[MS-RPCE] 3.1.1.5.3.3.1.1: a handle is of this association and of the type that the call expects."""
+    def check(self, expected: ContextHandle, handle: Handle, caller: Caller) -> None:
+        """[MS-RPCE] 3.1.1.5.3.3.1.1: a handle is of this association and of the type that the call expects. It is also
+        the caller's own; somebody else's is answered as one that was never opened."""
         if not handle:
             if expected.strict:
                 raise RpcFault(FaultStatus.IN_NULL_CONTEXT, "a null context handle")
             return
         context = self.contexts.get(handle)
-        if context is None:
+        if context is None or not caller.may_use(context.owner):
             raise RpcFault(FaultStatus.NCA_CONTEXT_MISMATCH, "there is no such context handle")
         if context.kind != expected.kind:
             raise RpcFault(FaultStatus.NCA_CONTEXT_MISMATCH, f"a {context.kind} where {expected.kind} belongs")
@@ -111,17 +120,28 @@ class Associations:
     def join(self, identifier: int, address: str, connection: object) -> Association | None:
         """The association that a bind asks for, a new one for 0. None for one that is not the client's to join.
 
-        [MS-RPCE] 3.3.1.5.7: the connection has to come from the address that made the association.
+        [MS-RPCE] 3.3.1.5.7: the connection has to come from the address that made the association. It is a part of it
+        once `admit` has seen who calls.
         """
         if identifier:
             found = self._table.get(identifier)
-            if found is None or found.address != address:
-                return None
-        else:
-            found = Association(self._new_identifier(), address, self._max_handles, self._new_uuid)
-            self._table[found.identifier] = found
+            return found if found is not None and found.address == address else None
+        found = Association(self._new_identifier(), address, self._max_handles, self._new_uuid)
+        self._table[found.identifier] = found
         found.connections.add(connection)
         return found
+
+    def admit(self, association: Association, connection: object, user: str | None) -> bool:
+        """Whether the user may call in the association by this connection.
+
+        A stranger who guessed its id would else hold up its rundown, and use up its handles.
+        """
+        if connection not in association.connections:
+            if association.ended or user not in association.users:
+                return False
+            association.connections.add(connection)
+        association.users.add(user)
+        return True
 
     def leave(self, association: Association, connection: object) -> None:
         association.connections.discard(connection)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from postroad.rpc.association import Association, Associations, Rundown
+from postroad.rpc.caller import Caller
 from postroad.rpc.constants import AuthLevel
 from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.ndr import Format, Handle
@@ -43,13 +44,14 @@ class Endpoint:
     limits: Limits = field(default_factory=Limits)
     interfaces: dict[UUID, Interface] = field(default_factory=dict)
     providers: Mapping[int, Provider] = field(default_factory=dict)
+    minimum_level: int = AuthLevel.CONNECT  # of every call of a client that authenticates
     gathering: int = 0  # octets of unfinished requests
 
 
 class Call:
     """One call in flight: the decoded request, who asks, and the context handles of the client's association."""
 
-    __slots__ = ("call_id", "connection", "context_id", "layout", "operation", "request", "security")
+    __slots__ = ("call_id", "caller", "connection", "context_id", "layout", "operation", "request", "security")
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class Call:
         request: Any,
         layout: Format,
         security: SecurityContext | None,
+        caller: Caller,
     ) -> None:
         self.connection = connection
         self.call_id = call_id
@@ -68,6 +71,7 @@ class Call:
         self.request = request
         self.layout = layout
         self.security = security
+        self.caller = caller
 
     @property
     def address(self) -> str:
@@ -82,11 +86,11 @@ class Call:
     @property
     def identity(self) -> str | None:
         """Who the client has proved to be; None for one that did not say."""
-        return None if self.security is None else self.security.identity
+        return self.caller.user
 
     @property
     def auth_level(self) -> AuthLevel:
-        return AuthLevel.NONE if self.security is None else AuthLevel(self.security.auth_level)
+        return AuthLevel(self.caller.level)
 
     @property
     def association(self) -> Association:
@@ -96,10 +100,10 @@ class Call:
 
     def open_context(self, kind: str, value: object, rundown: Rundown | None = None) -> Handle:
         """A new context handle for `value`; `rundown(value)` is called if the client goes without closing it."""
-        return self.association.open(kind, value, rundown)
+        return self.association.open(kind, value, self.caller, rundown)
 
     def context(self, handle: Handle, kind: type[Kind]) -> Kind:
-        """What a context handle stands for. Its IDL type has been checked already; null is a fault here."""
+        """What a context handle stands for. Its IDL type and its owner have been checked; null is a fault here."""
         return self.association.find(handle, kind)
 
     def close_context(self, handle: Handle) -> Handle:
@@ -120,4 +124,11 @@ class CallCancelled:
     orphaned: bool
 
 
-Event = CallReceived | CallCancelled
+@dataclass(frozen=True, slots=True)
+class LoginRefused:
+    """A client did not prove who it is. `who` is the name that it gave, where it got as far as that."""
+
+    who: str | None
+
+
+Event = CallReceived | CallCancelled | LoginRefused

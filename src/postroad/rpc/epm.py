@@ -7,11 +7,12 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from ipaddress import ip_address
 from typing import Any, Final
 from uuid import UUID
 
+from postroad.endpoints import is_loopback
 from postroad.errors import RemoteProtocolError, RpcFault, RpcUnavailable
+from postroad.limits import Limits
 from postroad.rpc import epm_interface as ept
 from postroad.rpc.calls import Call
 from postroad.rpc.client import CONNECT_TIMEOUT_S, RpcClient, connect
@@ -158,7 +159,7 @@ class EndpointMapper:
 
 
 def is_local(call: Call) -> bool:
-    return call.address == call.local_address or ip_address(call.address).is_loopback
+    return call.address == call.local_address or is_loopback(call.address)
 
 
 def serves(offered: SyntaxId, wanted: SyntaxId) -> bool:
@@ -264,9 +265,11 @@ class Offer:
             await self._client.close()
 
 
-async def offer(registrations: Sequence[Registration], host: str, port: int = PORT) -> Offer:
+async def offer(
+    registrations: Sequence[Registration], host: str, port: int = PORT, shared: Limits | None = None
+) -> Offer:
     """Registers: with an endpoint mapper of our own where `port` can be bound, else with the one that is there."""
-    server = RpcServer()
+    server = RpcServer(shared=shared)
     mapper = EndpointMapper()
     mapper.attach(server)
     mapper.add(registrations)

@@ -9,7 +9,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntFlag
 from struct import Struct, pack
 from typing import Final
@@ -30,6 +30,7 @@ _AV_EOL, _AV_COMPUTER, _AV_DOMAIN, _AV_DNS_COMPUTER, _AV_DNS_DOMAIN, _AV_FLAGS, 
 _AV_FLAG_MIC: Final = 0x02
 _AV_OFFSET: Final = 44  # in an NTLMv2 response: the proof of 16 octets, then 28 before the pairs
 _NTLMV2_LEAST: Final = _AV_OFFSET
+_MAX_NEGOTIATE: Final = 4096  # kept until the proof has come; real ones have less than 600 octets
 
 
 class Flag(IntFlag):
@@ -61,7 +62,7 @@ class User:
     """A user's name as it is configured, and the hash of the password."""
 
     name: str
-    hashed: bytes
+    hashed: bytes = field(repr=False)  # as good as the password
 
 
 class NtlmAcceptor:
@@ -84,12 +85,13 @@ class NtlmAcceptor:
         if len(token) < _HEAD.size or not token.startswith(MESSAGE):
             raise AuthenticationFailed("the token is no NTLM message")
         (_, kind) = _HEAD.unpack_from(token)
-        if kind == _NEGOTIATE and not self._messages:
+        if kind == _NEGOTIATE and not self._messages and not self.complete and len(token) <= _MAX_NEGOTIATE:
             answer = self._answer(token)
             self._messages = [token, answer]
             return answer
-        if kind == _AUTHENTICATE and self._messages and not self.complete:
+        if kind == _AUTHENTICATE and self._messages:
             self._authenticate(token)
+            self._messages = []
             return b""
         raise AuthenticationFailed(f"NTLM message {kind} out of turn")
 
@@ -132,13 +134,13 @@ class NtlmAcceptor:
         response = _field(token, 20)
         domain, user = (_field(token, offset).decode("utf-16-le", "replace") for offset in (28, 36))
         if len(response) < _NTLMV2_LEAST:
-            raise AuthenticationFailed(f"{user or 'an anonymous client'} sends no NTLMv2 response")
+            raise AuthenticationFailed(f"{user or 'an anonymous client'} sends no NTLMv2 response", who=user)
         # An unknown user costs as much as a wrong password, and is told no more.
         known = self._users.get(user.casefold())
         key = response_key(bytes(16) if known is None else known.hashed, user, domain)
         proof = hmac_md5(key, self._challenge, response[16:])
         if not hmac.compare_digest(proof, response[:16]) or known is None:
-            raise AuthenticationFailed(f"{user!r} is not known, or has another password")
+            raise AuthenticationFailed(f"{user!r} is not known, or has another password", who=user)
         session_key = self._session_key(token, hmac_md5(key, proof), flags)
         if _av_flags(response) & _AV_FLAG_MIC:
             self._check_mic(token, session_key)

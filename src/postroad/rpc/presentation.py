@@ -12,7 +12,7 @@ from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import Format
 from postroad.rpc.pdu import NDR, NDR64, NO_SYNTAX, ContextAnswer, PresentationContext, SyntaxId, features_of
 
-CONTEXTS_PER_INTERFACE: Final = 4000  # [MS-RPCE] 3.3.3.5.5
+MAX_CONTEXTS: Final = 256  # of one connection; [MS-RPCE] 3.3.3.5.5 lets a server hold 4000 for each interface
 FEATURES: Final = 0x03  # security context multiplexing, and keeping the connection after an orphaned PDU
 _PREFERENCE: Final = (NDR, NDR64)  # NDR is the smaller
 
@@ -38,7 +38,7 @@ class Presentations:
 
     @property
     def full(self) -> bool:
-        return len(self._table) > CONTEXTS_PER_INTERFACE * max(len(self._interfaces), 1)
+        return len(self._table) > MAX_CONTEXTS
 
     def negotiate(self, proposed: tuple[PresentationContext, ...]) -> tuple[ContextAnswer, ...]:
         """One answer for each proposal, in their order; of one interface's transfer syntaxes one is accepted."""

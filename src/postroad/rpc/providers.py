@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
+from typing import Final
 
 from postroad.rpc.constants import AuthType
 from postroad.rpc.gss import KerberosProvider, kerberos_available
 from postroad.rpc.negotiate import KERBEROS, MS_KERBEROS, NTLM, MechanismProvider, SpnegoProvider
 from postroad.rpc.ntlm import NtlmProvider
 from postroad.rpc.security import Provider
+
+AUTH_EXTRA: Final = "install the extra auth (pip install 'postroad[auth]')"
+
+
+def can_authenticate() -> bool:
+    """The extra `auth` is installed."""
+    return find_spec("cryptography") is not None
 
 
 def providers(passwords: Mapping[str, str], computer: str) -> dict[int, Provider]:
@@ -19,7 +27,7 @@ def providers(passwords: Mapping[str, str], computer: str) -> dict[int, Provider
     """
     found: dict[int, Provider] = {}
     mechanisms: dict[bytes, MechanismProvider] = {}
-    if find_spec("cryptography") is None:
+    if not can_authenticate():
         return found
     if passwords:
         ntlm = NtlmProvider(passwords, computer)

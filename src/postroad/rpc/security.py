@@ -124,29 +124,46 @@ class SecurityContexts:
     def __init__(self, providers: Mapping[int, Provider]) -> None:
         self._providers = providers
         self._table: dict[int, SecurityContext] = {}
+        self._building: SecurityContext | None = None
+        self._failed = False
         self.header_sign = False
+
+    @property
+    def unfinished(self) -> bool:
+        """A context is being built: the next octets may hold the proof of a password."""
+        return self._building is not None
 
     def known(self, trailer: SecTrailer | None) -> bool:
         """There is no authentication, or by a provider that is registered."""
         return trailer is None or trailer.auth_type in self._providers
 
-    def step(self, pdu: Bind | Auth3) -> SecTrailer | None:
-        """One leg of building a context: the trailer to answer with. AuthenticationFailed leaves it unusable."""
+    def step(self, pdu: Bind | Auth3) -> tuple[SecTrailer | None, SecurityContext | None]:
+        """One leg of building a context: the trailer to answer with, and the context once it is built.
+
+        AuthenticationFailed leaves it unusable, and this connection without further ones.
+        """
         trailer = pdu.trailer
         if trailer is None:
-            return None
+            return None, None
         context = self._table.get(trailer.context_id)
         if context is None:
             context = self._begin(pdu, trailer)
         elif not self._continues(context, trailer):
-            context.failed = True
+            self._fail(context)
             raise AuthenticationFailed("a leg that does not belong to the security context")
         try:
             token = context.negotiation.step(trailer.token)
         except AuthenticationFailed:
-            context.failed = True
+            self._fail(context)
             raise
-        return context.trailer(token) if token else None
+        if context.ready:
+            self._building = None
+        return context.trailer(token) if token else None, context if context.ready else None
+
+    def _fail(self, context: SecurityContext) -> None:
+        context.failed = True
+        self._failed = True
+        self._building = None
 
     def _begin(self, pdu: Bind | Auth3, trailer: SecTrailer) -> SecurityContext:
         level = effective_level(trailer.auth_level)
@@ -156,12 +173,15 @@ class SecurityContexts:
             raise AuthenticationFailed(f"authentication level {trailer.auth_level} is not known")
         if len(self._table) >= MAX_CONTEXTS:
             raise AuthenticationFailed(f"more than {MAX_CONTEXTS} security contexts")
+        # One password at a time, and one guess for each connection: or guesses could not be slowed.
+        if self._building is not None or self._failed:
+            raise AuthenticationFailed("a security context before the last one was built")
         if not self._table:
             self.header_sign = bool(pdu.flags & PacketFlag.SUPPORT_HEADER_SIGN)
         context = SecurityContext(
             trailer.auth_type, level, trailer.context_id, self._providers[trailer.auth_type].accept()
         )
-        self._table[trailer.context_id] = context
+        self._table[trailer.context_id] = self._building = context
         return context
 
     def _continues(self, context: SecurityContext, trailer: SecTrailer) -> bool:

@@ -18,12 +18,17 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from postroad.errors import RpcFault
+from postroad.limits import Admission
+from postroad.limits import Limits as SharedLimits
+from postroad.listening import Acceptor, ReadWatch, bind
+from postroad.logs import RateLimitedLog
 from postroad.rpc.association import Associations
-from postroad.rpc.calls import Call, CallCancelled, Endpoint, Event, Limits
-from postroad.rpc.constants import FaultStatus
+from postroad.rpc.calls import Call, CallCancelled, CallReceived, Endpoint, Limits, LoginRefused
+from postroad.rpc.constants import AuthLevel, FaultStatus
 from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.security import Provider
 from postroad.rpc.server_connection import ServerConnection
+from postroad.security.attempts import FailedLogins
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +39,6 @@ Handler = Callable[[Call, In], Out | Awaitable[Out]]
 PORT_STEP = 11  # [MS-MQQP] 3.1.4.8: a static port that is taken is probed in steps of 11
 PORT_TRIES = 100
 _SWEEP_S = 1.0
-_BACKLOG = 1024
 
 
 class RpcServer:
@@ -44,19 +48,27 @@ class RpcServer:
         self,
         *,
         limits: Limits | None = None,
+        shared: SharedLimits | None = None,
         providers: Mapping[int, Provider] | None = None,
+        minimum_level: int = AuthLevel.CONNECT,
+        logins: FailedLogins | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """A client that authenticates has to protect every call at `minimum_level` at least. `logins` are the failed
+        ones by address, of all doors that share them."""
         self.limits = limits or Limits()
+        self.shared = shared or SharedLimits()  # with other listeners
         associations = Associations(partial(secrets.randbits, 32), uuid4, self.limits.max_handles)
-        self.endpoint = Endpoint(associations, self.limits, providers=providers or {})
+        self.endpoint = Endpoint(associations, self.limits, providers=providers or {}, minimum_level=int(minimum_level))
+        self.logins = FailedLogins() if logins is None else logins
         self.clock = clock
         self.links: set[_Link] = set()
         self.half_open: dict[_Link, None] = {}  # the oldest first
         self._handlers: dict[Operation[Any, Any], Handler[Any, Any]] = {}
-        self._servers: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
+        self._ended = RateLimitedLog(_log, "RPC connection ended")
 
     def register(self, interface: Interface) -> None:
         """Offers an interface. An operation without a handler answers as one that does not exist."""
@@ -72,23 +84,24 @@ class RpcServer:
         for attempt in range(PORT_TRIES if probe else 1):
             chosen = port + attempt * PORT_STEP
             try:
-                server = await loop.create_server(lambda: _Link(self), host, chosen, backlog=_BACKLOG)
+                sockets = await bind(host, chosen)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or not probe or attempt == PORT_TRIES - 1:
                     raise
                 continue
-            self._servers.append(server)
+            acceptor = Acceptor(self.shared, sockets, partial(_Link, self))
+            self._acceptors.append(acceptor)
             if self._timer is None:
                 self._timer = loop.call_later(_SWEEP_S, self._sweep)
-            return int(server.sockets[0].getsockname()[1])
+            return acceptor.port
         raise AssertionError("unreachable")
 
     async def stop(self) -> None:
         """Ends every call and connection; context handles are run down."""
         if self._timer is not None:
             self._timer.cancel()
-        for server in self._servers:
-            server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         tasks = [task for link in self.links for task in link.tasks.values()]
         for link in list(self.links):
             link.abort()
@@ -105,38 +118,52 @@ class RpcServer:
         if not self.links and self._emptied is not None:
             self._emptied.set()
 
+    def tell(self, address: str, reason: str) -> None:
+        """Why a client lost its connection."""
+        self._ended.warn(self.clock(), {"peer": address, "reason": reason})
+
     def handler(self, operation: Operation[Any, Any]) -> Handler[Any, Any] | None:
         return self._handlers.get(operation)
 
     def _sweep(self) -> None:
         now = self.clock()
         for link in [*self.links]:
-            deadline = link.connection.deadline if link.connection is not None else None
-            if deadline is not None and deadline <= now:
-                _log.info("%s sent no complete bind or request in time", link.address)
-                link.abort()
+            try:
+                deadline = link.connection.deadline if link.connection is not None else None
+                if deadline is not None and deadline <= now:
+                    self.tell(link.address, "no complete bind or request came in time")
+                    link.abort()
+            except Exception:  # a bug: the others have their time-outs all the same
+                _log.exception("%s was not looked at for its time-out", link.address)
         self._timer = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
 
 
 class _Link(asyncio.Protocol):
     """One connection, and the tasks of its calls that wait."""
 
-    def __init__(self, server: RpcServer) -> None:
+    def __init__(self, server: RpcServer, admission: Admission) -> None:
         self.server = server
+        self.admission = admission
         self.address = ""
         self.connection: ServerConnection | None = None
         self.tasks: dict[Call, asyncio.Future[Any]] = {}
         self._orphans: set[Call] = set()
         self._transport: asyncio.Transport | None = None
+        self._reading: ReadWatch | None = None
+        self._held: list[bytes] = []  # what came from an address that has to wait before it logs in
+        self._waking: asyncio.TimerHandle | None = None
+        self._deaf = False  # the client does not take its answers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         server = self.server
         self._transport = transport
+        self._reading = ReadWatch(server.shared, self.admission, transport)
+        self.admission.attach(transport.abort)
         self.address = str(transport.get_extra_info("peername")[0])
         server.links.add(self)
         if len(server.links) > server.limits.max_connections:
-            _log.info("%s is refused: there are %d connections", self.address, server.limits.max_connections)
+            server.tell(self.address, f"refused: there are {server.limits.max_connections} connections")
             transport.abort()
             return
         keep_alive(transport.get_extra_info("socket"))
@@ -150,15 +177,48 @@ class _Link(asyncio.Protocol):
         connection = self.connection
         if connection is None or connection.closed:
             return
-        events = connection.receive(data, self.server.clock())
-        if not connection.half_open:
-            self.server.half_open.pop(self, None)
-        for event in events:
-            self._handle(event)
-        self._flush()
+        if connection.logging_in and self._must_wait(data):
+            return
+        try:
+            events = connection.receive(data, self.server.clock())
+            if not connection.half_open and self in self.server.half_open:
+                del self.server.half_open[self]
+                self.admission.busy()
+            self.admission.hold(connection.unfinished)
+            for event in events:
+                if isinstance(event, LoginRefused):
+                    self.server.logins.failed(self.address, self.server.clock(), door="rpc", who=event.who)
+                else:
+                    self._handle(event)
+            self._flush()
+        except Exception:  # a bug: this client has to call again, and no other suffers
+            _log.exception("%s: the connection is broken off", self.address)
+            self.abort()
+
+    def _must_wait(self, data: bytes) -> bool:
+        """After failed logins the next one from the same address waits; nobody else does."""
+        wait = self.server.logins.delay(self.address, self.server.clock())
+        if not wait and self._waking is None:
+            return False
+        self._held.append(data)
+        if self._waking is None:
+            self._waking = asyncio.get_running_loop().call_later(wait, self._wake)
+            self._read_or_pause()
+        return True
+
+    def _wake(self) -> None:
+        """Another try of the same address may have failed meanwhile: then it waits again."""
+        held, self._held, self._waking = b"".join(self._held), [], None
+        self.data_received(held)
+        self._read_or_pause()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.server.gone(self)
+        self.admission.close()
+        if self._reading is not None:
+            self._reading.stop()
+        if self._waking is not None:
+            self._waking.cancel()
         if self.connection is None:
             return
         # First the calls, then the handles that they may use: disconnected() waits for the last of them.
@@ -173,16 +233,28 @@ class _Link(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client does not take its answers: we take no more of its requests."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._deaf = True
+        self._read_or_pause()
+        if self._reading is not None:
+            self._reading.start()
 
     def resume_writing(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        self._deaf = False
+        self._read_or_pause()
+        if self._reading is not None:
+            self._reading.stop()
+
+    def _read_or_pause(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._deaf or self._waking is not None:
+            self._transport.pause_reading()
+        else:
             self._transport.resume_reading()
 
     # Calls
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: CallReceived | CallCancelled) -> None:
         call = event.call
         if isinstance(event, CallCancelled):
             if event.orphaned:
@@ -246,11 +318,11 @@ class _Link(asyncio.Protocol):
         if data and not transport.is_closing():
             transport.write(data)
             if transport.get_write_buffer_size() > self.server.limits.max_unsent:
-                _log.warning("%s takes none of its answers", self.address)
+                self.server.shared.unread_output.hit(address=self.address)
                 transport.abort()
         if connection.closed and not transport.is_closing():
             if connection.fault_text:
-                _log.info("%s: %s", self.address, connection.fault_text)
+                self.server.tell(self.address, connection.fault_text)
             transport.close()
 
 

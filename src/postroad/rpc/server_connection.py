@@ -14,11 +14,13 @@ from postroad.errors import AuthenticationFailed, RemoteProtocolError, RpcFault
 from postroad.rpc import pdu as pdus
 from postroad.rpc import verification
 from postroad.rpc.association import Association
-from postroad.rpc.calls import Call, CallCancelled, CallReceived, Endpoint, Event
+from postroad.rpc.caller import Caller
+from postroad.rpc.calls import Call, CallCancelled, CallReceived, Endpoint, Event, LoginRefused
 from postroad.rpc.constants import (
     FORBIDDEN_STATUSES,
     MUST_RECEIVE_FRAGMENT,
     WHOLE,
+    AuthLevel,
     FaultStatus,
     PacketFlag,
     PacketType,
@@ -32,6 +34,7 @@ from postroad.rpc.security import SecurityContext, SecurityContexts
 
 MAX_CALL_ID: Final = 0x7FFFFFFF  # [MS-RPCE] note 123
 OLD_CALLS: Final = 150  # [MS-RPCE] 3.3.3.5.6
+NOT_ADMITTED: Final = "the association is somebody else's"
 
 
 class State(Enum):
@@ -69,6 +72,7 @@ class ServerConnection:
         self._out: list[bytes] = []
         self._presentations = Presentations(endpoint.interfaces)
         self._security = SecurityContexts(endpoint.providers)
+        self._callers: dict[int | None, Caller] = {}  # by the id of their security context
         self._gathering: _Gathering | None = None
         self._discarding: int | None = None  # the call id of a request that was answered before it was complete
         self._max_xmit = self._max_recv = MUST_RECEIVE_FRAGMENT
@@ -83,14 +87,25 @@ class ServerConnection:
 
     @property
     def half_open(self) -> bool:
-        return self.state is State.ESTABLISHED
+        """The client has not bound, or has not finished to say who it is."""
+        return self.state is State.ESTABLISHED or self._security.unfinished
+
+    @property
+    def logging_in(self) -> bool:
+        """What comes next may be the proof of a password."""
+        return self._security.unfinished
 
     @property
     def deadline(self) -> float | None:
-        """When the connection has waited long enough for a bind, or for the rest of a request."""
-        if self.state is State.ESTABLISHED:
+        """When the connection has waited long enough for a bind, for a login, or for the rest of a request."""
+        if self.half_open:
             return self._bind_deadline
         return self._gathering.deadline if self._gathering is not None else None
+
+    @property
+    def unfinished(self) -> int:
+        """Octets of a fragment or a request that is not complete."""
+        return self._framer.buffered + (self._gathering.size if self._gathering is not None else 0)
 
     def data_to_send(self) -> bytes:
         if not self._out:
@@ -151,10 +166,15 @@ class ServerConnection:
         self._max_xmit = max(min(pdu.max_recv_frag, largest), MUST_RECEIVE_FRAGMENT)
         self._max_recv = max(min(pdu.max_xmit_frag, largest), MUST_RECEIVE_FRAGMENT)
         try:
-            trailer = self._security.step(pdu)
+            trailer, built = self._security.step(pdu)
         except AuthenticationFailed as error:
-            return self._reject(pdu, RejectReason.INVALID_CHECKSUM, str(error))
+            self._reject(pdu, RejectReason.INVALID_CHECKSUM, str(error))
+            return LoginRefused(error.who)
+        if (pdu.trailer is None or built is not None) and self._caller(built) is None:
+            return self._reject(pdu, RejectReason.NOT_SPECIFIED)
         answers = self._presentations.negotiate(pdu.contexts)
+        if self._presentations.full:
+            return self._reject(pdu, RejectReason.LOCAL_LIMIT_EXCEEDED)
         self.state = State.NEGOTIATED
         self._actions = _ACTIONS[State.NEGOTIATED]
         self._acknowledge(pdus.BindAck, pdu, answers, trailer)
@@ -162,13 +182,16 @@ class ServerConnection:
 
     def _alter_context(self, pdu: Pdu, now: float) -> Event | None:
         assert isinstance(pdu, AlterContext)
+        if not self._security.unfinished:
+            self._bind_deadline = now + self._limits.bind_timeout_s
         try:
-            trailer = self._security.step(pdu)
+            trailer, built = self._security.step(pdu)
         except AuthenticationFailed as error:
             # A half-finished security context must not be used: the connection ends with it.
-            self._fault_pdu(pdu.call_id, 0, FaultStatus.ACCESS_DENIED)
-            self._close(str(error))
-            return None
+            self._refuse(pdu, str(error))
+            return LoginRefused(error.who)
+        if built is not None and self._caller(built) is None:
+            return self._refuse(pdu, NOT_ADMITTED)
         answers = self._presentations.negotiate(pdu.contexts)
         if self._presentations.full:
             return self._reject(pdu, RejectReason.LOCAL_LIMIT_EXCEEDED)
@@ -179,10 +202,31 @@ class ServerConnection:
         """Nobody answers an rpc_auth_3: the first request learns that it failed, [MS-RPCE] 3.3.1.5.2.1."""
         assert isinstance(pdu, Auth3)
         try:
-            self._security.step(pdu)
+            _, built = self._security.step(pdu)
         except AuthenticationFailed as error:
             self.fault_text = str(error)
+            return LoginRefused(error.who)
+        if built is not None:
+            self._caller(built)
         return None
+
+    def _refuse(self, pdu: Pdu, why: str) -> Event | None:
+        self._fault_pdu(pdu.call_id, 0, FaultStatus.ACCESS_DENIED)
+        self._close(why)
+        return None
+
+    def _caller(self, security: SecurityContext | None) -> Caller | None:
+        """Who calls under a security context; None where the association that it joined is not for them."""
+        key = None if security is None else security.context_id
+        found = self._callers.get(key)
+        if found is None:
+            assert self.association is not None
+            user = None if security is None else security.identity or None  # a provider may know of no name
+            if not self.endpoint.associations.admit(self.association, self, user):
+                return None
+            level = AuthLevel.NONE if security is None else security.auth_level
+            found = self._callers[key] = Caller(self.address, user, level, self.association.identifier)
+        return found
 
     def _reject(self, pdu: Bind, reason: RejectReason, why: str = "") -> Event | None:
         self._out.append(pdus.BindNak(call_id=pdu.call_id, reason=reason).encode())
@@ -299,6 +343,11 @@ class ServerConnection:
         operation = presentation.interface.operations.get(pdu.opnum)
         if operation is None:
             raise RpcFault(FaultStatus.NCA_OP_RANGE_ERROR)
+        caller = self._caller(security)
+        if caller is None:
+            raise RpcFault(FaultStatus.ACCESS_DENIED, NOT_ADMITTED)
+        if security is not None and caller.level < self.endpoint.minimum_level:
+            raise RpcFault(FaultStatus.ACCESS_DENIED, "the call is protected less than this server asks for")
         if len(self.calls) >= self._limits.max_calls:
             raise RpcFault(FaultStatus.NCA_SERVER_TOO_BUSY)
         # [MS-RPCE] 2.2.2.6: a hint of more than there is means that something is missing.
@@ -311,8 +360,8 @@ class ServerConnection:
             self._verify(stub[reader.offset :], pdu, presentation)
         assert self.association is not None
         for expected, handle in operation.request.context_handles(request):
-            self.association.check(expected, handle)
-        return Call(self, pdu.call_id, pdu.context_id, operation, request, layout, security)
+            self.association.check(expected, handle, caller)
+        return Call(self, pdu.call_id, pdu.context_id, operation, request, layout, security, caller)
 
     def _verify(self, rest: bytes, pdu: Request, presentation: Presentation) -> None:
         verification.check(

@@ -54,6 +54,16 @@ class Relay:
         """Allows everything: for managers that no stranger can reach."""
         return cls((RelayRule(None, "*"),))
 
+    @property
+    def everything(self) -> bool:
+        """Whether `*` is on the list: whatever a message names may be called."""
+        return any(rule.pattern == "*" for rule in self._rules)
+
+    def lists(self, host: str) -> bool:
+        """Whether the list alone allows it: what the owner has written, not what is known otherwise."""
+        host = host.lower()
+        return any(rule.covers(host) for rule in self._rules)
+
     def name(self, host: str) -> None:
         """A local application or the configuration has named this host as a destination."""
         host = host.lower()
@@ -67,4 +77,8 @@ class Relay:
         host = host.lower()
         if origin is not None and host == origin.partition("%")[0].lower():
             return True
-        return host in self._named or self._known(host) or any(rule.covers(host) for rule in self._rules)
+        return host in self._named or self.trusts(host)
+
+    def trusts(self, address: str) -> bool:
+        """Whether this is a host of the directory, of `[peers]` or of `[relay] allow`; being named is not enough."""
+        return self._known(address.lower()) or self.lists(address)

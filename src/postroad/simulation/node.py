@@ -11,7 +11,7 @@ from uuid import UUID
 from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.ways import resolver
+from postroad.binary.ways import KnownManagers, resolver
 from postroad.deadlines import earliest
 from postroad.directory.snapshot import Directory
 from postroad.errors import StorageError
@@ -106,6 +106,7 @@ class Node:
         self.commits = Commits(core, lambda: self.now, self.after, self._write)
         core.queues.local_hosts.add(self.address)
         core.delivery.quota_kb = self.quota_kb
+        core.delivery.follow_up_failed = _raise  # what a manager would log and count is a find here
         core.start(self.now)
         self.provide(core, self.now)
         if self.disk.failing:
@@ -119,7 +120,8 @@ class Node:
         self.up = True
         self._log.note(self.name, "started")
         router = Router(self.identifier, self._directory, self.now)
-        self.service = BinaryService(core, self.settings, resolver(lambda: router), self)
+        known = KnownManagers(lambda: router, self.identifier)
+        self.service = BinaryService(core, self.settings, resolver(lambda: router), self, known)
         self.web = None if self.soap_settings is None else Web(self, self.soap_settings, self._network, self._log)
         self._network.join(self)
         self.service.start(self.now)
@@ -291,3 +293,7 @@ class Node:
         if self.web is not None:
             self.web.service.on_timer(self.now)
         self.changed()
+
+
+def _raise(message_id: str | None, error: Exception) -> None:
+    raise error

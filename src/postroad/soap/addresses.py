@@ -31,6 +31,7 @@ Resolve = Callable[[FormatName], PathName | None]
 _HTTP = (Protocol.HTTP, Protocol.HTTPS)
 _SCHEME = re.compile(r"https?://", re.IGNORECASE)
 _AUTHORITY = re.compile(r"https?://[^/\\?]*", re.IGNORECASE)
+_HOST = re.compile(r"https?://(?:\[[^\]]*\]|[^:/]*)")
 _AS_IT_IS = "/$?=&;:@!'()*+,~%-._"  # what stays unescaped in a request line; the samples leave $ alone
 
 
@@ -69,6 +70,14 @@ def url_of(name: DirectName) -> str:
     if scheme is None:
         raise LocalProtocolError(f"{name} is no URL")
     return scheme[0].lower() + text[scheme.end() :].replace("\\", "/")
+
+
+def at_address(name: DirectName, address: str) -> DirectName:
+    """The same queue, at an address in the place of the host; IllegalName where that is too long for a name."""
+    rest = _HOST.sub("", url_of(name), count=1)
+    scheme = "https" if name.protocol is Protocol.HTTPS else "http"
+    host = f"[{address}]" if ":" in address else address
+    return DirectName.from_wire(f"{scheme}://{host}{rest}")
 
 
 def via_text(name: FormatName) -> str:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from postroad.endpoints import endpoint
+from postroad.endpoints import endpoint, plain_address
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.soap.service import Peer, Post
+
+log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 90.0  # for a peer whose disk is busy
 KEEP_ALIVE_S = 30.0  # shorter than servers keep idle connections, so that no request goes into one that is closing
+MAX_FOUND = 10_000  # hosts whose addresses are remembered; the one that was looked for longest ago is forgotten
 _WILDCARDS = ("", "0.0.0.0", "::")
 
-# The address of a host that no name service knows, or None.
+# The address of a host that the directory knows, or None.
 Lookup = Callable[[str], str | None]
 Done = Callable[[Post, int], None]
 Failed = Callable[[Post, ConnectionStatus, str], None]
@@ -34,29 +38,27 @@ class ClientOptions:
 
     host: str = ""
     ca_certificates: str | None = None
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)  # it may hold a password
     no_proxy: frozenset[str] = frozenset()
     posts_per_host: int = 8
 
 
 class _Resolver(AbstractResolver):
-    """The computer's own name service; the directory before it, and what peers have told us behind it."""
+    """The computer's own name service, and the directory before it."""
 
-    def __init__(self, known: Lookup, told: Lookup) -> None:
+    def __init__(self, known: Lookup) -> None:
         self._known = known
-        self._told = told
+        self.found: dict[str, frozenset[str]] = {}  # by host: the addresses that it was last found at
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        known = self._known(host)
-        try:
-            return await self._ask(known or host, host, port, family)
-        except OSError:
-            told = self._told(host)
-            if told is None:
-                raise
-            return await self._ask(told, host, port, family)
+        results = await self._ask(self._known(host) or host, host, port, family)
+        self.found.pop(host.lower(), None)
+        self.found[host.lower()] = frozenset(plain_address(each["host"]) for each in results)
+        if len(self.found) > MAX_FOUND:
+            del self.found[next(iter(self.found))]
+        return results
 
     async def _ask(self, name: str, host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM, family=family)
@@ -74,10 +76,10 @@ class _Resolver(AbstractResolver):
 class SoapClient:
     """`post` makes a request and tells how it went, by `done` or by `failed`; made on a running loop."""
 
-    def __init__(self, options: ClientOptions, known: Lookup, told: Lookup, done: Done, failed: Failed) -> None:
+    def __init__(self, options: ClientOptions, known: Lookup, done: Done, failed: Failed) -> None:
         """ssl.SSLError or OSError where the certificates to trust cannot be read."""
         self._options = options
-        self._resolver = _Resolver(known, told)
+        self._resolver = _Resolver(known)
         self._done = done
         self._failed = failed
         self._tls = ssl.create_default_context(cafile=options.ca_certificates)
@@ -88,6 +90,10 @@ class SoapClient:
         task = asyncio.get_running_loop().create_task(self._post(post))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def addresses_of(self, host: str) -> Collection[str]:
+        """Where the host was found when it was last called by its name."""
+        return self._resolver.found.get(host.lower(), ())
 
     def close(self, peer: Peer) -> None:
         session = self._sessions.pop(peer, None)
@@ -143,7 +149,9 @@ class SoapClient:
             self._failed(post, ConnectionStatus.CONNECTION_REFUSED, fault)
         except TimeoutError:
             self._failed(post, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"{host} did not answer in time")
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except Exception as error:
+            if not isinstance(error, aiohttp.ClientError | OSError | ValueError):  # a bug: the message is sent again
+                log.exception("request not made", extra={"peer": host})
             self._failed(post, ConnectionStatus.SEND_FAILURE, f"no answer from {host}: {error}")
         else:
             self._done(post, status)
@@ -166,6 +174,7 @@ class SoapClient:
             headers=request.headers,
             allow_redirects=False,
             proxy=self._options.proxy if proxied else None,
+            server_hostname=request.server_name if address.secure else None,
         ) as answer:
             return answer.status
 

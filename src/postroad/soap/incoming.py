@@ -1,6 +1,7 @@
 """The streams that come in: which there are, and how they move with the ticks that store their messages.
 
 The rules are in streams.py; here a place in a stream becomes durable together with the message, or is lost with it.
+Anybody may begin streams under any name, so that there is room for so many, and each caller has streams of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from postroad.soap.streams import IncomingStream
 from postroad.store.interface import Key, Store
 
 INCOMING_STATE = "soap-incoming/"
+FORGET_S = 30 * 86400  # a stream whose messages all have their receipt is forgotten when it was silent so long
+SHARE = 16  # one address may have this part of all streams before its own make room for new ones
+UNKNOWN = ""  # the caller of a stream that was stored without one
 
 
 @dataclass(slots=True, eq=False)
@@ -33,31 +37,108 @@ class _Step:
 
 
 class IncomingStreams:
-    """By sender and destination name, as [MS-MQDMPR] 3.1.1.5 has it."""
+    """By sender and destination name, as [MS-MQDMPR] 3.1.1.5 has it, and by the address that brings the messages.
 
-    def __init__(self, store: Store, forget: Callable[[bytes], None]) -> None:
+    A stream goes on from any address, since whoever continues it knows its id; one that begins replaces those of its
+    own address alone, so that nobody ends the stream of another manager by claiming to be that one.
+    """
+
+    def __init__(self, store: Store, forget: Callable[[bytes], None], most: int = 10_000) -> None:
         """`forget` is told the ids of messages that have not come after all."""
         self._forget = forget
-        self._streams = {name: IncomingStream.decode(value) for name, value in store.state(INCOMING_STATE).items()}
+        self._most = most
         self._steps: dict[str, _Step] = {}  # of the newest tick that has moved each
+        stored = {name: IncomingStream.decode(value) for name, value in store.state(INCOMING_STATE).items()}
+        self._streams: dict[str, IncomingStream] = {}  # the longest silent first
+        self._unproven: dict[str, None] = {}  # those of which no message was put into a queue yet
+        self._of_base: dict[str, dict[str, None]] = {}  # by sender and destination
+        self._of_address: dict[str, dict[str, None]] = {}  # the longest silent first
+        for name, stream in sorted(stored.items(), key=lambda each: each[1].last_access_s):
+            self._note(name, stream)
 
     def __iter__(self) -> Iterator[IncomingStream]:
         return iter(self._streams.values())
 
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def names(self) -> list[str]:
+        return list(self._streams)
+
     def items(self) -> list[tuple[str, IncomingStream]]:
         return list(self._streams.items())
 
-    def of(self, source: UUID, destination: DirectName) -> tuple[str, IncomingStream]:
+    def get(self, name: str) -> IncomingStream | None:
+        return self._streams.get(name)
+
+    def of(self, stream_id: StreamId, destination: DirectName, address: str) -> tuple[str, IncomingStream]:
         """The state's name and the stream of this manager's messages to this name of a queue; a new one is kept once it
         has advanced."""
         digest = blake2b(destination.key.encode(), digest_size=8).hexdigest()
-        name = f"{INCOMING_STATE}{source.bytes_le.hex()}/{digest}"
-        return name, self._streams.get(name) or IncomingStream(format_name=str(destination))
+        base = f"{INCOMING_STATE}{stream_id.guid.bytes_le.hex()}/{digest}"
+        for name in self._of_base.get(base, ()):
+            stream = self._streams[name]
+            if stream.stream_id == stream_id or stream_id.sequence.value in stream.past:
+                return name, stream
+        own = f"{base}/{address}"
+        return own, self._streams.get(own) or IncomingStream(format_name=str(destination))
 
     @staticmethod
     def sender(name: str) -> UUID:
         """SenderIdentifier of the stream whose state has this name."""
         return UUID(bytes_le=bytes.fromhex(name.removeprefix(INCOMING_STATE).partition("/")[0]))
+
+    @staticmethod
+    def address(name: str) -> str:
+        """The address that brought the first message of the stream whose state has this name."""
+        _, _, address = name.removeprefix(INCOMING_STATE).partition("/")[2].partition("/")
+        return address or UNKNOWN
+
+    # Room
+
+    def _note(self, name: str, stream: IncomingStream) -> None:
+        """The stream is there, and has just been heard of."""
+        self._streams.pop(name, None)
+        self._streams[name] = stream
+        self._of_base.setdefault(_base(name), {})[name] = None
+        of_address = self._of_address.setdefault(self.address(name), {})
+        of_address.pop(name, None)
+        of_address[name] = None
+
+    def proved(self, name: str) -> None:
+        """A message of the stream is in its queue."""
+        self._unproven.pop(name, None)
+
+    def _make_room(self, tick: Tick, address: str) -> None:
+        """For one more. Streams that have brought nothing go first, then those of an address that has many."""
+        while len(self._streams) >= self._most:
+            own = self._of_address.get(address, {})
+            for names in (self._unproven, own if len(own) * SHARE >= self._most else {}, self._streams):
+                name = next((each for each in names if each not in self._steps), None)
+                if name is not None:
+                    break
+            else:
+                return  # all of them move with ticks that are not durable yet
+            self._drop(tick, name)
+
+    def forget_old(self, tick: Tick, now: float) -> None:
+        """What is finished and old is forgotten."""
+        for name, stream in list(self._streams.items()):
+            if stream.last_access_s + FORGET_S > now:
+                return
+            if stream.acknowledged == stream.number and name not in self._steps:
+                self._drop(tick, name)
+
+    def _drop(self, tick: Tick, name: str) -> None:
+        del self._streams[name]
+        self._unproven.pop(name, None)
+        for table, key in ((self._of_base, _base(name)), (self._of_address, self.address(name))):
+            del table[key][name]
+            if not table[key]:
+                del table[key]
+        tick.set_state(name, None)
+
+    # Messages
 
     def reject(self, tick: Tick, name: str, now: float) -> None:
         """The message came out of order, or again."""
@@ -66,6 +147,7 @@ class IncomingStreams:
             return
         stream.rejects += 1
         stream.last_access_s = int(now)
+        self._note(name, stream)
         if stream.number and stream.durable == stream.number:  # a place that may still be lost is not written
             tick.set_state(name, stream.encode())
 
@@ -79,7 +161,10 @@ class IncomingStreams:
         self, tick: Tick, name: str, stream: IncomingStream, element: Stream, identifier: bytes, now: float
     ) -> list[Key]:
         """The message is accepted, or finally refused. What the tick gets by it belongs into the list."""
-        self._streams[name] = stream
+        if name not in self._streams:
+            self._make_room(tick, self.address(name))
+            self._unproven[name] = None
+        self._note(name, stream)
         step = self._steps.get(name)
         if step is None or step.tick is not tick:
             before = (
@@ -131,3 +216,8 @@ class IncomingStreams:
                 self._forget(identifier)
             gathering.batch.state.pop(name, None)
             later.number = 0  # nothing follows from it any more
+
+
+def _base(name: str) -> str:
+    """Sender and destination of the stream whose state has this name."""
+    return "/".join(name.split("/", 3)[:3])

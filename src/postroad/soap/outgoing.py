@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from postroad.errors import IllegalName
 from postroad.names import DirectName, FormatName, MessageId, PathName, QueueKind
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing import is_http
 from postroad.queues.queue import Queue
 from postroad.soap.addresses import destination_of, request_target, url_of
 from postroad.soap.elements import Attachments, CommitmentReceipt, DeliveryReceipt, Envelope, Services
@@ -18,6 +20,7 @@ from postroad.soap.redirection import Redirections, own_url
 from postroad.soap.sender import Flight
 from postroad.soap.texts import message_id_text
 from postroad.wire.constants import DEFAULT_TIME_TO_REACH_QUEUE_S, MessageClass
+from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
 
 _HEADERS = {"SOAPAction": '"MSMQMessage"', "Proxy-Accept": "NonInteractiveClient"}  # 4.1
@@ -25,11 +28,15 @@ _HEADERS = {"SOAPAction": '"MSMQMessage"', "Proxy-Accept": "NonInteractiveClient
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One POST: the path and query, the headers without Host and Content-Length, and the entity."""
+    """One POST: the path and query, the headers without Host and Content-Length, and the entity.
+
+    `server_name` is whose certificate is expected, where that is not the address that is called.
+    """
 
     target: str
     headers: Mapping[str, str]
     body: bytes
+    server_name: str | None = None
 
 
 class Outgoing:
@@ -39,7 +46,6 @@ class Outgoing:
         self.core = core
         self.redirections = redirections
         self.ports: dict[str, int] = {}
-        self._own = core.identifier.bytes_le
 
     def receipts_url(self, queue: Queue) -> str:
         """3.1.7.2.4: where the receipts of a queue's stream are to be sent."""
@@ -48,21 +54,34 @@ class Outgoing:
         return self.redirections.receipts_url(url_of(name), self.core.name, self.ports)
 
     def request(self, flight: Flight) -> Request:
-        name = self.core.queues.outgoing_info[flight.queue].destination
-        assert isinstance(name, DirectName)
+        way = self.core.queues.outgoing_info[flight.queue].destination
+        assert isinstance(way, DirectName)
         view = MessageView(flight.record.packet)
         receipt = view.message_class != MessageClass.NORMAL
+        name = self._receiver(view) or way if receipt else way
         attachments = Attachments() if receipt else attachments_of(view)  # 2.2.2
         text = self._passed_on(view, name)
         envelope = text if text is not None else write_envelope(self._envelope(flight, view, name))
         # A signature names the parts by their Content-Ids, which are their sender's.
         manager = self.core.identifier if text is None else view.source_queue_manager
         content_type, pieces = join_entity(envelope, attachments, manager, view.message_id)
-        return Request(request_target(url_of(name)), {"Content-Type": content_type, **_HEADERS}, b"".join(pieces))
+        headers = {"Content-Type": content_type, **_HEADERS}
+        server_name = name.host if name.host != way.host else None
+        return Request(request_target(url_of(name)), headers, b"".join(pieces), server_name)
+
+    def _receiver(self, view: MessageView) -> DirectName | None:
+        """Whom a receipt of our own is for: one that is called at an address keeps the name it was asked for by."""
+        if view.arrived_by_http:
+            return None
+        try:
+            name = destination_name(view)
+        except IllegalName:
+            return None
+        return name if isinstance(name, DirectName) and is_http(name) else None
 
     def _passed_on(self, view: MessageView, name: DirectName) -> bytes | None:
         """The envelope of another manager's message goes on as it came; but for a redirection, which has to be told."""
-        if view.source_queue_manager_bytes == self._own or not view.arrived_by_http:
+        if not view.arrived_by_http:
             return None
         envelope = received_envelope_of(view)
         if envelope is None:

@@ -217,8 +217,10 @@ def _response_field(via: str | None, source: UUID, address: UUID) -> _Written:
         return _NO_QUEUE
     if is_http(via):
         return _direct(via)
+    # A direct destination leaves its manager's field to others: nothing may be written as being there.
+    manager = source if address == NULL_GUID else address
     try:
-        return _written(other_field(via_name(via), source, address))
+        return _written(other_field(via_name(via), source, manager))
     except LocalProtocolError as error:
         raise MalformedSoap("path/rev/via", str(error)) from None
 
@@ -269,7 +271,9 @@ def _transaction(stream: Stream, services: Services, msmq: Msmq) -> TransactionH
         flags |= TransactionFlags.LAST if msmq.eod.last else 0
         connector = msmq.eod.connector_id
     # 3.1.1.2: a stream without gaps does not tell what was before.
-    previous = max(stream.current - 1, 0) if stream.previous is None else stream.previous
+    previous = stream.current - 1 if stream.previous is None else stream.previous
+    if not 0 <= previous < stream.current:  # nobody could acknowledge its place
+        raise MalformedSoap("stream", f"number {stream.current} does not come behind number {max(previous, 0)}")
     return TransactionHeader(stream.stream_id.sequence, stream.current, previous, flags, connector)
 
 

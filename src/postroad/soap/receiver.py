@@ -8,36 +8,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from postroad.deadlines import earliest
+from postroad.deadlines import Agenda, earliest
+from postroad.endpoints import is_address
 from postroad.errors import IllegalName, MalformedSoap, ManagerFull, PostroadError, QuotaExceeded
 from postroad.message import Composer, Message
-from postroad.names import DirectName
+from postroad.names import DirectName, FormatName
 from postroad.queues.delivery import is_internal
-from postroad.queues.duplicates import MessageIdHistory
+from postroad.queues.duplicates import MessageIdHistory, foreign_id
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueuePrivacy, QueueType
 from postroad.queues.queue import Queue
-from postroad.soap.addresses import destination_of
+from postroad.soap.addresses import at_address, destination_of, url_of
 from postroad.soap.elements import Attachments, Envelope, Stream
 from postroad.soap.envelope import read_envelope
 from postroad.soap.incoming import IncomingStreams
 from postroad.soap.mapping import stream_id_of
 from postroad.soap.multipart import split_entity
-from postroad.soap.packets import admin_url, packet_of
+from postroad.soap.packets import packet_of
 from postroad.soap.receipts import TOLD, MessageType, identify, stream_receipt
-from postroad.soap.sender import Sender
+from postroad.soap.sender import Sender, Taken
 from postroad.soap.settings import SoapSettings
 from postroad.soap.signature import signature_fault
 from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
 from postroad.wire.constants import AckFlags, MessageClass
-from postroad.wire.patch import as_arrived_by_http
+from postroad.wire.patch import as_arrived_by_http, brought_by
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
 
 HISTORY_STATE = "soap-history/"
-ADDRESS_STATE = "soap-address/"
-MAX_ADDRESSES = 10_000
 ORDER_QUEUE = "private$\\order_queue$"
 OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
 NOT_IDENTIFIED = bytes(16) + b"\1\0\0\0"  # 3.1.5.1.11: the id of every message without an Msmq element
@@ -79,24 +78,30 @@ class Receiver:
         self.settings = settings
         self.sender = sender
         self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s, HISTORY_STATE)
-        self.incoming = IncomingStreams(core.store, self.history.forget)
+        self.incoming = IncomingStreams(core.store, self.history.forget, settings.remote_managers)
         self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever counts them
         self.repeated = False  # whether the last message had come before, perhaps in a tick that is not durable yet
         self.last_fault: str | None = None  # why the last request that was refused was
+        self.receipts_ignored = 0  # receipts for streams of ours, from others than those whom they went to
+        self.receipts_dropped = 0  # receipts that strangers wanted at hosts that they may not make us call
+        # For whoever tells people: what happened, and its facts.
+        self.notice: Callable[[str, dict[str, object]], None] = lambda event, facts: None
         self._own = core.identifier.bytes_le
-        self._due = dict(self.incoming.items())  # streams whose coalescing timer may run
-        self._addresses = {  # of hosts that receipts go to, as they called us
-            name.removeprefix(ADDRESS_STATE): value.decode() for name, value in core.store.state(ADDRESS_STATE).items()
-        }
+        self._due = Agenda(self._receipt_at)
         self._receipts: dict[str, tuple[Queue, Record]] = {}  # the last of each stream, and where it was put
+        for state in self.incoming.names():
+            self._due.add(state)
         core.delivery.deleted.append(self._message_deleted)
+        core.delivery.way_back = self._way_of_acknowledgment
 
     def take(self, incoming: Incoming, now: float) -> int:
         """The HTTP status to answer with. Whatever is not 200 has changed nothing."""
         self.repeated = False
         try:
             text, attachments = split_entity(incoming.content_type, incoming.body)
-            return self._take(read_envelope(text), attachments, incoming, now)
+            envelope = read_envelope(text)
+            with self.core.delivery.atomic:
+                return self._take(envelope, attachments, incoming, now)
         except (MalformedSoap, IllegalName, _Refused) as fault:
             self.last_fault = str(fault)
             return BAD_REQUEST
@@ -111,13 +116,13 @@ class Receiver:
         if name.host.lower() not in self.core.queues.local_hosts and name.host != incoming.local:
             if not self.settings.redirections.store_and_forward:
                 raise _Refused(f"{name.host} is not here, and nothing is passed on")
-            self._forward(envelope, attachments, name, now)
+            self._forward(envelope, attachments, name, incoming.address, now)
             return OK
         target = self.settings.redirections.inbound_target(envelope.path.to)
         if target is not None:
             name = DirectName.from_wire(target)
             if not self.core.queues.is_local(name):
-                self._forward(envelope, attachments, name, now)
+                self._forward(envelope, attachments, name, incoming.address, now, configured=True)
                 return OK
         kind = identify(envelope)
         queue = self._destination(name, kind)
@@ -126,22 +131,30 @@ class Receiver:
         match kind:
             case MessageType.STREAM_RECEIPT:
                 assert envelope.stream_receipt is not None
-                self.sender.take_stream_receipt(envelope.stream_receipt, now)
+                taken = self.sender.take_stream_receipt(envelope.stream_receipt, incoming.address, now)
+                self._note_receipt(taken, incoming.address)
             case MessageType.FINAL_STREAM_RECEIPT:
                 assert envelope.stream_receipt is not None
                 assert envelope.commitment_receipt is not None
                 assert envelope.msmq is not None
                 self.repeated = True  # nobody sends another: what an earlier copy of it has changed has to be durable
-                self.sender.take_final_receipt(
-                    envelope.stream_receipt, envelope.commitment_receipt, envelope.msmq.message_class, now
-                )
+                outcome, reason = envelope.commitment_receipt, envelope.msmq.message_class
+                taken = self.sender.take_final_receipt(envelope.stream_receipt, outcome, reason, incoming.address, now)
+                self._note_receipt(taken, incoming.address)
             case None:
                 pass  # 3.1.5.1.5: of no type, and ignored
             case _:
-                packet = as_arrived_by_http(packet_of(envelope, attachments, int(now), name))
+                packet = as_arrived_by_http(packet_of(envelope, attachments, int(now), name), incoming.address)
                 forged = envelope.signature is not None and bool(signature_fault(envelope.signature, attachments))
                 self._take_message(queue, name, envelope, packet, incoming.address, forged, now)
         return OK
+
+    def _note_receipt(self, taken: Taken, address: str) -> None:
+        """Whatever became of it, the answer is the same: nobody learns by it which streams there are."""
+        if taken is Taken.NOT_FROM_THERE:
+            self.receipts_ignored += 1
+            advice = "if it is the destination's, add its address to [relay] allow"
+            self.notice("stream receipt ignored", {"peer": address, "advice": advice})
 
     def _destination(self, name: DirectName, kind: MessageType | None) -> Queue:
         """The queue here that others may send to by this name; receipts of streams go to the manager itself."""
@@ -166,20 +179,20 @@ class Receiver:
     ) -> None:
         """3.1.5.1.6, and 3.1.5.1.7 and 3.1.5.1.10, which are less of the same."""
         view = MessageView(packet)
-        identifier = view.identifier
-        self.repeated = duplicate = identifier != NOT_IDENTIFIED and identifier in self.history
-        if duplicate:
-            self.history.refresh(identifier, now)
-        else:
-            self._note_address(envelope, address)
         if envelope.stream is not None:
-            self._take_stream_message(queue, name, envelope.stream, view, duplicate, forged, now)
-        elif not duplicate:
-            self._deliver(queue, view, self._refusal(queue, view, forged, now), now)
+            self._take_stream_message(queue, name, envelope.stream, view, address, forged, now)
+        elif not self._is_repeated(key := _history_key(view, address), now):
+            self._deliver(queue, view, key, self._refusal(queue, view, forged, now), now)
 
-    def _remember(self, view: MessageView, now: float) -> None:
-        if view.identifier != NOT_IDENTIFIED:
-            self.history.add(view.identifier, now, self.core.tick if view.recoverable else None)
+    def _is_repeated(self, key: bytes, now: float) -> bool:
+        self.repeated = key in self.history
+        if self.repeated:
+            self.history.refresh(key, now)
+        return self.repeated
+
+    def _remember(self, view: MessageView, key: bytes, now: float) -> None:
+        if key:
+            self.history.add(key, now, self.core.tick if view.recoverable else None, brought_by(view.data))
 
     def _take_stream_message(
         self,
@@ -187,12 +200,14 @@ class Receiver:
         name: DirectName,
         element: Stream,
         view: MessageView,
-        duplicate: bool,
+        address: str,
         forged: bool,
         now: float,
     ) -> None:
         """3.1.5.1.6.3: in order or not at all."""
-        state, stream = self.incoming.of(element.stream_id.guid, name)  # 2.2.5.3.1: it identifies the sender
+        state, stream = self.incoming.of(element.stream_id, name, address)  # 2.2.5.3.1: it identifies the sender
+        key = _history_key(view, self.incoming.address(state))  # which stays, wherever the stream goes on from
+        duplicate = self._is_repeated(key, now)
         delay_s = self.settings.receipt_ms / 1000
         verdict = stream.judge(element, duplicate=duplicate)
         if verdict is Verdict.IGNORED:
@@ -200,27 +215,29 @@ class Receiver:
             self.incoming.reject(self.core.tick, state, now)
             if stream.number and element.stream_id == stream.stream_id:
                 stream.repeat_receipt(now, delay_s)
-                self._due[state] = stream
+                self._due.add(state)
             return
         if element.send_receipts_to is not None:
             DirectName.from_wire(element.send_receipts_to)  # 2.2.5.3.4: or it is malformed
         refusal = self._refusal(queue, view, forged, now)
         tick = self.core.tick
         before = len(tick.batch.puts)
-        added = self.incoming.advance(tick, state, stream, element, view.identifier, now)
+        added = self.incoming.advance(tick, state, stream, element, key, now)
         if verdict is Verdict.ACCEPTED:
-            self._deliver(queue, view, refusal, now)
+            self._deliver(queue, view, key, refusal, now)
+            if refusal is None:
+                self.incoming.proved(state)
             added += tick.last_puts(len(tick.batch.puts) - before)
         stream.schedule_receipt(now, delay_s, self.settings.max_receipt_delay_s)
-        self._due[state] = stream
+        self._due.add(state)
 
-    def _deliver(self, queue: Queue, view: MessageView, refusal: MessageClass | None, now: float) -> None:
+    def _deliver(self, queue: Queue, view: MessageView, key: bytes, refusal: MessageClass | None, now: float) -> None:
         """3.1.5.1.12. Last is its id, so that a message that found no room here is no duplicate when it comes again."""
         if refusal is None:
             self.core.delivery.arrive(queue, view.data, view, now)
         else:
             self._refuse(view, refusal, now)
-        self._remember(view, now)
+        self._remember(view, key, now)
 
     def _refusal(self, queue: Queue, view: MessageView, forged: bool, now: float) -> MessageClass | None:
         """The first check of the queue that fails names the reason; ManagerFull where the manager is at its limit."""
@@ -243,30 +260,42 @@ class Receiver:
 
     def _refuse(self, view: MessageView, reason: MessageClass, now: float) -> None:
         """The message was understood and is not taken: whoever asked for it is told."""
-        self.refused(view, reason)
+        delivery = self.core.delivery
+        delivery.try_after(view.data, self.refused, view, reason)
         told = MessageClass.NACK_RECEIVE_TIMEOUT if reason is MessageClass.NACK_REACH_QUEUE_TIMEOUT else reason
-        self.core.delivery.acknowledge(view, told, now)
+        delivery.try_after(view.data, delivery.acknowledge, view, told, now)
         if view.transactional:
-            self._send_final_receipt(view, told, now)
+            delivery.try_after(view.data, self._send_final_receipt, view, told, now)
         elif reason in _DEAD_HERE and view.negative_journaling:
-            self.core.delivery.dead_letter(view.data, view, reason, now)
+            delivery.try_after(view.data, delivery.dead_letter, view.data, view, reason, now)
 
     # On the way
 
-    def _forward(self, envelope: Envelope, attachments: Attachments, name: DirectName, now: float) -> None:
+    def _forward(
+        self,
+        envelope: Envelope,
+        attachments: Attachments,
+        name: DirectName,
+        address: str,
+        now: float,
+        *,
+        configured: bool = False,
+    ) -> None:
         """3.1.5.1.3: a store-and-forward server passes messages on as they are, receipts among them.
 
         A message of a stream that comes again may have been lost behind us: it is passed on again.
         """
-        packet = as_arrived_by_http(packet_of(envelope, attachments, int(now), name))
+        if not (configured or self.core.delivery.relay.allows(name.host) or self._is_redirected(name)):
+            raise _Refused(f"{name.host} is not here, and [relay] allow does not let messages be passed on to it")
+        packet = as_arrived_by_http(packet_of(envelope, attachments, int(now), name), address)
         view = MessageView(packet)
-        identified = view.identifier != NOT_IDENTIFIED and not view.transactional
-        if identified and view.identifier in self.history:
-            self.repeated = True
-            self.history.refresh(view.identifier, now)
+        key = b"" if view.transactional else _history_key(view, address)
+        if self._is_repeated(key, now):
             return
         try:
             queue = self.core.delivery.sending_queue(name, now)
+        except QuotaExceeded as fault:
+            raise ManagerFull(str(fault)) from fault
         except PostroadError as fault:
             raise _Refused(str(fault)) from None
         if view.has_expired(now):
@@ -277,47 +306,59 @@ class Receiver:
             except QuotaExceeded as fault:
                 raise ManagerFull(str(fault)) from fault
             self.core.delivery.arrive(queue, packet, view, now)
-        if identified:
-            self._remember(view, now)
+        self._remember(view, key, now)
 
     # Receipts of streams
 
-    def address_of(self, host: str) -> str | None:
-        """Where the manager called from that receipts have to be sent to, for hosts that no name service knows."""
-        return self._addresses.get(host.lower())
+    def _way_back(self, name: DirectName, address: str) -> DirectName | None:
+        """The outgoing queue for receipts that somebody from this address wants at a name; None where there is none.
 
-    def _note_address(self, envelope: Envelope, address: str) -> None:
-        """A message tells where its receipts go by a name; if nobody knows the name, its sender can be called back."""
-        services, stream = envelope.services, envelope.stream
-        url = None if services is None else admin_url(services, None)
-        if stream is not None and stream.send_receipts_to is not None:
-            url = stream.send_receipts_to
-        if not address or not url:
-            return
+        A name that nobody answers for says nothing of where it is: its receipts go to the address that the message
+        came from, whatever the name service thinks, and no other mail for that name goes there.
+        """
+        relay, host = self.core.delivery.relay, name.host
+        if host == address or relay.trusts(host) or self._is_redirected(name):
+            return name
         try:
-            host = DirectName.from_wire(url).host.lower()
+            if address and not is_address(host):
+                return at_address(name, address)
         except IllegalName:
-            return
-        if self._addresses.get(host) != address and len(self._addresses) < MAX_ADDRESSES:
-            self._addresses[host] = address
-            self.core.tick.set_state(f"{ADDRESS_STATE}{host}", address.encode())
+            pass  # the name is as long as it may be
+        if relay.allows(host):
+            return name
+        self.receipts_dropped += 1
+        advice = f"add {host} to [relay] allow if messages of others may have it called"
+        self.notice("receipt dropped", {"peer": address, "host": host, "advice": advice})
+        return None
+
+    def _is_redirected(self, name: DirectName) -> bool:
+        return self.settings.redirections.outbound_target(url_of(name)) is not None
+
+    def _way_of_acknowledgment(self, view: MessageView, name: FormatName) -> FormatName | None:
+        """Delivery and commitment receipts; what came by other ways than HTTP is none of ours."""
+        if not view.arrived_by_http or not isinstance(name, DirectName) or self.core.queues.is_local(name):
+            return self.core.delivery.usual_way_back(view, name)
+        return self._way_back(name, brought_by(view.data))
+
+    def _receipt_at(self, state: str) -> float | None:
+        stream = self.incoming.get(state)
+        return None if stream is None else stream.due
 
     @property
     def deadline(self) -> float | None:
-        return earliest((self.history.deadline, *(each.due for each in self._due.values())))
+        return earliest((self.history.deadline, self._due.next))
 
     def on_timer(self, now: float) -> None:
         """Stream Receipt Coalescing Timer, 3.1.6.3."""
         self.history.clean(now)
-        for state, stream in list(self._due.items()):
-            if stream.due is None:
-                del self._due[state]
-            if stream.due is None or stream.due > now:
-                continue
+        for state in self._due.due(now):
+            stream = self.incoming.get(state)
+            assert stream is not None
             number = stream.receipt(now, self.settings.receipt_ms / 1000)
             if number is not None:
                 self._send_stream_receipt(state, stream, number, now)
                 self.incoming.note_receipt(self.core.tick, state)
+            self._due.add(state)
 
     def _send_stream_receipt(self, state: str, stream: IncomingStream, number: int, now: float) -> None:
         """It says all that the one before it said: where that has not left yet, this one takes its place."""
@@ -327,9 +368,11 @@ class Receiver:
             if record.lookup_id not in queue.positions and queue.get(record.lookup_id) is not None:
                 self.core.delivery.discard(queue, record)
         receipt = stream_receipt(stream.stream_id, number, DirectName.from_wire(stream.format_name))
-        sent = self._send(stream.send_receipts_to, receipt, now)
+        sent = self._send(stream.send_receipts_to, self.incoming.address(state), receipt, now)
         if sent is not None:
             self._receipts[state] = sent
+            if len(self._receipts) > self.settings.remote_managers:
+                del self._receipts[next(iter(self._receipts))]
 
     def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """3.1.7.3: a message that came by HTTP has left its queue, and its sender wants to know how."""
@@ -351,11 +394,15 @@ class Receiver:
         header = view.transaction_header
         if header is None or not view.negative_journaling:
             return
-        name = destination_name(view)
-        assert isinstance(name, DirectName)
+        try:
+            name = destination_name(view)
+        except IllegalName:
+            return
         stream_id = stream_id_of(view)
-        assert stream_id is not None
-        _, stream = self.incoming.of(stream_id.guid, name)
+        if not isinstance(name, DirectName) or stream_id is None:
+            return  # an import brought it: it says that it came by HTTP, and holds no stream that could be told
+        address = brought_by(view.data)
+        state, stream = self.incoming.of(stream_id, name, address)
         receipt = stream_receipt(
             stream_id,
             header.sequence_number,
@@ -363,17 +410,31 @@ class Receiver:
             final_class=reason,
             original=view.identifier,
         )
-        self._send(stream.send_receipts_to, receipt, now)
+        self._send(stream.send_receipts_to, self.incoming.address(state), receipt, now)
 
-    def _send(self, url: str, receipt: Message, now: float) -> tuple[Queue, Record] | None:
+    def _send(self, url: str, address: str, receipt: Message, now: float) -> tuple[Queue, Record] | None:
         """A receipt to a name that nobody can send to is dropped. Quotas do not count: there are few, and they end what
         would be sent again and again."""
         try:
             name = DirectName.from_wire(url)
             if self.core.queues.is_local(name):
                 return None
-            queue = self.core.queues.outgoing_queue(self.core.tick, name, int(now))
+            way = self._way_back(name, address)
+            if way is None:
+                return None
+            queue = self.core.queues.outgoing_queue(self.core.tick, way, int(now))
         except PostroadError:
             return None
         packet = Composer(self.core.identifier, name).compose(receipt, self.core.counters.next_message_id(), int(now))
         return queue, self.core.delivery.add(queue, packet, 0, NEVER, now)
+
+
+def _history_key(view: MessageView, address: str) -> bytes:
+    """What tells a message that comes again: its id, and who brings it, so that nobody can use up the ids of others.
+
+    Empty for a message that has no id.
+    """
+    identifier = view.identifier
+    if identifier == NOT_IDENTIFIED:
+        return b""
+    return foreign_id(identifier, address)

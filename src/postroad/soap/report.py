@@ -18,14 +18,20 @@ STUCK_S = 15.0  # a step that takes longer is worth a look
 
 def told_by(service: SoapService | None, now: float) -> Callable[[Queue], WayReport | None]:
     """Who speaks for the queues of SOAP, where there is a service."""
-    return lambda queue: None if service is None else way_report(service, queue, now)
+    if service is None:
+        return lambda queue: None
+
+    def told(queue: Queue) -> WayReport | None:
+        if not is_http(service.core.queues.outgoing_info[queue].destination):
+            return None
+        return way_report(service, queue, now)
+
+    return told
 
 
-def way_report(service: SoapService, queue: Queue, now: float) -> WayReport | None:
-    """None for a queue that is not SOAP's."""
-    if not is_http(service.core.queues.outgoing_info[queue].destination):
-        return None
-    peer = next((each for each in service.peers.values() if queue in each.queues), None)
+def way_report(service: SoapService, queue: Queue, now: float) -> WayReport:
+    """Of a queue that is SOAP's."""
+    peer = service.peer_of(queue)
     transfer = service.sender.transfers.get(queue) or Transfer()
     posts = [post.flight for post in peer.posts if post.flight.queue is queue] if peer is not None else []
     ordering = [each for each in transfer.unacked if each.answered]

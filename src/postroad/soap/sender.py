@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
-from postroad.deadlines import earliest
+from postroad.deadlines import Agenda
+from postroad.errors import RemoteProtocolError
 from postroad.queues.collection import JOURNAL
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import is_http
@@ -17,6 +19,7 @@ from postroad.queues.queue import PositionState, Queue
 from postroad.soap.elements import CommitmentReceipt, Decision, Stream, StreamReceipt
 from postroad.soap.settings import SoapSettings
 from postroad.soap.streams import OutgoingStream
+from postroad.soap.texts import parse_ordinal
 from postroad.store.interface import NEVER, Record
 from postroad.wire.constants import MessageClass
 from postroad.wire.transaction_header import TxSequenceId
@@ -28,6 +31,23 @@ REFUSED = MessageClass.NACK_BAD_DST_Q  # what a 400 says: nobody there takes it,
 # A record of an outgoing queue with this reason has its stream receipt and waits for the final one.
 ORDERED = MessageClass.ACK_REACH_QUEUE
 _FLAGS_AT, _TRANSACTIONAL = 62, 0x10  # UserHeader.Flags.TH, in a packet
+_HTTP_AT, _BY_HTTP = 63, 0x02  # UserHeader.Flags.AH
+
+
+class Taken(Enum):
+    """What became of a receipt."""
+
+    DONE = auto()
+    OF_NOTHING = auto()  # that is on its way: it comes late or again, or is somebody's invention
+    NOT_FROM_THERE = auto()  # the messages did not go to whoever sends it
+
+
+class Standing(Enum):
+    """Who an address is to the messages of a queue."""
+
+    RECEIVER = auto()  # they go there, or it is trusted
+    UNKNOWN = auto()  # nobody here knows where they end
+    STRANGER = auto()
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +98,10 @@ class Sender:
         self.settings = settings
         self.transfers: dict[Queue, Transfer] = {}
         self.receipts_url: Callable[[Queue], str] = lambda queue: ""  # where receipts of its stream are to be sent
+        self.standing: Callable[[Queue, str], Standing] = lambda queue, address: Standing.RECEIVER
         self._own = core.identifier.bytes_le
+        self._named: dict[TxSequenceId, Queue] = {}  # every name of every stream: no two share one
+        self._resending = Agenda(self._resend_at)
         self._stored = {
             name.removeprefix(OUTGOING_STATE): OutgoingStream.decode(value)
             for name, value in core.store.state(OUTGOING_STATE).items()
@@ -88,7 +111,7 @@ class Sender:
     def start(self) -> None:
         """3.1.3.2: the streams that were open. A receipt may come before anything is sent, and nobody repeats it."""
         for name, queue in self.core.queues.outgoing.items():
-            if not is_http(name):
+            if not is_http(name) or not queue.count:
                 continue
             for record in queue.available(HEAD):
                 place = self._place(record)
@@ -97,8 +120,8 @@ class Sender:
                     break
 
     def _place(self, record: Record) -> tuple[TxSequenceId, int] | None:
-        """The sequence and the number of a message of our own streams; None for any other."""
-        if not record.packet[_FLAGS_AT] & _TRANSACTIONAL:
+        """The sequence and the number of a message of our own streams; None for any other, whatever it claims."""
+        if not record.packet[_FLAGS_AT] & _TRANSACTIONAL or record.packet[_HTTP_AT] & _BY_HTTP:
             return None
         view = MessageView(record.packet)
         fields = view.transaction_fields
@@ -106,13 +129,30 @@ class Sender:
             return None
         return TxSequenceId(fields[1], fields[2]), fields[3]
 
+    def forget(self, queue: Queue) -> None:
+        """The queue is gone, and what was known of its stream."""
+        transfer = self.transfers.pop(queue, None)
+        if transfer is not None and transfer.stream is not None:
+            self._unname(transfer.stream)
+        path = queue.properties.path
+        if self._stored.pop(path, None) is not None or (transfer is not None and transfer.kept):
+            self.core.tick.set_state(f"{OUTGOING_STATE}{path}", None)
+
+    def _name(self, queue: Queue, stream: OutgoingStream) -> None:
+        for name in stream.bases:
+            self._named[name] = queue
+
+    def _unname(self, stream: OutgoingStream) -> None:
+        for name in stream.bases:
+            self._named.pop(name, None)
+
     # Out
 
     def take(self, queue: Queue, limit: int, now: float) -> list[Flight]:
         """Up to `limit` messages to send now, in their order; each is locked from here on."""
         transfer = self.transfers.setdefault(queue, Transfer())
         if transfer.unacked and transfer.resend_at is None:
-            self._arm(transfer, now)
+            self._arm(queue, transfer, now)
         taken: list[Flight] = []
         while len(taken) < limit:
             records = self.core.reading.fresh(queue, limit - len(taken), now)
@@ -167,7 +207,10 @@ class Sender:
         assert flight.sequence is not None
         stored = self._stored.pop(flight.queue.properties.path, None)
         known = stored is not None and stored.sequence == flight.sequence
+        if transfer.stream is not None:
+            self._unname(transfer.stream)
         transfer.stream = stream = stored if stored is not None and known else OutgoingStream.of(flight.sequence)
+        self._name(flight.queue, stream)
         transfer.kept = known and stream.started
         transfer.last_ack_count = transfer.last_number = 0
         return stream
@@ -181,10 +224,15 @@ class Sender:
         transfer.last_number = max(transfer.last_number, flight.number)
         transfer.unacked.append(flight)
         if transfer.resend_at is None:
-            self._arm(transfer, now)
+            self._arm(flight.queue, transfer, now)
 
-    def _arm(self, transfer: Transfer, now: float) -> None:
+    def _arm(self, queue: Queue, transfer: Transfer, now: float) -> None:
         transfer.resend_at = now + self.settings.resend_s[transfer.resend_index]
+        self._resending.add(queue)
+
+    def _resend_at(self, queue: Queue) -> float | None:
+        transfer = self.transfers.get(queue)
+        return None if transfer is None else transfer.resend_at
 
     def _begin_anew(self, transfer: Transfer, stream: OutgoingStream, flight: Flight, now: float) -> None:
         """The messages before this one are gone and none of them has arrived: it starts a stream of its own, once the
@@ -192,6 +240,8 @@ class Sender:
         tick, queue = self.core.tick, flight.queue
         transfer.stream = anew = stream.anew(self.core.transacting.new_sequence(), flight.number)
         transfer.settling = True
+        self._unname(stream)
+        self._name(queue, anew)
         tick.set_state(f"{OUTGOING_STATE}{queue.properties.path}", anew.encode())
 
         def settled() -> None:
@@ -200,6 +250,8 @@ class Sender:
 
         def lost() -> None:
             transfer.settling = False
+            self._unname(anew)
+            self._name(queue, stream)
             transfer.stream = stream
 
         tick.on_commit.append(settled)
@@ -217,9 +269,10 @@ class Sender:
                 stream.started = True
         elif _is_held(flight):
             view = MessageView(flight.record.packet)
-            if view.positive_journaling and self.core.delivery.journals_at_source(view):
-                self.core.delivery.copy(self.core.queues.system(JOURNAL), flight.record.packet, now)
             self.core.delivery.discard(flight.queue, flight.record)
+            if view.positive_journaling and self.core.delivery.journals_at_source(view):
+                journal = self.core.queues.system(JOURNAL)
+                self.core.delivery.try_after(view.data, self.core.delivery.copy, journal, view.data, now)
 
     def refused(self, flight: Flight, now: float) -> None:
         """400: it will never be taken. Streams go on without it."""
@@ -258,12 +311,17 @@ class Sender:
 
     # Receipts
 
-    def take_stream_receipt(self, receipt: StreamReceipt, now: float) -> bool:
-        """3.1.5.1.8: everything up to a number has arrived in order; whether it is about a stream of ours."""
+    def take_stream_receipt(self, receipt: StreamReceipt, address: str, now: float) -> Taken:
+        """3.1.5.1.8: everything up to a number has arrived in order, says whom it went to."""
         found = self._find(receipt)
         if found is None or found[2].name != receipt.stream_id.sequence:
-            return False  # under a name that it had before, it is all sent again
+            return Taken.OF_NOTHING  # under a name that it had before, it is all sent again
         queue, transfer, stream, number = found
+        sequence, following = self.core.transacting.next_place(queue.properties.path)
+        if sequence == stream.sequence and number >= following:
+            return Taken.OF_NOTHING  # there is no such message. What was sent before a restart is not known one by one
+        if self.standing(queue, address) is Standing.STRANGER:
+            return Taken.NOT_FROM_THERE
         covered = [each for each in transfer.unacked if each.number <= number]
         transfer.unacked = [each for each in transfer.unacked if each.number > number]
         transfer.last_ack_time = now
@@ -278,9 +336,9 @@ class Sender:
             self._keep(transfer, queue)
         transfer.resend_at = None
         if transfer.unacked:
-            self._arm(transfer, now)
+            self._arm(queue, transfer, now)
         self.core.delivery.outgoing_ready(queue, now)  # others may have waited for this
-        return True
+        return Taken.DONE
 
     def _ordered(self, transfer: Transfer, flight: Flight, now: float) -> None:
         """3.1.5.1.8.3: it leaves the queue, unless it waits for what its reader does."""
@@ -294,25 +352,31 @@ class Sender:
         else:
             self._settle(flight, True, now)
 
-    def take_final_receipt(self, receipt: StreamReceipt, outcome: CommitmentReceipt, reason: int, now: float) -> bool:
-        """3.1.5.1.9: one message has left its destination queue; whether it was one of ours."""
+    def take_final_receipt(
+        self, receipt: StreamReceipt, outcome: CommitmentReceipt, reason: int, address: str, now: float
+    ) -> Taken:
+        """3.1.5.1.9: one message has left its destination queue, says whom it went to."""
         found = self._find(receipt)
         if found is None:
-            return False
+            return Taken.OF_NOTHING
         queue, transfer, stream, number = found
-        flight = transfer.awaiting_final.pop(number, None)
+        flight = transfer.awaiting_final.get(number)
         if flight is None:
             flight = next((each for each in transfer.unacked if each.number == number), None)
             flight = flight or self._sent_before(queue, stream, number)
         if flight is None:
-            return False
+            return Taken.OF_NOTHING
+        standing = self.standing(queue, address)
+        if standing is Standing.STRANGER or (standing is Standing.UNKNOWN and not _is_of(outcome, flight)):
+            return Taken.NOT_FROM_THERE
+        transfer.awaiting_final.pop(number, None)
         flight.ordered = True
         self._no_longer_unacked(flight)
         if stream.name == receipt.stream_id.sequence:
             stream.started = True
             self._keep(transfer, queue)
         self._settle(flight, outcome.decision is Decision.POSITIVE, now, reason)
-        return True
+        return Taken.DONE
 
     def _settle(self, flight: Flight, positive: bool, now: float, reason: int = 0) -> None:
         """What became of the message is known: 3.1.5.2.1.2 and 3.1.5.2.2."""
@@ -321,23 +385,24 @@ class Sender:
         delivery = self.core.delivery
         packet = flight.record.packet
         view = MessageView(packet)
-        if positive and view.positive_journaling:
-            delivery.copy(self.core.queues.system(JOURNAL), packet, now)
-        elif not positive and view.negative_journaling:
-            delivery.dead_letter(packet, view, reason, now)
         delivery.discard(flight.queue, flight.record)
+        if positive and view.positive_journaling:
+            delivery.try_after(packet, delivery.copy, self.core.queues.system(JOURNAL), packet, now)
+        elif not positive and view.negative_journaling:
+            delivery.try_after(packet, delivery.dead_letter, packet, view, reason, now)
         self._end_stream(flight)
 
     def _find(self, receipt: StreamReceipt) -> tuple[Queue, Transfer, OutgoingStream, int] | None:
         """The stream that a receipt is about, by any of its names, and the number that it tells, as packets have it."""
         if receipt.stream_id.guid != self.core.identifier:
             return None
-        for queue, transfer in self.transfers.items():
-            stream = transfer.stream
-            base = None if stream is None else stream.bases.get(receipt.stream_id.sequence)
-            if stream is not None and base is not None:
-                return queue, transfer, stream, base + receipt.last_ordinal
-        return None
+        name = receipt.stream_id.sequence
+        queue = self._named.get(name)
+        transfer = None if queue is None else self.transfers.get(queue)
+        stream = None if transfer is None else transfer.stream
+        if queue is None or transfer is None or stream is None or name not in stream.bases:
+            return None
+        return queue, transfer, stream, stream.bases[name] + receipt.last_ordinal
 
     def _sent_before(self, queue: Queue, stream: OutgoingStream, number: int) -> Flight | None:
         """A message that was sent, and is to be sent again, stands at the head of its queue."""
@@ -370,7 +435,7 @@ class Sender:
             return
 
         def end() -> None:  # once it is durable that they have left
-            if not queue.count and transacting.is_last(path, sequence, number):
+            if queue in self.transfers and not queue.count and transacting.is_last(path, sequence, number):
                 transacting.end_sequence(path)
                 self.transfers[queue].kept = False
                 self.core.tick.set_state(f"{OUTGOING_STATE}{path}", None)
@@ -400,14 +465,13 @@ class Sender:
 
     @property
     def deadline(self) -> float | None:
-        return earliest(each.resend_at for each in self.transfers.values())
+        return self._resending.next
 
     def on_timer(self, now: float) -> list[Queue]:
         """Stream Receipt Wait Timer, 3.1.6.2: everything that has no receipt is sent again; which queues."""
         due = []
-        for queue, transfer in self.transfers.items():
-            if transfer.resend_at is None or transfer.resend_at > now:
-                continue
+        for queue in self._resending.due(now):
+            transfer = self.transfers[queue]
             transfer.resend_at = None
             answered = [each for each in transfer.unacked if each.answered]
             if not answered:  # nothing that could have a receipt: HTTP has a timer of its own
@@ -428,6 +492,15 @@ class Sender:
 def _is_start(stream: OutgoingStream, flight: Flight) -> bool:
     """Whether a message is the one that the far end has to have before all others of a stream."""
     return stream.sequence == flight.sequence and stream.current(flight.number) == 1
+
+
+def _is_of(outcome: CommitmentReceipt, flight: Flight) -> bool:
+    """Whether a final receipt names the message, 2.2.5.5: by its id, which nobody knows but who has it."""
+    try:
+        ordinal = parse_ordinal(outcome.id, "commitmentReceipt/id")
+    except RemoteProtocolError:
+        return False
+    return ordinal == MessageView(flight.record.packet).message_id
 
 
 def _is_losing(queue: Queue, before: int) -> bool:

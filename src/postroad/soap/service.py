@@ -5,15 +5,15 @@ Without I/O or clock: whoever drives it makes the requests, gives it their answe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from postroad.deadlines import earliest
-from postroad.endpoints import endpoint
+from postroad.deadlines import Agenda, earliest
+from postroad.endpoints import endpoint, is_address, plain_address
 from postroad.errors import StorageError
-from postroad.names import DirectName
+from postroad.names import DirectName, parse_format_name
 from postroad.names.direct import Protocol as Scheme
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState, is_http
@@ -23,7 +23,7 @@ from postroad.soap.addresses import url_of
 from postroad.soap.outgoing import Outgoing, Request
 from postroad.soap.receipts import admin_of
 from postroad.soap.receiver import Incoming, Receiver
-from postroad.soap.sender import Flight, Sender
+from postroad.soap.sender import Flight, Sender, Standing
 from postroad.soap.settings import SoapSettings
 
 OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
@@ -48,6 +48,7 @@ class Peer:
 
     address: Address
     queues: dict[Queue, None] = field(default_factory=dict)
+    ready: dict[Queue, None] = field(default_factory=dict)  # those of them that may have something to send
     posts: set[Post] = field(default_factory=set)
     connected: bool = False
     retry_at: float | None = None
@@ -76,7 +77,8 @@ class Driver(Protocol):
 
 
 class SoapService:
-    """One for a queue manager. `port_of` says where a host listens, if not where its URL says."""
+    """One for a queue manager. `port_of` says where a host listens, if not where its URL says; `addresses_of` which
+    addresses a host was found at, as far as it was looked for."""
 
     def __init__(
         self,
@@ -84,6 +86,7 @@ class SoapService:
         settings: SoapSettings,
         driver: Driver,
         port_of: Callable[[str, int], int] = lambda host, port: port,
+        addresses_of: Callable[[str], Collection[str]] = lambda host: (),
     ) -> None:
         self.core = core
         self.settings = settings
@@ -94,12 +97,18 @@ class SoapService:
         self.peers: dict[Address, Peer] = {}
         self.sent = self.taken = self.refused = 0  # requests of ours and of others, since the start
         self.sender.receipts_url = self.outgoing.receipts_url
+        self.sender.standing = self._standing
         self._port_of = port_of
+        self._addresses_of = addresses_of
+        self._posts_to: dict[str, int] = {}  # by host, whatever its ports: nobody has us open connections without end
+        self._starving: dict[str, dict[Peer, None]] = {}  # by host: the ways that wait for another's answers
+        self._timed: Agenda[Peer] = Agenda(lambda peer: earliest((peer.retry_at, peer.idle_at)))
         self._retransmit_at: float | None = None  # Retransmission Timer
         self._watched: Tick | None = None
         self._lost_ticks = 0
         self._others = core.delivery.outgoing_ready
         core.delivery.outgoing_ready = self._outgoing_ready
+        core.queues.on_forget.append(self.forget)
         core.delivery.admin_of = admin_of
 
     # Outgoing queues
@@ -113,7 +122,10 @@ class SoapService:
             self.queue_ready(queue, now)
 
     def _outgoing_ready(self, queue: Queue, now: float) -> None:
-        if is_http(self.core.queues.outgoing_info[queue].destination):
+        info = self.core.queues.outgoing_info.get(queue)
+        if info is None:
+            return  # it was removed meanwhile
+        if is_http(info.destination):
             self.queue_ready(queue, now)
         else:
             self._others(queue, now)
@@ -125,12 +137,34 @@ class SoapService:
     def queue_ready(self, queue: Queue, now: float) -> None:
         """3.1.7.7: there is something to send."""
         if self._may_send(queue):
-            self._pump(self._peer_of(queue), now)
+            peer = self._peer_of(queue)
+            peer.ready[queue] = None
+            self._pump(peer, now)
 
     def _may_send(self, queue: Queue) -> bool:
         """False for a queue that is paused, and for one that was deleted meanwhile."""
         info = self.core.queues.outgoing_info.get(queue)
         return info is not None and info.state not in (OutgoingState.ON_HOLD, OutgoingState.LOCKED)
+
+    def peer_of(self, queue: Queue) -> Peer | None:
+        """The way that the messages of a queue take, if any of them did."""
+        name = self.core.queues.outgoing_info[queue].destination
+        assert isinstance(name, DirectName)
+        peer = self.peers.get(self._address(name))
+        return peer if peer is not None and queue in peer.queues else None
+
+    def forget(self, queue: Queue) -> None:
+        """The outgoing queue is removed: nothing of it is kept here."""
+        name = parse_format_name(queue.properties.path)
+        if not isinstance(name, DirectName) or not is_http(name):
+            return
+        self.sender.forget(queue)
+        peer = self.peers.get(self._address(name))
+        if peer is not None:
+            peer.queues.pop(queue, None)
+            peer.ready.pop(queue, None)
+            for post in peer.posts:
+                post.given_up |= post.flight.queue is queue
 
     def _peer_of(self, queue: Queue) -> Peer:
         info = self.core.queues.outgoing_info[queue]
@@ -159,11 +193,13 @@ class SoapService:
         return Address(name.host, self._port_of(name.host, name.port), name.protocol is Scheme.HTTPS)
 
     def _pump(self, peer: Peer, now: float) -> None:
-        """Queues take turns, so that none waits for another's backlog."""
+        """Queues take turns, so that none waits for another's backlog; and so do the ports of one host."""
         if peer.retry_at is not None:
             return
-        waiting = [queue for queue in peer.queues if queue.count and self._may_send(queue)]
-        while waiting and (free := self.settings.posts_per_host - len(peer.posts)) > 0:
+        for queue in [each for each in peer.ready if not (each.count and self._may_send(each))]:
+            del peer.ready[queue]
+        waiting = list(peer.ready)
+        while waiting and (free := self._free(peer)) > 0:
             queue = waiting.pop(0)
             share = max(1, free // (len(waiting) + 1))
             flights = self.sender.take(queue, share, now)
@@ -171,25 +207,58 @@ class SoapService:
                 self._post(peer, flight, now)
             if len(flights) == share:
                 waiting.append(queue)
-        if peer.queues:  # others come first next time
-            first = next(iter(peer.queues))
-            del peer.queues[first]
-            peer.queues[first] = None
+        if waiting:
+            self._starving.setdefault(peer.address.host, {})[peer] = None
+        if peer.ready:  # others come first next time
+            first = next(iter(peer.ready))
+            del peer.ready[first]
+            peer.ready[first] = None
+
+    def _free(self, peer: Peer) -> int:
+        return self.settings.posts_per_host - self._posts_to.get(peer.address.host, 0)
 
     def _post(self, peer: Peer, flight: Flight, now: float) -> None:
         if not peer.connected and not peer.posts:
             self._set_state(peer, OutgoingState.WAITING)
             self._note(peer, ConnectionStatus.IN_PROCESS, now)
-        post = Post(peer, flight, self.outgoing.request(flight))
+        try:
+            request = self.outgoing.request(flight)
+        except Exception as error:  # it cannot be written as SOAP, today or ever: those behind it go on
+            self.core.delivery.note_failure(flight.record.packet, error)
+            self.sender.refused(flight, now)
+            return
+        post = Post(peer, flight, request)
         peer.posts.add(post)
+        self._posts_to[peer.address.host] = self._posts_to.get(peer.address.host, 0) + 1
         peer.idle_at = None
         self.driver.post(post)
+
+    def _posted(self, post: Post) -> None:
+        """The request has come to its end, whatever that was."""
+        if post not in post.peer.posts:
+            return
+        post.peer.posts.discard(post)
+        host = post.peer.address.host
+        self._posts_to[host] -= 1
+        if not self._posts_to[host]:
+            del self._posts_to[host]
+
+    def _feed(self, host: str, now: float) -> None:
+        """There is room for a request to the host: the ways that wait for it take turns."""
+        starving = self._starving.get(host, {})
+        while starving and self._posts_to.get(host, 0) < self.settings.posts_per_host:
+            peer = next(iter(starving))
+            del starving[peer]
+            self._pump(peer, now)
+        if not starving:
+            self._starving.pop(host, None)
 
     def _set_state(self, peer: Peer, state: OutgoingState) -> None:
         for queue in list(peer.queues):
             info = self.core.queues.outgoing_info.get(queue)
             if info is None:
                 del peer.queues[queue]
+                peer.ready.pop(queue, None)
             elif info.state is not OutgoingState.ON_HOLD:
                 info.state = state
 
@@ -208,6 +277,7 @@ class SoapService:
         """Any 2xx is a 200; 5xx means later; everything else means never."""
         peer = self._over(post)
         if peer is None:
+            self._feed(post.peer.address.host, now)
             return
         if status >= SERVER_ERROR:
             self._failed(post, ConnectionStatus.NOT_READY, f"{peer.address.host} answered {status}", now)
@@ -223,6 +293,8 @@ class SoapService:
             self._refused(post, status, now)
         if not peer.posts:
             peer.idle_at = now + self.settings.cleanup_ms / 1000
+            self._timed.add(peer)
+        self._feed(peer.address.host, now)
         self._pump(peer, now)
 
     def _refused(self, post: Post, status: int, now: float) -> None:
@@ -236,9 +308,11 @@ class SoapService:
         """No answer."""
         if self._over(post) is not None:
             self._failed(post, status, error, now)
+        else:
+            self._feed(post.peer.address.host, now)
 
     def _over(self, post: Post) -> Peer | None:
-        post.peer.posts.discard(post)
+        self._posted(post)
         return None if post.given_up else post.peer
 
     def _failed(self, post: Post, status: ConnectionStatus, error: str, now: float) -> None:
@@ -248,13 +322,33 @@ class SoapService:
         peer.connected = False
         peer.idle_at = None
         peer.retry_at = now + self.settings.retransmission_ms / 1000
+        self._timed.add(peer)
         self.sender.failed(post.flight, now)
         self._note(peer, status, now, error)
         self._set_state(peer, OutgoingState.INACTIVE)
         if not others:
             self.driver.close(peer)
+        self._feed(peer.address.host, now)
 
     # Requests of others
+
+    def _standing(self, queue: Queue, address: str) -> Standing:
+        """Receipts for the messages of a queue come from where these went: from the destination itself, or from the
+        manager that they are handed to on the way; or from an address that the configuration trusts.
+
+        The address of a destination that only somebody else can find, behind a redirection or a proxy, is not known:
+        then it has to do that whoever sends a receipt knows the ids of stream and message, which nobody can guess.
+        """
+        name = self.core.queues.outgoing_info[queue].destination
+        assert isinstance(name, DirectName)
+        address = plain_address(address)
+        found = {plain_address(each) for host in (name.host, self._address(name).host) for each in self._found(host)}
+        if address in found or self.core.delivery.relay.trusts(address):
+            return Standing.RECEIVER
+        return Standing.STRANGER if self._found(name.host) else Standing.UNKNOWN
+
+    def _found(self, host: str) -> Collection[str]:
+        return (host,) if is_address(host) else self._addresses_of(host)
 
     def received(self, incoming: Incoming, now: float) -> tuple[int, bool]:
         """The status to answer with, and whether that has to wait until everything so far is durable."""
@@ -283,16 +377,13 @@ class SoapService:
 
     @property
     def deadline(self) -> float | None:
-        times = [self._retransmit_at, self.sender.deadline, self.receiver.deadline]
-        for peer in self.peers.values():
-            times += (peer.retry_at, peer.idle_at)
-        return earliest(times)
+        return earliest((self._retransmit_at, self.sender.deadline, self.receiver.deadline, self._timed.next))
 
     def on_timer(self, now: float) -> None:
         for queue in self.sender.on_timer(now):
             self.queue_ready(queue, now)
         self.receiver.on_timer(now)
-        for peer in list(self.peers.values()):
+        for peer in self._timed.due(now):
             if peer.idle_at is not None and peer.idle_at <= now:
                 self._clean_up(peer)
             if peer.retry_at is not None and peer.retry_at <= now:
@@ -300,8 +391,10 @@ class SoapService:
                 self._pump(peer, now)
                 if not (peer.posts or any(queue.count for queue in peer.queues)):
                     self.peers.pop(peer.address, None)  # what was to be sent has expired, or was taken out
+            self._timed.add(peer)
         if self._retransmit_at is not None and self._retransmit_at <= now:
             self._retransmit_at = now + self.settings.retransmission_ms / 1000
+            self.receiver.incoming.forget_old(self.core.tick, now)
             for queue in self._waiting():  # 3.1.6.1
                 self.queue_ready(queue, now)
 
@@ -322,15 +415,16 @@ class SoapService:
         transfer = self.sender.transfers.get(queue)
         if transfer is not None:
             transfer.resend_at = None
-        for peer in self.peers.values():
-            if queue in peer.queues and not any(self._may_send(each) for each in peer.queues):
-                self._give_up(peer)
+        peer = self.peer_of(queue)
+        if peer is not None and not any(self._may_send(each) for each in peer.queues):
+            self._give_up(peer)
 
     def _give_up(self, peer: Peer) -> None:
         for post in list(peer.posts):
-            post.given_up = True
-            peer.posts.discard(post)
-            self.sender.failed(post.flight, post.flight.sent_at)
+            self._posted(post)
+            if not post.given_up:
+                post.given_up = True
+                self.sender.failed(post.flight, post.flight.sent_at)
         peer.connected = False
         peer.idle_at = peer.retry_at = None
         self.driver.close(peer)

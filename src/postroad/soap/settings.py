@@ -21,5 +21,6 @@ class SoapSettings:
     duplicates: int = 10_000  # entries of MessageIdHistoryTable
     duplicates_s: int = 1800
     posts_per_host: int = 8  # requests that one host has to answer at a time
+    remote_managers: int = 10_000  # streams of others that are remembered, at the most
     unacknowledged: int = 10_000  # stream messages of one queue that wait for a receipt, at the most
     redirections: Redirections = field(default_factory=Redirections)

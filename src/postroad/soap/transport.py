@@ -6,30 +6,30 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol
 
 import uvicorn
 
 from postroad.accepting import AcceptingServer
-from postroad.endpoints import endpoint
+from postroad.endpoints import endpoint, plain_address
 from postroad.errors import ConfigurationError
-from postroad.logs import Sparingly
+from postroad.limits import Limits
+from postroad.logs import RateLimitedLog
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.soap.client import ClientOptions, Lookup, SoapClient
 from postroad.soap.multipart import MAX_ENTITY_SIZE
-from postroad.soap.protocol import REQUEST_TIMEOUT_S, SoapProtocol
+from postroad.soap.protocol import SoapProtocol
 from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming
 from postroad.soap.service import Peer, Post, SoapService
+from postroad.supervision import RETRY_S, Running, Supervisor
 
 log = logging.getLogger(__name__)
 
 ROOT = "/msmq/"
 KEEP_ALIVE_S = 75
 GRACE_S = 5  # that answers under way have, once the server stops
-BACKLOG = 2048
-MAX_CONNECTIONS = 4096
 METHOD_NOT_ALLOWED = 405
 
 
@@ -42,6 +42,7 @@ class Host(Protocol):
     """What the transport needs of the queue manager that it belongs to."""
 
     clock: Callable[[], float]
+    supervisor: Supervisor
 
     def commit_soon(self) -> None: ...
 
@@ -52,9 +53,19 @@ class Listener:
     """One port, with a certificate for HTTPS. Port 0 is any free one."""
 
     def __init__(
-        self, app: Any, host: str, port: int, certificate: Path | None = None, key: Path | None = None
+        self,
+        app: Any,
+        limits: Limits,
+        host: str,
+        port: int,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        *,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._app = app
+        self._limits = limits
+        self._supervisor = supervisor or Supervisor()
         self._host = host
         self.port = port
         self._certificate = certificate
@@ -68,6 +79,19 @@ class Listener:
 
     async def start(self) -> None:
         """OSError where the port cannot be had; ConfigurationError where the certificate cannot be used."""
+        await self._open()
+        self._supervisor.keep(f"listener {self.address}", self._serve)
+
+    async def _serve(self, running: Running) -> None:
+        """As long as the server serves; where it has ended, another one."""
+        task = self._task
+        if task is None or task.done():
+            task = await self._open()
+        running()
+        await asyncio.wait({task})
+        task.result()
+
+    async def _open(self) -> asyncio.Task[None]:
         config = self._config()
         listener = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -77,15 +101,17 @@ class Listener:
         except BaseException:
             listener.close()
             raise
-        server = AcceptingServer(config)
-        self._task = await server.start(listener, "postroad-soap")
+        server = AcceptingServer(config, self._limits)
+        self._task = task = await server.start(listener, "postroad-soap-server")
         self._server = server
         self.port = listener.getsockname()[1]
+        return task
 
     async def stop(self) -> None:
+        await self._supervisor.stop(f"listener {self.address}")
         if self._task is not None and self._server is not None:
             self._server.should_exit = True
-            await self._task
+            await asyncio.wait({self._task})
         self._task = self._server = None
 
     def _config(self) -> uvicorn.Config:
@@ -100,8 +126,6 @@ class Listener:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            backlog=BACKLOG,
-            limit_concurrency=MAX_CONNECTIONS,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
             ssl_certfile=self._certificate,
@@ -115,7 +139,7 @@ class Listener:
 
 
 class SoapTransport:
-    """The Driver of a SoapService on an event loop. `known` and `told` find hosts before and behind the name service.
+    """The Driver of a SoapService on an event loop. `known` finds hosts before the name service is asked.
 
     `service` is set before a listener uses this as its app; `start` when all of them accept.
     """
@@ -125,31 +149,39 @@ class SoapTransport:
         self.service: SoapService
         self._options = options
         self._known = known
-        self._client: SoapClient
+        self._client: SoapClient | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._armed_at = 0.0
-        self._refusals = Sparingly(log, "SOAP request refused")
+        self._not_before = 0.0  # of the next timer, after a failure
+        self._refusals = RateLimitedLog(log, "SOAP request refused")
+        self._notices: dict[str, RateLimitedLog] = {}
 
     def start(self) -> None:
         service = self.service
-        self._client = SoapClient(
-            self._options, self._known, service.receiver.address_of, self._answered, self._request_failed
-        )
+        self._client = SoapClient(self._options, self._known, self._answered, self._request_failed)
+        service.receiver.notice = self._notice
         service.start(self.manager.clock())
         self.changed()
 
     async def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await self._client.stop()
+        await self.manager.supervisor.stop("soap timers")
+        if self._client is not None:
+            await self._client.stop()
 
     # Driver
 
     def post(self, post: Post) -> None:
+        assert self._client is not None  # nothing is sent before the start
         self._client.post(post)
 
     def close(self, peer: Peer) -> None:
-        self._client.close(peer)
+        if self._client is not None:
+            self._client.close(peer)
+
+    def addresses_of(self, host: str) -> Collection[str]:
+        return () if self._client is None else self._client.addresses_of(host)
 
     def _answered(self, post: Post, status: int) -> None:
         self.service.answered(post, status, self.manager.clock())
@@ -175,7 +207,7 @@ class SoapTransport:
         if scope["method"] != "POST":
             return METHOD_NOT_ALLOWED, [*closing, (b"allow", b"POST")]
         client, server = scope.get("client"), scope.get("server")
-        address = client[0] if client else ""
+        address = plain_address(client[0]) if client else ""
         if scope["path"][: len(ROOT)].lower() != ROOT:
             self._tell(address, f"the path {scope['path'][:80]!r} does not start with {ROOT}")
             return BAD_REQUEST, closing
@@ -188,9 +220,7 @@ class SoapTransport:
                 return BAD_REQUEST, closing
         body = await _read(receive)
         if body is None:
-            self._tell(
-                address, f"it did not come whole, within {MAX_ENTITY_SIZE} bytes and {REQUEST_TIMEOUT_S:.0f} seconds"
-            )
+            self._tell(address, f"it did not come whole, within {MAX_ENTITY_SIZE} bytes and in time")
             return BAD_REQUEST, closing
         incoming = Incoming(content_type, body, address, server[0] if server else "")
         return await self._take(incoming), empty
@@ -220,6 +250,11 @@ class SoapTransport:
         """What was wrong with a request: its answer has no room for it."""
         self._refusals.warn(self.manager.clock(), {"peer": address, "reason": reason})
 
+    def _notice(self, event: str, facts: dict[str, object]) -> None:
+        """What somebody ought to look at, and may happen as often as strangers like."""
+        notices = self._notices.setdefault(event, RateLimitedLog(log, event, burst=5))
+        notices.warn(self.manager.clock(), facts)
+
     # Time
 
     def changed(self) -> None:
@@ -230,13 +265,15 @@ class SoapTransport:
             return  # a timer that fires early does nothing
         if self._timer is not None:
             self._timer.cancel()
-        self._armed_at = deadline
+        self._armed_at = deadline = max(deadline, self._not_before)
         wait = max(0.0, deadline - self.manager.clock())
         self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.service.on_timer(self.manager.clock())
+        clock = self.manager.clock
+        if not self.manager.supervisor.step("soap timers", lambda: self.service.on_timer(clock())):
+            self._not_before = clock() + RETRY_S  # what failed is still due
         self.changed()
 
 

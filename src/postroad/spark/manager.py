@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import pyarrow as pa
 
+from postroad.client.tls import client_context
 from postroad.errors import ManagerUnavailable, PostroadError, RemoteProtocolError, told_error
 from postroad.spark.options import ARRIVAL_MASK, Place
 from postroad.version import __version__
@@ -221,7 +222,7 @@ class ManagerApi:
     def _connected(self) -> http.client.HTTPConnection:
         if self._connection is None:
             if self._secure:
-                context = ssl.create_default_context()
+                context = client_context() or ssl.create_default_context()
                 self._connection = http.client.HTTPSConnection(
                     self._host, self._port, timeout=ANSWER_S, context=context
                 )

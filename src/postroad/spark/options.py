@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -44,7 +44,7 @@ class Place:
 
     api: str
     queue: str
-    token: str | None
+    token: str | None = field(repr=False)
     timeout_s: float
 
 
@@ -64,7 +64,7 @@ class Rpc:
     host: str
     port: int
     user: str | None
-    password: str | None
+    password: str | None = field(repr=False)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

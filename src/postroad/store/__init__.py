@@ -34,6 +34,9 @@ __all__ = [
 ]
 
 
-def open_store(path: str | Path) -> Store:
-    """The store in a data directory, which is made if need be, or ":memory:". Raises StorageError with the reason."""
-    return MemoryStore() if str(path) == ":memory:" else SqliteStore(Path(path))
+def open_store(path: str | Path, *, reserve: bool = False) -> Store:
+    """The store in a data directory, which is made if need be, or ":memory:". Raises StorageError with the reason.
+
+    With `reserve` it keeps room on the disk, so that messages can be taken out of a full one.
+    """
+    return MemoryStore() if str(path) == ":memory:" else SqliteStore(Path(path), reserve=reserve)

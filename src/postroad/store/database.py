@@ -6,6 +6,7 @@ Tables' contents are the business of sqlite.py.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
@@ -14,8 +15,10 @@ from pathlib import Path
 import apsw
 
 from postroad.errors import StorageError
+from postroad.private import DIRECTORY_MODE, open_private, tighten
 
 DATABASE_NAME = "store.sqlite"
+_BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database, with the modes of the database itself
 APPLICATION_ID = 0x506F7374  # "Post": `file` and SQLite's tools show whose database it is
 
 # Each step takes the schema from the version of its index to the next; its SQL runs in one transaction.
@@ -25,12 +28,14 @@ MIGRATIONS: tuple[str, ...] = (files(__package__).joinpath("schema.sql").read_te
 CHECKPOINT_PAGES = 2048
 PAGE_SIZE = 8192
 ASIDE_CACHE_KB = 16_384
+MOST_REWRITTEN = 64 << 20  # bytes of messages in a database that a start writes anew
 BUSY_TIMEOUT_MS = 5000  # how long a person's SQLite tool may keep the database locked
 
 PRAGMAS = (
     # A page of 8 KiB holds five messages of 1 KiB with their headers, one of 4 KiB two; with pages of 16 KiB a commit
     # writes more bytes than it needs, and puts are a fifth slower.
     f"PRAGMA page_size = {PAGE_SIZE}",
+    "PRAGMA auto_vacuum = INCREMENTAL",  # of a new database: what a purge frees can be given back to the disk
     "PRAGMA journal_mode = WAL",  # one sync a commit, and readers that never wait for the writer
     "PRAGMA wal_autocheckpoint = 0",  # ours to do, so that a checkpoint that fails is not taken for a failed commit
     "PRAGMA synchronous = FULL",  # a commit is on the disk when it returns: what was promised survives a power cut
@@ -79,6 +84,7 @@ def open_writer(file: Path, vfs: str | None) -> apsw.Connection:
         if mode != "wal":
             raise StorageError(f"{file}: no write-ahead log is possible here; choose a directory on a local disk")
         _migrate(connection)
+        _shrink_old(connection, file)
     except BaseException:
         connection.close()
         raise
@@ -100,15 +106,26 @@ def open_aside(file: Path, vfs: str | None) -> apsw.Connection:
 
 
 def make_directory(directory: Path) -> None:
-    """Makes the directory if need be, so that it survives a power cut. What is in it SQLite makes durable: the first
-    sync of its log is one of the directory too."""
+    """Makes the directory if need be, so that it survives a power cut, and its owner's alone. What is in it SQLite
+    makes durable: the first sync of its log is one of the directory too."""
     try:
         missing = [path for path in (directory, *directory.parents) if not path.exists()]
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{directory}: {error.strerror}; no data directory can be made here") from error
+    if (directory / DATABASE_NAME).exists() or not any(directory.iterdir()):  # else it may be /srv, given by mistake
+        tighten(directory)
     for path in missing:
         _sync_directory(path.parent)
+
+
+def make_private(file: Path) -> None:
+    """The database and the files beside it are their owner's alone. SQLite opens an empty file as a new database, and
+    gives its own files the mode of that one."""
+    with suppress(OSError):  # SQLite says by itself what keeps it from opening the file
+        os.close(open_private(file, os.O_RDWR))
+    for suffix in _BESIDE:
+        tighten(file.with_name(file.name + suffix))
 
 
 def _sync_directory(directory: Path) -> None:
@@ -139,6 +156,22 @@ def _check_identity(connection: apsw.Connection, file: Path) -> None:
             f"{file}: schema version {version} is newer than this Postroad, which knows up to {len(MIGRATIONS)}; "
             "use the newer Postroad, or another directory"
         )
+
+
+def _shrink_old(connection: apsw.Connection, file: Path) -> None:
+    """A database from before auto_vacuum is written anew, once, where more than half of it is free and that is quick.
+
+    What cannot be done is left as it is: it was good enough before.
+    """
+    pages, free = connection.pragma("page_count"), connection.pragma("freelist_count")
+    used_bytes = (pages - free) * PAGE_SIZE
+    if connection.pragma("auto_vacuum") or free * 2 <= pages or used_bytes > MOST_REWRITTEN:
+        return
+    if shutil.disk_usage(file.parent).free < 3 * used_bytes + MOST_REWRITTEN:
+        return
+    with suppress(apsw.Error):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL").fetchall()
+        connection.execute("VACUUM").fetchall()
 
 
 def _migrate(connection: apsw.Connection) -> None:

@@ -97,6 +97,10 @@ class Store(Protocol):
     def lookup_ids(self, queue: int, after: int, last: int, limit: int) -> list[int] | None:
         """The same without the records."""
 
+    def oldest(self) -> Mapping[int, int]:
+        """`arrived_ms` of the message that came first to each queue, by its number: one look at all of them. A queue
+        without messages is not there, nor need be one with damaged ones."""
+
     def get(self, queue: int, lookup_id: int) -> Record | None:
         """The record, None where there is none; raises CorruptRecord where its checksum fails."""
 
@@ -110,5 +114,12 @@ class Store(Protocol):
     @property
     def damaged(self) -> Mapping[Key | str, str]:
         """Records (by key) and state values (by name) that were met and failed their checksum, with the reason."""
+
+    def no_room(self) -> str | None:
+        """Why nothing more is to be stored, as the disk is now; None while there is room. For any thread."""
+
+    def tidy(self) -> bool:
+        """A short step of giving room back that deleted messages had; whether there is more to do. For the thread that
+        commits, while nobody waits for it."""
 
     def close(self) -> None: ...

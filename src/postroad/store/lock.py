@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from postroad.errors import StorageError
+from postroad.private import open_private
 
 LOCK_NAME = "lock"
 
@@ -37,7 +38,7 @@ class DirectoryLock:
     def __init__(self, directory: Path) -> None:
         path = directory / LOCK_NAME
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+            self._descriptor = open_private(path, os.O_RDWR)
         except OSError as error:
             raise StorageError(f"{path}: {error.strerror}; this user must be able to write in {directory}") from error
         try:

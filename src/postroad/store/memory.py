@@ -11,7 +11,7 @@ from threading import Lock
 
 from sortedcontainers import SortedDict, SortedList
 
-from postroad.store.interface import Batch, Columns, Key, Record
+from postroad.store.interface import PRIORITY_SHIFT, Batch, Columns, Key, Record
 from postroad.store.row import pack_key
 
 
@@ -96,6 +96,17 @@ class MemoryStore:
             return iter(())
         return islice(records.irange(after, last, (False, True)), max(limit, 0))
 
+    def oldest(self) -> Mapping[int, int]:
+        found: dict[int, int] = {}
+        with self._lock:
+            for queue, records in self._queues.items():
+                lookup_id = 0
+                while (first := next(records.irange(lookup_id), None)) is not None:
+                    arrived_ms = records[first].arrived_ms
+                    found[queue] = min(found.get(queue, arrived_ms), arrived_ms)
+                    lookup_id = (first >> PRIORITY_SHIFT) + 1 << PRIORITY_SHIFT  # arrivals of one priority are in order
+        return found
+
     def get(self, queue: int, lookup_id: int) -> Record | None:
         with self._lock:
             record: Record | None = self._queues.get(queue, {}).get(lookup_id)
@@ -118,6 +129,12 @@ class MemoryStore:
     @property
     def damaged(self) -> Mapping[Key | str, str]:
         return {}
+
+    def no_room(self) -> str | None:
+        return None
+
+    def tidy(self) -> bool:
+        return False
 
     def close(self) -> None:
         """There is nothing to close; what was stored stays as long as the object."""

@@ -18,10 +18,13 @@ import apsw
 from postroad.errors import CorruptRecord
 from postroad.store.columns import Suspicious, read_columns, read_lookup_ids
 from postroad.store.database import (
+    BUSY_TIMEOUT_MS,
     CHECKPOINT_PAGES,
     DATABASE_NAME,
+    PAGE_SIZE,
     explained,
     make_directory,
+    make_private,
     open_aside,
     open_reader,
     open_writer,
@@ -41,9 +44,12 @@ from postroad.store.row import (
     to_row,
     unpack_key,
 )
+from postroad.store.space import DiskSpace
 
 T = TypeVar("T")
 MAX_DAMAGED = 10_000  # that many damaged records are named; more are still left out, but not listed
+KEPT_FREE_PAGES = 1024  # 8 MiB that deleted messages have left are kept for the next ones
+TIDY_PAGES = 512  # 4 MiB given back in one step: a commit that comes meanwhile waits for no more
 MAX_UNREADABLE = 100  # that many rows a read steps over that SQLite cannot take apart, before it gives up
 
 # apsw lets go of the GIL at every step of a statement, and a busy event loop takes up to the switch interval to give
@@ -69,6 +75,15 @@ FORWARD_EXCEPT = f"{_WALK} >= ?3 {_EXCEPT} ORDER BY key"
 BACKWARD_EXCEPT = f"{_WALK} <= ?3 {_EXCEPT} ORDER BY key DESC"
 FORWARD_KEY = f"SELECT key FROM message WHERE key >= ?3 {_EXCEPT} ORDER BY key LIMIT 1 OFFSET ?5"
 BACKWARD_KEY = f"SELECT key FROM message WHERE key <= ?3 {_EXCEPT} ORDER BY key DESC LIMIT 1 OFFSET ?5"
+# From the first message of a queue and priority straight to that of the next: a step for each, however many there are.
+OLDEST = """
+WITH RECURSIVE first (key) AS (
+    SELECT min(key) FROM message
+    UNION ALL
+    SELECT (SELECT key FROM message WHERE key >= ((first.key >> 44) + 1) << 44 ORDER BY key LIMIT 1)
+    FROM first WHERE first.key >> 44 < 524287 -- behind the last priority of the last queue there is no number
+)
+SELECT key >> 47, min(arrived_ms) FROM first JOIN message USING (key) GROUP BY 1"""
 GET = f"SELECT {_COLUMNS}, packet FROM message WHERE key = ?"
 EXPIRED = (
     "SELECT key FROM message INDEXED BY message_expires WHERE expires_s <> 0 AND expires_s < ? ORDER BY expires_s, key"
@@ -87,13 +102,26 @@ class SqliteStore:
     beyond any store: if the disk failed in the very sync of a commit and the power goes before the next commit, that
     batch may come back after all, whole.
 
-    `vfs` names the SQLite file system to use and `checkpoint_pages` the length of the log: both are for tests.
+    With `reserve` it keeps some room on the disk, and gives it up for a commit that finds none.
+    `vfs` names the SQLite file system to use, `checkpoint_pages` is the length of the log and `kept_free_pages` what
+    `tidy` leaves: these are for tests.
     """
 
-    def __init__(self, directory: Path, *, vfs: str | None = None, checkpoint_pages: int = CHECKPOINT_PAGES) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        reserve: bool = False,
+        vfs: str | None = None,
+        checkpoint_pages: int = CHECKPOINT_PAGES,
+        kept_free_pages: int = KEPT_FREE_PAGES,
+    ) -> None:
+        self._kept_free_pages = kept_free_pages
         self._file = directory / DATABASE_NAME
         self._checkpoint_pages = checkpoint_pages
         self._log_pages = 0
+        self._commits = 0
+        self._state: tuple[int, dict[str, bytes]] = (-1, {})  # as it was after so many commits
         self._damaged: dict[Key | str, str] = {}
         self._vfs = vfs
         self._aside: deque[apsw.Connection] = deque()  # connections of threads that read columns, while they rest
@@ -101,7 +129,13 @@ class SqliteStore:
         make_directory(directory)
         with self._explained("opening"), ExitStack() as opened:
             opened.callback(DirectoryLock(directory).close)
-            self._writer = open_writer(self._file, vfs)
+            if vfs is None:  # what a test's own file system does with files is its own business
+                make_private(self._file)
+            self._space = DiskSpace(directory) if reserve else None
+            if self._space is not None:
+                # On a small disk the log is short: the reserve has to hold what is folded into the database.
+                self._checkpoint_pages = min(checkpoint_pages, max(8, self._space.reserve_bytes // 2 // PAGE_SIZE))
+            self._writer = self._with_room(lambda: open_writer(self._file, vfs))
             opened.callback(self._writer.close)
             self._reader = open_reader(self._file, vfs)
             opened.callback(self._reader.close)
@@ -120,7 +154,8 @@ class SqliteStore:
         if not (deletes or puts or state):
             return
         execute = self._writer.execute
-        with self._explained("writing"):
+
+        def write() -> None:
             try:
                 execute("BEGIN")
                 if keys:
@@ -135,11 +170,55 @@ class SqliteStore:
             except BaseException:
                 self._roll_back()
                 raise
+
+        with self._explained("writing"):
+            self._with_room(write, puts.values())
+        self._commits += 1
+        self._state = -1, {}
         self._checkpoint_if_long()
         if self._damaged:
             for changed in (deletes, puts, state):
                 for key in changed:
                     self._damaged.pop(key, None)
+
+    def _with_room(self, work: Callable[[], T], added: Iterable[Record] = ()) -> T:
+        """`work`, and once more with the reserve given up where the disk was full: unless it adds too much of that."""
+        try:
+            return work()
+        except (apsw.FullError, apsw.IOError) as error:
+            space = self._space
+            if space is None or not (isinstance(error, apsw.FullError) or space.is_low()):
+                raise
+            if not space.release() or sum(len(each.packet) for each in added) > space.reserve_bytes // 4:
+                raise
+            self._fold_log()
+            return work()
+
+    def no_room(self) -> str | None:
+        return None if self._space is None else self._space.look()
+
+    def tidy(self) -> bool:
+        full = self._space is not None and self._space.full
+        try:
+            free = self._writer.pragma("freelist_count")
+            if free <= (0 if full else self._kept_free_pages) or not self._writer.pragma("auto_vacuum"):
+                return False
+            self._writer.execute(f"PRAGMA incremental_vacuum({TIDY_PAGES})").fetchall()
+            self._fold_log()
+            return bool(self._writer.pragma("freelist_count") < free)
+        except apsw.Error:
+            return False  # nothing is lost by it, and the next time is soon
+
+    def _fold_log(self) -> None:
+        """The whole log into the database, and both as short as they can be. A reader who is in the way is not waited
+        for."""
+        with suppress(apsw.Error):
+            self._writer.set_busy_timeout(0)
+            try:
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                self._log_pages = 0
+            finally:
+                self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
 
     def scan(self, queue: int, after: int = -1, limit: int = 100) -> list[Record]:
         return self._scan(last_key(queue, after) + 1, last_key(queue, MAX_KEY), limit, forward=True)
@@ -179,6 +258,11 @@ class SqliteStore:
                     self._aside.append(connection)
         return found
 
+    def oldest(self) -> Mapping[int, int]:
+        with self._explained("reading"), suppress(*_UNREADABLE):
+            return dict(self._reader.execute(OLDEST))
+        return {}
+
     def get(self, queue: int, lookup_id: int) -> Record | None:
         try:
             key = pack_key(queue, lookup_id)
@@ -204,15 +288,19 @@ class SqliteStore:
 
     def state(self, prefix: str = "") -> Mapping[str, bytes]:
         # Every row is read, with no search by name: a damaged name could mislead the search past sound ones.
-        found: dict[str, bytes] = {}
-        with self._explained("reading"), self._snapshot():
-            for name, value, checksum in self._state_rows():
-                text = name.decode("utf-8", "replace")
-                if checksum != state_checksum(name, value):
-                    self._note(text, f"{self._file}: state {text!r}: the checksum fails")
-                elif text.startswith(prefix):
-                    found[text] = value
-        return found
+        # What was read stays until the next commit: a start asks for many prefixes, one after the other.
+        commits, (read_at, found) = self._commits, self._state
+        if read_at != commits:
+            found = {}
+            with self._explained("reading"), self._snapshot():
+                for name, value, checksum in self._state_rows():
+                    text = name.decode("utf-8", "replace")
+                    if checksum != state_checksum(name, value):
+                        self._note(text, f"{self._file}: state {text!r}: the checksum fails")
+                    else:
+                        found[text] = value
+            self._state = commits, found
+        return {name: value for name, value in found.items() if name.startswith(prefix)}
 
     @property
     def damaged(self) -> Mapping[Key | str, str]:

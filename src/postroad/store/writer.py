@@ -5,11 +5,17 @@ Knows neither queues nor the event loop: a Future tells how each batch ended.
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import Future
 from threading import Condition, Thread
 
 from postroad.errors import StorageError
 from postroad.store.interface import Batch, Store
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 1.0  # without a batch for so long, the thread tidies the store up
+STEP_S = 0.02  # between two steps of that
 
 
 class Writer:
@@ -21,7 +27,10 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: list[tuple[Batch, Future[None]]] = []
+        self._group: list[tuple[Batch, Future[None]]] = []  # what is being committed
         self._closing = False
+        self._pause: float | None = IDLE_S  # until the next step; None where there is nothing to tidy up
+        self._urgent = False
         self._wake = Condition()
         self._thread = Thread(target=self._run, name="postroad-writer", daemon=True)
         self._thread.start()
@@ -45,19 +54,44 @@ class Writer:
             self._wake.notify()
         self._thread.join()
 
+    def tidy(self) -> None:
+        """A step now: the disk is full."""
+        with self._wake:
+            self._urgent = True
+            self._wake.notify()
+
     def _run(self) -> None:
+        """Whatever happens, the submitters hear of it and the thread lives: without it nothing is promised any more."""
+        while True:
+            try:
+                self._commit_all()
+                return
+            except BaseException as error:
+                log.exception("the store's writer failed, and goes on")
+                for _, future in self._group:
+                    if not future.done():
+                        future.set_exception(StorageError(f"the store's writer failed: {error!r}"))
+
+    def _commit_all(self) -> None:
         while True:
             with self._wake:
-                while not self._waiting and not self._closing:
-                    self._wake.wait()
-                if not self._waiting:
+                while not (self._waiting or self._closing or self._urgent):
+                    if not self._wake.wait(self._pause):
+                        break
+                if not self._waiting and self._closing:
                     return
-                group, self._waiting = self._waiting, []
+                self._group, self._waiting = self._waiting, []
+                urgent, self._urgent = self._urgent, False
+            if urgent or not self._group:
+                self._pause = STEP_S if self._store.tidy() else None
+            if not self._group:
+                continue
+            self._pause = IDLE_S
             try:
-                self._store.commit([batch for batch, _ in group])
-            except Exception as error:  # whatever it is, the submitters must hear of it and the thread must live
-                for _, future in group:
+                self._store.commit([batch for batch, _ in self._group])
+            except Exception as error:
+                for _, future in self._group:
                     future.set_exception(error)
             else:
-                for _, future in group:
+                for _, future in self._group:
                     future.set_result(None)

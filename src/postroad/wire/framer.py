@@ -18,10 +18,13 @@ class Framer:
     At the first bad header the stream is lost: `error` says why, `position` where, and nothing more comes out.
     """
 
-    __slots__ = ("_buffer", "error", "position")
+    __slots__ = ("_buffer", "_limit", "_over_limit", "error", "position")
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = MAX_BUFFERED) -> None:
+        """`limit` is the most that a packet may have, until `lift_limit`."""
         self._buffer = bytearray()
+        self._limit = limit
+        self._over_limit = False  # the error is a packet that may be good, and is too large for now
         self.error: RemoteProtocolError | None = None
         self.position = 0  # in the stream, of the first byte that no packet holds yet
 
@@ -29,6 +32,15 @@ class Framer:
     def buffered(self) -> int:
         """Bytes of a packet that is not whole yet."""
         return len(self._buffer)
+
+    def lift_limit(self) -> list[bytes]:
+        """From now on a packet has any size that it can have; the packets that the limit held up."""
+        if self._limit == MAX_BUFFERED:
+            return []
+        self._limit = MAX_BUFFERED
+        if self._over_limit:
+            self._over_limit, self.error = False, None
+        return self.feed(b"")
 
     def feed(self, data: bytes) -> list[bytes]:
         """The packets that `data` completes, those before a fault included."""
@@ -43,7 +55,7 @@ class Framer:
             packets, taken = self._cut(memoryview(data))
             self._buffer += data[taken:]
         self.position += taken
-        if self.error:
+        if self.error and not self._over_limit:
             self._buffer.clear()
         return packets
 
@@ -61,6 +73,10 @@ class Framer:
             if flags & _SESSION_OR_INTERNAL == _SESSION_ONLY:
                 size += SESSION_HEADER_SIZE
             if end - offset < size:
+                if size > self._limit:
+                    self._over_limit = True
+                    fault = f"a packet of {size} bytes where {self._limit} are the most"
+                    self.error = RemoteProtocolError(fault, offset)
                 break
             packets.append(bytes(view[offset : offset + size]))
             offset += size

@@ -7,6 +7,7 @@ from postroad.wire.base_header import BaseHeader
 from postroad.wire.constants import MessageClass, PacketType
 from postroad.wire.internal import ConnectionParameters, EstablishConnection, InternalHeader, SessionAck
 from postroad.wire.ordering import BODY_SIZE, FINAL_ACK_CLASSES, LABEL, FinalAck, OrderAck, is_order_queue
+from postroad.wire.patch import transaction_header_at
 from postroad.wire.view import MessageView
 
 Packet = MessageView | OrderAck | FinalAck | EstablishConnection | ConnectionParameters | SessionAck
@@ -19,6 +20,7 @@ def decode_packet(data: bytes) -> Packet:
     if len(data) > 2 and data[2] & _INTERNAL:
         return _decode_internal(data)
     view = MessageView(data)
+    check_place(view)
     # Reports and administration acknowledgments are UserMessages whatever their class.
     if view.message_class and not view.base_flags and view.label == LABEL and is_order_queue(view.destination_queue):
         if view.message_class == MessageClass.ORDER_ACK and view.message_size == BODY_SIZE:
@@ -26,6 +28,20 @@ def decode_packet(data: bytes) -> Packet:
         if view.message_class >= FINAL_ACK_CLASSES:
             return FinalAck.of(view)
     return view
+
+
+def check_place(view: MessageView) -> None:
+    """[MS-MQMQ] 2.2.20.5: numbers start at 1, and the message before has a lower one. No FinalAck could name others.
+
+    For every door that packets come in by. A view itself does not refuse them: what an older version let in can be
+    read.
+    """
+    fields = view.transaction_fields
+    if fields is not None and fields[4] >= fields[3]:
+        raise RemoteProtocolError(
+            f"PreviousTxSequenceNumber {fields[4]} is not below TxSequenceNumber {fields[3]}",
+            transaction_header_at(view.data) + 12,
+        )
 
 
 def _decode_internal(data: bytes) -> EstablishConnection | ConnectionParameters | SessionAck:

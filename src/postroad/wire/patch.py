@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address, ip_address
+
 from postroad.wire.constants import QUEUE_CODE_SIZES, TRANSACTION_ID_SHIFT, TransactionFlags
 from postroad.wire.session_header import SessionHeader
 from postroad.wire.transaction_header import LAYOUT as TRANSACTION
@@ -9,6 +11,8 @@ from postroad.wire.transaction_header import TxSequenceId
 
 _USER_FLAGS_AT = 60
 _NAMES_AT = 64
+_NOBODY = bytes(16)
+_MAPPED = bytes(10) + b"\xff\xff"  # an IPv4 address within those of IPv6
 _CONNECTOR_TYPE = 0x00400000
 _KEPT = (TransactionFlags.RESERVED | TransactionFlags.CONNECTOR_QM_GUID | TransactionFlags.FINAL_ACK).value
 _IDENTIFIER, _FIRST, _LAST = (
@@ -82,6 +86,28 @@ def renumber_transaction(packet: bytes, number: int, previous: int) -> bytes:
     return packet[:at] + number.to_bytes(4, "little") + previous.to_bytes(4, "little") + packet[at + 8 :]
 
 
-def as_arrived_by_http(packet: bytes) -> bytes:
-    """[MS-MQMQ] 2.2.19.2: AH, of a message that came by HTTP."""
-    return packet[:63] + bytes((packet[63] | 0x02,)) + packet[64:]
+def as_arrived_by_http(packet: bytes, address: str = "") -> bytes:
+    """[MS-MQMQ] 2.2.19.2: AH, of a message that came by HTTP, and the address of whoever brought it.
+
+    The address stands where a packet to a direct name has no use for a field: it stays with the message, and no
+    sender of packets can forge it, since `as_stored` takes AH away from what they write.
+    """
+    caller = _caller(address)
+    return packet[:32] + caller + packet[48:63] + bytes((packet[63] | 0x02,)) + packet[64:]
+
+
+def brought_by(packet: bytes) -> str:
+    """The address that `as_arrived_by_http` has put into a packet; empty where there is none."""
+    caller = packet[32:48]
+    if not packet[63] & 0x02 or caller == _NOBODY:
+        return ""
+    address = IPv6Address(caller)
+    return str(address.ipv4_mapped or address)
+
+
+def _caller(address: str) -> bytes:
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return _NOBODY
+    return found.packed if isinstance(found, IPv6Address) else _MAPPED + found.packed

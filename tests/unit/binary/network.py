@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import UUID
 
+from postroad.binary.neighbours import DirectoryView
 from postroad.binary.service import BinaryService, Hop, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
@@ -29,6 +30,7 @@ from postroad.wire.internal import SessionAck
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.packets import Packet, decode_packet
 from postroad.wire.view import MessageView
+from tests.follow_ups import raised
 
 STARTED = 1_700_000_000.0
 DISK_FULL = StorageError("the disk is full")
@@ -98,6 +100,7 @@ class Station(Party):
         self, network: Network, name: str, number: int, settings: BinarySettings, insecure_nacks: bool = False
     ) -> None:
         super().__init__(network, name, number)
+        network.stations.append(self)
         self.settings = settings
         self.insecure_nacks = insecure_nacks
         self.store = MemoryStore()
@@ -112,11 +115,12 @@ class Station(Party):
         self._promises: list[Done] = []
         self._out: tuple[Tick, list[Done]] | None = None
         self.core = LocalQueueManager(self.name, self.identifier, self.store, insecure_nacks=self.insecure_nacks)
+        self.core.delivery.follow_up_failed = raised
         self.core.queues.local_hosts.add(self.address)
         self.core.delivery.locate = self.network.owner
         self.core.start(self.network.now)
         self.commit()
-        self.service = BinaryService(self.core, self.settings, self._resolve, self)
+        self.service = BinaryService(self.core, self.settings, self._resolve, self, self.network.directory)
         self.service.start(self.network.now)
 
     def stop(self) -> None:
@@ -270,6 +274,10 @@ class Network:
         self.routes: dict[tuple[Party, UUID], list[Party]] = {}  # next hops; those not listed lead straight there
         self.public: dict[UUID, Party] = {}  # who has a public queue
         self.connections: list[tuple[str, str]] = []  # every attempt: who, and which address
+        self.names: dict[str, str] = {}  # addresses of hosts that direct names call by name
+        self.listed = True  # whether there is a directory, which has all stations and no stranger
+        self.stations: list[Station] = []
+        self.directory: DirectoryView = _Known(self)
 
     def station(
         self, name: str, number: int, settings: BinarySettings | None = None, *, insecure_nacks: bool = False
@@ -279,6 +287,8 @@ class Network:
     def resolve(self, station: Station, name: FormatName) -> list[Hop]:
         if isinstance(name, DirectName):
             return [Hop(name.host)]
+        if not self.listed:
+            return []
         if isinstance(name, PublicName):
             manager = self.owner(name)
         else:
@@ -286,6 +296,7 @@ class Network:
         if manager is None:
             return []
         known = [party for party in self.parties.values() if party.identifier == manager]
+        known = [party for party in known if isinstance(party, Station)] or known  # whatever a stranger claims
         hops = self.routes.get((station, manager), known)
         return [Hop(each.address, each.identifier) for each in hops]
 
@@ -358,7 +369,7 @@ class Network:
     def _connect(self) -> bool:
         pending, self.pending = self.pending, []
         for station, peer in pending:
-            host = peer.hop.host
+            host = self.names.get(peer.hop.host, peer.hop.host)
             self.connections.append((station.name, host))
             target = self.parties.get(host)
             if target is None or host in self.refused:
@@ -433,6 +444,26 @@ class Network:
 
     def user_messages(self, sender: Party, receiver: Party) -> list[MessageView]:
         return of(MessageView, self.packets(sender, receiver))
+
+
+class _Known:
+    """What stations are told of each other: those in the directory are there also while they are down."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def host_of(self, manager: UUID) -> str | None:
+        found = (each.address for each in self._stations() if each.identifier == manager)
+        return next(found, None)
+
+    def routes(self, host: str) -> bool:
+        return any(each.address == host for each in self._stations())
+
+    def forwards(self, source: UUID, name: FormatName, listed: Callable[[str], bool], *, trusted: bool) -> bool:
+        return self._network.listed
+
+    def _stations(self) -> list[Station]:
+        return self._network.stations if self._network.listed else []
 
 
 def of(kind: type[P], packets: Iterable[Packet]) -> list[P]:

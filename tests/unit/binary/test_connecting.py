@@ -286,6 +286,7 @@ def test_a_message_after_an_idle_close_opens_a_session_again(network: Network, a
 
 @pytest.mark.spec("QB-3.1.5.9-01", "QB-3.1.5.9-02", "QB-3.1.5.9-03", "QB-3.1.5.9-04")
 def test_closing_is_only_closing(network: Network, alpha: Station, beta: Station) -> None:
+    alpha.core.queues.idle.needed.append(lambda queue: True)  # or it would be forgotten meanwhile
     there = beta.direct(ORDERS)
     alpha.send(there, "a")
     network.wait(1)

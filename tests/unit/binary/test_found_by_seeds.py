@@ -51,7 +51,8 @@ class Ordered:
             source_guid=self.alpha.identifier,
             acknowledged_message_id=self.view.message_id,
         )
-        self.alpha.service.sender.take_final_ack(ack, self.network.now)
+        (session,) = self.alpha.service.sessions
+        self.alpha.service.sender.take_final_ack(ack, session, self.network.now)
 
     def places(self) -> tuple[list[str], list[str], list[str]]:
         """Labels in the journal, in the table, and in the outgoing queue."""

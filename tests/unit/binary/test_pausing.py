@@ -97,6 +97,7 @@ def test_resuming_on_an_open_session_goes_on_at_once(network: Network, alpha: St
 
 @pytest.mark.spec("QB-3.1.7.14-01")
 def test_resuming_an_empty_queue_connects_nobody(network: Network, alpha: Station, beta: Station) -> None:
+    alpha.core.queues.idle.needed.append(lambda queue: True)  # or it would be forgotten meanwhile
     there = beta.direct(ORDERS)
     alpha.send(there, "a")
     network.wait(1000)

@@ -80,7 +80,7 @@ def test_no_route_is_told_in_the_routers_words(network: Network, alpha: Station)
     def resolve(name: FormatName) -> list[object]:
         raise NoRoute("no routing link leads to its site")
 
-    alpha.service._resolve = resolve  # type: ignore[assignment]
+    alpha.service.neighbours._resolve = resolve  # type: ignore[assignment]
     alpha.send(ELSEWHERE, "a")
     info = shown(alpha, ELSEWHERE)
     assert info.why == f"no route to {ELSEWHERE}: no routing link leads to its site; next try in 1.0 s"

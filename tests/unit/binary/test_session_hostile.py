@@ -8,11 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.binary.session import Closed, Event, Opened, Received, Session
+from postroad.binary.session import MAX_HANDSHAKE_PACKET, Closed, Event, Opened, Received, Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import TRANSITIONS, PacketKind, SessionState
-from postroad.wire import ConnectionParameters, EstablishConnection
+from postroad.wire import (
+    BaseHeader,
+    ConnectionParameters,
+    EstablishConnection,
+    MessagePropertiesHeader,
+    UserHeader,
+    UserMessage,
+)
 from tests.frames import FRAME_1, SESSION_PACKETS
+from tests.messages import QUEUE
 from tests.packets import patched, u16, u32
 from tests.unit.binary.link import (
     DEFAULTS,
@@ -33,6 +41,7 @@ from tests.unit.binary.link import (
 REQUEST = EstablishConnection(THERE, HERE, 0).encode()
 RESPONSE = EstablishConnection(HERE, THERE, 0).encode()
 PARAMETERS = ConnectionParameters(500, 20_000, 64).encode()
+LARGE = UserMessage(BaseHeader(3), UserHeader(THERE, 1, QUEUE, HERE), MessagePropertiesHeader(bytes(100_000))).encode()
 PACKETS = {
     PacketKind.ESTABLISH_CONNECTION: REQUEST,
     PacketKind.CONNECTION_PARAMETERS: PARAMETERS,
@@ -219,6 +228,20 @@ class TestSlow:
         assert in_pieces.data_to_send() == at_once.data_to_send()
         assert shown(in_pieces) == shown(at_once)
         assert in_pieces.deadline == at_once.deadline
+
+    def test_a_large_packet_before_the_handshake_is_not_waited_for(self) -> None:
+        session = Session.accept(HERE, DEFAULTS, START)
+        session.receive_data(LARGE[:MAX_HANDSHAKE_PACKET], START)
+        assert "4096 are the most" in closed(session).reason
+
+    def test_a_large_message_right_behind_the_handshake_is_taken(self) -> None:
+        session = Session.accept(HERE, DEFAULTS, START)
+        stream = REQUEST + PARAMETERS + LARGE
+        session.receive_data(stream[:5000], START)
+        assert session.buffered == 5000 - len(REQUEST + PARAMETERS)
+        session.receive_data(stream[5000:], START)
+        assert [event.data for event in session.events() if isinstance(event, Received)] == [LARGE]
+        assert session.buffered == 0
 
     def test_no_bytes_at_all(self) -> None:
         session = accepted()

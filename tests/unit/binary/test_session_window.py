@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.binary.session import Session
+from postroad.binary.session import MAX_UNWRITTEN, Session
 from postroad.binary.settings import BinarySettings
 from postroad.errors import LocalProtocolError
 from postroad.wire import ConnectionParameters, EstablishConnection
@@ -214,3 +214,29 @@ def test_messages_do_not_go_before_the_session_is_open() -> None:
     assert session.free == 0
     session.receive_data(ConnectionParameters(500, 20_000, 64).encode(), START)
     assert session.free == 64
+
+
+class TestBlocked:
+    """A peer that takes nothing of what is written to it."""
+
+    def test_nothing_is_sent_and_acknowledgments_do_not_pile_up(self) -> None:
+        session = accepted(ack_ms=20_000)
+        session.blocked = True
+        assert session.free == 0
+        for number in range(1, 101):
+            session.receive_data(RECOVERABLE, START)
+            session.stored(number, START)
+        session.on_timer(START + 10.0)
+        assert session.data_to_send() == b""
+        assert session.deadline is not None
+        session.unblock(START + 11.0)
+        assert session.free > 0
+        assert len(headers(session.data_to_send())) == 3  # one for each 32; the rest waits for the timer
+
+    def test_large_messages_wait_to_be_written_before_more_are_taken(self) -> None:
+        session = opened_with(64, 64)
+        assert not session.full
+        while not session.full:
+            session.send(bytes(1 << 20), None, START, recoverable=False)
+        assert len(session.data_to_send()) == MAX_UNWRITTEN + (1 << 20)
+        assert not session.full

@@ -20,6 +20,7 @@ from postroad.queues.waiting import ReadCall, WaitingRead
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
 from postroad.wire.view import MessageView
+from tests.follow_ups import raised
 
 NAME = "alpha"
 IDENTIFIER = UUID("11223344-5566-7788-99aa-bbccddeeff00")
@@ -77,6 +78,7 @@ class Office:
             insecure_nacks=self._insecure_nacks,
             hardened_security=self.hardened_security,
         )
+        self.manager.delivery.follow_up_failed = raised
         self.manager.start(self.now)
         self.tick()
 

@@ -74,7 +74,7 @@ def test_what_nobody_said_is_the_default(office: Office) -> None:
     properties = office.create(r"private$\plain").properties
     assert (properties.label, properties.type_id, properties.multicast_address) == ("", NULL_GUID, None)
     assert (properties.journaling, properties.authenticate, properties.transactional) == (False, False, False)
-    assert (properties.quota_kb, properties.journal_quota_kb) == (None, None)
+    assert (properties.quota_kb, properties.journal_quota_kb) == (None, 1048576)
     assert (properties.privacy, properties.base_priority) == (QueuePrivacy.OPTIONAL, 0)
 
 

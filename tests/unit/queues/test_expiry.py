@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.message import Message
-from postroad.queues.local import EXPIRY_BATCH
+from postroad.queues.expiry import EXPIRY_BATCH
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.wire.constants import INFINITE

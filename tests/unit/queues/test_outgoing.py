@@ -147,7 +147,7 @@ def test_the_history_of_a_queue_is_what_was_tried(office: Office) -> None:
         ConnectionAttempt(ConnectionStatus.ESTABLISHED, int(office.now) + 30),
     ]
     info(office, ELSEWHERE).history.extend(attempts)
-    shown = describe_queue(office.manager.queues, office.queue(ELSEWHERE), {}).history
+    shown = describe_queue(office.manager.queues, office.queue(ELSEWHERE), 0).history
     assert [(each["time_s"], each["error"]) for each in shown] == [
         (int(office.now), 0xC00E0069),
         (int(office.now) + 30, 0),

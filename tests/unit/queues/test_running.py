@@ -84,7 +84,7 @@ def test_an_administrator_pauses_and_resumes_an_outgoing_queue() -> None:
 def test_messages_are_settled_together_or_not_at_all() -> None:
     async def body(manager: Manager) -> None:
         await manager.send(ORDERS, [Message(label="a", recoverable=True)])
-        (locked,) = await manager.lock(ORDERS, timeout=0)
+        (locked,) = (await manager.lock(ORDERS, timeout=0)).messages
         with pytest.raises(TransactionSequence):
             await manager.settle(ORDERS, [locked.lookup_id, 99], delete=True)
         await manager.settle(ORDERS, [locked.lookup_id, locked.lookup_id], delete=False)

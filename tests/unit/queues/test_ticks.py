@@ -125,7 +125,7 @@ def test_a_change_of_a_lost_tick_never_was(office: Office) -> None:
     office.fail()
     assert queue.properties.encode() == before
     assert queue.journal is not None
-    assert queue.journal.quota_bytes is None
+    assert queue.journal.quota_bytes == 1 << 30
 
 
 def test_a_later_change_does_not_bring_a_lost_one_back(office: Office) -> None:

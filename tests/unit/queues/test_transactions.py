@@ -439,3 +439,20 @@ def test_the_numbers_of_a_lost_commit_are_given_to_the_messages_behind_it(office
     assert office.labels(ELSEWHERE) == ["a", "c", "c2", "d"]
     numbers = [(header.sequence_number, header.previous_sequence_number) for header in headers(office, ELSEWHERE)]
     assert numbers == [(1, 0), (2, 1), (3, 2), (4, 3)]
+
+
+def test_sequences_are_apart_by_chance_and_only_grow(office: Office) -> None:
+    """What is told as the next one is the next one; an ordinal that runs over takes the time stamp along."""
+    steps = iter([5, 1 << 24, (1 << 32) - 10, 7])
+    transacting = office.manager.transacting
+    transacting.apart = lambda: next(steps)
+    found = []
+    for number in range(4):
+        told = [transacting.next_place(f"somewhere {number}")[0] for _ in range(2)]
+        found.append(transacting.new_sequence())
+        assert told == [found[-1]] * 2
+    assert found == sorted(set(found))
+    ordinals, stamps = [each.ordinal for each in found], [each.time_stamp - found[0].time_stamp for each in found]
+    assert ordinals[1] - ordinals[0] == 1 << 24
+    assert stamps == [0, 0, 1, 1]
+    assert all(0 < each <= 0xFFFFFFFF for each in ordinals)

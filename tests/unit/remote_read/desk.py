@@ -13,16 +13,17 @@ from postroad.remote_read.values import (
     INFINITE_MS,
     Ack,
     Action,
-    Caller,
     DesiredAccess,
     DesiredShare,
     ReadRequest,
 )
+from postroad.rpc.caller import Caller
+from postroad.rpc.constants import AuthLevel
 from postroad.wire.view import MessageView
 from tests.unit.queues.office import ORDERS, OTHER, Office
 
 CLIENT = UUID("99887766-5544-3322-1100-ffeeddccbbaa")
-SOMEBODY = Caller("127.0.70.9", "reader")
+SOMEBODY = Caller("127.0.70.9", "reader", AuthLevel.INTEGRITY, 1)
 NOBODY = Caller("127.0.70.9")
 FIRST_HANDLE = 0x1001
 OK = 0
@@ -77,7 +78,7 @@ class Reader:
         self.desk = desk
         self.remote = remote
         self.handle = remote.handle
-        status, session = desk.service.open_queue(CLIENT, self.handle, self.handle)
+        status, session = desk.service.open_queue(CLIENT, self.handle, self.handle, SOMEBODY)
         assert status == OK
         assert session is not None
         self.session: OpenQueueEntry = session
@@ -92,6 +93,7 @@ class Reader:
         *,
         queue_handle: int | None = None,
         queue: int | None = None,
+        caller: Caller = SOMEBODY,
     ) -> Read:
         request = ReadRequest(
             self.handle if queue_handle is None else queue_handle,
@@ -102,7 +104,7 @@ class Reader:
             cursor,
         )
         read = Read()
-        read.pending = self.desk.service.start_receive(request, self.desk.office.now, read.answers.append)
+        read.pending = self.desk.service.start_receive(request, self.desk.office.now, read.answers.append, caller)
         assert (read.pending is None) == bool(read.answers)
         self.desk.office.tick()
         return read
@@ -121,10 +123,20 @@ class Reader:
         assert read.waits
         return read
 
-    def lookup(self, action: int, lookup_id: int, timeout_ms: int = 0, cursor: int = 0, request_id: int = 0) -> Read:
+    def lookup(
+        self,
+        action: int,
+        lookup_id: int,
+        timeout_ms: int = 0,
+        cursor: int = 0,
+        request_id: int = 0,
+        caller: Caller = SOMEBODY,
+    ) -> Read:
         request = ReadRequest(self.handle, 0, action, request_id, timeout_ms, cursor)
         read = Read()
-        read.answers.append(self.desk.service.start_receive_by_lookup_id(lookup_id, request, self.desk.office.now))
+        read.answers.append(
+            self.desk.service.start_receive_by_lookup_id(lookup_id, request, self.desk.office.now, caller)
+        )
         self.desk.office.tick()
         return read
 
@@ -139,17 +151,18 @@ class Reader:
         assert self.end(read, Ack.RR_ACK) == OK
         return read.label
 
-    def cancel(self, request_id: int, *, queue: int | None = None) -> int:
-        return self.desk.service.cancel_receive(self.handle, self.handle if queue is None else queue, request_id)
+    def cancel(self, request_id: int, *, queue: int | None = None, caller: Caller = SOMEBODY) -> int:
+        queue = self.handle if queue is None else queue
+        return self.desk.service.cancel_receive(self.handle, queue, request_id, caller)
 
     def cursor(self) -> int:
-        status, handle = self.desk.service.create_remote_cursor(self.handle)
+        status, handle = self.desk.service.create_remote_cursor(self.handle, SOMEBODY)
         assert status == OK
         assert handle
         return handle
 
-    def purge(self) -> int:
-        status, _ = self.desk.service.purge_queue(self.handle, self.desk.office.now)
+    def purge(self, caller: Caller = SOMEBODY) -> int:
+        status, _ = self.desk.service.purge_queue(self.handle, self.desk.office.now, caller)
         self.desk.office.tick()
         return status
 

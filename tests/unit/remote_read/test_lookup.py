@@ -12,7 +12,7 @@ from postroad.remote_read.entries import Answer
 from postroad.remote_read.values import INFINITE_MS, LAST_LOOKUP_ID, SEQUENTIAL_MASK, Ack, Action, is_failure
 from postroad.store.interface import Record
 from tests.unit.queues.office import ORDERS
-from tests.unit.remote_read.desk import OK, Desk
+from tests.unit.remote_read.desk import OK, SOMEBODY, Desk
 
 PEEKS = (Action.LOOKUP_PEEK_CURRENT, Action.LOOKUP_PEEK_NEXT, Action.LOOKUP_PEEK_PREV)
 RECEIVES = (Action.LOOKUP_RECEIVE_CURRENT, Action.LOOKUP_RECEIVE_NEXT, Action.LOOKUP_RECEIVE_PREV)
@@ -104,7 +104,7 @@ def test_there_is_no_message_zero(desk: Desk, action: Action) -> None:
 @pytest.mark.spec("QP-3.1.4.11-12")
 def test_no_descriptor_is_an_invalid_handle(desk: Desk) -> None:
     desk.reader()
-    assert desk.service.start_receive_by_lookup_id(0, None, desk.office.now) == Answer(Status.INVALID_HANDLE)
+    assert desk.service.start_receive_by_lookup_id(0, None, desk.office.now, SOMEBODY) == Answer(Status.INVALID_HANDLE)
 
 
 @pytest.mark.spec("QP-3.1.4.11-14")

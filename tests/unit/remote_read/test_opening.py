@@ -106,7 +106,7 @@ def test_a_hardened_server_opens_queues_for_known_callers_only() -> None:
 def test_handles_are_not_those_of_local_readers(desk: Desk) -> None:
     """Whoever guesses small numbers does not reach what a program on this computer has open."""
     local = desk.office.open(ORDERS)
-    assert desk.service.open_queue(CLIENT, local.handle, local.handle)[0] == Status.INVALID_PARAMETER
+    assert desk.service.open_queue(CLIENT, local.handle, local.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
 
 
 def test_a_handle_in_use_is_not_given_twice(desk: Desk) -> None:
@@ -152,7 +152,7 @@ def test_an_open_that_fits_nothing_is_an_invalid_parameter(
 ) -> None:
     """The last of them would be MQ_OK by the letter; a number that was never given out is refused here."""
     assert desk.open().handle == FIRST_HANDLE
-    assert desk.service.open_queue(client, queue, context) == (Status.INVALID_PARAMETER, None)  # type: ignore[arg-type]
+    assert desk.service.open_queue(client, queue, context, SOMEBODY) == (Status.INVALID_PARAMETER, None)  # type: ignore[arg-type]
     assert desk.service.open_queue_entries == {}
 
 
@@ -173,7 +173,7 @@ def test_closing_the_qmcomm_context_of_a_queue_that_nobody_reads_closes_it(desk:
     assert desk.try_open()[0] == OK
     desk.service.close_remote_queue_context(remote)  # once more does nothing
     desk.service.close_remote_queue_context(None)
-    assert desk.service.open_queue(CLIENT, remote.handle, remote.handle)[0] == Status.INVALID_PARAMETER
+    assert desk.service.open_queue(CLIENT, remote.handle, remote.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
 
 
 # RemoteQMCloseQueue
@@ -231,7 +231,7 @@ def test_a_close_gives_everything_back(desk: Desk) -> None:
     reader.close()
     assert desk.office.queue(ORDERS).descriptors == []
     assert reader.remote.descriptor.cursors == {}
-    assert desk.service.close_cursor(reader.handle, cursor) == Status.INVALID_HANDLE
+    assert desk.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
     assert desk.try_open(share=DesiredShare.DENY_RECEIVE)[0] == OK
 
 
@@ -258,7 +258,7 @@ def test_a_queue_that_is_deleted_ends_its_readers(desk: Desk) -> None:
     assert reader.receive().status == Status.QUEUE_NOT_AVAILABLE
     assert reader.purge() == Status.QUEUE_NOT_AVAILABLE
     assert reader.end(read, Ack.RR_ACK) == Status.QUEUE_NOT_AVAILABLE
-    assert desk.service.create_remote_cursor(reader.handle)[0] == Status.QUEUE_NOT_AVAILABLE
+    assert desk.service.create_remote_cursor(reader.handle, SOMEBODY)[0] == Status.QUEUE_NOT_AVAILABLE
     assert reader.close() == OK
     assert second.entry is not None
     assert second.entry.settled
@@ -277,7 +277,7 @@ def test_a_handle_has_as_many_cursors_as_it_asks_for(desk: Desk) -> None:
 
 
 def test_a_cursor_of_no_queue_is_refused(desk: Desk) -> None:
-    assert desk.service.create_remote_cursor(RANDOM) == (Status.INVALID_HANDLE, 0)
+    assert desk.service.create_remote_cursor(RANDOM, SOMEBODY) == (Status.INVALID_HANDLE, 0)
 
 
 @pytest.mark.spec("QP-3.1.4.5-05", "QP-3.1.4.5-06")
@@ -286,15 +286,15 @@ def test_a_closed_cursor_is_gone(desk: Desk) -> None:
     reader = desk.reader()
     cursor = reader.cursor()
     assert reader.peek(cursor).label == "one"
-    assert desk.service.close_cursor(reader.handle, cursor) == OK
+    assert desk.service.close_cursor(reader.handle, cursor, SOMEBODY) == OK
     assert reader.peek(cursor).status == Status.STATUS_INVALID_PARAMETER
-    assert desk.service.close_cursor(reader.handle, cursor) == Status.INVALID_HANDLE
+    assert desk.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
 
 
 @pytest.mark.spec("QP-3.1.4.5-03")
 def test_closing_a_cursor_of_an_unknown_queue_is_an_invalid_handle(desk: Desk) -> None:
     cursor = desk.reader().cursor()
-    assert desk.service.close_cursor(RANDOM, cursor) == Status.INVALID_HANDLE
+    assert desk.service.close_cursor(RANDOM, cursor, SOMEBODY) == Status.INVALID_HANDLE
 
 
 @pytest.mark.spec("QP-3.1.4.5-04")
@@ -302,15 +302,15 @@ def test_closing_somebody_elses_cursor_is_an_invalid_handle(desk: Desk) -> None:
     desk.send("one")
     reader, other = desk.reader(), desk.reader()
     cursor = other.cursor()
-    assert desk.service.close_cursor(reader.handle, cursor) == Status.INVALID_HANDLE
+    assert desk.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
     assert other.peek(cursor).label == "one"
 
 
 @pytest.mark.spec("QP-3.1.4.5-07")
 def test_a_cursor_closes_on_a_queue_that_only_qmcomm_has_opened(desk: Desk) -> None:
     remote = desk.open()
-    _, cursor = desk.service.create_remote_cursor(remote.handle)
-    assert desk.service.close_cursor(remote.handle, cursor) == OK
+    _, cursor = desk.service.create_remote_cursor(remote.handle, SOMEBODY)
+    assert desk.service.close_cursor(remote.handle, cursor, SOMEBODY) == OK
 
 
 # Who reads

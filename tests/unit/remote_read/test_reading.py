@@ -9,7 +9,7 @@ from postroad.queues.queue import PositionState
 from postroad.remote_read.entries import Answer
 from postroad.remote_read.values import INFINITE_MS, Ack, Action, is_failure
 from tests.unit.queues.office import ORDERS, OTHER
-from tests.unit.remote_read.desk import OK, Desk
+from tests.unit.remote_read.desk import OK, SOMEBODY, Desk
 
 FEW = 60_000
 UNKNOWN = 0x7A7A7A7A
@@ -119,7 +119,7 @@ def test_an_entry_holds_what_the_client_asked_for_and_the_message(desk: Desk) ->
 @pytest.mark.spec("QP-3.1.4.1-22", "QP-3.1.4.10-09", "QP-3.1.4.10-10")
 def test_no_descriptor_is_an_invalid_handle(desk: Desk) -> None:
     answers: list[Answer] = []
-    assert desk.service.start_receive(None, desk.office.now, answers.append) is None
+    assert desk.service.start_receive(None, desk.office.now, answers.append, SOMEBODY) is None
     assert answers == [Answer(Status.INVALID_HANDLE)]
 
 
@@ -416,8 +416,8 @@ def test_a_purge_throws_every_message_away(desk: Desk) -> None:
 def test_a_purge_goes_step_by_step(desk: Desk) -> None:
     desk.send(*(str(number) for number in range(1001)))
     reader = desk.reader()
-    assert desk.service.purge_queue(reader.handle, desk.office.now) == (OK, True)
-    assert desk.service.purge_queue(reader.handle, desk.office.now) == (OK, False)
+    assert desk.service.purge_queue(reader.handle, desk.office.now, SOMEBODY) == (OK, True)
+    assert desk.service.purge_queue(reader.handle, desk.office.now, SOMEBODY) == (OK, False)
     desk.office.tick()
     assert desk.office.queue(ORDERS).count == 0
 
@@ -427,7 +427,7 @@ def test_a_purge_of_what_is_not_open_is_an_invalid_handle(desk: Desk) -> None:
     desk.send("one")
     remote = desk.open()
     for handle in (remote.handle, UNKNOWN):
-        assert desk.service.purge_queue(handle, desk.office.now) == (Status.INVALID_HANDLE, False)
+        assert desk.service.purge_queue(handle, desk.office.now, SOMEBODY) == (Status.INVALID_HANDLE, False)
     assert desk.labels() == ["one"]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from postroad.errors import RpcFault
 from postroad.rpc.calls import Call, Limits
+from postroad.rpc.constants import AuthLevel
 from postroad.rpc.interface import Nothing
 from postroad.rpc.security import Provider
 from postroad.rpc.server import RpcServer
@@ -86,9 +88,13 @@ class Counter:
 
 @asynccontextmanager
 async def counter(
-    *, limits: Limits | None = None, providers: Mapping[int, Provider] | None = None
+    *,
+    limits: Limits | None = None,
+    providers: Mapping[int, Provider] | None = None,
+    minimum_level: AuthLevel = AuthLevel.CONNECT,
+    clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Counter]:
-    server = RpcServer(limits=limits, providers=providers)
+    server = RpcServer(limits=limits, providers=providers, minimum_level=minimum_level, clock=clock)
     it = Counter(server)
     server.register(PARCELS)
     server.on(parcels.ECHO, it.echo)

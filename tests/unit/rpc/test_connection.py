@@ -13,16 +13,27 @@ from hypothesis import strategies as st
 from postroad.errors import RemoteProtocolError
 from postroad.rpc import pdu as pdus
 from postroad.rpc.association import Associations
-from postroad.rpc.calls import CallCancelled, CallReceived, Endpoint, Limits
+from postroad.rpc.calls import CallCancelled, CallReceived, Endpoint, Limits, LoginRefused
 from postroad.rpc.client_connection import Bound, ClientConnection, Faulted, Refused, Replied
-from postroad.rpc.constants import ContextResult, FaultStatus, PacketFlag, ProviderReason, RejectReason
+from postroad.rpc.constants import (
+    AuthLevel,
+    AuthType,
+    ContextResult,
+    FaultStatus,
+    PacketFlag,
+    ProviderReason,
+    RejectReason,
+)
 from postroad.rpc.interface import Nothing
 from postroad.rpc.ndr import Format
+from postroad.rpc.ntlm import NtlmProvider
 from postroad.rpc.pdu import NDR, NDR64, Pdu, PresentationContext, SyntaxId
+from postroad.rpc.presentation import MAX_CONTEXTS
 from postroad.rpc.server_connection import ServerConnection
 from postroad.rpc.verification import SIGNATURE
 from tests.unit.rpc import parcels
 from tests.unit.rpc.parcels import PARCELS, Colour, Echo, EchoReply, Parcel
+from tests.unit.rpc.test_ntlm import AUTHENTICATE, NEGOTIATE
 
 FIRST, LAST, MIDDLE, WHOLE = 1, 2, 0, 3
 ABSTRACT = SyntaxId(PARCELS.uuid, 1)
@@ -61,6 +72,13 @@ def request(
     return pdus.Request(
         call_id=call_id, flags=flags, alloc_hint=hint, context_id=context_id, opnum=opnum, stub=stub
     ).encode()
+
+
+def called(server: ServerConnection, data: bytes) -> CallReceived:
+    """The one call that the octets bring."""
+    (event,) = server.receive(data, 0.0)
+    assert isinstance(event, CallReceived)
+    return event
 
 
 def sent(server: ServerConnection) -> list[Pdu]:
@@ -186,7 +204,7 @@ def test_a_request_in_fragments() -> None:
     server = bound()
     assert server.receive(request(flags=FIRST, stub=ECHO_STUB[:8], hint=len(ECHO_STUB)), 0.0) == []
     assert server.receive(request(flags=MIDDLE, stub=ECHO_STUB[8:16]), 0.0) == []
-    (event,) = server.receive(request(flags=LAST, stub=ECHO_STUB[16:]), 0.0)
+    event = called(server, request(flags=LAST, stub=ECHO_STUB[16:]))
     assert isinstance(event, CallReceived)
     assert event.call.request == Echo(Parcel(1, 3, Colour.RED, b"abc"))
     assert server.endpoint.gathering == 0
@@ -198,7 +216,7 @@ def test_a_request_in_fragments() -> None:
 
 def test_a_reply_in_fragments_counts_down() -> None:
     server = bound()
-    (event,) = server.receive(request(), 0.0)
+    event = called(server, request())
     server.reply(event.call, EchoReply(Parcel(1, 10_000, Colour.RED, bytes(10_000)), 0))
     parts = sent(server)
     assert [part.flags for part in parts] == [FIRST, MIDDLE, LAST]
@@ -251,7 +269,7 @@ def test_protocol_errors_end_the_connection(stream: list[bytes]) -> None:
 
 def test_late_fragments_of_an_old_call_are_ignored() -> None:
     server = bound()
-    (event,) = server.receive(request(call_id=200), 0.0)
+    event = called(server, request(call_id=200))
     server.drop(event.call)
     assert server.receive(request(call_id=100, flags=LAST), 0.0) == []
     assert not server.closed
@@ -287,7 +305,7 @@ def test_unfinished_requests_of_all_clients_are_bounded_together() -> None:
 
 def test_cancelling_and_orphaning() -> None:
     server = bound()
-    (event,) = server.receive(request(), 0.0)
+    event = called(server, request())
     assert server.receive(pdus.CoCancel(call_id=2).encode(), 0.0) == [CallCancelled(event.call, orphaned=False)]
     assert server.receive(pdus.Orphaned(call_id=2).encode(), 0.0) == [CallCancelled(event.call, orphaned=True)]
     server.drop(event.call)
@@ -302,7 +320,7 @@ def test_cancelling_and_orphaning() -> None:
 
 def test_statuses_that_no_server_sends() -> None:
     server = bound()
-    (event,) = server.receive(request(), 0.0)
+    event = called(server, request())
     server.fault(event.call, 0)
     assert fault(server) == (FaultStatus.NCA_FAULT_UNSPECIFIED, True)
 
@@ -310,7 +328,7 @@ def test_statuses_that_no_server_sends() -> None:
 def test_handles_are_run_down_when_the_last_call_has_ended() -> None:
     server = bound()
     gone: list[object] = []
-    (event,) = server.receive(request(), 0.0)
+    event = called(server, request())
     event.call.open_context(parcels.SHELF, "shelf", gone.append)
     server.disconnected()
     assert gone == []
@@ -324,7 +342,7 @@ def test_handles_are_run_down_when_the_last_call_has_ended() -> None:
 def test_one_rundown_that_fails_leaves_the_others(caplog: pytest.LogCaptureFixture) -> None:
     server = bound()
     gone: list[object] = []
-    (event,) = server.receive(request(), 0.0)
+    event = called(server, request())
 
     def fail(value: object) -> None:
         raise ValueError(value)
@@ -392,9 +410,10 @@ def test_calls_arrive_whatever_the_pieces(calls: list[tuple[bytes, bool]], piece
         stub = parcels.ECHO.request.encode(Echo(parcel), Format.NDR)
         expected.append((client.call(PARCELS, 0, stub), parcel))
         stream += client.data_to_send()
-    events = []
+    events: list[CallReceived] = []
     for start in range(0, len(stream), piece):
-        events += server.receive(stream[start : start + piece], 0.0)
+        found = server.receive(stream[start : start + piece], 0.0)
+        events += [event for event in found if isinstance(event, CallReceived)]
     assert [(event.call.call_id, event.call.request.parcel) for event in events] == expected
     for event, (_, answered) in zip(events, calls, strict=True):
         if answered:
@@ -456,3 +475,36 @@ def test_a_client_fed_with_garbage_says_so(pieces: list[bytes]) -> None:
             client.receive(piece)
     except RemoteProtocolError:
         return
+
+
+# What a client can make one connection hold
+
+
+def test_so_many_presentation_contexts() -> None:
+    server = bound()
+    for number in range(MAX_CONTEXTS + 1):
+        alter = pdus.AlterContext(
+            call_id=2,
+            flags=WHOLE,
+            max_xmit_frag=4280,
+            max_recv_frag=4280,
+            assoc_group_id=0,
+            contexts=(PresentationContext(number, ABSTRACT, (NDR,)),),
+        )
+        server.receive(alter.encode(), 0.0)
+    answer = sent(server)[-1]
+    assert isinstance(answer, pdus.BindNak)
+    assert answer.reason == RejectReason.LOCAL_LIMIT_EXCEEDED
+    assert server.closed
+
+
+def test_a_login_that_is_not_finished_has_a_deadline() -> None:
+    found = endpoint()
+    found.providers = {AuthType.NTLM: NtlmProvider({"anna": "geheim"}, "alpha")}
+    server = ServerConnection(found, "10.0.0.7", 0.0, ("10.0.0.1", 2103))
+    begun = replace(bind(), trailer=pdus.SecTrailer(AuthType.NTLM, AuthLevel.PRIVACY, 1, NEGOTIATE))
+    server.receive(begun.encode(), 0.0)
+    assert (server.half_open, server.logging_in, server.deadline) == (True, True, Limits().bind_timeout_s)
+    wrong = pdus.Auth3(call_id=1, trailer=pdus.SecTrailer(AuthType.NTLM, AuthLevel.PRIVACY, 1, AUTHENTICATE))
+    assert server.receive(wrong.encode(), 1.0) == [LoginRefused("User")]
+    assert (server.half_open, server.logging_in, server.deadline) == (False, False, None)

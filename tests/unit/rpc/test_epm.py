@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from postroad.errors import RemoteProtocolError
 from postroad.rpc import epm_interface as ept
 from postroad.rpc.association import Associations
+from postroad.rpc.caller import Caller
 from postroad.rpc.calls import Call, Endpoint
 from postroad.rpc.epm import MAX_ENTRIES, EndpointMapper, Registration, is_local
 from postroad.rpc.ndr import Format
@@ -27,7 +28,7 @@ def call(address: str, local: str) -> Call:
     associations = Associations(lambda: next(numbers), lambda: UUID(int=next(numbers)), 9)
     connection = ServerConnection(Endpoint(associations), address, 0.0, (local, 135))
     connection.association = associations.join(0, address, connection)
-    return Call(connection, 1, 0, ept.EPT_INSERT, None, Format.NDR, None)
+    return Call(connection, 1, 0, ept.EPT_INSERT, None, Format.NDR, None, Caller(address))
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,15 @@ def test_messages_out_of_turn() -> None:
             it.step(messages[-1])
 
 
+def test_what_is_kept_until_the_proof_has_come_is_small() -> None:
+    with pytest.raises(AuthenticationFailed):
+        acceptor().step(NEGOTIATE + bytes(4096))
+    it = acceptor()
+    it.step(NEGOTIATE)
+    it.step(AUTHENTICATE)
+    assert it._messages == []
+
+
 @pytest.mark.parametrize("missing", [Flag.UNICODE, Flag.EXTENDED_SESSIONSECURITY, Flag.BITS_128])
 def test_less_than_ntlmv2_is_refused(missing: Flag) -> None:
     weak = NEGOTIATE[:12] + pack("<I", 0xE2088233 & ~missing) + NEGOTIATE[16:]

@@ -29,6 +29,7 @@ from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
+from tests.follow_ups import raised
 
 STARTED = 1_700_000_000.0
 DISK_FULL = StorageError("the disk is full")
@@ -88,6 +89,7 @@ class Station:
         self._promises: list[Done] = []
         self._out: tuple[Tick, list[Done]] | None = None
         self.core = LocalQueueManager(self.name, self.identifier, self.store)
+        self.core.delivery.follow_up_failed = raised
         self.core.queues.local_hosts.add(self.address)
         self.core.start(self.network.now)
         self.commit()

@@ -485,11 +485,3 @@ def test_a_message_that_was_read_is_no_dead_letter(beta: Station) -> None:
     beta.ask(durable(stranger_message(URL, dead_letter=True)))
     beta.receive(ORDERS)
     assert beta.labels(DEADLETTER) == []
-
-
-def test_addresses_of_hosts_that_no_name_service_knows_are_remembered(beta: Station) -> None:
-    beta.ask(stream_message(TX_URL, 1, start="http://far-away/msmq/private$/order_queue$"), address="10.9.9.9")
-    assert beta.service.receiver.address_of("FAR-AWAY") == "10.9.9.9"
-    beta.restart()
-    assert beta.service.receiver.address_of("far-away") == "10.9.9.9"
-    assert beta.service.receiver.address_of("nowhere") is None

@@ -354,7 +354,7 @@ def test_a_place_in_a_stream_is_a_change_that_answers_wait_for(network: Network,
     element = stream_message(URL, 1).stream
     assert element is not None
     incoming, tick = beta.service.receiver.incoming, beta.core.tick
-    name, stream = incoming.of(STRANGER, DirectName.from_wire(URL))
+    name, stream = incoming.of(element.stream_id, DirectName.from_wire(URL), "10.0.0.99")
     writes = tick.writes
     incoming.advance(tick, name, stream, element, bytes(20), network.now)
     assert tick.writes > writes

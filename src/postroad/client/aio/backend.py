@@ -14,7 +14,15 @@ from postroad.message import Message
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import (
+    ListenerInfo,
+    LockInfo,
+    ManagerInfo,
+    QueueInfo,
+    ReaderInfo,
+    SessionInfo,
+    TransactionInfo,
+)
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
@@ -38,6 +46,8 @@ class Backend(Protocol):
     async def sessions(self) -> list[SessionInfo]: ...
 
     async def readers(self) -> list[ReaderInfo]: ...
+
+    async def exposure(self) -> list[ListenerInfo]: ...
 
     async def trace(self, message_id: str) -> Trace: ...
 
@@ -80,7 +90,8 @@ class Backend(Protocol):
         self, name: str, lookup_id: int, action: SeekAction, receive: bool, transaction: UUID | None
     ) -> ReceivedMessage: ...
 
-    async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]: ...
+    async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
+        """The messages stay locked until `settle` while this process lives; the same holds for transactions."""
 
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None: ...
 
@@ -136,6 +147,16 @@ class Backend(Protocol):
     async def commit(self, transaction: UUID) -> None: ...
 
     async def abort(self, transaction: UUID) -> None: ...
+
+    # What clients hold
+
+    async def locks(self, name: str | None) -> list[LockInfo]: ...
+
+    async def release_locks(self, name: str, lookup_ids: Sequence[int] | None) -> list[int]: ...
+
+    async def transactions(self) -> list[TransactionInfo]: ...
+
+    async def abort_transaction(self, transaction: UUID) -> None: ...
 
     # Rescue
 

@@ -49,14 +49,24 @@ def open(path: str | Path, *, name: str | None = None) -> Opening:
     return Opening(backend)
 
 
-def connect(url: str, *, token: str | None = None) -> Opening:
+def connect(
+    url: str,
+    *,
+    token: str | None = None,
+    client_certificate: str | Path | None = None,
+    client_key: str | Path | None = None,
+) -> Opening:
     """The queue manager behind an HTTP API, as in `http://host:8180`. The first verb is what connects, and raises
-    ManagerUnavailable if nobody answers there."""
+    ManagerUnavailable if nobody answers there.
+
+    An API with `client_ca` wants a certificate: `client_certificate` and `client_key` are PEM files; without them, the
+    environment variables POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY name them.
+    """
 
     async def backend() -> Backend:
         from postroad.client.http import HttpBackend
 
-        return HttpBackend(url, token)
+        return HttpBackend(url, token, client_certificate, client_key)
 
     return Opening(backend)
 

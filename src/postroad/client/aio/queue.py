@@ -104,8 +104,11 @@ class Queue:
 
     @asynccontextmanager
     async def receiving(self, timeout: float | None = None) -> AsyncIterator[ReceivedMessage]:
-        """The first message, for the length of a block: nobody else gets it. It is gone when the block ends, and back
-        in its place if the block raises or the manager restarts."""
+        """The first message, for the length of a block, however long that takes: nobody else gets it. It is gone when
+        the block ends, and back in its place if the block raises, this process dies or the manager restarts.
+
+        LeaseEnded at the end of the block: the message went back meanwhile, and somebody else may receive it too.
+        """
         async with self.receiving_many(1, timeout) as messages:
             yield messages[0]
 
@@ -122,12 +125,18 @@ class Queue:
         await self.settle(messages, delete=True)
 
     async def lock(self, count: int = 1, timeout: float | None = None) -> list[ReceivedMessage]:
-        """The first phase of a receive: up to `count` messages are nobody else's until `settle`."""
+        """The first phase of a receive: up to `count` messages are nobody else's until `settle`, or the end of this
+        process."""
         return await self._backend.lock(self.name, count, timeout)
 
     async def settle(self, messages: Iterable[ReceivedMessage | int], *, delete: bool) -> None:
         """The second phase: locked messages go, or return to their places."""
         await self._backend.settle(self.name, as_lookup_ids(messages), delete)
+
+    async def release_locks(self, messages: Iterable[ReceivedMessage | int] | None = None) -> list[int]:
+        """Puts messages back that clients have locked, all of them or these, as an operator; their lookup ids. A client
+        that still works hears of it with LeaseEnded."""
+        return await self._backend.release_locks(self.name, None if messages is None else as_lookup_ids(messages))
 
     # Looking
 

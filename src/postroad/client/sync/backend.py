@@ -15,7 +15,15 @@ from postroad.message import Message
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import (
+    ListenerInfo,
+    LockInfo,
+    ManagerInfo,
+    QueueInfo,
+    ReaderInfo,
+    SessionInfo,
+    TransactionInfo,
+)
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
@@ -39,6 +47,8 @@ class Backend(Protocol):
     def sessions(self) -> list[SessionInfo]: ...
 
     def readers(self) -> list[ReaderInfo]: ...
+
+    def exposure(self) -> list[ListenerInfo]: ...
 
     def trace(self, message_id: str) -> Trace: ...
 
@@ -81,7 +91,8 @@ class Backend(Protocol):
         self, name: str, lookup_id: int, action: SeekAction, receive: bool, transaction: UUID | None
     ) -> ReceivedMessage: ...
 
-    def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]: ...
+    def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
+        """The messages stay locked until `settle` while this process lives; the same holds for transactions."""
 
     def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None: ...
 
@@ -137,6 +148,16 @@ class Backend(Protocol):
     def commit(self, transaction: UUID) -> None: ...
 
     def abort(self, transaction: UUID) -> None: ...
+
+    # What clients hold
+
+    def locks(self, name: str | None) -> list[LockInfo]: ...
+
+    def release_locks(self, name: str, lookup_ids: Sequence[int] | None) -> list[int]: ...
+
+    def transactions(self) -> list[TransactionInfo]: ...
+
+    def abort_transaction(self, transaction: UUID) -> None: ...
 
     # Rescue
 

@@ -6,15 +6,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Self, overload
+from uuid import UUID
 
 from postroad.client.sync.backend import Backend
 from postroad.client.sync.queue import Queue
 from postroad.client.sync.transaction import Transaction
 from postroad.client.values import MOVE_MESSAGES, Name, Privacy, QueueAttributes, Sendable, as_lookup_ids
-from postroad.errors import InvalidHandle, PostroadError, QueueExists
+from postroad.errors import InvalidArgument, InvalidHandle, PostroadError, QueueExists
 from postroad.names import MessageId
 from postroad.queues.findings import Trace
-from postroad.queues.info import ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+from postroad.queues.info import (
+    ListenerInfo,
+    LockInfo,
+    ManagerInfo,
+    QueueInfo,
+    ReaderInfo,
+    SessionInfo,
+    TransactionInfo,
+)
 from postroad.received import ReceivedMessage
 from postroad.routing import Route, Table
 
@@ -73,6 +82,29 @@ class QueueManager:
     def readers(self) -> list[ReaderInfo]:
         """The queues that readers on other computers have open here."""
         return self.backend.readers()
+
+    def exposure(self) -> list[ListenerInfo]:
+        """The listeners: who reaches each, who may do what there, and whether it is encrypted. An embedded queue
+        manager has none."""
+        return self.backend.exposure()
+
+    def locks(self, name: Name | None = None) -> list[LockInfo]:
+        """Messages that clients have locked or taken in transactions, of one queue or of all, with their owners."""
+        return self.backend.locks(None if name is None else str(name))
+
+    def transactions(self) -> list[TransactionInfo]:
+        """The open transactions of all clients, with their owners."""
+        return self.backend.transactions()
+
+    def abort_transaction(self, identifier: UUID | str) -> None:
+        """Aborts somebody's transaction, as an operator; its owner hears of it with LeaseEnded."""
+        try:
+            parsed = identifier if isinstance(identifier, UUID) else UUID(identifier)
+        except ValueError:
+            raise InvalidArgument(
+                f"identifier: {identifier!r} is not the id of a transaction, which is a GUID"
+            ) from None
+        self.backend.abort_transaction(parsed)
 
     def trace(self, message_id: MessageId | str) -> Trace:
         r"""Where a message went, as far as this queue manager knows: `{guid}\ordinal`, as `send` gives it.

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 class Transaction:
     """Sends and receives that happen together, in any queues of one manager. Made by `QueueManager.transaction`, which
-    also ends it, or by `QueueManager.begin`. One that nobody ends is aborted by the manager after an hour."""
+    also ends it, or by `QueueManager.begin`. It stays open however long the work takes; the manager aborts it once this
+    process is gone or silent for too long, and then a commit raises LeaseEnded."""
 
     __slots__ = ("_manager", "ended", "id")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from shlex import quote
 
@@ -43,6 +44,7 @@ _REASONS: dict[MessageClass, tuple[str, str]] = {
 }
 _BY_NAME = {class_name(reason): told for reason, told in _REASONS.items()}
 _MOST_COMMANDS = 3
+_PLAIN = re.compile(r"[A-Za-z0-9_ -]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def advice(facts: Facts) -> list[Advice]:
             then = "then send them again:" if again else "there are no dead letters that could be sent again."
             found.append(Advice(f"{_messages(left)}: it {words}.", f"{_sentence(do)}; {then}", again))
     if unexplained := facts.total("unexplained"):
-        commands = tuple(f"postroad trace '{row['id']}'" for row in facts.oldest[:_MOST_COMMANDS])
+        commands = tuple(f"postroad trace {quote(str(row['id']))}" for row in facts.oldest[:_MOST_COMMANDS])
         found.append(Advice(f"{_messages(unexplained)} nobody has heard of.", "Ask the managers on the way:", commands))
     if duplicates := facts.total("duplicates"):
         do = "A receiver took a message twice, or express messages were sent again after a restart: see gold/delivery."
@@ -84,7 +86,9 @@ def advice(facts: Facts) -> list[Advice]:
     if faults := facts.undecodable:
         do = "Other software may have put them there; they can be taken out and looked at:"
         queues = dict.fromkeys(row["queue"] for row in facts.faults)
-        commands = tuple(f"postroad export '{queue}' odd.packets; postroad decode odd.packets" for queue in queues)
+        commands = tuple(
+            f"postroad export {quote(str(queue))} odd.packets; postroad decode odd.packets" for queue in queues
+        )
         found.append(
             Advice(f"{faults:,} packet{'' if faults == 1 else 's'} did not decode.", do, commands[:_MOST_COMMANDS])
         )
@@ -94,7 +98,9 @@ def advice(facts: Facts) -> list[Advice]:
 def _replay(facts: Facts, reason: str, manager: str) -> str:
     api = facts.apis.get(manager)
     options = [f"--lake {quote(facts.lake)}", *([] if api is None else [f"--api {quote(api)}"])]
-    return f"postroad pipeline replay {' '.join(options)} --where \"reason = '{reason}'\""
+    condition = f"reason = '{reason}'"
+    quoted = f'"{condition}"' if _PLAIN.fullmatch(reason) else quote(condition)
+    return f"postroad pipeline replay {' '.join(options)} --where {quoted}"
 
 
 def _messages(count: int) -> str:

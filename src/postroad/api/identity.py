@@ -1,0 +1,57 @@
+"""Who calls: the name of a client's certificate, as TLS has it, and the caller that the audit log tells of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from postroad.accepting import BoundedHttpProtocol
+
+TOKEN: Final = "token"
+LOCAL: Final = "local"
+_TLS: Final = "tls"  # the ASGI extension of that name
+_NAME: Final = "client_cert_name"
+_SHORT: Mapping[str, str] = {
+    "commonName": "CN",
+    "organizationalUnitName": "OU",
+    "organizationName": "O",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+_ESCAPED = str.maketrans({each: f"\\{each}" for each in '\\,+"<>;='})
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """`who` is "token", the subject of a certificate, or "local" for one who needs neither."""
+
+    who: str
+    address: str
+
+
+class NamingProtocol(BoundedHttpProtocol):
+    """HTTP whose requests carry the subject of the client's certificate where there is one."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        certificate = self.transport.get_extra_info("peercert")
+        if certificate:
+            self.scope["extensions"] = {_TLS: {_NAME: subject(certificate)}}
+
+
+def certificate_name(scope: Mapping[str, Any]) -> str | None:
+    name: str | None = scope.get("extensions", {}).get(_TLS, {}).get(_NAME)
+    return name
+
+
+def subject(certificate: Mapping[str, Any]) -> str:
+    """`CN=ann,O=Example`, the last part first as [RFC 4514] has it, from what `ssl` gives."""
+    parts = [
+        "+".join(f"{_SHORT.get(name, name)}={value.translate(_ESCAPED)}" for name, value in part)
+        for part in certificate.get("subject", ())
+    ]
+    return ",".join(reversed(parts)) or "a certificate without a subject"

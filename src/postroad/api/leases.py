@@ -1,0 +1,78 @@
+"""Calls about what clients hold: renew it, list locked messages, and put them back as an operator."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.responses import Response
+
+from postroad.api.calls import Answer, Body, Call, Operation, Parameter, json_answer
+from postroad.api.formats import JSON
+from postroad.api.kinds import GUID, LOOKUP_ID, distinct
+from postroad.api.schema import MAX_BATCH_MESSAGES, QUEUE, Property, lock_json, read_object, require
+
+_RENEWAL = {
+    "leases": Property(
+        "leases", "leases", distinct(GUID, MAX_BATCH_MESSAGES), "leases of locked messages, and ids of transactions"
+    )
+}
+_RELEASE = {
+    "lookup_ids": Property(
+        "lookup_ids", "lookup_ids", distinct(LOOKUP_ID, MAX_BATCH_MESSAGES), "which messages; all locked ones if absent"
+    )
+}
+
+
+async def renew(call: Call) -> Response:
+    values = read_object(await call.json_object(), _RENEWAL)
+    require(values, "leases")
+    gone = set(call.manager.leases.renew(values["leases"]))
+    return json_answer(
+        {
+            "renewed": [str(each) for each in values["leases"] if each not in gone],
+            "gone": [str(each) for each in values["leases"] if each in gone],
+        }
+    )
+
+
+async def list_locks(call: Call) -> Response:
+    return json_answer({"locks": [lock_json(each) for each in call.manager.leases.locks(call.query["queue"])]})
+
+
+async def release(call: Call) -> Response:
+    values = read_object(await call.json_object(), _RELEASE)
+    released = await call.manager.leases.release(call.queue, values.get("lookup_ids"))
+    call.facts["messages"] = len(released)
+    return json_answer({"released": released, "locked": call.manager.leases.locked(call.queue)})
+
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        "/leases/renew",
+        renew,
+        "Keep locked messages and transactions",
+        (Answer(description="which leases go on, and which are gone", content={JSON: "Renewed"}),),
+        body=Body({JSON: "Renewal"}),
+    ),
+    Operation(
+        "GET",
+        "/locks",
+        list_locks,
+        "Messages that clients have, and nobody else can see; the oldest first",
+        (Answer(content={JSON: "Locks"}),),
+        (Parameter("queue", QUEUE, "those of this queue alone"),),
+        errors=(HTTPStatus.NOT_FOUND,),
+    ),
+    Operation(
+        "POST",
+        "/queues/{queue}/release",
+        release,
+        "Put locked messages back, as an operator, though their client may still work",
+        (Answer(description="the lookup ids, and how many are still locked", content={JSON: "Released"}),),
+        body=Body({JSON: "Release"}),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+        audited="release locks",
+    ),
+)
+SCHEMAS = {"Renewal": _RENEWAL, "Release": _RELEASE}

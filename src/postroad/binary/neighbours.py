@@ -1,0 +1,307 @@
+"""Who is where: which addresses are a manager's, by the directory, by our own connections and by first contact.
+
+A GUID in a packet is a claim that anybody can make. Whoever has to know whether a message or an acknowledgment comes
+from the manager that it names asks here, and gets an answer by address. Nothing is sent here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from ipaddress import ip_address
+from typing import Protocol
+from uuid import UUID
+
+from postroad.binary.session import Session
+from postroad.errors import NoRoute
+from postroad.names import DirectName, FormatName, PrivateName, PublicName
+from postroad.queues.local import LocalQueueManager
+from postroad.wire.layout import NULL_GUID
+
+ADDRESS_STATE = "address/"  # and a manager's GUID: the address that its messages come from
+REACHED_STATE = "reached/"  # and a host's name: the addresses that our own connections to it had
+MAX_ADDRESSES = 8  # of one host, the newest: a name may lead to several
+REFRESH_S = 3600  # how often it is written down that a manager is still heard of
+DROPPED = 16  # of a full table, the share that makes room: one look at the whole for many newcomers
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """Where to connect: a host, and the manager that must answer there (null where a direct name does not say)."""
+
+    host: str
+    manager: UUID = NULL_GUID
+
+
+# The next hops of a destination, in the order to try; none, or NoRoute with the reason, where there is no way.
+Resolve = Callable[[FormatName], list[Hop]]
+
+
+class DirectoryView(Protocol):
+    """What the directory says of hosts, each by its name or its address."""
+
+    def host_of(self, manager: UUID) -> str | None:
+        """Where the manager is; None for one that the directory does not know."""
+
+    def routes(self, host: str) -> bool:
+        """Whether a manager is there that passes on what is not for itself."""
+
+    def forwards(self, source: UUID, name: FormatName, listed: Callable[[str], bool], *, trusted: bool) -> bool:
+        """Whether [MS-MQBR] has this manager pass on a message to `name`; `listed` are hosts that the owner allows
+        besides. Of a trusted sender, one to a manager that the directory does not know yet too."""
+
+
+class NoDirectory:
+    """Of a manager that has none."""
+
+    def host_of(self, manager: UUID) -> str | None:
+        return None
+
+    def routes(self, host: str) -> bool:
+        return False
+
+    def forwards(self, source: UUID, name: FormatName, listed: Callable[[str], bool], *, trusted: bool) -> bool:
+        return False
+
+
+class Trust(IntEnum):
+    """Of a message in a manager's name: another is known by that name, somebody passed it on, or it is its own."""
+
+    NONE = 0
+    SECOND_HAND = 1
+    FIRST_HAND = 2  # or passed on by a manager that the directory has for it
+
+
+@dataclass(slots=True, eq=False)
+class _Origin:
+    """Where a manager's messages come from. `kept` is durable: it has brought a message that a queue took."""
+
+    address: str
+    seen_s: float
+    kept: bool = False
+    gone: bool = False  # the manager could not be reached there, and has not been heard of since
+
+
+class Neighbours:
+    """One for a queue manager. Tables are capped at `limit`; what was silent for longest goes first."""
+
+    def __init__(self, core: LocalQueueManager, resolve: Resolve, directory: DirectoryView, limit: int) -> None:
+        self.core = core
+        self.directory = directory
+        self.limit = limit
+        self._resolve = resolve
+        self._own = core.identifier.bytes_le
+        self._own_addresses: set[str] = set()  # where we have met ourselves
+        self._origins: dict[bytes, _Origin] = {}
+        self._reached: dict[str, tuple[str, ...]] = {}  # by host in lower case, the newest address last
+        self._hosts: dict[str, set[str]] = {}  # by address: the other way round
+        for name, value in core.store.state(ADDRESS_STATE).items():
+            address, _, seen_s = value.decode().partition(" ")
+            source = bytes.fromhex(name.removeprefix(ADDRESS_STATE))
+            self._origins[source] = _Origin(address, float(seen_s or 0), kept=True)
+        for name, value in core.store.state(REACHED_STATE).items():
+            self._set_reached(name.removeprefix(REACHED_STATE), tuple(value.decode().split()))
+
+    # Hosts that we have called
+
+    def reached(self, host: str, address: str, manager: UUID) -> None:
+        """Our own connection to `host` leads to `address`, and `manager` answers there."""
+        host, address = host.lower(), plain(address)
+        if manager == self.core.identifier:
+            self._own_addresses.add(address)
+        else:
+            origin = self._origins.get(manager.bytes_le)
+            if origin is not None and origin.address == address:
+                origin.gone = False
+        known = self._reached.get(host, ())
+        if host == address or address in known:
+            return
+        if host not in self._reached and len(self._reached) >= self.limit:
+            self._forget_reached(next(iter(self._reached)))
+        addresses = (*known, address)[-MAX_ADDRESSES:]
+        self._set_reached(host, addresses)
+        self.core.tick.set_state(f"{REACHED_STATE}{host}", " ".join(addresses).encode())
+
+    def _set_reached(self, host: str, addresses: tuple[str, ...]) -> None:
+        self._reached[host] = addresses
+        for address in addresses:
+            self._hosts.setdefault(address, set()).add(host)
+
+    def _forget_reached(self, host: str) -> None:
+        for address in self._reached.pop(host):
+            hosts = self._hosts.get(address, set())
+            hosts.discard(host)
+            if not hosts:
+                self._hosts.pop(address, None)
+        self.core.tick.set_state(f"{REACHED_STATE}{host}", None)
+
+    def unreachable(self, hop: Hop) -> None:
+        """Our own call to a manager has failed: nobody is there, or another manager is."""
+        origin = self._origins.get(hop.manager.bytes_le)
+        if origin is not None and origin.address == hop.host:
+            origin.gone = True
+
+    def addresses(self, host: str) -> tuple[str, ...]:
+        """Those that are known to be this host's."""
+        host = host.lower()
+        return (host, *self._reached.get(host, ()))
+
+    def names(self, address: str) -> Iterable[str]:
+        """What the manager at an address may be called: the address, and hosts that led us there."""
+        return (address, *self._hosts.get(address, ()))
+
+    # Where messages come from
+
+    def admit(self, source: bytes, address: str, session: Session, now: float) -> Trust:
+        """How far a message in the name of `source` that comes from this address is to be believed.
+
+        A manager is known by the address that it called from first, by the directory's, and by our own calls to it.
+        Another address takes the place of the first only when nobody answers to the manager's GUID there any more.
+        """
+        origin = self._origins.get(source)
+        if origin is not None and origin.address == address:
+            if origin.gone or now - origin.seen_s > REFRESH_S:
+                self._refresh(source, origin, now)
+            return Trust.FIRST_HAND
+        first_hand = session.peer.bytes_le == source
+        if source == self._own:
+            return Trust.FIRST_HAND if self._is_own(address) or self._routes(address) else Trust.NONE
+        if session.initiator and first_hand:
+            if origin is None and self.directory.host_of(session.peer) is None:
+                self._pin(source, address, now)
+            return Trust.FIRST_HAND
+        host = self.directory.host_of(UUID(bytes_le=source))
+        if host is not None and address in self.addresses(host):
+            self._pin(source, address, now)
+            return Trust.FIRST_HAND
+        if self._routes(address):
+            return Trust.FIRST_HAND
+        if (origin is not None and not origin.gone) or (host is not None and self._is_known(host)):
+            return Trust.NONE
+        if first_hand:
+            self._pin(source, address, now)
+            return Trust.FIRST_HAND
+        return Trust.SECOND_HAND
+
+    def trusts(self, source: UUID, address: str) -> bool:
+        """Whether the directory has a manager at the address: the source itself, or one that passes on for others."""
+        return self._is_listed(source, address) or self._routes(address)
+
+    def _is_own(self, address: str) -> bool:
+        return address in self._own_addresses or address in self.core.queues.local_hosts
+
+    def _is_known(self, host: str) -> bool:
+        """Whether it is known which addresses a host of the directory has: an address has itself, a name those that our
+        own connections to it had."""
+        return _is_address(host) or host.lower() in self._reached
+
+    def _is_listed(self, manager: UUID, address: str) -> bool:
+        host = self.directory.host_of(manager)
+        return host is not None and address in self.addresses(host)
+
+    def _routes(self, address: str) -> bool:
+        return any(self.directory.routes(name) for name in self.names(address))
+
+    def _pin(self, source: bytes, address: str, now: float) -> None:
+        self._origins[source] = _Origin(address, now)
+        if len(self._origins) > self.limit:
+            self._make_room(source)
+
+    def _make_room(self, newest: bytes) -> None:
+        """Those that have brought nothing go first, then those that were silent for longest."""
+        order = sorted(self._origins.items(), key=lambda each: (each[0] == newest, each[1].kept, each[1].seen_s))
+        for source, origin in order[: self.limit // DROPPED + 1]:
+            del self._origins[source]
+            if origin.kept:
+                self.core.tick.set_state(f"{ADDRESS_STATE}{source.hex()}", None)
+
+    def _refresh(self, source: bytes, origin: _Origin, now: float) -> None:
+        origin.seen_s = now
+        origin.gone = False
+        if origin.kept:
+            self._write(source, origin)
+
+    def delivered(self, source: bytes) -> None:
+        """A queue has taken a message: where its sender is found again is durable with it."""
+        origin = self._origins.get(source)
+        if origin is not None and not origin.kept:
+            origin.kept = True
+            self._write(source, origin)
+
+            def lost(error: Exception) -> None:
+                origin.kept = False
+
+            self.core.tick.on_failure.append(lost)
+
+    def _write(self, source: bytes, origin: _Origin) -> None:
+        self.core.tick.set_state(f"{ADDRESS_STATE}{source.hex()}", f"{origin.address} {int(origin.seen_s)}".encode())
+
+    def address_of(self, source: bytes) -> str | None:
+        """Where the messages of this manager come from, as far as is known: the first contact, or the directory."""
+        origin = self._origins.get(source)
+        if origin is not None:
+            return origin.address
+        host = self.directory.host_of(UUID(bytes_le=source))
+        return host if host is not None and _is_address(host) else None
+
+    def held_address(self, manager: UUID) -> str | None:
+        """The address that no other may take the place of, as far as we know."""
+        origin = self._origins.get(manager.bytes_le)
+        return None if origin is None or origin.gone else origin.address
+
+    # Where messages go
+
+    def hops(self, name: FormatName) -> list[Hop]:
+        """Next hops: of a name that nobody knows a way to, the address that its manager's messages come from.
+        NoRoute where there is neither."""
+        try:
+            hops = self._resolve(name)
+        except NoRoute:
+            hops = self._origin_hops(name)
+            if not hops:
+                raise
+        return hops or self._origin_hops(name)
+
+    def _origin_hops(self, name: FormatName) -> list[Hop]:
+        if not isinstance(name, PrivateName) or self.directory.host_of(name.guid) is not None:
+            return []
+        origin = self._origins.get(name.guid.bytes_le)
+        return [] if origin is None else [Hop(origin.address, name.guid)]
+
+    def hosts(self, name: FormatName) -> list[str]:
+        """Whom a message to this name would make us call."""
+        try:
+            return [hop.host for hop in self.hops(name)]
+        except NoRoute:
+            return []
+
+    def speaks_for(self, name: FormatName, address: str, manager: UUID) -> bool:
+        """Whether an acknowledgment by `manager` of a message to `name` may come from this address: its destination's,
+        one of our next hops', or that of a routing server of the directory."""
+        address = plain(address)
+        if isinstance(name, DirectName):
+            if name.host == address:
+                return True
+        else:
+            destination = self.core.delivery.manager_of(name) if isinstance(name, PublicName) else NULL_GUID
+            if isinstance(name, PrivateName):
+                destination = name.guid
+            if destination != NULL_GUID and manager != destination:
+                return False
+            if self._is_listed(destination, address) or self._routes(address):
+                return True
+        return any(address in self.addresses(plain(host)) for host in self.hosts(name))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(plain(host))
+    except ValueError:
+        return False
+    return True
+
+
+def plain(address: str) -> str:
+    """Without its zone, which is no part of a queue's name."""
+    return address.partition("%")[0]

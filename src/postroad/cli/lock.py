@@ -1,0 +1,163 @@
+"""`postroad lock` and `postroad transaction`: what clients hold, who they are, and how to take it back."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroad.cli.options import DEFAULT_API, MAX_LOOKUP_ID, Api, AsJson, QueueName, Token, connect
+from postroad.cli.outcome import report
+from postroad.cli.output import count_text, print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from postroad import Queue
+    from postroad.client.values import LockInfo, TransactionInfo
+
+SHOWN_NUMBERS = 5  # lookup ids of one lock in a table; --json has all
+
+app = typer.Typer(help="List and release messages that clients have locked.")
+transactions = typer.Typer(help="List and abort the open transactions of clients.")
+
+
+@app.command("list")
+def list_locks(
+    queue: Annotated[
+        str | None, typer.Argument(metavar="[QUEUE]", help="A queue, as in private$\\orders; all if absent.")
+    ] = None,
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """List messages that clients have and nobody else can see: by whom, and for how long. The oldest come first."""
+    with connect(api, token) as manager:
+        locks = manager.locks(queue)
+    if as_json:
+        for each in locks:
+            print_json(asdict(each))
+    elif locks:
+        print_locks(locks)
+    else:
+        print_line("no locked messages")
+
+
+@app.command("release")
+def release(
+    queue: QueueName,
+    lookup: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--lookup",
+            metavar="ID",
+            min=0,
+            max=MAX_LOOKUP_ID,
+            help="This message; may be given several times. Without it, every message that a client has locked.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """Put locked messages back, though the client that has them may still work.
+
+    That client gets an error when it is done with them, and somebody else may receive them a second time.
+    Messages of transactions return with `postroad transaction abort`, those of remote readers with their connection.
+    """
+    with connect(api, token) as manager:
+        source = manager.queue(queue)
+        released = source.release_locks(lookup)
+        locked = source.info().locked
+    if as_json:
+        print_json({"released": released, "locked": locked})
+    else:
+        print_line(f"released {count_text(len(released), 'message')} of {queue}")
+    if locked and not lookup:
+        have = "1 message is" if locked == 1 else f"{locked} messages are"
+        report(f"{have} still locked, by transactions or remote readers: postroad lock list {shlex.quote(queue)}")
+
+
+@transactions.command("list")
+def list_transactions(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
+    """List the open transactions of clients, the oldest first."""
+    with connect(api, token) as manager:
+        found = manager.transactions()
+    if as_json:
+        for each in found:
+            print_json(asdict(each))
+    elif found:
+        print_transactions(found)
+    else:
+        print_line("no open transactions")
+
+
+@transactions.command("abort")
+def abort(
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="Which one, as `transaction list` shows it.")],
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
+) -> None:
+    """Abort a transaction, though its client may still work: received messages return, sent ones never were."""
+    with connect(api, token) as manager:
+        manager.abort_transaction(identifier)
+    if as_json:
+        print_json({"aborted": identifier})
+    else:
+        print_line(f"aborted {identifier}")
+
+
+def print_locks(locks: Iterable[LockInfo]) -> None:
+    print_table(
+        ("queue", "messages", "for", "silent", "how", "owner", "lookup ids"),
+        (
+            (
+                each.queue,
+                each.messages,
+                f"{each.age_s:.0f} s",
+                None if each.silent_s is None else f"{each.silent_s:.0f} s",
+                each.kind if each.transaction is None else f"{each.kind} {each.transaction}",
+                each.owner,
+                _numbers(each.lookup_ids),
+            )
+            for each in locks
+        ),
+        numbers=("messages", "for", "silent"),
+    )
+
+
+def print_transactions(found: Iterable[TransactionInfo]) -> None:
+    print_table(
+        ("transaction", "received", "sent", "for", "silent", "owner"),
+        (
+            (each.id, each.received, each.sent, f"{each.age_s:.0f} s", f"{each.silent_s:.0f} s", each.owner)
+            for each in found
+        ),
+        numbers=("received", "sent", "for", "silent"),
+    )
+
+
+def _numbers(lookup_ids: tuple[int, ...]) -> str:
+    more = len(lookup_ids) - SHOWN_NUMBERS
+    text = ", ".join(map(str, lookup_ids[:SHOWN_NUMBERS]))
+    return f"{text} and {more} more" if more > 0 else text
+
+
+def tell_locked(queue: Queue, what_became: str) -> dict[str, int]:
+    """Says on stderr how many messages of a queue a command has passed over, if any; the same for its JSON.
+
+    `what_became` of them stands first, as in "not moved".
+    """
+    info = queue.info()
+    name = shlex.quote(queue.name)
+    what = f"{what_became}: {count_text(info.locked, 'message')} of {queue.name}"
+    if info.locked and info.type == "outgoing":
+        report(f"{what} on the way to the next hop; see postroad queue show {name}")
+    elif info.locked:
+        report(f"{what} that others have locked; see postroad lock list {name}")
+    for hold in info.holds:
+        report(f"{what_became}: messages of {queue.name} that {hold['name']} holds; see postroad queue show {name}")
+    return {"locked": info.locked} if info.locked else {}

@@ -1,0 +1,121 @@
+"""Who reaches this queue manager and may do what there: one row for each listener, in words, and what to warn of.
+
+Nothing is decided here: each listener keeps its own rules, and this tells of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from postroad.config import Configuration, RpcLevel
+from postroad.logs import TABLE
+from postroad.private import others_can_read
+from postroad.queues.info import ListenerInfo
+
+log = logging.getLogger(__name__)
+
+SHORT_TOKEN = 16  # characters: fewer can be guessed by somebody with patience
+NOBODY, TOKEN, CERTIFICATE = "none", "token", "client certificate"
+PLAIN, TLS = "none", "tls"
+_LEVELS = {
+    RpcLevel.CONNECT: "per call: none, signed or sealed",
+    RpcLevel.INTEGRITY: "per call: signed or sealed",
+    RpcLevel.PRIVACY: "per call: sealed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RpcFacts:
+    """What the listener of remote readers asks of them, and where else it listens."""
+
+    authenticate: bool
+    mechanisms: tuple[str, ...] = ()
+    read_address: str | None = None
+
+
+def exposure(
+    config: Configuration, addresses: Mapping[str, str], *, reachable: bool, rpc: RpcFacts
+) -> tuple[ListenerInfo, ...]:
+    """The listeners that are on, by `addresses`, in the order of the table."""
+    everybody = "everybody" if reachable else "everybody on this computer"
+    rows = {
+        "binary": (NOBODY, PLAIN, f"{everybody} may send messages"),
+        "ping": (NOBODY, PLAIN, f"{everybody} may ask whether messages are taken"),
+        "http": (NOBODY, PLAIN, f"{everybody} may send messages"),
+        "https": (NOBODY, TLS, f"{everybody} may send messages"),
+        "rpc": _rpc(config, everybody, rpc),
+        "epm": (NOBODY, PLAIN, f"{everybody} may ask for the ports of rpc"),
+        "api": _api(config, everybody),
+    }
+    return tuple(
+        ListenerInfo(name, addresses[name], reachable, *row) for name, row in rows.items() if name in addresses
+    )
+
+
+def _rpc(config: Configuration, everybody: str, facts: RpcFacts) -> tuple[str, str, str]:
+    if facts.authenticate:
+        words, encryption = f"users ({', '.join(facts.mechanisms) or 'ntlm'})", _LEVELS[config.rpc.minimum_level]
+        who = "users" if facts.mechanisms else "nobody, since there is no [[user]],"
+    else:
+        words, encryption, who = NOBODY, PLAIN, everybody
+    also = "" if facts.read_address is None else f"; on {facts.read_address} too"
+    return words, encryption, f"{who} may read, receive and purge{also}"
+
+
+def _api(config: Configuration, everybody: str) -> tuple[str, str, str]:
+    api = config.api
+    encryption = PLAIN if api.tls_certificate is None else TLS
+    needed = [*([TOKEN] if api.token is not None else []), *([CERTIFICATE] if api.client_ca is not None else [])]
+    if not needed:
+        return NOBODY, encryption, f"{everybody} may do everything"
+    words = " and ".join(needed)
+    return words, encryption, f"whoever has the {words} may do everything"
+
+
+def is_open_to_strangers(listener: ListenerInfo) -> bool:
+    """Other computers reach it, it asks nobody who they are, and everybody on the way can read along."""
+    return listener.reachable and listener.authentication == NOBODY and listener.encryption == PLAIN
+
+
+def readable_secrets(config: Configuration) -> Iterator[tuple[str, Path]]:
+    """Files with secrets that other users of this computer can read, each with its setting."""
+    files = [("api.token_file", config.api.token_file), ("api.tls_key", config.api.tls_key)]
+    files += [("srmp.tls_key", config.srmp.tls_key)]
+    files += [(f"user[{index}].password_file", user.password_file) for index, user in enumerate(config.users, 1)]
+    if config.api.token is not None and config.api.token_file is None:
+        files += [("api.token", config.file)]
+    files += [
+        (f"user[{index}].password", config.file)
+        for index, user in enumerate(config.users, 1)
+        if user.password_file is None
+    ]
+    seen: set[Path] = set()
+    for key, file in files:
+        if file is not None and file not in seen and others_can_read(file):
+            seen.add(file)
+            yield key, file
+
+
+def announce(config: Configuration, listeners: tuple[ListenerInfo, ...]) -> None:
+    """Tells the log who may do what, and warns of what nobody may have meant."""
+    log.info("listeners, and who may do what", extra={TABLE: [asdict(each) for each in listeners]})
+    for each in listeners:
+        if is_open_to_strangers(each):
+            facts = {"listener": each.listener, "address": each.address, "allows": each.allows}
+            log.warning("other computers reach this listener, without authentication or encryption", extra=facts)
+    token = config.api.token
+    if token is not None and len(token) < SHORT_TOKEN:
+        log.warning(
+            f"the token of the API can be guessed: make one of at least {SHORT_TOKEN} characters, "
+            "as `openssl rand -hex 32` does",
+            extra={"setting": "api.token" if config.api.token_file is None else "api.token_file"},
+        )
+    for key, file in readable_secrets(config):
+        command = f"chmod 600 {shlex.quote(str(file))}"
+        log.warning(
+            "other users can read this file, which holds a secret", extra={"setting": key, "file": file, "do": command}
+        )

@@ -1,0 +1,112 @@
+"""Leases in a running manager: the core of queues/leases.py with a clock, a log and commits, and what operators do.
+
+An operator sees what clients hold, and can take it back though they may still work.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any
+from uuid import UUID
+
+from postroad.logs import RateLimitedLog
+from postroad.names import FormatName, PathName
+from postroad.queues.info import LockInfo, TransactionInfo
+from postroad.queues.leases import Holder, Leases, LeaseTimes, TakenBack, locked_messages
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.queue import Queue
+from postroad.queues.transaction import Transaction
+from postroad.store.interface import Record
+
+Name = FormatName | PathName | str
+
+log = logging.getLogger(__name__)
+
+
+class LeaseService:
+    """`remote_locks` is set by whoever knows what remote readers have."""
+
+    def __init__(
+        self,
+        core: LocalQueueManager,
+        durably: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]],
+        clock: Callable[[], float],
+        times: LeaseTimes,
+    ) -> None:
+        self.core = Leases(core, times)
+        self.remote_locks: Callable[[float], list[LockInfo]] = lambda now: []
+        self._queues = core.queues
+        self._durably = durably
+        self._clock = clock
+        self._taken_back = RateLimitedLog(log, "taken back from a silent client")
+
+    @property
+    def times(self) -> LeaseTimes:
+        return self.core.times
+
+    # For clients
+
+    def lock(self, queue: Queue, records: Sequence[Record], holder: Holder) -> UUID:
+        return self.core.lock(queue, records, holder, self._clock())
+
+    def held(self, queue: Queue, lookup_ids: Sequence[int], leases: Collection[UUID] | None) -> list[Record]:
+        return self.core.held(queue, lookup_ids, leases, self._clock())
+
+    def settled(self, queue: Queue, records: Sequence[Record]) -> None:
+        self.core.settled(queue, records)
+
+    def begin(self, transaction: Transaction, holder: Holder) -> UUID:
+        self.core.begin(transaction, holder, self._clock())
+        return transaction.identifier
+
+    def transaction(self, identifier: UUID) -> Transaction:
+        """An open transaction, whose time starts again."""
+        return self.core.transaction(identifier, self._clock())
+
+    def renew(self, identifiers: Sequence[UUID]) -> list[UUID]:
+        """Starts the time of these leases again; those that are gone."""
+        return self.core.renew(identifiers, self._clock())
+
+    def use_handle(self, handle: int) -> None:
+        self.core.use_handle(handle, self._clock())
+
+    def run_timers(self, now: float) -> None:
+        """Takes back what nobody renewed in time, and says so in the log."""
+        for taken in self.core.expire(now):
+            facts = {name: getattr(taken, name) for name in TakenBack.__slots__}
+            self._taken_back.warn(now, {name: value for name, value in facts.items() if value is not None})
+
+    # For operators
+
+    def locks(self, name: Name | None = None) -> list[LockInfo]:
+        """Messages that clients have, of one queue or of all, those of remote readers among them; the oldest first."""
+        queue = None if name is None else self._queues.get(name)
+        now = self._clock()
+        remote = [each for each in self.remote_locks(now) if queue is None or each.queue == queue.name]
+        return sorted([*self.core.locks(queue, now), *remote], key=lambda each: -each.age_s)
+
+    def locked(self, name: Name) -> int:
+        """How many messages of a queue are passed over by whoever lists, moves or exports it."""
+        return locked_messages(self._queues.get(name))
+
+    def transactions(self) -> list[TransactionInfo]:
+        """The open transactions of clients, the oldest first."""
+        return self.core.transactions(self._clock())
+
+    async def release(self, name: Name, lookup_ids: Sequence[int] | None = None) -> list[int]:
+        """Puts back what clients have locked, all of a queue or these messages; their lookup ids."""
+        queue = self._queues.get(name)
+        released = await self._durably(lambda: self.core.release(queue, lookup_ids, self._clock()))
+        by_owner: dict[str, list[int]] = {}
+        for owner, lookup_id in released:
+            by_owner.setdefault(owner, []).append(lookup_id)
+        for owner, numbers in by_owner.items():
+            facts = {"queue": queue.name, "owner": owner, "messages": len(numbers), "lookup_id": numbers[0]}
+            log.info("lock released", extra=facts)
+        return [lookup_id for _, lookup_id in released]
+
+    async def abort(self, identifier: UUID) -> None:
+        """Ends the transaction of a client."""
+        owner = await self._durably(lambda: self.core.abort(identifier, self._clock()))
+        log.info("transaction aborted", extra={"transaction": identifier, "owner": owner})

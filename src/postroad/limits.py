@@ -1,0 +1,267 @@
+"""What strangers can make the manager hold: the connections of all listeners, and input that is not complete.
+
+Accounting alone: sockets are the business of listening.py, and when a connection is idle is for its protocol to say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+from ipaddress import IPv6Address, ip_address
+
+from postroad.logs import RateLimitedLog
+
+if sys.platform != "win32":
+    import resource
+
+log = logging.getLogger(__name__)
+
+RESERVE = 64  # descriptors that are no connection's: the store's files, listeners, what is accepted and not yet counted
+OUTGOING_SHARE = 8  # of what the reserve leaves, one part in so many is for connections to others
+MAX_CLOSING = 16  # connections that were told to close, and still have their descriptor, before accepting waits
+REQUEST_S = 60.0  # for the whole of one request
+UNREAD_S = 60.0  # in which a peer must take some of what was written to it
+_SUBNET_BITS = 64  # an IPv6 host has as many addresses as it likes within its subnet
+
+
+class Limit:
+    """One limit: how much of it is used, and how often it was reached, of which one line in half a minute is logged."""
+
+    __slots__ = ("_log", "counted", "current", "maximum", "name", "reached")
+
+    def __init__(self, name: str, maximum: int, *, counted: bool = True) -> None:
+        self.name = name
+        self.maximum = maximum
+        self.counted = counted  # whether `current` says anything
+        self.current = 0
+        self.reached = 0
+        self._log = RateLimitedLog(log, "limit reached", burst=1)
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """As `status` and the metrics have it."""
+        current = {"current": self.current} if self.counted else {}
+        return {**current, "maximum": self.maximum, "reached": self.reached}
+
+    def hit(self, **facts: object) -> None:
+        self.reached += 1
+        self._log.warn(time.monotonic(), {"limit": self.name, "maximum": self.maximum, **facts})
+
+
+class Standing(Enum):
+    """Which connections go first when there are too many."""
+
+    FRESH = auto()  # no handshake, bind or whole request yet
+    IDLE = auto()  # between two requests
+    BUSY = auto()  # never closed for another
+
+
+class _Address:
+    """The connections of one address, or of one IPv6 subnet."""
+
+    __slots__ = ("held", "members")
+
+    def __init__(self) -> None:
+        self.members: dict[Admission, None] = {}  # the oldest first
+        self.held = 0
+
+    def first_to_go(self) -> Admission | None:
+        for standing in (Standing.FRESH, Standing.IDLE):
+            for member in self.members:
+                if member.standing is standing:
+                    return member
+        return None
+
+
+class Admission:
+    """One connection that was let in. Its protocol says when it is busy, how much it holds, and when it is closed."""
+
+    __slots__ = ("_abort", "_limits", "address", "closed", "dropped", "held", "incoming", "key", "standing")
+
+    def __init__(self, limits: Limits, address: str, key: str, abort: Callable[[], object], *, incoming: bool) -> None:
+        self._limits = limits
+        self.address = address
+        self.key = key
+        self._abort = abort
+        self.incoming = incoming
+        self.standing = Standing.FRESH if incoming else Standing.BUSY
+        self.held = 0
+        self.closed = False  # no longer counted
+        self.dropped = False  # closed in favour of others, and its descriptor not yet free
+
+    def attach(self, abort: Callable[[], object]) -> None:
+        """The protocol has a transport: from now on `abort` closes the connection at once."""
+        self._abort = abort
+        if self.dropped:
+            abort()
+
+    def drop(self) -> None:
+        """Closes it in favour of others."""
+        self._limits.closing += 1
+        self.dropped = True
+        self._abort()
+
+    def busy(self) -> None:
+        self._limits.set_standing(self, Standing.BUSY)
+
+    def idle(self) -> None:
+        self._limits.set_standing(self, Standing.IDLE)
+
+    def hold(self, size: int) -> None:
+        """`size` bytes are here of a packet or request that is not complete. It may close this very connection."""
+        if size != self.held:
+            self._limits.hold(self, size)
+
+    def close(self) -> None:
+        """The connection is gone. A second call does nothing."""
+        self._limits.release(self)
+
+
+class Limits:
+    """One for a manager, shared by all its listeners. `descriptors` is how many connections the process can have."""
+
+    def __init__(
+        self,
+        connections: int = 4096,
+        connections_per_address: int = 256,
+        unfinished_input_mb: int = 256,
+        descriptors: int | None = None,
+    ) -> None:
+        incoming, outgoing = connections, connections
+        if descriptors is not None:
+            incoming = max(1, min(connections, descriptors - descriptors // OUTGOING_SHARE))
+            outgoing = max(1, descriptors - incoming)
+        self.connections = Limit("connections", incoming)
+        self.connections_per_address = Limit("connections_per_address", connections_per_address)
+        self.outgoing_connections = Limit("outgoing_connections", outgoing)
+        self.unfinished_input = Limit("unfinished_input_bytes", unfinished_input_mb << 20)
+        self.descriptors = Limit("descriptors", 0 if descriptors is None else descriptors + RESERVE, counted=False)
+        self.requests = Limit("request_seconds", int(REQUEST_S), counted=False)
+        self.unread_output = Limit("unread_output_seconds", int(UNREAD_S), counted=False)
+        self.closing = 0  # aborted, and not yet closed
+        self._addresses: dict[str, _Address] = {}
+        self._waiting: dict[Standing, dict[Admission, None]] = {Standing.FRESH: {}, Standing.IDLE: {}}
+
+    @property
+    def all(self) -> list[Limit]:
+        members = [len(each.members) for key, each in self._addresses.items() if not key.startswith(">")]
+        self.connections_per_address.current = max(members, default=0)
+        return [each for each in vars(self).values() if isinstance(each, Limit)]
+
+    def admit(self, address: str, abort: Callable[[], object]) -> Admission | None:
+        """Counts a connection from `address`; None where there is no room for it, and none to close in its favour."""
+        key = _key(address)
+        group = self._addresses.get(key)
+        if group is not None and len(group.members) >= self.connections_per_address.maximum:
+            self.connections_per_address.hit(address=key)
+            if not self._drop(group.first_to_go()):
+                return None
+        if self.connections.current >= self.connections.maximum:
+            self.connections.hit(address=address)
+            waiting = self._waiting[Standing.FRESH] or self._waiting[Standing.IDLE]
+            if not self._drop(next(iter(waiting), None)):
+                return None
+        admission = Admission(self, address, key, abort, incoming=True)
+        self._waiting[Standing.FRESH][admission] = None
+        self.connections.current += 1
+        self._addresses.setdefault(key, _Address()).members[admission] = None
+        return admission
+
+    def dial(self, host: str) -> Admission | None:
+        """Counts a connection that we open; None where there are too many."""
+        if self.outgoing_connections.current >= self.outgoing_connections.maximum:
+            self.outgoing_connections.hit(address=host)
+            return None
+        key = f">{host}"
+        admission = Admission(self, host, key, lambda: None, incoming=False)
+        self.outgoing_connections.current += 1
+        self._addresses.setdefault(key, _Address()).members[admission] = None
+        return admission
+
+    # What an admission reports
+
+    def set_standing(self, admission: Admission, standing: Standing) -> None:
+        if admission.closed or not admission.incoming or admission.standing is standing:
+            return
+        self._leave_waiting(admission)
+        admission.standing = standing
+        if standing is not Standing.BUSY:
+            self._waiting[standing][admission] = None
+
+    def hold(self, admission: Admission, size: int) -> None:
+        if admission.closed:
+            return
+        self._addresses[admission.key].held += size - admission.held
+        self.unfinished_input.current += size - admission.held
+        admission.held = size
+        # The largest of whoever holds most: a stranger with many connections cannot get another's closed.
+        while self.unfinished_input.current > self.unfinished_input.maximum:
+            greedy = max(self._addresses.values(), key=lambda each: each.held)
+            largest = max(greedy.members, key=lambda each: each.held)
+            self.unfinished_input.hit(address=largest.address, bytes=largest.held)
+            self._drop(largest)
+
+    def release(self, admission: Admission) -> None:
+        if admission.dropped:
+            admission.dropped = False
+            self.closing -= 1
+        elif not admission.closed:
+            self._forget(admission)
+
+    def _drop(self, admission: Admission | None) -> bool:
+        if admission is None:
+            return False
+        self._forget(admission)
+        admission.drop()
+        return True
+
+    def _forget(self, admission: Admission) -> None:
+        self._leave_waiting(admission)
+        admission.closed = True
+        group = self._addresses[admission.key]
+        del group.members[admission]
+        group.held -= admission.held
+        self.unfinished_input.current -= admission.held
+        if not group.members:
+            del self._addresses[admission.key]
+        (self.connections if admission.incoming else self.outgoing_connections).current -= 1
+
+    def _leave_waiting(self, admission: Admission) -> None:
+        if admission.standing is not Standing.BUSY:
+            del self._waiting[admission.standing][admission]
+
+
+def _key(address: str) -> str:
+    """Whom an address belongs to: itself, the IPv4 address in it, or its IPv6 subnet."""
+    if ":" not in address:
+        return address
+    parsed = ip_address(address.partition("%")[0])
+    if not isinstance(parsed, IPv6Address) or parsed.is_loopback:
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    host_bits = 128 - _SUBNET_BITS
+    return f"{IPv6Address(int(parsed) >> host_bits << host_bits)}/{_SUBNET_BITS}"
+
+
+def usable_descriptors(connections: int) -> int | None:
+    """How many connections the process can have, less the reserve; None where the system sets no limit.
+
+    The soft limit is raised as far as the hard one allows, up to twice `connections`: as many out as in.
+    """
+    if sys.platform == "win32":
+        return None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return None
+    wanted = 2 * connections + RESERVE
+    if soft < wanted:
+        raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, raised), hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, soft - RESERVE)

@@ -1,0 +1,64 @@
+"""Files and directories for their owner alone: made so from the start, tightened where they were not.
+
+What is in them is the business of whoever keeps it there. Windows has no such modes: there nothing is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+_OTHERS = 0o077
+
+log = logging.getLogger(__name__)
+
+
+def open_private(path: Path, flags: int) -> int:
+    """A descriptor of the file, which is made if need be, and is nobody else's. Raises OSError."""
+    descriptor = os.open(path, flags | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), FILE_MODE)
+    try:
+        status = os.fstat(descriptor)
+        if os.name != "nt" and stat.S_ISREG(status.st_mode) and status.st_mode & _OTHERS:
+            os.fchmod(descriptor, FILE_MODE)
+    except PermissionError as error:  # it is somebody else's file, which we may use all the same
+        _warn(path, FILE_MODE, error)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def tighten(path: Path) -> None:
+    """Takes away what others may do with a file or a directory that is there; a warning where that cannot be done.
+
+    A directory with the sticky bit, such as /tmp, is shared on purpose and stays as it is.
+    """
+    if os.name == "nt":
+        return
+    try:
+        mode = path.stat().st_mode
+        if mode & _OTHERS and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
+            path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+            log.info("tightened: others could use it", extra={"path": path, "mode": f"{stat.S_IMODE(mode):04o}"})
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        _warn(path, DIRECTORY_MODE if path.is_dir() else FILE_MODE, error)
+
+
+def others_can_read(path: Path) -> bool:
+    try:
+        return os.name != "nt" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except OSError:
+        return False
+
+
+def _warn(path: Path, mode: int, error: OSError) -> None:
+    log.warning(
+        "others can use this file: give it to the user who runs Postroad, and set its mode",
+        extra={"path": path, "mode": f"{mode:04o}", "reason": error.strerror},
+    )

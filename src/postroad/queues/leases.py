@@ -1,0 +1,364 @@
+"""What clients hold, and how long they may be silent: messages locked by two-phase receives, transactions, handles.
+
+A client renews what it holds, or uses it; what nobody renews goes back. Time is an argument, and nothing is logged
+here: `expire` says what it took back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+from postroad.errors import LeaseEnded, PostroadError, TransactionSequence
+from postroad.queues.info import LockInfo, TransactionInfo
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.queue import PositionState, Queue
+from postroad.queues.transaction import OperationType, Transaction, TransactionalOperation
+from postroad.store.interface import Record
+
+HANDLE_TIMEOUT_S = 3600.0  # a handle that nobody uses is closed
+# One step of the leases' own time, at the most: the timer comes twice a second. What is longer is a clock that was set,
+# or a manager that stood still, and in that time nobody could renew anything.
+LONGEST_STEP_S = 0.75
+REMEMBERED = 10_000  # ends of leases, so that whoever comes too late hears why
+_HELD = (PositionState.LOCKED, PositionState.PURGE_PENDING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTimes:
+    """How long a client may be silent before a locked message returns, and before a transaction is aborted."""
+
+    receive_s: float = 60.0
+    transaction_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds something, in words for people. What a lasting holder has never runs out: it lives in this process."""
+
+    owner: str
+    lasting: bool = False
+
+
+THIS_PROCESS = Holder("this process", lasting=True)
+
+
+@dataclass(slots=True, eq=False)
+class _Lease:
+    """Times are the leases' own, see `_AwakeTime`."""
+
+    identifier: UUID
+    holder: Holder
+    since: float
+    renewed: float
+
+
+@dataclass(slots=True, eq=False)
+class _LockLease(_Lease):
+    """The messages of one call, by lookup id; settled ones are gone from it."""
+
+    queue: Queue
+    records: dict[int, Record] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class _TransactionLease(_Lease):
+    """Its identifier is the transaction's own."""
+
+    transaction: Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """What went back because its client was silent: messages of a queue, or a whole transaction."""
+
+    owner: str
+    silent_s: float
+    messages: int
+    queue: str | None = None
+    lookup_id: int | None = None  # of the first message
+    transaction: UUID | None = None
+
+
+class _AwakeTime:
+    """Seconds for which the manager was awake. A clock that is set does not change them."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self._passed = 0.0
+
+    def __call__(self, now: float) -> float:
+        step = 0.0 if self._last is None else now - self._last
+        self._last = now
+        self._passed += min(max(0.0, step), LONGEST_STEP_S)
+        return self._passed
+
+
+class Leases:
+    """Every lease has an id that cannot be guessed: who knows it may renew it."""
+
+    def __init__(self, core: LocalQueueManager, times: LeaseTimes) -> None:
+        self.times = times
+        self.expired_locks = 0  # messages that went back
+        self.expired_transactions = 0
+        self._core = core
+        self._awake = _AwakeTime()
+        self._locks: dict[UUID, _LockLease] = {}
+        self._locked: dict[tuple[int, int], _LockLease] = {}  # by number of the queue, and lookup id
+        self._transactions: dict[UUID, _TransactionLease] = {}
+        self._handle_used: dict[int, float] = {}
+        self._ended: dict[tuple[int, int] | UUID, str] = {}
+
+    # Messages
+
+    def lock(self, queue: Queue, records: Sequence[Record], holder: Holder, now: float) -> UUID:
+        """The lease of messages that one call has locked."""
+        time = self._awake(now)
+        lease = _LockLease(uuid4(), holder, time, time, queue, {record.lookup_id: record for record in records})
+        self._locks[lease.identifier] = lease
+        for lookup_id in lease.records:
+            self._locked[queue.number, lookup_id] = lease
+        return lease.identifier
+
+    def held(
+        self, queue: Queue, lookup_ids: Sequence[int], leases: Collection[UUID] | None, now: float
+    ) -> list[Record]:
+        """The messages of these ids, each once, which a client has; all of them, or an error.
+
+        With `leases`, theirs alone: a message that went back may be another reader's by now.
+        """
+        wanted = dict.fromkeys(lookup_ids)
+        for lookup_id in wanted:
+            lease = self._locked.get((queue.number, lookup_id))
+            if (
+                lease is None
+                or (leases is not None and lease.identifier not in leases)
+                or queue.positions.get(lookup_id) not in _HELD
+            ):
+                raise self._lost(queue, lookup_id)
+        time = self._awake(now)
+        for lookup_id in wanted:
+            self._locked[queue.number, lookup_id].renewed = time
+        return [self._locked[queue.number, lookup_id].records[lookup_id] for lookup_id in wanted]
+
+    def settled(self, queue: Queue, records: Sequence[Record]) -> None:
+        """The messages are nobody's any more."""
+        for record in records:
+            self._drop(queue, record.lookup_id)
+
+    def _drop(self, queue: Queue, lookup_id: int) -> Record:
+        lease = self._locked.pop((queue.number, lookup_id))
+        record = lease.records.pop(lookup_id)
+        if not lease.records:
+            del self._locks[lease.identifier]
+        return record
+
+    def _lost(self, queue: Queue, lookup_id: int) -> PostroadError:
+        what = f"message {lookup_id} of {queue.name} is not being received"
+        why = self._ended.get((queue.number, lookup_id))
+        if why is not None:
+            return LeaseEnded(f"{what} any more: {why}, so that it may be received twice")
+        return TransactionSequence(f"{what}; after a restart of the queue manager every message is back in its place")
+
+    def release(self, queue: Queue, lookup_ids: Sequence[int] | None, now: float) -> list[tuple[str, int]]:
+        """Puts messages back that clients have locked, all of the queue or these: owners and lookup ids.
+
+        What a transaction or a remote reader holds stays: it ends with them.
+        """
+        if lookup_ids is None:
+            wanted = [each for number, each in self._locked if number == queue.number]
+        else:
+            wanted = list(dict.fromkeys(lookup_ids))
+        for lookup_id in wanted:
+            if (queue.number, lookup_id) not in self._locked:
+                raise TransactionSequence(self._not_released(queue, lookup_id))
+        return [(self._put_back(queue, each, f"it was released at {_text(now)}", now), each) for each in wanted]
+
+    def _not_released(self, queue: Queue, lookup_id: int) -> str:
+        what = f"message {lookup_id} of {queue.name}"
+        for lease in self._open_transactions():
+            if any(each.queue is queue and each.record.lookup_id == lookup_id for each in _taken(lease.transaction)):
+                return f"{what} is held by the transaction {lease.identifier}: abort that"
+        if queue.positions.get(lookup_id) in _HELD:
+            return f"{what} is held by a remote reader or a session: it is free when that ends"
+        return f"{what} is not locked"
+
+    def _put_back(self, queue: Queue, lookup_id: int, why: str, now: float) -> str:
+        owner = self._locked[queue.number, lookup_id].holder.owner
+        record = self._drop(queue, lookup_id)
+        self._remember((queue.number, lookup_id), why)
+        with contextlib.suppress(PostroadError):  # the position may not be locked any more
+            self._core.reading.end(queue, record, now, delete=False)
+        return owner
+
+    # Transactions
+
+    def begin(self, transaction: Transaction, holder: Holder, now: float) -> None:
+        time = self._awake(now)
+        identifier = transaction.identifier
+        self._transactions[identifier] = _TransactionLease(identifier, holder, time, time, transaction)
+
+    def transaction(self, identifier: UUID, now: float) -> Transaction:
+        """An open transaction, which is being used."""
+        if identifier in self._ended:
+            raise LeaseEnded(f"the transaction {identifier} has ended: {self._ended[identifier]}")
+        transaction = self._core.transaction(identifier)
+        lease = self._transactions.get(identifier)
+        if lease is not None:
+            lease.renewed = self._awake(now)
+        return transaction
+
+    def abort(self, identifier: UUID, now: float) -> str:
+        """An operator ends somebody's transaction; whose it was."""
+        self._core.abort(self.transaction(identifier, now), now)
+        self._remember(identifier, f"it was aborted at {_text(now)} by an operator")
+        lease = self._transactions.pop(identifier, None)
+        return "" if lease is None else lease.holder.owner
+
+    # Both
+
+    def renew(self, identifiers: Sequence[UUID], now: float) -> list[UUID]:
+        """Starts the time of these leases again; gives back those that there are not, or not any more."""
+        time = self._awake(now)
+        gone: list[UUID] = []
+        for identifier in identifiers:
+            lease = self._locks.get(identifier) or self._transactions.get(identifier)
+            if lease is None or (isinstance(lease, _TransactionLease) and lease.transaction.ended):
+                gone.append(identifier)
+            else:
+                lease.renewed = time
+        return gone
+
+    def use_handle(self, handle: int, now: float) -> None:
+        self._handle_used[handle] = self._awake(now)
+
+    def expire(self, now: float) -> list[TakenBack]:
+        """Takes back what nobody renewed in time. Call it about twice a second."""
+        time = self._awake(now)
+        taken = [*self._expire_locks(time, now), *self._expire_transactions(time, now)]
+        for handle, used in list(self._handle_used.items()):
+            descriptor = self._core.descriptors.get(handle)
+            if descriptor is None:
+                del self._handle_used[handle]
+            elif time - used > HANDLE_TIMEOUT_S and not (descriptor.queue and descriptor.queue.waiting):
+                self._core.close(descriptor)
+        return taken
+
+    def _expire_locks(self, time: float, now: float) -> Iterator[TakenBack]:
+        for lease in [each for each in self._locks.values() if each.queue.deleted]:
+            for lookup_id in list(lease.records):
+                self._drop(lease.queue, lookup_id)
+        for lease in [each for each in self._locks.values() if _silent(each, time, self.times.receive_s)]:
+            lookup_ids = list(lease.records)
+            why = f"its lease of {self.times.receive_s:g} s ran out at {_text(now)} and it went back"
+            for lookup_id in lookup_ids:
+                self._put_back(lease.queue, lookup_id, why, now)
+            self.expired_locks += len(lookup_ids)
+            silent_s = round(time - lease.renewed, 1)
+            yield TakenBack(lease.holder.owner, silent_s, len(lookup_ids), lease.queue.name, lookup_ids[0])
+
+    def _expire_transactions(self, time: float, now: float) -> Iterator[TakenBack]:
+        for identifier, lease in list(self._transactions.items()):
+            if lease.transaction.ended:
+                del self._transactions[identifier]
+            elif not _silent(lease, time, self.times.transaction_s):
+                continue
+            elif _waits(lease.transaction):
+                lease.renewed = time  # its client is there: the door ends the reads of one that has left
+            else:
+                messages = len(lease.transaction.operations)
+                del self._transactions[identifier]
+                self._remember(
+                    identifier,
+                    f"its lease of {self.times.transaction_s:g} s ran out at {_text(now)} and it was aborted",
+                )
+                self._core.abort(lease.transaction, now)
+                self.expired_transactions += 1
+                silent_s = round(time - lease.renewed, 1)
+                yield TakenBack(lease.holder.owner, silent_s, messages, transaction=identifier)
+
+    def _remember(self, key: tuple[int, int] | UUID, why: str) -> None:
+        self._ended.pop(key, None)
+        self._ended[key] = why
+        if len(self._ended) > REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    # Looking
+
+    def locks(self, queue: Queue | None, now: float) -> list[LockInfo]:
+        """Messages that clients have locked or taken in transactions, of all queues or of one; the oldest first."""
+        time = self._awake(now)
+        found = [
+            _lock_info(lease, lease.queue, "receive", list(lease.records), time)
+            for lease in self._locks.values()
+            if not lease.queue.deleted and queue in (None, lease.queue)
+        ]
+        for lease in self._open_transactions():
+            taken: dict[Queue, list[int]] = {}
+            for each in _taken(lease.transaction):
+                if queue in (None, each.queue):
+                    taken.setdefault(each.queue, []).append(each.record.lookup_id)
+            for holder_queue, lookup_ids in taken.items():
+                found.append(_lock_info(lease, holder_queue, "transaction", lookup_ids, time))
+        return sorted(found, key=lambda each: -each.age_s)
+
+    def transactions(self, now: float) -> list[TransactionInfo]:
+        """The open transactions of clients, the oldest first."""
+        time = self._awake(now)
+        return [
+            TransactionInfo(
+                id=str(lease.identifier),
+                owner=lease.holder.owner,
+                age_s=round(time - lease.since, 1),
+                silent_s=round(time - lease.renewed, 1),
+                messages=len(lease.transaction.operations),
+                received=len(_taken(lease.transaction)),
+                sent=len(lease.transaction.operations) - len(_taken(lease.transaction)),
+            )
+            for lease in self._open_transactions()
+        ]
+
+    def _open_transactions(self) -> Iterator[_TransactionLease]:
+        return (each for each in self._transactions.values() if not each.transaction.ended)
+
+
+def locked_messages(queue: Queue) -> int:
+    """How many messages of a queue nobody else can see, because a reader, a transaction or a session has them."""
+    return sum(state in _HELD for state in queue.positions.values())
+
+
+def _lock_info(lease: _Lease, queue: Queue, kind: str, lookup_ids: list[int], time: float) -> LockInfo:
+    return LockInfo(
+        queue=queue.name,
+        owner=lease.holder.owner,
+        kind=kind,
+        age_s=round(time - lease.since, 1),
+        silent_s=round(time - lease.renewed, 1),
+        messages=len(lookup_ids),
+        lookup_ids=tuple(lookup_ids),
+        transaction=str(lease.identifier) if kind == "transaction" else None,
+    )
+
+
+def _silent(lease: _Lease, time: float, limit_s: float) -> bool:
+    return time - lease.renewed > limit_s and not lease.holder.lasting
+
+
+def _waits(transaction: Transaction) -> bool:
+    """Whether a read of it waits for a message now."""
+    for request in transaction.waiting:
+        queue = request.descriptor.queue
+        if queue is not None and request in queue.waiting:
+            return True
+    return False
+
+
+def _taken(transaction: Transaction) -> list[TransactionalOperation]:
+    return [each for each in transaction.operations if each.operation is not OperationType.ENQUEUE]
+
+
+def _text(now: float) -> str:
+    return f"{datetime.fromtimestamp(now, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,76 @@
+"""Failed logins by address: each address that fails has to wait before its next try, longer each time.
+
+Every door that asks for a password uses this. No clock and no waiting here: `now` comes in, and the door waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Any, Final, Protocol
+
+from postroad.logs import RateLimitedLog
+
+FREE_FAILURES: Final = 3  # typing errors cost nothing
+FIRST_DELAY_S: Final = 0.5
+MAX_DELAY_S: Final = 8.0  # within the time that clients wait for an answer
+FORGET_S: Final = 900.0  # an address without a failure for so long starts afresh
+MAX_ADDRESSES: Final = 10_000  # the one whose last failure is the oldest is forgotten first
+_MAX_WHO: Final = 256  # of a name that a stranger gives, in the log
+
+_log = logging.getLogger(__name__)
+
+
+class Audit(Protocol):
+    """Where events that somebody may ask about later are written."""
+
+    def __call__(self, event: str, **facts: Any) -> None: ...
+
+
+class FailedLogins:
+    """A door asks `delay` before it looks at a password, waits that long without holding up others, and asks again
+    until it is 0: tries that come at the same time are so taken one by one. A login that succeeds changes nothing,
+    or somebody with one account could try the passwords of others at full speed."""
+
+    def __init__(self, audit: Audit | None = None) -> None:
+        self.total = 0
+        self._audit = audit
+        self._failures: dict[str, tuple[int, float]] = {}  # how many, and when the last was; the oldest first
+        self._refused = RateLimitedLog(_log, "login refused")
+
+    def __len__(self) -> int:
+        return len(self._failures)
+
+    def delay(self, address: str, now: float) -> float:
+        """How many seconds a try from this address has to wait; 0 lets it through."""
+        count, last = self._failures.get(_network(address), (0, 0.0))
+        if count <= FREE_FAILURES or now - last >= FORGET_S:
+            return 0.0
+        wait = min(FIRST_DELAY_S * 2.0 ** min(count - FREE_FAILURES - 1, 16), MAX_DELAY_S)
+        return max(last + wait - now, 0.0)
+
+    def failed(self, address: str, now: float, *, door: str, who: str | None) -> None:
+        """A login was refused at `door` ("api", "rpc"). `who` is the name that was given, where one was."""
+        network = _network(address)
+        count, last = self._failures.pop(network, (0, 0.0))
+        self._failures[network] = (1 if now - last >= FORGET_S else count + 1, now)
+        if len(self._failures) > MAX_ADDRESSES:
+            del self._failures[next(iter(self._failures))]
+        self.total += 1
+        facts = {"door": door, "address": address, "who": None if who is None else who[:_MAX_WHO]}
+        self._refused.warn(now, facts)
+        if self._audit is not None:
+            self._audit("login refused", **facts)
+
+
+def _network(address: str) -> str:
+    """What counts as one address: an IPv6 host has a whole /64 of them."""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ip_network((parsed, 64), strict=False))
+    return str(parsed)

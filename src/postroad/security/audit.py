@@ -1,0 +1,96 @@
+"""The audit log: one JSON line for each change that somebody may ask about later, and for each refused login.
+
+Who did it, from where, what, when, and how it ended. Messages and secrets are never in it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from postroad.private import open_private
+
+LOGIN_REFUSED: Final = "login refused"
+DONE: Final = "done"
+# Strangers cause these lines, and must not fill the disk with them: more of a minute are counted in the next line.
+MAX_REFUSED_A_MINUTE: Final = 60
+MAX_TEXT: Final = 1024  # of one fact: names of queues are shorter, and a line is written in one piece
+_ERROR_EVERY_S: Final = 60.0
+_FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)  # a pipe that nobody reads must not stop us
+
+log = logging.getLogger(__name__)
+
+
+class AuditLog:
+    """Appends to `file`, which is opened for each line: whoever moves it away gets a new one. Without a file, nothing.
+
+    A line that cannot be written is an error in the log, at most one a minute, and stops nobody's work.
+    """
+
+    def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
+        self.file = file
+        self.lost = 0  # lines that could not be written
+        self._clock = clock
+        self._told = float("-inf")
+        self._torn = False
+        self._minute = 0
+        self._refused = 0
+
+    def check(self) -> None:
+        """Raises OSError where the file cannot be written."""
+        if self.file is not None:
+            os.close(open_private(self.file, _FLAGS))
+
+    def __call__(
+        self, event: str, *, who: str | None = None, address: str | None = None, outcome: str = DONE, **facts: Any
+    ) -> None:
+        """`who` is "token", "local", a user or a certificate's subject; `address` is where the call came from."""
+        if self.file is None:
+            return
+        now = self._clock()
+        if event == LOGIN_REFUSED:
+            outcome = "refused"
+            minute = int(now // 60)
+            if minute != self._minute:
+                if self._refused > MAX_REFUSED_A_MINUTE:
+                    facts["not_listed_before"] = self._refused - MAX_REFUSED_A_MINUTE
+                self._minute, self._refused = minute, 0
+            self._refused += 1
+            if self._refused > MAX_REFUSED_A_MINUTE:
+                return
+        when = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {"when": when, "who": who, "from": address, "what": event, **facts, "outcome": outcome}
+        self._append(json.dumps({name: _short(value) for name, value in line.items()}), now)
+
+    def _append(self, line: str, now: float) -> None:
+        assert self.file is not None
+        data = f"{chr(10) if self._torn else ''}{line}\n".encode()
+        try:
+            descriptor = open_private(self.file, _FLAGS)
+            try:
+                written = os.write(descriptor, data)
+            finally:
+                os.close(descriptor)
+            if written != len(data):
+                self._torn = True
+                raise OSError(0, f"{written} of {len(data)} bytes were written")
+            self._torn = False
+        except OSError as error:
+            self.lost += 1
+            if not 0 <= now - self._told < _ERROR_EVERY_S:
+                self._told = now
+                facts = {"file": self.file, "reason": error.strerror, "lost": self.lost}
+                log.error("audit log not written: free some space, or make the file writable for us", extra=facts)
+
+
+def _short(value: object) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = str(value)
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."

@@ -1,0 +1,145 @@
+"""Room on the disk: what a purge frees is given back, and a full disk gives up a reserve so that messages can go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import apsw
+import pytest
+
+from postroad.errors import StorageError
+from postroad.store import Batch, Key, Record, SqliteStore
+from postroad.store.database import MIGRATIONS, PAGE_SIZE, PRAGMAS
+from postroad.store.space import RESERVE_NAME, DiskSpace
+from postroad.store.sqlite import KEPT_FREE_PAGES
+from tests.torture.vfs import Fault, TortureVFS, torture_vfs
+
+_arrivals = count(1)
+MEBIBYTE = 1 << 20
+
+
+@pytest.fixture
+def vfs() -> Iterator[TortureVFS]:
+    with torture_vfs() as made:
+        yield made
+
+
+def puts(messages: int, size: int) -> Batch:
+    numbers = [next(_arrivals) for _ in range(messages)]
+    return Batch({Key(1, each): Record(1, each, 0, 0, 0, bytes(size)) for each in numbers})
+
+
+def purge(store: SqliteStore) -> None:
+    while records := store.scan(1, limit=1000):
+        store.commit([Batch(deletes={Key(1, record.lookup_id) for record in records})])
+
+
+def size_of(directory: Path) -> int:
+    return sum(file.stat().st_size for file in directory.iterdir())
+
+
+def test_the_files_shrink_after_a_purge(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    for _ in range(40):
+        store.commit([puts(100, 10_000)])
+    store.commit([kept := puts(3, 10_000)])
+    full = size_of(tmp_path)
+    assert full > 40 * MEBIBYTE
+    while records := store.scan(1, limit=1000)[:-3]:
+        store.commit([Batch(deletes={Key(1, record.lookup_id) for record in records})])
+    while store.tidy():
+        pass
+    assert size_of(tmp_path) < KEPT_FREE_PAGES * PAGE_SIZE + 2 * MEBIBYTE
+    assert store.scan(1) == list(kept.puts.values())
+    store.close()
+    assert SqliteStore(tmp_path).scan(1) == list(kept.puts.values())
+
+
+def test_a_little_that_is_free_is_kept_for_the_next_messages(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    store.commit([puts(100, 10_000)])
+    purge(store)
+    assert not store.tidy()
+    store.close()
+
+
+def test_a_store_from_before_is_written_anew_where_most_of_it_is_free(tmp_path: Path) -> None:
+    """Its database has no auto_vacuum, which only a new file can have."""
+    connection = apsw.Connection(str(tmp_path / "store.sqlite"))
+    for pragma in PRAGMAS:
+        if "auto_vacuum" not in pragma:
+            connection.execute(pragma).fetchall()
+    connection.execute(MIGRATIONS[0])
+    connection.execute(f"PRAGMA application_id = {0x506F7374}")
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    store = SqliteStore(tmp_path)
+    store.commit([puts(2000, 10_000)])
+    while records := store.scan(1, limit=1000)[:-3]:
+        store.commit([Batch(deletes={Key(1, record.lookup_id) for record in records})])
+    assert not store.tidy()
+    kept = store.scan(1)
+    store.close()
+    assert size_of(tmp_path) > 19 * MEBIBYTE
+    store = SqliteStore(tmp_path)
+    assert store.scan(1) == kept
+    store.close()
+    assert size_of(tmp_path) < MEBIBYTE
+
+
+@pytest.mark.parametrize("at", range(0, 12, 2))
+def test_a_commit_that_finds_no_room_is_tried_again_without_the_reserve(
+    tmp_path: Path, vfs: TortureVFS, at: int
+) -> None:
+    store = SqliteStore(tmp_path, vfs=vfs.vfs_name, reserve=True)
+    assert ((tmp_path / RESERVE_NAME).exists(), store.no_room()) == (True, None)
+    batch = puts(20, 5000)
+    vfs.count, vfs.fault = 0, Fault(at, apsw.FullError)
+    store.commit([batch])
+    assert vfs.count > at
+    assert store.scan(1) == list(batch.puts.values())
+    vfs.fault = None
+    store.close()
+
+
+def test_while_it_is_full_it_says_so_and_it_has_room_again_by_itself(tmp_path: Path, vfs: TortureVFS) -> None:
+    store = SqliteStore(tmp_path, vfs=vfs.vfs_name, reserve=True)
+    vfs.count, vfs.fault = 0, Fault(0, apsw.FullError, lasting=True)
+    with pytest.raises(StorageError, match="the disk is full"):
+        store.commit([puts(1, 10)])
+    assert not (tmp_path / RESERVE_NAME).exists()
+    vfs.fault = None
+    assert store.no_room() is None  # the real disk has room: the reserve is made anew
+    assert (tmp_path / RESERVE_NAME).exists()
+    store.commit([batch := puts(1, 10)])
+    assert store.scan(1) == list(batch.puts.values())
+    store.close()
+
+
+def test_a_batch_that_would_use_the_reserve_up_is_not_tried_again(tmp_path: Path, vfs: TortureVFS) -> None:
+    store = SqliteStore(tmp_path, vfs=vfs.vfs_name, reserve=True)
+    vfs.count, vfs.fault = 0, Fault(0, apsw.FullError)
+    with pytest.raises(StorageError, match="the disk is full"):
+        store.commit([puts(5, MEBIBYTE)])
+    assert store.scan(1) == []
+    store.close()
+
+
+def test_another_error_leaves_the_reserve_where_it_is(tmp_path: Path, vfs: TortureVFS) -> None:
+    store = SqliteStore(tmp_path, vfs=vfs.vfs_name, reserve=True)
+    vfs.count, vfs.fault = 0, Fault(0, apsw.IOError)
+    with pytest.raises(StorageError, match="the disk failed"):
+        store.commit([puts(1, 10)])
+    assert ((tmp_path / RESERVE_NAME).exists(), store.no_room()) == (True, None)
+    store.close()
+
+
+def test_the_reserve_has_real_blocks_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    space = DiskSpace(tmp_path)
+    status = (tmp_path / RESERVE_NAME).stat()
+    assert (status.st_size, status.st_mode & 0o777) == (space.reserve_bytes, 0o600)
+    assert status.st_blocks * 512 >= space.reserve_bytes
+    assert space.release()
+    assert not space.release()
