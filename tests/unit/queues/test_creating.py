@@ -69,7 +69,6 @@ def test_a_queue_has_what_its_creator_said(office: Office) -> None:
     assert queue.journal.properties.quota_kb == 20
 
 
-@pytest.mark.spec("DM-3.1.7.1.33-01")
 def test_what_nobody_said_is_the_default(office: Office) -> None:
     properties = office.create(r"private$\plain").properties
     assert (properties.label, properties.type_id, properties.multicast_address) == ("", NULL_GUID, None)
