@@ -29,6 +29,8 @@ from postroad.queues.tick import Tick
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck
 
+QUICK_RETRIES = 3  # of a peer that was lost, whatever else is out of reach
+RETRIES_AT_ONCE = 100  # peers that are tried again in each retry_connect_s, of those that were tried often
 MAX_REFUSALS = 100  # callers at a time that hear why they are refused; others find the connection closed
 NAME_SERVICES = frozenset({Transport.TCP, Transport.OS})
 # ConnectionHistory.Error of a failure; of any other one, that the machine cannot be reached.
@@ -49,6 +51,7 @@ class Peer:
     connecting: bool = False
     retry_at: float | None = None
     last_error: str | None = None
+    failures: int = 0  # since a session was open
     queues: dict[Queue, None] = field(default_factory=dict)
     waiting: list[Queue] = field(default_factory=list)  # had messages for it when it was lost
 
@@ -369,6 +372,7 @@ class BinaryService:
         peer = self.sessions.get(session)
         if peer is not None:
             self.neighbours.reached(peer.hop.host, address, session.peer)
+            peer.failures = 0
             self._note(peer, ConnectionStatus.ESTABLISHED, now)
             self._set_reachable(peer, None)
             self._set_state(peer, OutgoingState.CONNECTED)
@@ -417,7 +421,11 @@ class BinaryService:
                 self._hops[queue] = (hops, index + 1)
             del peer.queues[queue]
         if peer.waiting:
-            peer.retry_at = now + self.settings.retry_connect_s
+            peer.failures += 1
+            wait_s = self.settings.retry_connect_s
+            if peer.failures > QUICK_RETRIES:  # thousands that are down must not keep us busy with nothing else
+                wait_s *= max(1.0, len(self._retry_timers) / RETRIES_AT_ONCE)
+            peer.retry_at = now + wait_s
             self._retry_timers.set(peer, peer.retry_at)
         else:
             self._drop(peer)
@@ -465,8 +473,11 @@ class BinaryService:
             self.queue_ready(queue, now)
         retried = self._retry_timers.take_due(now)
         for peer in retried:
+            waiting = [*peer.waiting, *peer.queues]
             peer.retry_at, peer.waiting = None, []
-            self._sweep_at = now
+            for queue in waiting:
+                if queue.count:
+                    self.queue_ready(queue, now)
         if self._sweep_at is not None and self._sweep_at <= now:
             self._sweep_at = None
             for queue in self._waiting():

@@ -397,3 +397,20 @@ def test_an_outgoing_queue_can_be_deleted_while_its_messages_travel(
     network.wait(10)
     alpha.send(there, "c")
     assert (beta.labels(ORDERS), beta.labels(ACKS)) == (["a", "c"], ["b"])
+
+
+def test_hundreds_that_are_out_of_reach_are_tried_in_turn_and_one_that_was_lost_at_once(
+    network: Network, alpha: Station, beta: Station
+) -> None:
+    """However many there are, each second has about a hundred tries of those that have failed often."""
+    for number in range(1000):
+        alpha.send(rf"DIRECT=TCP:10.9.{number >> 8}.{number & 255}\{ORDERS}", "a")
+    network.wait(30)
+    before = len(network.connections)
+    network.wait(10)
+    assert 500 < len(network.connections) - before < 2000  # it would be 10,000
+    alpha.send(beta.direct(ORDERS), "b")
+    network.cut(alpha, beta)
+    alpha.send(beta.direct(ORDERS), "c")
+    network.wait(3)
+    assert beta.labels(ORDERS) == ["b", "c"]
