@@ -38,7 +38,7 @@ class MessageIdHistory:
         self._prefix = prefix
         self._seen: OrderedDict[bytes, int] = OrderedDict()
         self._senders: dict[bytes, str] = {}  # by id: the address that it came from, as far as is known
-        self._by_sender: dict[str, dict[bytes, None]] = {}  # the other way round, the oldest first
+        self._by_sender: dict[str, OrderedDict[bytes, None]] = {}  # the other way round, the oldest first
         self._blocks: OrderedDict[str, int] = OrderedDict()  # by name: how many ids they hold
         self._kept = 0  # ids in all of them
         self._gathering: list[tuple[bytes, int]] = []
@@ -85,10 +85,14 @@ class MessageIdHistory:
         self._gathering.append((identifier, int(now)))
 
     def _note(self, identifier: bytes, seen_s: int, address: str) -> None:
-        self._drop(identifier)
+        if identifier in self._seen:
+            self._drop(identifier)
         self._seen[identifier] = seen_s
         self._senders[identifier] = address
-        self._by_sender.setdefault(address, {})[identifier] = None
+        theirs = self._by_sender.get(address)
+        if theirs is None:
+            theirs = self._by_sender[address] = OrderedDict()
+        theirs[identifier] = None
 
     def _drop(self, identifier: bytes) -> None:
         if self._seen.pop(identifier, None) is None:
