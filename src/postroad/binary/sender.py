@@ -229,16 +229,16 @@ class Sender:
         self._resends.set(queue, time)
 
     def take_order_ack(self, ack: OrderAck, session: Session, now: float) -> None:
-        """3.1.5.6. It says nothing of a sequence that nothing was sent of since the start, or of numbers that were not:
-        what it could be true of is sent again, and acknowledged again."""
+        """3.1.5.6. It says nothing of a sequence that nothing was sent of since the start, or of numbers that were not
+        given out: what it could be true of is sent again, and acknowledged again."""
         queue = self._by_sequence.get(ack.sequence_id)
         info = None if queue is None else self.core.queues.outgoing_info.get(queue)
         if queue is None or info is None:
             return
         sequence = self.sequences[queue]
-        if ack.sequence_number > sequence.last_sent.get(ack.sequence_id, 0) or not self.accepts(
-            info.destination, ack, session
-        ):
+        newest, following = self.core.transacting.next_place(queue.properties.path)
+        invented = ack.sequence_id == newest and ack.sequence_number >= following  # of an older one nobody knows
+        if invented or not self.accepts(info.destination, ack, session):
             self._refuse(ack, session)
             return
         covered: list[Flight] = []

@@ -340,3 +340,19 @@ def test_a_message_that_a_stranger_passes_on_makes_no_other_a_duplicate(
     alpha.send(beta.direct(ORDERS), "a")
     network.wait(2)
     assert beta.labels(ORDERS) == ["x", "a"]
+
+
+def test_an_order_ack_of_what_left_before_a_restart_counts(network: Network, alpha: Station, beta: Station) -> None:
+    """The last message was sent and has expired since: only beta knows of it, and speaks of it for ever."""
+    there = beta.direct(LEDGER)
+    alpha.send(beta.direct(ORDERS), "opens the session")
+    network.hold(beta, alpha)
+    alpha.send_transactional(there, "a")
+    alpha.send_transactional(there, Message(b"body", label="b", time_to_reach_queue=5))
+    network.cut(alpha, beta)
+    alpha.stop()
+    network.release()
+    network.wait(10)
+    alpha.restart()
+    network.wait(100)
+    assert (beta.labels(LEDGER), alpha.waiting(there)) == (["a", "b"], [])
