@@ -1,16 +1,25 @@
-"""A message as a reader gets it: the stored packet, its place in the queue, and properties read on demand."""
+"""A message as a reader gets it: the stored packet, its place in the queue, and properties read on demand.
+
+As a record, the binary format of the HTTP API, it is the packet and what the packet does not say.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from struct import Struct
 from uuid import UUID
 
 from postroad.describe.message import admin_text, delivery_word, destination_text, message_json, response_text
 from postroad.describe.values import rfc3339_ns
+from postroad.errors import RemoteProtocolError
 from postroad.names import MessageId
 from postroad.wire.bodies import body_text
 from postroad.wire.constants import class_name
 from postroad.wire.view import MessageView
+
+RECORDS_TYPE = "application/vnd.postroad.received"
+_RECORD = Struct("<QQIHHI")  # lookup id, arrived_ms, aborts, reason, reserved, size of the packet that follows
 
 
 class ReceivedMessage:
@@ -125,3 +134,28 @@ class ReceivedMessage:
             fields["class"] = self.reason
             fields["class_name"] = class_name(self.reason)
         return fields
+
+
+def encode_records(messages: Iterable[ReceivedMessage]) -> bytes:
+    """The messages, back to back."""
+    parts: list[bytes] = []
+    for each in messages:
+        parts.append(_RECORD.pack(each.lookup_id, each.arrived_ms, each.aborts, each.reason, 0, len(each.packet)))
+        parts.append(each.packet)
+    return b"".join(parts)
+
+
+def decode_records(data: bytes) -> list[ReceivedMessage]:
+    """All of the messages; RemoteProtocolError where `data` ends within a record. Packets are not looked into."""
+    messages: list[ReceivedMessage] = []
+    offset, end = 0, len(data)
+    while offset < end:
+        start = offset + _RECORD.size
+        if start > end:
+            raise RemoteProtocolError(f"a record starts with {_RECORD.size} bytes, {end - offset} are here", offset)
+        lookup_id, arrived_ms, aborts, reason, _, size = _RECORD.unpack_from(data, offset)
+        if start + size > end:
+            raise RemoteProtocolError(f"the record's packet has {size} bytes, {end - start} are here", start)
+        messages.append(ReceivedMessage(data[start : start + size], lookup_id, arrived_ms, aborts, reason))
+        offset = start + size
+    return messages

@@ -14,8 +14,8 @@ import pytest
 from postroad.api.arrow import MEDIA_TYPE
 from postroad.columns import ranges
 from postroad.message import Message
-from postroad.records import MEDIA_TYPE as RECORDS
-from postroad.records import decode_records
+from postroad.received import RECORDS_TYPE as RECORDS
+from postroad.received import decode_records
 from postroad.store import SqliteStore, open_store
 from tests.served import ORDERS, Served, served
 

@@ -20,7 +20,7 @@ from postroad.binary.settings import BinarySettings
 from postroad.config import load_configuration
 from postroad.manager import Manager
 from postroad.message import Message
-from postroad.server import Server
+from postroad.server.server import Server
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.view import MessageView
 

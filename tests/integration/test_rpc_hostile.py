@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from postroad import listening
+from postroad.net import listening
 from postroad.rpc import pdu as pdus
 from postroad.rpc.calls import Limits
 from postroad.rpc.client import connect

@@ -12,7 +12,7 @@ import pytest
 from postroad.config import load_configuration
 from postroad.errors import QueueNotFound
 from postroad.manager import Manager
-from postroad.server import Server
+from postroad.server.server import Server
 from postroad.wire.layout import NULL_GUID
 
 PATIENCE_S = 20

@@ -14,15 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from postroad import accepting, listening
 from postroad.api import ApiServer, TlsFiles
 from postroad.binary.session import Received, Session
 from postroad.binary.settings import BinarySettings
 from postroad.config import load_configuration
-from postroad.limits import Limits
 from postroad.manager import Manager
 from postroad.message import Message
-from postroad.server import Server
+from postroad.net import http as accepting
+from postroad.net import listening
+from postroad.net.limits import Limits
+from postroad.server.server import Server
 from postroad.store import MemoryStore
 from postroad.wire.view import MessageView
 from tests.certificates import Authority
@@ -224,9 +225,9 @@ def test_a_session_whose_peer_does_not_read_ends_and_its_mail_goes_later(
 
 STARVED = """
 import asyncio
-from postroad.limits import Limits
-from postroad.listening import Acceptor, bind
-from postroad.logs import start_logging
+from postroad.net.limits import Limits
+from postroad.net.listening import Acceptor, bind
+from postroad.runtime.logs import start_logging
 
 class Echo(asyncio.Protocol):
     def __init__(self, admission):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from postroad import accepting
-from postroad.limits import Limits
+from postroad.net import http as accepting
+from postroad.net.limits import Limits
 from postroad.soap import transport
 from postroad.soap.transport import Listener
 

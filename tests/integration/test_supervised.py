@@ -12,9 +12,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from postroad import supervision
 from postroad.config import load_configuration
-from postroad.server import Server
+from postroad.runtime import supervision
+from postroad.server.server import Server
 from tests.served import API, ORDERS, served
 
 PATIENCE_S = 30

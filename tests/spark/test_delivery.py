@@ -13,7 +13,7 @@ from postroad.message import Composer, Message
 from postroad.names import MessageId, PublicName
 from postroad.spark.pipeline import silver, summaries
 from postroad.spark.pipeline.delivery import delivery
-from postroad.spark.pipeline.places import KnownManager, message_ids, places, queue_names
+from postroad.spark.pipeline.locations import KnownManager, message_ids, places, queue_names
 from postroad.spark.pipeline.traffic import demand, link_traffic, traffic
 from postroad.wire.constants import MessageClass
 from postroad.wire.patch import stamp_transaction

@@ -18,8 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.api.arrow import ArrowWriter
-from postroad.binary.report import Outlook
-from postroad.binary.search import Search
 from postroad.binary.service import BinaryService, Hop, Peer
 from postroad.binary.session import Received, Session
 from postroad.binary.settings import BinarySettings
@@ -35,13 +33,14 @@ from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall, WaitingRead
-from postroad.received import ReceivedMessage
-from postroad.records import decode_records, encode_records
+from postroad.received import ReceivedMessage, decode_records, encode_records
 from postroad.remote_read.answers import message_of
-from postroad.soap.report import told_by
 from postroad.soap.service import Peer as SoapPeer
 from postroad.soap.service import Post, SoapService
 from postroad.soap.settings import SoapSettings
+from postroad.status.report import Outlook
+from postroad.status.search import Search
+from postroad.status.soap import told_by
 from postroad.store.interface import NEVER, Record
 from postroad.store.memory import MemoryStore
 from postroad.wire import FinalAck, MessageView, OrderAck, QueueField, decode_packet

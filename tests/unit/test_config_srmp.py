@@ -8,7 +8,7 @@ import pytest
 
 from postroad.config import StandardPort, load_configuration
 from postroad.errors import ConfigurationError
-from postroad.server import soap_settings
+from postroad.server.server import soap_settings
 from postroad.soap.redirection import Redirection
 from postroad.soap.settings import RESEND_TABLE_S, SoapSettings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.endpoints import endpoint, is_loopback
+from postroad.net.endpoints import endpoint, is_loopback
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from postroad.config import (
     User,
     load_configuration,
 )
-from postroad.exposure import RpcFacts, exposure, is_open_to_strangers, readable_secrets
+from postroad.server.exposure import RpcFacts, exposure, is_open_to_strangers, readable_secrets
 
 ALL = ("binary", "ping", "http", "https", "rpc", "epm", "api")
 PLAIN = Configuration(manager=ManagerSettings(name="alpha"), file=None, data=Path("data"))

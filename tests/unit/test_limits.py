@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from postroad.limits import Admission, Limits
+from postroad.net.limits import Admission, Limits
 
 
 class Door:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroad.logs import RateLimitedLog, start_logging
+from postroad.runtime.logs import RateLimitedLog, start_logging
 
 log = logging.getLogger("postroad.test")
 

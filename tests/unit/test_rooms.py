@@ -17,42 +17,38 @@ SOURCE = Path(__file__).parents[2] / "src" / "postroad"
 # The front door is the package itself (`import postroad`), which offers the client's verbs.
 FRONT_DOOR = "postroad"
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("deadlines", "endpoints", "errors", "private", "version", "logs", "supervision"),
-    ("limits",),
-    ("listening",),
-    ("accepting",),
-    ("names", "where"),
+    ("deadlines", "errors", "version", "runtime"),
+    ("net",),
+    ("names",),
     ("wire", "settings"),
     ("message",),
     ("store", "security"),
     ("capture", "describe"),
     ("received",),
-    ("records", "columns"),
+    ("columns", "values"),
     ("queues",),
     ("config", "directory"),
-    ("routing", "exposure"),
+    ("routing",),
     ("rpc",),
     ("binary", "soap", "remote_read"),
-    ("leases", "offsets"),
+    ("status",),
+    ("offsets",),
     ("manager", "simulation"),  # the simulator joins managers' parts by itself, so it stands beside the manager
     ("api",),
     ("client",),  # above the manager, because an embedded client opens one
     ("aio",),
-    ("provision",),
     (FRONT_DOOR, "spark", "server"),
     ("console", "cli"),
     ("__main__",),
 )
 WORDS = frozenset({"errors", "version", "names", "wire", "message"})
 ONLY: dict[str, frozenset[str]] = {
-    # Reading settings and expressions needs names at the most.
-    "where": frozenset({"errors"}),
+    # Reading settings needs names at the most.
     "settings": frozenset({"errors", "names"}),
     # Reading captured bytes and showing packets need no queue and no store.
     "capture": WORDS,
     "describe": WORDS | {"security"},
     "received": WORDS | {"describe"},
-    "records": WORDS | {"received"},
     "columns": WORDS | {"describe"},
     # Pipelines and the front door see a queue manager as its users do.
     "aio": WORDS | {"client", "received"},
@@ -64,7 +60,7 @@ ONLY: dict[str, frozenset[str]] = {
     "console": WORDS | {FRONT_DOOR, "api", "client"},
     "cli": WORDS
     | {FRONT_DOOR, "client", "capture", "describe", "received", "spark", "simulation"}
-    | {"server", "config", "logs", "where"}
+    | {"server", "config", "runtime"}
     | {"directory", "routing"},  # `route --enterprise` asks a file where no manager runs
     "__main__": frozenset({"cli"}),
 }
@@ -72,14 +68,14 @@ ONLY: dict[str, frozenset[str]] = {
 # Rooms and modules whose only inputs are their arguments: bytes or a timer, and `now`.
 PURE = (
     "deadlines",
-    "endpoints",
+    "net.endpoints",
     "errors",
     "version",
     "names",
     "wire",
     "message",
     "capture",
-    "where",
+    "describe.where",
     "directory.objects",
     "directory.reading",
     "directory.snapshot",
@@ -98,7 +94,7 @@ PURE = (
     "soap.header",
     "soap.msmq",
     "soap.signature",
-    "soap.usual",
+    "soap.fast_envelope",
     "soap.envelope",
     "soap.multipart",
     "soap.addresses",

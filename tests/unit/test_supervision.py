@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from postroad import supervision
-from postroad.supervision import Running, Supervisor
+from postroad.runtime import supervision
+from postroad.runtime.supervision import Running, Supervisor
 
 PATIENCE_S = 20
 

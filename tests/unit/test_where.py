@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroad.describe.where import FIELDS, parse_where
 from postroad.errors import IllegalExpression
 from postroad.received import ReceivedMessage
-from postroad.where import FIELDS, parse_where
 from tests.vectors import FRAME_7, V1
 
 MESSAGE: dict[str, object] = {

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from postroad.api import handles, leases, messages, offsets, queues, routes, transactions, ways
+from postroad.api import connections, handles, leases, messages, offsets, queues, routes, transactions
 from postroad.api.access import Gate
 from postroad.api.calls import Call, Operation, json_answer
 from postroad.api.health import live, ready
@@ -35,7 +35,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *handles.OPERATIONS,
     *queues.OPERATIONS,
     *routes.OPERATIONS,
-    *ways.OPERATIONS,
+    *connections.OPERATIONS,
 )
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -12,11 +12,10 @@ from starlette.responses import Response, StreamingResponse
 from postroad.api import arrow
 from postroad.api.problems import HttpFault
 from postroad.errors import InvalidArgument
-from postroad.received import ReceivedMessage
-from postroad.records import MEDIA_TYPE, encode_records
+from postroad.received import RECORDS_TYPE, ReceivedMessage, encode_records
 
 JSON = "application/json"
-RECORDS = MEDIA_TYPE
+RECORDS = RECORDS_TYPE
 ARROW = arrow.MEDIA_TYPE
 SUPPORTED = (JSON, RECORDS, ARROW)
 _ANY = frozenset({"*/*", "application/*"})

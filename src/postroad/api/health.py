@@ -8,7 +8,7 @@ from http import HTTPStatus
 from starlette.responses import PlainTextResponse, Response
 
 from postroad.errors import StorageError
-from postroad.manager import IDENTITY_STATE, Manager
+from postroad.manager.manager import IDENTITY_STATE, Manager
 
 
 async def live(manager: Manager) -> Response:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from postroad.accepting import BoundedHttpProtocol
+from postroad.net.http import BoundedHttpProtocol
 
 TOKEN: Final = "token"
 LOCAL: Final = "local"

@@ -14,7 +14,6 @@ from postroad.api.kinds import LOOKUP_ID
 from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
 from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL, Table
-from postroad.queues.findings import Finding
 from postroad.queues.info import (
     ListenerInfo,
     LockInfo,
@@ -24,6 +23,7 @@ from postroad.queues.info import (
     SessionInfo,
     TransactionInfo,
 )
+from postroad.values.trace import Finding
 from postroad.version import __version__
 
 Json = dict[str, Any]

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import uvicorn
 
-from postroad.accepting import AcceptingServer
 from postroad.api.app import Settings, build_app
 from postroad.api.identity import NamingProtocol
-from postroad.endpoints import endpoint, is_loopback
 from postroad.errors import ConfigurationError
 from postroad.manager import Manager
-from postroad.supervision import Running
+from postroad.net.endpoints import endpoint, is_loopback
+from postroad.net.http import AcceptingServer
+from postroad.runtime.supervision import Running
 
 KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that none sends into one that is being closed
 GRACE_S = 10  # that answers under way have, once the server stops

@@ -11,18 +11,18 @@ from functools import partial
 from typing import Protocol, cast
 from uuid import UUID
 
-from postroad.binary.ping_transport import Asker
+from postroad.binary.ping_udp import PingClient
 from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.describe.message import destination_text
-from postroad.endpoints import endpoint
-from postroad.limits import Admission, Limits, Standing
-from postroad.listening import Acceptor, ReadWatch, bind
-from postroad.logs import RateLimitedLog
 from postroad.names import FormatName, MessageId
-from postroad.queues.findings import class_words
+from postroad.net.endpoints import endpoint
+from postroad.net.limits import Admission, Limits, Standing
+from postroad.net.listening import Acceptor, ReadWatch, bind
 from postroad.queues.outgoing import ConnectionStatus
-from postroad.supervision import RETRY_S, Supervisor
+from postroad.runtime.logs import RateLimitedLog
+from postroad.runtime.supervision import RETRY_S, Supervisor
+from postroad.values.trace import class_words
 from postroad.wire.constants import MessageClass
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.view import MessageView
@@ -132,9 +132,9 @@ class BinaryTransport:
     """The Driver of a BinaryService on an event loop."""
 
     def __init__(
-        self, manager: Host, host: str, port: int, ports: Callable[[str], int], asker: Asker | None = None
+        self, manager: Host, host: str, port: int, ports: Callable[[str], int], ping_client: PingClient | None = None
     ) -> None:
-        """With an `asker`, a peer is asked before the first try to connect to it, 3.1.5.2.2."""
+        """With a `ping_client`, a peer is asked before the first try to connect to it, 3.1.5.2.2."""
         self.manager = manager
         self.clock = manager.clock
         self.host = host
@@ -142,7 +142,7 @@ class BinaryTransport:
         self.service: BinaryService
         self.links: dict[Session, _Link] = {}
         self._ports = ports
-        self._asker = asker
+        self._ping_client = ping_client
         self.limits = manager.limits
         self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -222,9 +222,9 @@ class BinaryTransport:
         host = peer.hop.host
         # From our own address, so that the peer knows the caller by the address it would call.
         local = None if self.host in ("", "0.0.0.0", "::") else (self.host, 0)
-        pinged = self._asker is not None and peer.last_error is None
-        if self._asker is not None and pinged:
-            fault = await self._asker.ask(host, local)
+        pinged = self._ping_client is not None and peer.last_error is None
+        if self._ping_client is not None and pinged:
+            fault = await self._ping_client.ask(host, local)
             if fault is not None:
                 self._failed(peer, ConnectionStatus.PING_FAILURE, fault)
                 return

@@ -87,8 +87,8 @@ def whole_or_none(text: str | None, option: str, lowest: int = 0) -> int | None:
 
 def predicate(expression: str | None) -> Callable[[Mapping[str, object]], bool] | None:
     """The test of a message that `--where` asks for; a mistake in it is one of usage."""
+    from postroad.describe.where import parse_where
     from postroad.errors import IllegalExpression
-    from postroad.where import parse_where
 
     try:
         return None if expression is None else parse_where(expression)

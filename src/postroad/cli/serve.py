@@ -44,8 +44,8 @@ def serve(
 
     from postroad.config import default_configuration, load_configuration
     from postroad.errors import ConfigurationError, PostroadError
-    from postroad.logs import start_logging
-    from postroad.server import run
+    from postroad.runtime.logs import start_logging
+    from postroad.server.server import run
 
     start_logging(as_json=log_json, level=logging.getLevelNamesMapping()[log_level.value.upper()])
     try:

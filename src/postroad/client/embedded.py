@@ -16,7 +16,6 @@ from postroad.message import Message
 from postroad.names import FormatName, MultipleElementName, PathName
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.findings import Trace
 from postroad.queues.info import (
     ListenerInfo,
     LockInfo,
@@ -32,6 +31,7 @@ from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
 from postroad.routing import Route, Table
 from postroad.store import Store, open_store
+from postroad.values.trace import Trace
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from yarl import URL
 
 from postroad.client.tls import client_context
 from postroad.errors import InvalidArgument, ManagerUnavailable, PostroadError, RemoteProtocolError, told_error
-from postroad.records import MEDIA_TYPE as RECORDS
+from postroad.received import RECORDS_TYPE as RECORDS
 from postroad.version import __version__
 
 API = "/api/v1"

@@ -21,7 +21,6 @@ from postroad.message import Message
 from postroad.names import MessageId
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.findings import Trace, read_message_id
 from postroad.queues.info import (
     ListenerInfo,
     LockInfo,
@@ -33,9 +32,9 @@ from postroad.queues.info import (
 )
 from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
-from postroad.received import ReceivedMessage
-from postroad.records import decode_records
+from postroad.received import ReceivedMessage, decode_records
 from postroad.routing import Route, Table
+from postroad.values.trace import Trace, read_message_id
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"

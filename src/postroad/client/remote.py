@@ -28,7 +28,6 @@ from postroad.message import Message
 from postroad.names import FormatName, parse_format_name
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.findings import Trace
 from postroad.queues.info import (
     ListenerInfo,
     LockInfo,
@@ -57,6 +56,7 @@ from postroad.rpc.epm import resolve
 from postroad.rpc.gss import initiator
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import Format
+from postroad.values.trace import Trace
 
 LAYOUTS = (Format.NDR, Format.NDR64)
 # What a person can do about a first contact that failed.

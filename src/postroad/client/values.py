@@ -15,8 +15,6 @@ from postroad.names import FormatName, PathName, parse_name
 from postroad.offsets import HoldInfo as HoldInfo  # what verbs give back, for those who annotate
 from postroad.offsets import Mark as Mark
 from postroad.offsets import Submission as Submission
-from postroad.queues.findings import Finding as Finding
-from postroad.queues.findings import Trace as Trace
 from postroad.queues.info import ListenerInfo as ListenerInfo
 from postroad.queues.info import LockInfo as LockInfo
 from postroad.queues.info import ManagerInfo as ManagerInfo
@@ -28,6 +26,8 @@ from postroad.queues.reading import SeekAction
 from postroad.received import ReceivedMessage
 from postroad.routing import Route as Route
 from postroad.routing import Table as Table
+from postroad.values.trace import Finding as Finding
+from postroad.values.trace import Trace as Trace
 
 Name: TypeAlias = str | FormatName | PathName
 Sendable: TypeAlias = Message | bytes | str

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from postroad.errors import PostroadError, RpcFault, Status
-from postroad.limits import Limits
+from postroad.net.limits import Limits
 from postroad.queues.local import LocalQueueManager
 from postroad.remote_read import fast_stubs, qm2qm, qmcomm
 from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry

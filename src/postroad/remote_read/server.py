@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping
 from functools import partial
 
-from postroad.endpoints import endpoint
+from postroad.net.endpoints import endpoint
 from postroad.queues.info import LockInfo, ReaderInfo
 from postroad.remote_read.handlers import Handlers, Host
 from postroad.remote_read.qm2qm import QM2QM

@@ -10,9 +10,9 @@ from enum import IntEnum
 from typing import Any, Final
 from uuid import UUID
 
-from postroad.endpoints import is_loopback
 from postroad.errors import RemoteProtocolError, RpcFault, RpcUnavailable
-from postroad.limits import Limits
+from postroad.net.endpoints import is_loopback
+from postroad.net.limits import Limits
 from postroad.rpc import epm_interface as ept
 from postroad.rpc.calls import Call
 from postroad.rpc.client import CONNECT_TIMEOUT_S, RpcClient, connect

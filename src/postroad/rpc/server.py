@@ -18,16 +18,16 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from postroad.errors import RpcFault
-from postroad.limits import Admission
-from postroad.limits import Limits as SharedLimits
-from postroad.listening import Acceptor, ReadWatch, bind
-from postroad.logs import RateLimitedLog
+from postroad.net.limits import Admission
+from postroad.net.limits import Limits as SharedLimits
+from postroad.net.listening import Acceptor, ReadWatch, bind
 from postroad.rpc.association import Associations
 from postroad.rpc.calls import Call, CallCancelled, CallReceived, Endpoint, Limits, LoginRefused
 from postroad.rpc.constants import AuthLevel, FaultStatus
 from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.security import Provider
 from postroad.rpc.server_connection import ServerConnection
+from postroad.runtime.logs import RateLimitedLog
 from postroad.security.attempts import FailedLogins
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import logging
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, Final, Protocol
 
-from postroad.logs import RateLimitedLog
+from postroad.runtime.logs import RateLimitedLog
 
 FREE_FAILURES: Final = 3  # typing errors cost nothing
 FIRST_DELAY_S: Final = 0.5

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from postroad.private import open_private
+from postroad.runtime.private_files import open_private
 
 LOGIN_REFUSED: Final = "login refused"
 DONE: Final = "done"

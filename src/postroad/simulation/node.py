@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
+from postroad.binary.next_hops import KnownManagers, resolver
 from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.ways import KnownManagers, resolver
 from postroad.deadlines import earliest
 from postroad.directory.snapshot import Directory
 from postroad.errors import StorageError

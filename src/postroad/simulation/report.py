@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from postroad.binary.report import Outlook
 from postroad.simulation.apps import SendingApp
 from postroad.simulation.ledger import Ledger, Letter, Promise
 from postroad.simulation.loop import STARTED
 from postroad.simulation.node import Node
 from postroad.simulation.verdict import Verdict, judge
 from postroad.simulation.world import World
+from postroad.status.report import Outlook
 from postroad.wire.constants import class_name
 
 

@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from postroad.endpoints import endpoint, plain_address
+from postroad.net.endpoints import endpoint, plain_address
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.soap.service import Peer, Post
 

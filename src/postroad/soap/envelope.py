@@ -22,6 +22,7 @@ from postroad.soap.blocks import (
 )
 from postroad.soap.blocks import MSMQ as MSMQ_NAMESPACE
 from postroad.soap.elements import Envelope, Source
+from postroad.soap.fast_envelope import BODY, END, START, read_fast
 from postroad.soap.header import (
     read_commitment_receipt,
     read_delivery_receipt,
@@ -42,7 +43,6 @@ from postroad.soap.msmq import read_msmq, write_msmq
 from postroad.soap.signature import read_signature, write_signature
 from postroad.soap.texts import SPACE, parse_message_id
 from postroad.soap.tree import MAX_ENVELOPE_SIZE, Document, Element, parse_document
-from postroad.soap.usual import BODY, END, START, read_usual
 
 _Value = TypeVar("_Value")
 
@@ -64,7 +64,7 @@ def read_envelope(data: bytes) -> Envelope:
     """The envelope; MalformedSoap, which names the element, where the bytes break a rule of section 2.2."""
     if len(data) <= MAX_ENVELOPE_SIZE:
         try:
-            envelope = read_usual(data.decode("utf-8"))
+            envelope = read_fast(data.decode("utf-8"))
         except UnicodeDecodeError:
             envelope = None
         if envelope is not None:

@@ -42,9 +42,9 @@ from postroad.soap.elements import (
     StreamId,
 )
 from postroad.soap.envelope import read_envelope
+from postroad.soap.fast_envelope import END, START
 from postroad.soap.packets import NOT_IDENTIFIED
 from postroad.soap.texts import message_id_text, to_xml_text
-from postroad.soap.usual import END, START
 from postroad.wire.constants import (
     INFINITE,
     AckFlags,

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from postroad.deadlines import Agenda, earliest
-from postroad.endpoints import is_address
 from postroad.errors import IllegalName, MalformedSoap, ManagerFull, PostroadError, QuotaExceeded
 from postroad.message import Composer, Message
 from postroad.names import DirectName, FormatName
+from postroad.net.endpoints import is_address
 from postroad.queues.delivery import is_internal
 from postroad.queues.duplicates import MessageIdHistory, foreign_id
 from postroad.queues.local import LocalQueueManager

@@ -11,10 +11,10 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from postroad.deadlines import Agenda, earliest
-from postroad.endpoints import endpoint, is_address, plain_address
 from postroad.errors import StorageError
 from postroad.names import DirectName, parse_format_name
 from postroad.names.direct import Protocol as Scheme
+from postroad.net.endpoints import endpoint, is_address, plain_address
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState, is_http
 from postroad.queues.queue import Queue

@@ -12,18 +12,18 @@ from typing import Any, Protocol
 
 import uvicorn
 
-from postroad.accepting import AcceptingServer
-from postroad.endpoints import endpoint, plain_address
 from postroad.errors import ConfigurationError
-from postroad.limits import Limits
-from postroad.logs import RateLimitedLog
+from postroad.net.endpoints import endpoint, plain_address
+from postroad.net.http import AcceptingServer
+from postroad.net.limits import Limits
 from postroad.queues.outgoing import ConnectionStatus
+from postroad.runtime.logs import RateLimitedLog
+from postroad.runtime.supervision import RETRY_S, Running, Supervisor
 from postroad.soap.client import ClientOptions, Lookup, SoapClient
 from postroad.soap.multipart import MAX_ENTITY_SIZE
 from postroad.soap.protocol import SoapProtocol
 from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming
 from postroad.soap.service import Peer, Post, SoapService
-from postroad.supervision import RETRY_S, Running, Supervisor
 
 log = logging.getLogger(__name__)
 

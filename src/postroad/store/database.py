@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 
 from postroad.errors import StorageError
-from postroad.private import DIRECTORY_MODE, open_private, tighten
+from postroad.runtime.private_files import DIRECTORY_MODE, open_private, tighten
 
 DATABASE_NAME = "store.sqlite"
 _BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database, with the modes of the database itself

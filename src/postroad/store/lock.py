@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from postroad.errors import StorageError
-from postroad.private import open_private
+from postroad.runtime.private_files import open_private
 
 LOCK_NAME = "lock"
 

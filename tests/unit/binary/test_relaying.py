@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from postroad.binary.ways import KnownManagers
+from postroad.binary.next_hops import KnownManagers
 from postroad.directory.objects import QueueManager, Site
 from postroad.directory.snapshot import Directory
 from postroad.message import Message

@@ -6,14 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from postroad.binary import search
-from postroad.binary.report import Outlook
-from postroad.binary.search import Search
 from postroad.errors import IllegalIdentifier
 from postroad.message import Message
 from postroad.names import MessageId
-from postroad.queues.findings import Finding, Trace
 from postroad.queues.queue import PositionState
+from postroad.status import search
+from postroad.status.report import Outlook
+from postroad.status.search import Search
+from postroad.values.trace import Finding, Trace
 from postroad.wire.constants import MessageClass
 from tests.unit.binary.network import ACKS, DEADLETTER, LEDGER, ORDERS, Network, Station
 

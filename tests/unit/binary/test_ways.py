@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from postroad.binary.next_hops import resolver
 from postroad.binary.service import Hop
-from postroad.binary.ways import resolver
 from postroad.errors import NoRoute
 from postroad.names import parse_format_name
 from postroad.routing import Router

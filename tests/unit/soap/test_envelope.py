@@ -13,8 +13,8 @@ from postroad.soap.elements import (
     Stream,
 )
 from postroad.soap.envelope import write_envelope
+from postroad.soap.fast_envelope import START
 from postroad.soap.texts import parse_date, parse_stream_id
-from postroad.soap.usual import START
 from tests.soap_samples import (
     COMMITMENT_RECEIPT,
     DELIVERY_RECEIPT,

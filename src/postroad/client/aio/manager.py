@@ -13,7 +13,6 @@ from postroad.client.aio.transaction import Transaction
 from postroad.client.values import MOVE_MESSAGES, Name, Privacy, QueueAttributes, Sendable, as_lookup_ids
 from postroad.errors import InvalidArgument, InvalidHandle, PostroadError, QueueExists
 from postroad.names import MessageId
-from postroad.queues.findings import Trace
 from postroad.queues.info import (
     ListenerInfo,
     LockInfo,
@@ -25,6 +24,7 @@ from postroad.queues.info import (
 )
 from postroad.received import ReceivedMessage
 from postroad.routing import Route, Table
+from postroad.values.trace import Trace
 
 
 class QueueManager:

@@ -14,7 +14,6 @@ from postroad.client.values import QueueAttributes
 from postroad.message import Message
 from postroad.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.findings import Trace
 from postroad.queues.info import (
     ListenerInfo,
     LockInfo,
@@ -28,6 +27,7 @@ from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
 from postroad.routing import Route, Table
+from postroad.values.trace import Trace
 
 
 class Backend(Protocol):

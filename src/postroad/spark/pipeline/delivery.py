@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from postroad.spark.pipeline.places import destination_key
+from postroad.spark.pipeline.locations import destination_key
 from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
 from postroad.wire.constants import MessageClass, class_name
 

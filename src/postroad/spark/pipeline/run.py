@@ -32,7 +32,7 @@ from postroad.spark.pipeline.lake import (
     UNDECODABLE,
     Lake,
 )
-from postroad.spark.pipeline.places import KnownManager, message_ids, places, queue_names
+from postroad.spark.pipeline.locations import KnownManager, message_ids, places, queue_names
 from postroad.spark.pipeline.sent_again import fingerprint, ids_sent_again
 from postroad.spark.pipeline.sources import Source, consumed, new_ranges
 from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit, writing

@@ -13,7 +13,7 @@ from postroad.client.opening import connect
 from postroad.spark.manager import ManagerApi
 from postroad.spark.offsets import shares, split_evenly
 from postroad.spark.options import TIMEOUT_S, Place
-from postroad.spark.pipeline.places import KnownManager
+from postroad.spark.pipeline.locations import KnownManager
 from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
 
 if TYPE_CHECKING:

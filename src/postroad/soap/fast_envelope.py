@@ -102,7 +102,7 @@ _PATTERN = re.compile(
 _TAIL = len(BODY) + len(END)
 
 
-def read_usual(text: str) -> Envelope | None:
+def read_fast(text: str) -> Envelope | None:
     """The envelope, None where the text has another form; MalformedSoap where a date in it is none."""
     match = _PATTERN.fullmatch(text)
     if match is None:

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.errors import RemoteProtocolError
-from postroad.received import ReceivedMessage
-from postroad.records import HEADER, decode_records, encode_records
+from postroad.received import _RECORD, ReceivedMessage, decode_records, encode_records
 
 messages = st.builds(
     ReceivedMessage,
@@ -34,7 +33,7 @@ def test_what_is_written_is_read(given_messages: list[ReceivedMessage]) -> None:
     assert list(map(parts, decode_records(encode_records(given_messages)))) == list(map(parts, given_messages))
 
 
-@pytest.mark.parametrize("cut", [1, HEADER.size - 1, HEADER.size + 1, HEADER.size + 5])
+@pytest.mark.parametrize("cut", [1, _RECORD.size - 1, _RECORD.size + 1, _RECORD.size + 5])
 def test_a_record_that_is_cut_off_is_refused(cut: int) -> None:
     data = encode_records([ReceivedMessage(b"packet", 1, 2)])
     with pytest.raises(RemoteProtocolError):

@@ -49,7 +49,7 @@ class PingResponder(asyncio.DatagramProtocol):
             self._transport.sendto(response, address)
 
 
-class Asker:
+class PingClient:
     """Asks peers of one queue manager, any number at a time; `ports` says where a host listens for pings."""
 
     def __init__(self, identifier: UUID, ports: Callable[[str], int]) -> None:

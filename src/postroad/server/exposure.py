@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from postroad.config import Configuration, RpcLevel
-from postroad.logs import TABLE
-from postroad.private import others_can_read
 from postroad.queues.info import ListenerInfo
+from postroad.runtime.logs import TABLE
+from postroad.runtime.private_files import others_can_read
 
 log = logging.getLogger(__name__)
 

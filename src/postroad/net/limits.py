@@ -13,7 +13,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from ipaddress import IPv6Address, ip_address
 
-from postroad.logs import RateLimitedLog
+from postroad.runtime.logs import RateLimitedLog
 
 if sys.platform != "win32":
     import resource

@@ -21,12 +21,12 @@ from typing import NoReturn
 from uuid import UUID
 
 from postroad.api.server import ApiServer, TlsFiles
+from postroad.binary.next_hops import KnownManagers, resolver
 from postroad.binary.ping import PING_PORT
-from postroad.binary.ping_transport import Asker, PingResponder
+from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySettings
 from postroad.binary.transport import BinaryTransport
-from postroad.binary.ways import KnownManagers, resolver
 from postroad.client.embedded import NAME_STATE
 from postroad.config import (
     WITH_RPC,
@@ -38,13 +38,11 @@ from postroad.config import (
 )
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
-from postroad.endpoints import is_loopback
 from postroad.errors import ConfigurationError, NoRoute, PostroadError, RpcUnavailable
-from postroad.exposure import RpcFacts, announce, exposure
-from postroad.limits import Limits, usable_descriptors
 from postroad.manager import Manager
 from postroad.names import DirectName, PublicName
-from postroad.provision import provide_all, provide_public
+from postroad.net.endpoints import is_loopback
+from postroad.net.limits import Limits, usable_descriptors
 from postroad.queues.info import ListenerInfo
 from postroad.queues.leases import LeaseTimes
 from postroad.remote_read.admission import readers_log_in
@@ -53,15 +51,17 @@ from postroad.remote_read.values import HANDSHAKE_PORT, READ_PORT
 from postroad.routing import Router
 from postroad.rpc.constants import AuthLevel, AuthType
 from postroad.rpc.providers import providers
+from postroad.runtime.supervision import Running
 from postroad.security.audit import AuditLog
 from postroad.security.relay import Relay
+from postroad.server.exposure import RpcFacts, announce, exposure
+from postroad.server.provision import provide_all, provide_public
 from postroad.soap.client import ClientOptions
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.soap.transport import Listener, SoapTransport
 from postroad.store import open_store
-from postroad.supervision import Running
 
 log = logging.getLogger(__name__)
 
@@ -300,8 +300,8 @@ class Server:
         def ping_port(host: str) -> int:
             return peers[host.lower()].ping if host.lower() in peers else PING_PORT
 
-        asker = Asker(manager.identifier, ping_port) if config.binary.ping else None
-        transport = BinaryTransport(manager, config.listen.host, port, binary_port, asker)
+        ping_client = PingClient(manager.identifier, ping_port) if config.binary.ping else None
+        transport = BinaryTransport(manager, config.listen.host, port, binary_port, ping_client)
         known = KnownManagers(lambda: manager.router, manager.identifier)
         service = BinaryService(manager.core, settings, resolver(lambda: manager.router), transport, known)
         manager.core.delivery.locate = lambda name: _manager_of(manager, name)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from postroad.limits import MAX_CLOSING, UNREAD_S, Admission, Limits
+from postroad.net.limits import MAX_CLOSING, UNREAD_S, Admission, Limits
 
 log = logging.getLogger(__name__)
 

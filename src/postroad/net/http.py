@@ -15,8 +15,8 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from postroad.limits import REQUEST_S, Admission, Limits
-from postroad.listening import Acceptor, ReadWatch
+from postroad.net.limits import REQUEST_S, Admission, Limits
+from postroad.net.listening import Acceptor, ReadWatch
 
 MAX_HEAD = 0x8000  # bytes that may come before the headers end
 MAX_HEADERS = 200

@@ -10,7 +10,7 @@ import pytest
 
 import postroad
 from postroad.errors import IllegalIdentifier
-from postroad.queues.findings import Trace
+from postroad.values.trace import Trace
 from tests.faces import FACES, opened
 from tests.served import API, ORDERS, Served, served
 

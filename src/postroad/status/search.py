@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from itertools import islice
 from uuid import UUID
 
-from postroad.binary.report import Outlook, span
 from postroad.describe.message import delivery_word, destination_text
 from postroad.describe.values import rfc3339_ns
 from postroad.errors import RemoteProtocolError
 from postroad.queues.collection import AWAITING_FINAL_ACK, DEADLETTER, DEADXACT, JOURNAL
-from postroad.queues.findings import Finding, FindingKind, Trace, class_words, read_message_id
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
+from postroad.status.report import Outlook, span
 from postroad.store.interface import Record
+from postroad.values.trace import Finding, FindingKind, Trace, class_words, read_message_id
 from postroad.wire.constants import MessageClass, class_name
 from postroad.wire.ordering import FinalAck
 from postroad.wire.packets import decode_packet

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID, uuid4
 
-from postroad.binary.report import Outlook
-from postroad.binary.search import Search
 from postroad.binary.service import BinaryService
 from postroad.directory.snapshot import Directory
 from postroad.directory.watch import DirectoryWatch
@@ -29,17 +27,15 @@ from postroad.errors import (
     StorageError,
     UnsupportedFormatNameOperation,
 )
-from postroad.leases import LeaseService
-from postroad.limits import Limits
-from postroad.logs import RateLimitedLog, place_of
+from postroad.manager.leases import LeaseService
 from postroad.message import Message
 from postroad.names import FormatName, PathName
+from postroad.net.limits import Limits
 from postroad.offsets import Offsets
 from postroad.queues.collection import QueueCollection
 from postroad.queues.commits import Commits, Done
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
-from postroad.queues.findings import Trace
 from postroad.queues.info import ListenerInfo, ManagerInfo, QueueInfo, describe_manager
 from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
@@ -54,13 +50,17 @@ from postroad.queues.waiting import ReadCall, WaitingRead
 from postroad.received import ReceivedMessage
 from postroad.remote_read.server import RemoteReaders
 from postroad.routing import Router
+from postroad.runtime.logs import RateLimitedLog, place_of
+from postroad.runtime.supervision import Running, Supervisor
 from postroad.security.attempts import FailedLogins
 from postroad.security.audit import AuditLog
-from postroad.soap.report import told_by
 from postroad.soap.service import SoapService
+from postroad.status.report import Outlook
+from postroad.status.search import Search
+from postroad.status.soap import told_by
 from postroad.store.interface import Batch, Record, Store
 from postroad.store.writer import Writer
-from postroad.supervision import Running, Supervisor
+from postroad.values.trace import Trace
 from postroad.wire.view import MessageView
 
 log = logging.getLogger(__name__)

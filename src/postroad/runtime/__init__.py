@@ -1,0 +1,1 @@
+"""What every process of ours needs: logs, files for their owner alone, supervised tasks."""

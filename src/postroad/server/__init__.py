@@ -1,0 +1,1 @@
+"""What `postroad serve` runs: a queue manager and its listeners, from a configuration."""
