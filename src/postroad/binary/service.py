@@ -19,13 +19,12 @@ from postroad.binary.session import Acknowledged, Closed, Opened, Received, Sess
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import SessionState
 from postroad.deadlines import Deadlines, earliest
-from postroad.errors import NoRoute, Status, StorageError
+from postroad.errors import NoRoute, Status
 from postroad.names import DirectName, FormatName, MulticastName
 from postroad.names.direct import Protocol as Transport
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState
 from postroad.queues.queue import Queue
-from postroad.queues.tick import Tick
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck
 
@@ -66,7 +65,8 @@ class Driver(Protocol):
         """Writes what the session has to send, and closes the connection of one that is over."""
 
     def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
-        """Calls `done` when everything changed so far is durable, or could not be."""
+        """Calls `done` when everything changed so far is durable, or could not be. Duplicates were dropped: they rely
+        on the commit under way."""
 
 
 class BinaryService:
@@ -109,8 +109,6 @@ class BinaryService:
         # A message can become free again where nobody sees it: its lock was another's, or a tick was lost. So queues
         # with messages are looked at again and again.
         self._sweep_at: float | None = None
-        self._watched: Tick | None = None
-        self._lost_ticks = 0
         self.sender.accepts = self._accepts
         self.receiver.claimed = self._claimed
         self.suspicions: Callable[[str, Mapping[str, object]], None] = lambda event, facts: None  # for whoever watches
@@ -341,26 +339,15 @@ class BinaryService:
                     case Closed():
                         self._closed(session, event, now)
         if stored:
-            self._watch_tick()
-            lost = self._lost_ticks
-            self.driver.when_durable(lambda error: self._stored(session, stored, lost, error, now))
+            self.driver.when_durable(lambda error: self._stored(session, stored, error, now))
         peer = self.sessions.get(session)
         if peer is not None:
             self._pump(peer, now)
         self._flush(session)
 
-    def _watch_tick(self) -> None:
-        """What was taken for a duplicate may be one of a message that is then lost with a tick on its way."""
-        if self.core.tick is not self._watched:
-            self._watched = self.core.tick
-            self._watched.on_failure.append(self._tick_lost)
-
-    def _tick_lost(self, error: StorageError) -> None:
-        self._lost_ticks += 1
-
-    def _stored(self, session: Session, number: int, lost: int, error: BaseException | None, now: float) -> None:
-        if error is not None or lost != self._lost_ticks:
-            session.close(f"messages could not be stored: {error or 'the commit before failed'}")
+    def _stored(self, session: Session, number: int, error: BaseException | None, now: float) -> None:
+        if error is not None:
+            session.close(f"messages could not be stored: {error}")
             self._after(session, now)
             return
         session.stored(number, now)

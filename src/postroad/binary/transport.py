@@ -41,7 +41,7 @@ class Host(Protocol):
 
     def commit_soon(self) -> None: ...
 
-    def when_durable(self, done: Callable[[BaseException | None], None]) -> None: ...
+    def when_durable(self, done: Callable[[BaseException | None], None], *, repeats: bool = False) -> None: ...
 
 
 PORT = 1801
@@ -278,7 +278,7 @@ class BinaryTransport:
             finally:
                 self.changed()
 
-        self.manager.when_durable(landed)
+        self.manager.when_durable(landed, repeats=True)
 
     # Time
 

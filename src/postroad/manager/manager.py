@@ -22,7 +22,6 @@ from postroad.directory.watch import DirectoryWatch
 from postroad.errors import (
     InvalidArgument,
     OperationCancelled,
-    PostroadError,
     QueueNotAvailable,
     StorageError,
     UnsupportedFormatNameOperation,
@@ -189,21 +188,14 @@ class Manager:
         """Commits what has gathered, if anything has, without anybody waiting for it."""
         self._commits.soon()
 
-    def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
-        """Calls `done` when everything that was changed before this call is on disk, or with the reason it is not."""
-        # On a turn of the loop of its own: what fails in it is nobody else's fault.
-        self._commits.when_durable(lambda error: self._loop.call_soon(done, error))
+    def when_durable(self, done: Callable[[BaseException | None], None], *, repeats: bool = False) -> None:
+        """As Commits.when_durable, on a turn of the loop of its own: what fails in it is nobody else's fault."""
+        self._commits.when_durable(lambda error: self._loop.call_soon(done, error), repeats=repeats)
 
     async def _durably(self, operation: Callable[[], T]) -> T:
         """Runs a change of the core; returns when it is durable, at once if it changed nothing that has to be."""
-        tick, writes = self.core.tick, self.core.tick.writes
-        try:
-            result = operation()
-        except PostroadError:
-            if self.core.tick:
-                self._commits.hurry()  # a refusal may have been told to an administration queue
-            raise
-        if tick.writes != writes:
+        result, changed = self._commits.run(operation)
+        if changed:
             await self.durable()
         return result
 

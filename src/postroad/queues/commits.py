@@ -6,9 +6,9 @@ Without I/O or clock: whoever drives it gives it the time, a way to wait, and a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from postroad.errors import StorageError
+from postroad.errors import PostroadError, StorageError
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.tick import Tick
 from postroad.store.interface import Batch
@@ -16,6 +16,7 @@ from postroad.store.interface import Batch
 # What nobody waits for, such as the end of messages that have arrived elsewhere, shares a commit with what comes next.
 UNHURRIED_S = 0.01
 
+T = TypeVar("T")
 Done = Callable[[StorageError | None], object]
 
 
@@ -24,7 +25,8 @@ class Timer(Protocol):
 
 
 class Commits:
-    """`when_durable` for changes that somebody waits for, `soon` for others."""
+    """Durable, then answered: `run` a change, and answer at once or in `when_durable`. `soon` is for changes that
+    nobody waits for."""
 
     def __init__(
         self,
@@ -36,6 +38,7 @@ class Commits:
         """`after` with 0 seconds runs what else is ready first: all of that is one commit."""
         self.gathered: list[Done] = []  # who waits for the tick that gathers
         self.under_way: list[Done] = []  # who waits for the one that is being written
+        self._relying: list[Done] = []  # of those gathered, whose answers depend on the one being written too
         self.last_error: StorageError | None = None  # of the last commit; None where it worked
         self.last_failure: StorageError | None = None
         self.failures = 0
@@ -56,9 +59,26 @@ class Commits:
         """Nothing is on its way, and nothing has to be."""
         return not (self.writing or self.gathered or self._core.tick)
 
-    def when_durable(self, done: Done) -> None:
-        """Calls `done` when everything that was changed before this call is on disk, or with the reason it is not."""
+    def run(self, operation: Callable[[], T]) -> tuple[T, bool]:
+        """The result of an operation, and whether an answer has to wait until the change is durable."""
+        tick, writes = self._core.tick, self._core.tick.writes
+        try:
+            result = operation()
+        except PostroadError:
+            if self._core.tick:
+                self.hurry()  # a refusal may have been told to an administration queue
+            raise
+        return result, tick.writes != writes
+
+    def when_durable(self, done: Done, *, repeats: bool = False) -> None:
+        """Calls `done` when everything that was changed before this call is on disk, or with the reason it is not.
+
+        With `repeats`, something was dropped as a duplicate of a message that may still be on its way to the disk: then
+        `done` also hears of the failure of that commit.
+        """
         self.gathered.append(done)
+        if repeats and self.writing:
+            self._relying.append(done)
         self.hurry()
 
     def soon(self) -> None:
@@ -96,6 +116,7 @@ class Commits:
     def _landed(self, error: StorageError | None) -> None:
         tick, self._in_flight = self._in_flight, None
         promised, self.under_way = self.under_way, []
+        relying, self._relying = self._relying, []
         assert tick is not None
         self.last_error = error
         if error is None:
@@ -104,6 +125,8 @@ class Commits:
             self.failures += 1
             self.last_failure = error
             self._core.failed(tick, error, self._clock())
+            promised += relying
+            self.gathered = [done for done in self.gathered if done not in relying]
         self._tell(promised, error)
 
     def _tell(self, promised: list[Done], error: StorageError | None) -> None:

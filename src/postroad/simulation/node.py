@@ -179,7 +179,7 @@ class Node:
         """A promise that survives a crash is told what the disk says; one of the service dies with it."""
         if survives:
             self._surviving.add(done)
-        self.commits.when_durable(done)
+        self.commits.when_durable(done, repeats=not survives)
 
     def _write(self, batch: Batch, done: Done) -> None:
         def written(error: StorageError | None) -> None:

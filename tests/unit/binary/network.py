@@ -195,11 +195,12 @@ class Station(Party):
             done(None)
 
     def lose(self) -> None:
-        """The commit of the sealed tick fails."""
+        """The commit of the sealed tick fails: those who rely on it hear of that too, as in Commits."""
         assert self._out is not None
         (tick, promises), self._out = self._out, None
+        relying, self._promises = self._promises, []
         self.core.failed(tick, DISK_FULL, self.network.now)
-        for done in promises:
+        for done in (*promises, *relying):
             done(DISK_FULL)
 
     # Queues and messages

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from postroad.errors import StorageError
+from postroad.errors import InvalidArgument, StorageError
 from postroad.queues.commits import UNHURRIED_S, Commits, Done
 from postroad.store.interface import Batch
 from tests.unit.queues.office import DISK_FULL, ORDERS, STARTED, Office
@@ -122,3 +122,30 @@ def test_who_waits_for_nothing_hears_at_once(bench: Bench) -> None:
     bench.commits.when_durable(lambda error: bench.told.append(("nothing", error)))
     assert bench.turn() == [0.0]
     assert (bench.told, bench.written) == ([("nothing", None)], [])
+
+
+def test_who_dropped_a_duplicate_hears_of_the_failure_of_the_commit_under_way(bench: Bench) -> None:
+    bench.wait_for("a")
+    bench.turn()
+    bench.commits.when_durable(lambda error: bench.told.append(("again", error)), repeats=True)
+    bench.wait_for("b")
+    bench.land(DISK_FULL)
+    assert bench.told == [("a", DISK_FULL), ("again", DISK_FULL)]
+    bench.turn()
+    bench.land()
+    assert bench.told[2:] == [("b", None)]
+
+
+def test_the_answer_to_a_change_waits_and_that_to_a_look_does_not(bench: Bench) -> None:
+    assert bench.commits.run(lambda: bench.put("a")) == (None, True)
+    assert bench.commits.run(lambda: 7) == (7, False)
+
+
+def test_what_a_refusal_has_left_is_committed(bench: Bench) -> None:
+    def refuse() -> None:
+        bench.put("told to an administration queue")
+        raise InvalidArgument("no")
+
+    with pytest.raises(InvalidArgument):
+        bench.commits.run(refuse)
+    assert bench.turn() == [0.0]
