@@ -53,8 +53,8 @@ OrderAck and FinalAck are sent and counted as UserMessages. Everything that is n
 
 - a packet in the wrong state, or a malformed packet;
 - counts that do not agree;
-- a time-out: `initialization` until the session is open, `ack wait` while messages are unacknowledged, `cleanup` when it
-  is idle;
+- a time-out: `initialization` until the session is open, `ack wait` while messages are unacknowledged, `cleanup` when
+  it is idle;
 - the end of the connection.
 
 No packet announces the end of a session.
