@@ -19,12 +19,12 @@ PACKETS = {
     PacketKind.USER_MESSAGE: "UserMessage",
 }
 ACTIONS = {
-    Action.ANSWER_ESTABLISH: "answers with its own; one for another queue manager is refused, and the session closes",
-    Action.SEND_PARAMETERS: "sends its time-outs and its window, unless it was refused",
+    Action.ANSWER_ESTABLISH: "answers with its own; refuses one for another queue manager, and closes the session",
+    Action.SEND_PARAMETERS: "sends its time-outs and its window, unless the peer refused",
     Action.ANSWER_PARAMETERS: "takes the time-outs, and answers with its own window",
     Action.ENTER_OPEN: "takes the peer's window",
-    Action.TAKE_SESSION_ACK: "releases what was acknowledged, and compares the counts",
-    Action.TAKE_MESSAGE: "counts the message and passes it on; a SessionHeader with it is taken like a SessionAck",
+    Action.TAKE_SESSION_ACK: "releases the acknowledged messages, and compares the counts",
+    Action.TAKE_MESSAGE: "counts the message and passes it on; treats its SessionHeader like a SessionAck",
 }
 STARTS = {
     SessionState.WAITING_EC_MSG: "a connection is accepted",
@@ -37,24 +37,31 @@ TEXT = """\
 <!-- Written by scripts/session_diagram.py from src/postroad/binary/states.py: edit those. -->
 
 A session of the binary protocol is one connection between two queue managers ([MS-MQQB] 3.1.1.1.1). The queue manager
-that made the connection is its initiator, the other one its acceptor; once the session is open they are alike, and
-messages go both ways.
+that made the connection is the initiator, the other one is the acceptor. Once the session is open, both have the same
+role, and messages go in both directions.
 
 ```mermaid
 stateDiagram-v2
 {diagram}
 ```
 
-| in state | this packet | does | then |
+| state | packet | action | next state |
 |---|---|---|---|
 {table}
 
-OrderAck and FinalAck travel and count as UserMessages. Everything that is not in the table closes the session: a packet
-out of place, a packet that breaks its format, counts that disagree, a time-out (`initialization` until it is open,
-`ack wait` while messages are unacknowledged, `cleanup` when it is idle), the end of the connection. No packet says so.
+OrderAck and FinalAck are sent and counted as UserMessages. Everything that is not in the table closes the session:
 
-A closed session does not come back. What it had not seen acknowledged is sent again on the next one, which counts from
-one; the wait in between, WAITING_RECONNECT in the specification, belongs to the way to the peer.
+- a packet in the wrong state, or a malformed packet;
+- counts that do not agree;
+- a time-out: `initialization` until the session is open, `ack wait` while messages are unacknowledged, `cleanup` when
+  it is idle;
+- the end of the connection.
+
+No packet announces the end of a session.
+
+A closed session does not open again. The manager sends the messages that were not acknowledged again on the next
+session, which counts from one. The wait in between, WAITING_RECONNECT in the specification, belongs to the path to the
+peer, not to one session.
 """
 
 
