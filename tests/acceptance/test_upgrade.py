@@ -146,4 +146,4 @@ def test_what_waits_to_leave_arrives_once_and_in_order(start: Start) -> None:
 
 def _name(expected: dict[str, Any], path: str) -> str:
     """The format name of a queue of alpha."""
-    return next(name for name, queue in expected["alpha"]["queues"].items() if queue["path"] == path)
+    return str(next(name for name, queue in expected["alpha"]["queues"].items() if queue["path"] == path))
