@@ -10,7 +10,9 @@ KILLS ?= 50
 SEEDS ?= 10000
 HOSTILE_SECONDS ?= 1800
 
-.PHONY: install run test check format conformance docs
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+.PHONY: install run test test-all coverage check format conformance docs wheel-smoke pre-commit release
 .PHONY: bench bench-backlog bench-wire bench-soap bench-rpc bench-spark bench-hostile torture fuzz demo clean
 
 install: $(STAMP)
@@ -25,23 +27,50 @@ $(STAMP): pyproject.toml constraints.txt
 run: install
 	$(BIN)/postroad serve
 
+# What a contributor runs before each commit: under four minutes on two cores. tests/tiers.py says what is left out.
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not slow"
+
+# Everything: simulation seeds, Spark, tutorial, demo. Also checks docs/conformance.md.
+test-all: install
+	$(PYTEST) --conformance-check=docs/conformance.md
+
+# Lines and branches of the rooms with a threshold, over the tests of `make test`, processes included.
+coverage: install
+	rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/coverage run -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet -o build/coverage/report.json
+	$(BIN)/python -m scripts.coverage_rooms build/coverage/report.json
 
 check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m scripts.unasync --check
+
+# The checks of .pre-commit-config.yaml on every file; then git runs them before each commit.
+pre-commit: install
+	$(BIN)/pre-commit install
+	$(BIN)/pre-commit run --all-files
 
 format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 conformance: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --conformance=docs/conformance.md
+	$(PYTEST) --conformance=docs/conformance.md
 
 docs: install
 	$(BIN)/mkdocs build --strict
+
+# A wheel, installed into an empty environment with the pinned versions, and used outside the source tree.
+wheel-smoke: install
+	$(BIN)/python -m scripts.wheel_smoke
+
+# make release VERSION=0.2.0: needs a clean tree. DRY_RUN=1 changes nothing and shows the steps.
+release: install
+	$(BIN)/python -m scripts.release $(VERSION) $(if $(DRY_RUN),--dry-run)
 
 bench: install
 	$(BIN)/python -m benchmarks wire store queues client listing routing sessions
@@ -66,7 +95,7 @@ bench-hostile: install
 	$(BIN)/python -m benchmarks.hostile
 	$(BIN)/python -m benchmarks.queues_many
 
-# The long forms of what `make test` proves in short.
+# The long forms of what `make test-all` proves in short.
 torture: install
 	QUEUE_MODEL_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/integration/test_queue_model.py
 	$(BIN)/python -m tests.torture.store

@@ -1,3 +1,3 @@
-"""Loads the plugins of the whole suite: the conformance ledger, and pytester to test the ledger itself."""
+"""Loads the plugins of the whole suite: the conformance ledger, the tiers, and pytester to test the ledger itself."""
 
-pytest_plugins = ["tests.ledger", "pytester"]
+pytest_plugins = ["tests.ledger", "tests.tiers", "pytester"]

@@ -1,7 +1,8 @@
 """The ledger, a pytest plugin: which rows of conformance/*.csv are covered by tests that pass.
 
 It reads rows, waivers and marks, judges them after the run, and prints the totals. How the page looks
-is in `tests.ledger_page`; what any row means is nowhere in the plugin.
+is in `tests.ledger_page`; what any row means is nowhere in the plugin. `--conformance` writes the page,
+`--conformance-check` compares it with the run and fails the run if they differ.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from tests.ledger_page import Entry, Row, Verdict, render, totals_lines
 ROW_COLUMNS = ("id", "section", "level", "role", "requirement", "check")
 WAIVER_COLUMNS = ("id", "reason")
 WAIVERS = "waived.csv"
+DIFFERENCES_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +123,13 @@ class LedgerPlugin:
         self.passed: set[str] = set()
         self.failed: set[str] = set()
         self.unreadable: set[str] = set()
-        option = config.getoption("--conformance")
-        self.page = None if option is None else config.invocation_params.dir / option
+        written, checked = config.getoption("--conformance"), config.getoption("--conformance-check")
+        if written is not None and checked is not None:
+            raise pytest.UsageError("--conformance and --conformance-check exclude each other")
+        self.checks = checked is not None
+        self.option: str | None = checked if self.checks else written
+        self.page = None if self.option is None else config.invocation_params.dir / self.option
+        self.differences: list[str] = []
         self.complete = False
         # xdist collects in its workers, and each tells what it has found when it ends.
         self.told: dict[str, object] | None = getattr(config, "workeroutput", None)
@@ -148,33 +156,56 @@ class LedgerPlugin:
     def entries(self) -> list[Entry]:
         return judge(self.ledger, self.carriers, self.passed - self.failed)
 
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         if self.told is not None:
             self.told["carriers"] = self.carriers
             return
         # An interrupted run knows too little to say what is open.
         self.complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not self.unreadable
-        if self.page is not None and self.complete:
+        if self.page is None or not self.complete:
+            return
+        text = render(self.entries(), sorted({_without_parameters(test) for test in self.failed}))
+        if self.checks:
+            self.differences = _differences(self.page, text)
+            if self.differences:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        else:
             self.page.parent.mkdir(parents=True, exist_ok=True)
-            text = render(self.entries(), sorted({_without_parameters(test) for test in self.failed}))
             self.page.write_text(text, encoding="utf-8", newline="\n")
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.page is None:
             return
         terminalreporter.section("conformance")
         if not self.complete:
-            terminalreporter.write_line(f"{config.getoption('--conformance')} is not written: the run did not complete")
+            done = "compared" if self.checks else "written"
+            terminalreporter.write_line(f"{self.option} is not {done}: the run did not complete")
             return
         for line in totals_lines(self.entries()):
             terminalreporter.write_line(line)
         if self.failed:
             terminalreporter.write_line(f"{len(self.failed)} tests failed: the rows they carry count as open")
-        terminalreporter.write_line(f"written to {config.getoption('--conformance')}")
+        if not self.checks:
+            terminalreporter.write_line(f"written to {self.option}")
+        elif not self.differences:
+            terminalreporter.write_line(f"{self.option} is up to date")
+        else:
+            for line in self.differences[:DIFFERENCES_SHOWN]:
+                terminalreporter.write_line(line)
+            if len(self.differences) > DIFFERENCES_SHOWN:
+                terminalreporter.write_line(f"... and {len(self.differences) - DIFFERENCES_SHOWN} more lines")
+            terminalreporter.write_line(f"ERROR: {self.option} is out of date. Run `make conformance` and commit it.")
+
+
+def _differences(page: Path, wanted: str) -> list[str]:
+    """The lines that differ, as `diff -U0` prints them; none if the page is what it should be."""
+    found = page.read_text(encoding="utf-8") if page.exists() else ""
+    return list(unified_diff(found.splitlines(), wanted.splitlines(), str(page), "this run", lineterm="", n=0))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--conformance", metavar="PATH", help="write the conformance ledger to PATH after the run")
+    parser.addoption("--conformance-check", metavar="PATH", help="fail if the ledger in PATH is not that of this run")
 
 
 def pytest_configure(config: pytest.Config) -> None:

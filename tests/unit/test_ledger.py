@@ -47,7 +47,8 @@ class Suite:
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester) -> Suite:
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # of runs in processes of their own
     return Suite(pytester)
 
 
@@ -190,6 +191,41 @@ def test_a_run_that_cannot_read_its_tests_writes_no_page(suite: Suite) -> None:
     result.stdout.fnmatch_lines(["out/page.md is not written: the run did not complete"])
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_check_passes_while_the_page_is_that_of_the_run(suite: Suite, workers: tuple[str, ...]) -> None:
+    suite.run(marked("QB-2.1-01", "test_plain", "pass"))
+    before = suite.page.read_bytes()
+    result = suite.pytester.runpytest_subprocess("-p", "tests.ledger", "--conformance-check=out/page.md", *workers)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["out/page.md is up to date", "*1 passed in *"])
+    assert suite.page.read_bytes() == before
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_check_fails_where_the_page_differs_and_shows_the_rows(suite: Suite, workers: tuple[str, ...]) -> None:
+    suite.run(marked("QB-2.1-01", "test_plain", "pass"))
+    before = suite.page.read_bytes()
+    suite.pytester.makepyfile(test_it="import pytest\n" + marked("QB-2.1-02", "test_other", "pass"))
+    result = suite.pytester.runpytest_subprocess("-p", "tests.ledger", "--conformance-check=out/page.md", *workers)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["-| QB-2.1-01 |*", "+| QB-2.1-01 |*| open |", "ERROR: out/page.md is out of date.*"])
+    result.stdout.fnmatch_lines(["*1 passed in *"])
+    assert suite.page.read_bytes() == before
+
+
+def test_a_check_fails_without_a_page(suite: Suite) -> None:
+    suite.pytester.makepyfile(test_it="def test_nothing(): pass")
+    result = suite.pytester.runpytest_inprocess("-p", "tests.ledger", "--conformance-check=out/page.md")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert not suite.page.exists()
+
+
+def test_a_run_either_writes_the_page_or_checks_it(suite: Suite) -> None:
+    result = suite.run("def test_nothing(): pass", "--conformance-check=out/page.md")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--conformance and --conformance-check exclude each other"])
+
+
 def entries_of(*sections: str) -> list[Entry]:
     rows = (Row(f"QB-{section}-01", "mqqb", section, "MUST", "codec", "rule") for section in sections)
     return [Entry(row, Verdict.OPEN) for row in rows]
@@ -224,8 +260,7 @@ def test_the_page_of_this_project_stays_small_even_when_every_row_is_covered() -
     assert len(text.encode()) < 400_000
 
 
-def test_rows_are_covered_whichever_process_ran_their_tests(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+def test_rows_are_covered_whichever_process_ran_their_tests(suite: Suite) -> None:
     tests = [marked("QB-2.1-01", f"test_{number}", "pass") for number in range(4)]
     suite.pytester.makepyfile(test_it="import pytest\n" + "\n".join(tests))
     suite.pytester.runpytest_subprocess("-p", "tests.ledger", "--conformance=out/page.md", "-n", "2").assert_outcomes(

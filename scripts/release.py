@@ -1,0 +1,111 @@
+"""Makes a release: `python -m scripts.release 0.2.0`, or with `--dry-run` to see the steps and change nothing.
+
+The tree must be clean, and `.ci/run` must pass. Then the version and the changelog are changed and committed, the wheel
+and the source archive are built into `dist`, and the commit gets the tag `v0.2.0`. Nothing is published: push the tag.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+VERSION_FILE = Path("src/postroad/version.py")
+CHANGELOG = Path("CHANGELOG.md")
+UNRELEASED = "## [Unreleased]\n"
+VERSION = re.compile(r"\d+\.\d+\.\d+")
+VERSION_LINE = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
+
+
+class Refused(Exception):
+    """Why no release can be made."""
+
+
+def with_version(text: str, version: str) -> str:
+    """The text of version.py with this version."""
+    return VERSION_LINE.sub(f'__version__ = "{version}"', text)
+
+
+def with_release(text: str, version: str, date: str) -> str:
+    """The changelog with what is unreleased under the version, and an empty section for what comes next."""
+    before, found, after = text.partition(UNRELEASED)
+    notes = after.partition("\n## [")[0].strip()
+    if not found or not notes:
+        raise Refused(f"{CHANGELOG} must have entries under '{UNRELEASED.strip()}', found none")
+    return f"{before}{UNRELEASED}\n## [{version}] - {date}\n{after}"
+
+
+def check(root: Path, version: str) -> None:
+    """Raises Refused unless a release of this version can be made here."""
+    if not VERSION.fullmatch(version):
+        raise Refused(f"VERSION must be three numbers such as 0.2.0, got {version!r}")
+    if _git(root, "status", "--porcelain"):
+        raise Refused("the working tree must be clean; commit or remove what `git status` shows")
+    if _git(root, "tag", "--list", f"v{version}"):
+        raise Refused(f"the tag v{version} exists already")
+    found = VERSION_LINE.search((root / VERSION_FILE).read_text(encoding="utf-8"))
+    if found is None:
+        raise Refused(f'{VERSION_FILE} must have a line __version__ = "..."')
+    if _numbers(version) < _numbers(found[1]):
+        raise Refused(f"the version must not go back: it is {found[1]}, got {version}")
+
+
+def release(root: Path, version: str, *, dry_run: bool, green: list[str], date: str) -> None:
+    """`green` is the command that must succeed first."""
+    check(root, version)
+    number, changes = root / VERSION_FILE, root / CHANGELOG
+    new_number = with_version(number.read_text(encoding="utf-8"), version)
+    new_changes = with_release(changes.read_text(encoding="utf-8"), version, date)
+    steps = [
+        f"run {' '.join(green)}",
+        f"set the version to {version} in {VERSION_FILE}",
+        f"move the unreleased changes in {CHANGELOG} to [{version}] - {date}",
+        f"commit 'Release {version}', build the wheel and the source archive into dist, tag v{version}",
+    ]
+    if dry_run:
+        print("\n".join(f"would {each}" for each in steps))
+        return
+    subprocess.run(green, cwd=root, check=True)
+    number.write_text(new_number, encoding="utf-8")
+    changes.write_text(new_changes, encoding="utf-8")
+    # Before the commit and the tag: a build that fails leaves two changed files and nothing else.
+    subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist"], cwd=root, check=True)
+    _git(root, "commit", "--quiet", "-m", f"Release {version}", "--", str(VERSION_FILE), str(CHANGELOG))
+    _git(root, "tag", "--annotate", "-m", f"Postroad {version}", f"v{version}")
+    print(f"v{version} is tagged, and dist has its files. Push the commit and the tag to publish them.")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in re.findall(r"\d+", version))
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Refused(f"git {arguments[0]}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="make release")
+    parser.add_argument("version", metavar="VERSION")
+    parser.add_argument("--dry-run", action="store_true")
+    options = parser.parse_args(arguments)
+    today = datetime.now(UTC).date().isoformat()
+    try:
+        release(ROOT, options.version, dry_run=options.dry_run, green=[".ci/run"], date=today)
+    except Refused as refused:
+        print(f"error: {refused}", file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError as failed:
+        print(f"error: {' '.join(map(str, failed.cmd))} failed; nothing is committed or tagged", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

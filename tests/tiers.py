@@ -1,0 +1,50 @@
+"""Which tests `make test` leaves to `make test-all`: the files and directories of one table, marked `slow`.
+
+A test file belongs here if it takes more than ten seconds of processor time and a quicker file makes the same promise
+in short. What `make test` keeps of the processes: serving, sending and receiving in `acceptance/test_serve.py`, three
+managers and kill -9 in `acceptance/test_network.py`, one manager killed under load in `integration/test_kill.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+SLOW = {
+    "spark": "starts a Java runtime; minutes",
+    "integration/test_abandoned.py": "waits until leases end; 25 s",
+    "integration/test_simulation.py": "seeds of the simulated network; a minute",
+    "integration/test_simulation_soap.py": "seeds of the simulated network, by SOAP; two minutes",
+    "integration/test_store_crash.py": "a disk that fails at every single write; 14 s",
+    "acceptance/test_command_line.py": "a process for each command; 20 s",
+    "acceptance/test_commands.py": "a process for each command; 90 s",
+    "acceptance/test_decode.py": "a process for each packet; the decoder's own tests are in unit; 18 s",
+    "acceptance/test_demo.py": "the whole demonstration with its Spark report; two minutes",
+    "acceptance/test_docs_commands.py": "every command of the documentation; 20 s",
+    "acceptance/test_doors.py": "a server for each way to log in; 35 s",
+    "acceptance/test_hostile_strangers.py": "attacks every listener at once; 40 s",
+    "acceptance/test_limits.py": "fills every limit of a server; 12 s",
+    "acceptance/test_lock_commands.py": "waits until leases end; 25 s",
+    "acceptance/test_ping.py": "a process for each ping; 12 s",
+    "acceptance/test_promises.py": "many servers, killed under load; 12 s",
+    "acceptance/test_remote.py": "a process for each command; integration/test_remote_read.py is quicker; 25 s",
+    "acceptance/test_remote_exposed.py": "a server for each way to expose remote read; 25 s",
+    "acceptance/test_simulate.py": "a process for each simulation; 12 s",
+    "acceptance/test_soap.py": "two servers for each case; a minute",
+    "acceptance/test_strangers.py": "waits for what must not happen; 12 s",
+    "acceptance/test_stuck.py": "waits until messages are stuck; 20 s",
+}
+
+
+def is_slow(path: Path) -> bool:
+    name = path.relative_to(TESTS)
+    return any(str(each) in SLOW for each in (name, *name.parents))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if TESTS in item.path.parents and is_slow(item.path):
+            item.add_marker(pytest.mark.slow)

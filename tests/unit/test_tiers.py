@@ -1,0 +1,32 @@
+"""What `make test` leaves out, and what it must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tiers import SLOW, TESTS, is_slow
+
+DAILY = ("acceptance/test_serve.py", "acceptance/test_network.py", "integration/test_kill.py", "unit/test_tiers.py")
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_every_line_of_the_table_names_tests_and_says_why(name: str) -> None:
+    assert (TESTS / name).exists()
+    assert SLOW[name]
+    assert is_slow(TESTS / name)
+
+
+def test_a_directory_stands_for_its_files() -> None:
+    assert is_slow(TESTS / "spark" / "test_tables.py")
+
+
+@pytest.mark.parametrize("name", DAILY)
+def test_the_promises_of_processes_are_checked_daily(name: str) -> None:
+    assert (TESTS / name).exists()
+    assert not is_slow(TESTS / name)
+
+
+def test_a_slow_test_carries_the_mark(pytestconfig: pytest.Config) -> None:
+    from tests import tiers
+
+    assert pytestconfig.pluginmanager.has_plugin(tiers.__name__)
