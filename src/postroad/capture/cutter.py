@@ -140,7 +140,7 @@ class Cutter:
         here = len(self._buffer)
         inside = find_header(self._buffer, 1, here)
         end = here if inside is None else inside
-        fault = RemoteProtocolError(f"the packet has {size} bytes, {here} are here", end)
+        fault = RemoteProtocolError(f"the packet must have {size} bytes, got {here}", end)
         if inside is not None:
             fault = RemoteProtocolError(f"the packet has {size} bytes, but another one starts after {inside}", end)
         items.append(DamagedPacket(self._origin(self.position), bytes(self._buffer[:end]), fault))
@@ -174,7 +174,7 @@ class Cutter:
 def packet_size(data: bytes | bytearray) -> int:
     """The size on the wire of the packet that starts here; RemoteProtocolError where none does."""
     if len(data) < BASE_HEADER_SIZE:
-        raise RemoteProtocolError(f"a BaseHeader has {BASE_HEADER_SIZE} bytes, {len(data)} are here", len(data))
+        raise RemoteProtocolError(f"a BaseHeader must have {BASE_HEADER_SIZE} bytes, got {len(data)}", len(data))
     version, _, flags, signature, size, _ = LAYOUT.unpack_from(data)
     check_base_header(version, signature, size)
     # [MS-MQMQ] 2.2.19.1: PacketSize leaves out the SessionHeader behind a UserMessage, and only that one.

@@ -30,7 +30,9 @@ class Sid:
         if not 0 <= self.identifier_authority <= _AUTHORITY_MAX:
             raise LocalProtocolError(f"a SID's authority fits in 48 bits, {self.identifier_authority} does not")
         if not 1 <= len(self.sub_authorities) <= MAX_SUB_AUTHORITIES:
-            raise LocalProtocolError(f"a SID has 1 to {MAX_SUB_AUTHORITIES} parts, not {len(self.sub_authorities)}")
+            raise LocalProtocolError(
+                f"a SID must have 1 to {MAX_SUB_AUTHORITIES} parts, got {len(self.sub_authorities)}"
+            )
         if not all(0 <= part <= _UINT32_MAX for part in self.sub_authorities):
             raise LocalProtocolError("every part of a SID fits in 32 bits")
 
@@ -38,15 +40,15 @@ class Sid:
     def decode(cls, data: bytes) -> Sid:
         """Exactly one SID, no byte more; RemoteProtocolError where the bytes are none."""
         if len(data) < _HEAD.size:
-            raise RemoteProtocolError(f"a SID has at least {_HEAD.size + 4} bytes, {len(data)} are here", len(data))
+            raise RemoteProtocolError(f"a SID must have at least {_HEAD.size + 4} bytes, got {len(data)}", len(data))
         revision, count, high, low = _HEAD.unpack_from(data)
         if revision != REVISION:
             raise RemoteProtocolError(f"SID revision {revision} is not {REVISION}", 0)
         if not 1 <= count <= MAX_SUB_AUTHORITIES:
-            raise RemoteProtocolError(f"a SID has 1 to {MAX_SUB_AUTHORITIES} parts, not {count}", 1)
+            raise RemoteProtocolError(f"a SID must have 1 to {MAX_SUB_AUTHORITIES} parts, got {count}", 1)
         if len(data) != _HEAD.size + 4 * count:
             raise RemoteProtocolError(
-                f"a SID of {count} parts has {_HEAD.size + 4 * count} bytes, {len(data)} are here", 1
+                f"a SID of {count} parts must have {_HEAD.size + 4 * count} bytes, got {len(data)}", 1
             )
         return cls(high << 32 | low, Struct(f"<{count}I").unpack_from(data, _HEAD.size))
 
