@@ -220,7 +220,10 @@ def test_output_that_nobody_reads_is_no_fault(file: Path) -> None:
         (b"", "the file is empty"),
         (b"\n# nothing but a comment\n", "no packet in this file"),
         (b"# no hex\nat all\n", "no packet in this file: line 2 is not hex"),
-        (bytes(100), "no packet in this file: signature must be 0x524f494c, got 0x00000000: this is not an MSMQ packet"),
+        (
+            bytes(100),
+            "no packet in this file: signature must be 0x524f494c, got 0x00000000: this is not an MSMQ packet",
+        ),
         (pcap([]), "no packet in this file"),
         (
             pcap([])[:10],

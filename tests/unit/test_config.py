@@ -212,7 +212,11 @@ def test_a_mark_before_the_text_does_no_harm(tmp_path: Path) -> None:
         ),
         (MANAGER + "[user]\n", "user", "is a list, not a table"),
         (MANAGER + "[[queue]]\n", "queue[1].path", "is missing"),
-        (MANAGER + '[[queue]]\npath = "orders"\n', "queue[1].path", "a path must be a computer, a backslash and a queue"),
+        (
+            MANAGER + '[[queue]]\npath = "orders"\n',
+            "queue[1].path",
+            "a path must be a computer, a backslash and a queue",
+        ),
         (MANAGER + "[[queue]]\npath = ';journal'\n", "queue[1].path", "always there"),
         (MANAGER + "[[queue]]\npath = 'private$\\q;late'\n", "queue[1].path", "come with their queue"),
         (MANAGER + "[[queue]]\npath = 'private$\\q;journal'\n", "queue[1].path", "come with their queue"),

@@ -169,7 +169,10 @@ def test_the_fault_says_what_to_write_instead() -> None:
     for written, instead in (("10.0.0.9:1801", "DIRECT=TCP:10.0.0.9"), ("alpha:1801", "DIRECT=OS:alpha")):
         for protocol in ("TCP", "OS"):
             fault = refused(rf"DIRECT={protocol}:{written}\q").fault
-            assert fault == f"a name must not have a port: write {instead}, and set the port in [peers] of the configuration"
+            assert (
+                fault
+                == f"a name must not have a port: write {instead}, and set the port in [peers] of the configuration"
+            )
 
 
 def test_an_ipv6_address_compares_by_its_value() -> None:

@@ -64,14 +64,14 @@ class Rows:
     def __len__(self) -> int:
         return len(self.lookup_ids)
 
-    def take(self, places: Ints) -> Rows:
-        """The rows at these places."""
+    def take(self, indices: Ints) -> Rows:
+        """The rows at these indices."""
         return Rows(
-            self.lookup_ids[places],
-            self.arrived_ms[places],
-            self.aborts[places],
-            self.reasons[places],
-            self.packets.take(pa.array(places)),
+            self.lookup_ids[indices],
+            self.arrived_ms[indices],
+            self.aborts[indices],
+            self.reasons[indices],
+            self.packets.take(pa.array(indices)),
         )
 
     def decode(self, columns: Sequence[str]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._places = [0]  # of each character that Python sees, where it stands in the text
+        self._positions = [0]  # of each character that Python sees, where it stands in the text
 
     def predicate(self) -> Predicate:
         value = self._truth(self._tree().body, 0)
@@ -86,7 +86,7 @@ class _Parser:
 
     def _fault(self, place: int | ast.AST, fault: str) -> IllegalExpression:
         if isinstance(place, ast.AST):
-            place = self._places[min(getattr(place, "col_offset", 0), len(self._places) - 1)]
+            place = self._positions[min(getattr(place, "col_offset", 0), len(self._positions) - 1)]
         return IllegalExpression(self._text, place, fault)
 
     # Text to tree
@@ -98,13 +98,13 @@ class _Parser:
             raise IllegalExpression(
                 f"{self._text[:40]}...", MAX_LENGTH, f"an expression has at most {MAX_LENGTH} characters"
             )
-        source, self._places = self._as_python()
+        source, self._positions = self._as_python()
         try:
             tree = ast.parse(source, mode="eval")
         except SyntaxError as fault:
             if not fault.offset:
                 raise self._fault(len(self._text), "something is missing at the end") from None
-            place = self._places[min(fault.offset, len(self._places)) - 1]
+            place = self._positions[min(fault.offset, len(self._positions)) - 1]
             hint = "; equal is written ==" if self._text[place : place + 1] == "=" else ""
             raise self._fault(place, fault.msg + hint) from None
         except (ValueError, MemoryError, RecursionError):
@@ -118,11 +118,11 @@ class _Parser:
         """
         text = self._text
         source: list[str] = []
-        places: list[int] = []
+        positions: list[int] = []
 
         def put(piece: str, at: int, length: int) -> None:
             source.append(piece)
-            places.extend(at + min(offset, length - 1) for offset in range(len(piece)))
+            positions.extend(at + min(offset, length - 1) for offset in range(len(piece)))
 
         position = len(text) - len(text.lstrip())
         while position < len(text):
@@ -143,7 +143,7 @@ class _Parser:
                 end = position + 1
                 put(text[position], position, 1)
             position = end
-        return "".join(source), [*places, len(text)]
+        return "".join(source), [*positions, len(text)]
 
     # Tree to function
 

@@ -146,7 +146,7 @@ def _called(directory: Directory, site_id: UUID) -> str:
 
 
 def _first_site(directory: Directory, machine: QueueManager) -> str:
-    sites = sorted(directory.site_collection(machine), key=lambda site: directory.site_place(site.identifier))
+    sites = sorted(directory.site_collection(machine), key=lambda site: directory.site_number(site.identifier))
     return f"the site {sites[0].name}" if sites else "no site"
 
 

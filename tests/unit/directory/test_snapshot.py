@@ -31,7 +31,7 @@ def test_everything_is_found_by_its_names() -> None:
     assert ENTERPRISE.manager_at("alpha.EXAMPLE") is alpha
     assert ENTERPRISE.site(guid("paris")) is ENTERPRISE.sites[1]
     assert ENTERPRISE.site_named("Paris") is ENTERPRISE.sites[1]
-    assert ENTERPRISE.site_place(guid("paris")) == 1
+    assert ENTERPRISE.site_number(guid("paris")) == 1
     orders = ENTERPRISE.queues[0]
     assert ENTERPRISE.queue(orders.identifier) is orders
     assert ENTERPRISE.queue_at(PathName.parse(r"ALPHA\Orders")) is orders

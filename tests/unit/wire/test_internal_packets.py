@@ -135,7 +135,9 @@ def test_recoverable_ack_timeout_is_500_to_120000_ms() -> None:
         assert unpack_from("<I", encoded, 20) == (inside,)
         assert decode_packet(encoded) == ConnectionParameters(inside, 120_000, 64)
     for outside in (0, 499, 120_001, 0xFFFFFFFF):
-        with pytest.raises(RemoteProtocolError, match=f"RecoverableAckTimeout must be between .* ms, got {outside}") as caught:
+        with pytest.raises(
+            RemoteProtocolError, match=f"RecoverableAckTimeout must be between .* ms, got {outside}"
+        ) as caught:
             decode_packet(patched(FRAME_5, 20, outside, "<I"))
         assert caught.value.offset == 20
         with pytest.raises(LocalProtocolError, match="RecoverableAckTimeout must be 500 to 120000 ms"):

@@ -215,9 +215,9 @@ def test_ranges_of_sequence_numbers(ack: OrderingAck) -> None:
 
     packet = ack.encode()
     body = len(packet) - 36
-    with pytest.raises(RemoteProtocolError, match="TxSequenceNumber .* must not be 0"):
+    with pytest.raises(RemoteProtocolError, match=r"TxSequenceNumber .* must not be 0"):
         decode_packet(packet[: body + 8] + bytes(4) + packet[body + 12 :])
-    with pytest.raises(RemoteProtocolError, match="TxPreviousSequenceNumber .* must not be 0xFFFFFFFF"):
+    with pytest.raises(RemoteProtocolError, match=r"TxPreviousSequenceNumber .* must not be 0xFFFFFFFF"):
         decode_packet(packet[: body + 12] + b"\xff" * 4 + packet[body + 16 :])
 
 
