@@ -239,7 +239,7 @@ class _Run:
 
 class _Plan:
     """Two files. `NAME.holds` lists the held ranges and is written before they are held. `NAME.letters` has the
-    messages to send and is written before any is sent. A finished plan is deleted; the ids of its dead letters are kept."""
+    messages to send and is written before any is sent. A finished plan is deleted; the ids of its dead letters stay."""
 
     def __init__(self, plans: Path, name: str, runs: Sequence[_Run]) -> None:
         self.plans = plans
