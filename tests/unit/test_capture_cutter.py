@@ -101,7 +101,7 @@ def test_a_size_beyond_the_end_does_not_either() -> None:
     items = cut(liar + V2 + FRAME_8)
     assert kinds(items) == [("DamagedPacket", 0), ("DecodedPacket", 152), ("DecodedPacket", 324)]
     assert isinstance(items[0], DamagedPacket)
-    assert items[0].fault.fault == f"the packet has {MAX_PACKET_SIZE} bytes, but another one starts after 152"
+    assert items[0].fault.fault == f"the packet must have {MAX_PACKET_SIZE} bytes, but another one starts after 152"
 
 
 def test_a_size_that_is_too_small() -> None:

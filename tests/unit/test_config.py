@@ -348,9 +348,9 @@ def test_the_id_of_a_site_never_changes() -> None:
         (f'id = "{OTHER_GUID}"', f'id = "{GUID}"', "manager[2].id", "is that of manager[1] already"),
         (f'id = "{OTHER_GUID}"', "", "manager[2].id", "is missing"),
         (r"ALPHA\orders", r"beta\orders", "queue[1].path", "there is no queue manager beta"),
-        (r"ALPHA\orders", r"alpha\private$\orders", "queue[1].path", "is no public queue"),
-        (r"ALPHA\orders", r".\orders", "queue[1].path", "is no public queue"),
-        (r"ALPHA\orders", r"alpha\orders;late", "queue[1].path", "is no public queue"),
+        (r"ALPHA\orders", r"alpha\private$\orders", "queue[1].path", "a backslash and a public queue"),
+        (r"ALPHA\orders", r".\orders", "queue[1].path", "a backslash and a public queue"),
+        (r"ALPHA\orders", r"alpha\orders;late", "queue[1].path", "a backslash and a public queue"),
     ],
 )
 def test_what_an_enterprise_cannot_say(tmp_path: Path, old: str, new: str, key: str, fault: str) -> None:

@@ -77,11 +77,13 @@ class Directory:
 
     def _check(self) -> None:
         if len(self._site_by_name) != len(self.sites):  # [MS-MQDMPR] 3.1.1.7 Name
-            raise DirectoryError("two sites of the directory have the same name")
+            raise DirectoryError("site names must be unique, but two sites of the directory have the same name")
         for link in self.links:
             for site in (link.site1_identifier, link.site2_identifier):
                 if site not in self._site_by_identifier:  # [MS-MQDMPR] 3.1.1.8 Site1Reference, Site2Reference
-                    raise DirectoryError(f"the routing link {link.identifier} leads to {site}, which is no site")
+                    raise DirectoryError(
+                        f"the routing link {link.identifier} must join sites, but {site} is not a site of the directory"
+                    )
 
     # Objects by what they are called
 
@@ -101,7 +103,7 @@ class Directory:
         return self._site_by_name.get(name.lower())
 
     def site_number(self, identifier: UUID) -> int:
-        """Where the site stands in the directory's order; KeyError where there is none of this identifier."""
+        """The number of the site in the directory's order. Raises KeyError for an unknown site."""
         return self._site_numbers[identifier]
 
     def queue(self, identifier: UUID) -> Queue | None:
