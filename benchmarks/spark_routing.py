@@ -56,7 +56,7 @@ def by_gates(directory: Directory) -> None:
 def by_arrays(directory: Directory) -> None:
     network = Network.of(directory)
     for some in chunks(range(SITES)):
-        network.ways(some)
+        network.routes(some)
 
 
 def into_nothing(frame: DataFrame) -> None:

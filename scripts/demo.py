@@ -195,9 +195,9 @@ def play(sites: dict[str, Site], directory: Path) -> None:
         r"DIRECT=TCP:127.0.0.9\private$\nowhere",
         postroad.Message("lost?", label="to nowhere", recoverable=True, dead_letter=True, time_to_reach_queue=2),
     )
-    letters = london.queue(";deadletter")
-    wait_until(lambda: letters.info().messages == 1)
-    letter = letters.peek()
+    dead_letters = london.queue(";deadletter")
+    wait_until(lambda: dead_letters.info().messages == 1)
+    letter = dead_letters.peek()
     print(f"{letter.label!r} died of {letter.class_name}")
 
     say("where a message went, london can say, and ping asks whether somebody is there")

@@ -109,11 +109,13 @@ user_headers = st.builds(
 )
 
 
-_places = st.integers(1, 0xFFFFFFFF).flatmap(lambda number: st.tuples(st.just(number), st.integers(0, number - 1)))
+_sequence_numbers = st.integers(1, 0xFFFFFFFF).flatmap(
+    lambda number: st.tuples(st.just(number), st.integers(0, number - 1))
+)
 transaction_headers = st.builds(
     lambda sequence, place, *rest: TransactionHeader(sequence, *place, *rest),
     st.builds(TxSequenceId, u32, u32),
-    _places,
+    _sequence_numbers,
     u32.map(lambda flags: flags & ~TransactionFlags.CONNECTOR_QM_GUID),
     st.none() | guids,
 )

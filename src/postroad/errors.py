@@ -1,6 +1,6 @@
-"""Every error Postroad raises, with the code it maps to. Blame is in the type: ours, the caller's or the peer's.
+"""Every error that Postroad raises, with the code it maps to. The type says who is at fault: we, the caller or a peer.
 
-Nothing here knows HTTP or exit codes: the rooms at the edge translate.
+Nothing here knows HTTP or exit codes: the API and the commands translate these errors.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 
 class Status(IntEnum):
-    """[MS-MQMQ] 2.4 HRESULT values, and the few that its sister specifications add."""
+    """The HRESULT values of [MS-MQMQ] 2.4, and the few that related specifications add."""
 
     OK = 0x00000000
     INFORMATION_OPERATION_PENDING = 0x400E0006
@@ -52,28 +52,28 @@ CUSTOMER_BIT = 0x20000000  # [MS-MQMQ] 1.7: set in every code that is a vendor's
 
 
 class VendorStatus(IntEnum):
-    """Our own HRESULTs: the customer bit keeps them apart from Microsoft's."""
+    """Our own HRESULTs. The customer bit separates them from Microsoft's."""
 
     STORAGE = 0xE00E0001
     CONFIGURATION = 0xE00E0002
 
 
 class PostroadError(Exception):
-    """The base of all our errors; `status` is the HRESULT that a Windows caller would see."""
+    """The base class of our errors. `status` is the HRESULT that a Windows caller would see."""
 
     status: ClassVar[IntEnum] = Status.ERROR
 
 
 class LocalProtocolError(PostroadError):
-    """Our own caller asked for something that the protocol cannot express."""
+    """The caller of this library asked for something that the protocol cannot express."""
 
     status = Status.INVALID_PARAMETER
 
 
 class RemoteProtocolError(PostroadError):
-    """A peer sent bytes that the protocol forbids; its session ends, and nothing else does.
+    """A peer sent bytes that the protocol forbids. Only the session with that peer ends.
 
-    `offset` is where in the packet (or stream) the fault lies, None where it has no single place.
+    `offset` is the position of the fault in the packet or stream, None if there is no single position.
     """
 
     def __init__(self, fault: str, offset: int | None = None) -> None:
@@ -82,14 +82,14 @@ class RemoteProtocolError(PostroadError):
         super().__init__(fault if offset is None else f"at byte {offset}: {fault}")
 
     def shifted(self, by: int) -> RemoteProtocolError:
-        """The same fault, told from a place `by` bytes earlier."""
+        """The same fault, with its offset counted from a position `by` bytes earlier."""
         return RemoteProtocolError(self.fault, by + (self.offset or 0))
 
 
 class MalformedSoap(RemoteProtocolError):
-    """A SOAP request that breaks [MC-MQSRM] 2.2: `place` is the element or the part at fault, as in `path/to`."""
+    """A SOAP request violates [MC-MQSRM] 2.2. `place` is the element or part at fault, such as `path/to`."""
 
-    _MOST_CHARACTERS: ClassVar[int] = 300  # a sentence quotes what a stranger wrote
+    _MOST_CHARACTERS: ClassVar[int] = 300  # the text quotes input of unknown length
 
     def __init__(self, place: str, fault: str) -> None:
         sentence = f"{place}: {fault}"
@@ -99,7 +99,7 @@ class MalformedSoap(RemoteProtocolError):
 
 
 class IllegalName(PostroadError):
-    """A queue name that no grammar admits: says what is wrong, and at which character."""
+    """A queue name that violates the grammar. The text says what is wrong and at which character."""
 
     def __init__(self, name: str, position: int, fault: str) -> None:
         self.name = name
@@ -121,29 +121,29 @@ class IllegalPathName(IllegalName):
 
 
 class IllegalIdentifier(IllegalName):
-    """Text that is no GUID, or no message id."""
+    """Text that is not a valid GUID or message id."""
 
     status = Status.INVALID_PARAMETER
 
 
 class IllegalQueueFormat(PostroadError):
-    """A QUEUE_FORMAT that breaks [MS-MQMQ] 2.2.7, or a name that none can carry."""
+    """A QUEUE_FORMAT that violates [MS-MQMQ] 2.2.7, or a name that a QUEUE_FORMAT cannot hold."""
 
     status = Status.ILLEGAL_FORMATNAME
 
 
 class IllegalExpression(IllegalName):
-    """An expression over messages that cannot be read: says what is wrong, and at which character."""
+    """A message filter that cannot be parsed. The text says what is wrong and at which character."""
 
     status = Status.INVALID_PARAMETER
 
 
 class PipelineError(PostroadError):
-    """Spark's tables, routes or replays cannot do what was asked; nothing was changed."""
+    """A Spark pipeline, route or replay command failed. Nothing was changed."""
 
 
 class ConfigurationError(PostroadError):
-    """A configuration file at fault: the file, the key (dotted, as in `listen.binary`) and what is wrong with it."""
+    """A configuration file is wrong: the file, the key (dotted, as in `listen.binary`) and the fault."""
 
     status = VendorStatus.CONFIGURATION
 
@@ -155,7 +155,7 @@ class ConfigurationError(PostroadError):
 
 
 class DirectoryError(PostroadError):
-    """A directory that cannot be read, or whose objects contradict each other."""
+    """The directory cannot be read, or its objects contradict each other."""
 
     status = Status.NO_DS
 
@@ -165,39 +165,39 @@ class ManagerNotFound(PostroadError):
 
 
 class NoRoute(PostroadError):
-    """[MS-MQBR] 3.1.5.1: a routing attempt failed. The sentence says which rule found no next hop."""
+    """[MS-MQBR] 3.1.5.1: a routing attempt failed. The text names the rule that found no next hop."""
 
 
 class StorageError(PostroadError):
-    """The store could not do what was asked: the disk is full, read-only or damaged. Nothing was changed."""
+    """The store could not complete an operation: the disk is full, read-only or damaged. Nothing was changed."""
 
     status = VendorStatus.STORAGE
 
 
 class CorruptRecord(StorageError):
-    """One stored record fails its checksum; the rest of its queue stays readable."""
+    """The checksum of one stored record is wrong. The rest of its queue stays readable."""
 
 
 class InvalidMessage(PostroadError):
-    """A property of a message has a value that no packet can hold; the sentence starts with the property's name."""
+    """A message property has a value that a packet cannot hold. The text starts with the property's name."""
 
     status = Status.INVALID_PARAMETER
 
 
 class InvalidArgument(PostroadError):
-    """An argument of a call is out of range; the sentence starts with its name."""
+    """An argument of a call is invalid. The text starts with the argument's name."""
 
     status = Status.INVALID_PARAMETER
 
 
 class MessageTooLarge(PostroadError):
-    """The packet would be larger than 4 MiB. Windows gives the same code."""
+    """The packet would be larger than 4 MiB. Windows returns the same code."""
 
     status = Status.INSUFFICIENT_RESOURCES
 
 
 class QuotaExceeded(PostroadError):
-    """A limit is reached: which one, how full it is, and the setting that raises it."""
+    """A size limit is reached. The text names the limit, its use, and the setting that raises it."""
 
     status = Status.INSUFFICIENT_RESOURCES
 
@@ -212,7 +212,7 @@ class QuotaExceeded(PostroadError):
 
 
 class LimitReached(QuotaExceeded):
-    """The same of a limit that is not counted in bytes."""
+    """A limit that is not counted in bytes is reached."""
 
     def __init__(self, sentence: str, setting: str) -> None:
         self.limit_bytes = self.current_bytes = 0
@@ -221,7 +221,7 @@ class LimitReached(QuotaExceeded):
 
 
 class DiskFull(LimitReached):
-    """The disk has no room for another message; those that are there can be received."""
+    """The disk has no space for another message. Stored messages can still be received."""
 
     def __init__(self, fault: str) -> None:
         super().__init__(fault, "the disk's free space")
@@ -250,7 +250,7 @@ class OperationCancelled(PostroadError):
 
 
 class RemoteCancelled(OperationCancelled):
-    """[MS-MQQP] 3.1.4.6: a remote reader took its waiting read back. No failure: the severity bit is clear."""
+    """[MS-MQQP] 3.1.4.6: a remote reader cancelled its pending read. This is no failure: the severity bit is clear."""
 
     status = Status.INFORMATION_REMOTE_CANCELED_BY_CLIENT
 
@@ -272,7 +272,7 @@ class UnsupportedFormatNameOperation(PostroadError):
 
 
 class NoMessage(PostroadError):
-    """The time to wait ran out, and there was no message."""
+    """No message arrived within the time-out."""
 
     status = Status.IO_TIMEOUT
 
@@ -290,19 +290,20 @@ class IllegalCursorAction(PostroadError):
 
 
 class TransactionUsage(PostroadError):
-    """The queue and the call do not agree on whether there is a transaction."""
+    """A transactional queue was used without a transaction, or another queue with one."""
 
     status = Status.TRANSACTION_USAGE
 
 
 class TransactionSequence(PostroadError):
-    """There is no such transaction, or it has ended, or the steps of a read came in the wrong order."""
+    """The transaction does not exist or has ended, or the steps of a read came in the wrong order."""
 
     status = Status.TRANSACTION_SEQUENCE
 
 
 class LeaseEnded(TransactionSequence):
-    """What a client held went back: it was silent for too long, or an operator took it. It may be processed twice."""
+    """A client lost its locks: it was silent for too long, or an operator released them. Another client may process
+    the same messages."""
 
 
 class NotAuthenticated(PostroadError):
@@ -310,7 +311,7 @@ class NotAuthenticated(PostroadError):
 
 
 class RpcFault(PostroadError):
-    """A call ended with a fault instead of a reply; `fault_status` is what the fault said, [MS-RPCE] 3.1.1.5.5.
+    """A call ended with a fault instead of a reply. `fault_status` is the status in the fault, [MS-RPCE] 3.1.1.5.5.
 
     A server's handler raises it to answer with that fault.
     """
@@ -321,17 +322,17 @@ class RpcFault(PostroadError):
 
 
 class RpcUnavailable(PostroadError):
-    """An RPC server cannot be reached, refuses the bind, or went away in the middle of a call."""
+    """An RPC server cannot be reached, refused the bind, or closed the connection during a call."""
 
     status = Status.REMOTE_MACHINE_NOT_AVAILABLE
 
 
 class BindRefused(RpcUnavailable):
-    """An RPC server is there, and does not take the bind: not this interface, or not this way to authenticate."""
+    """An RPC server refused the bind: it does not support the interface or the authentication method."""
 
 
 class AuthenticationFailed(PostroadError):
-    """A peer did not prove who it is, or a protected PDU is not what was sent. `who` is the name that it gave."""
+    """A peer failed to authenticate, or a protected PDU was changed on its way. `who` is the peer's name for itself."""
 
     status = Status.ACCESS_DENIED
 
@@ -341,7 +342,7 @@ class AuthenticationFailed(PostroadError):
 
 
 class ManagerUnavailable(PostroadError):
-    """No queue manager answers at an address: the address, what happened, and what to check."""
+    """No queue manager answers at an address. The text says what happened and what to check."""
 
     status = Status.REMOTE_MACHINE_NOT_AVAILABLE
 
@@ -350,34 +351,34 @@ class ManagerUnavailable(PostroadError):
         self.fault = fault
         super().__init__(
             f"no queue manager answers at {url}: {fault}; check that it runs, that `api` in its [listen] section is "
-            "this port, and that nothing between here and there keeps it closed"
+            "this port, and that no firewall blocks the port"
         )
 
 
 class SparkUnavailable(PostroadError):
-    """Spark cannot start here: the sentence says what is missing and how to install it."""
+    """Spark cannot start. The text says what is missing and how to install it."""
 
 
 class MessagesGone(PostroadError):
-    """A stream finds fewer messages than came: others have received them, or they were purged or have expired."""
+    """A stream finds fewer messages than have arrived: some were received by others, purged, or have expired."""
 
     status = Status.MESSAGE_ALREADY_RECEIVED
 
 
-def told_error(name: str, status: int, sentence: str, members: Mapping[str, object]) -> PostroadError:
-    """The error that another process told of, of the class it had there: by its name, else by its status."""
+def rebuild_error(name: str, status: int, sentence: str, members: Mapping[str, object]) -> PostroadError:
+    """An error that another process raised, as the same class: found by its name, else by its status."""
     named = globals().get(name)
     if isinstance(named, type) and issubclass(named, PostroadError):
         kind: type[PostroadError] = named
     else:
         kind = _CLASSES.get(status, PostroadError)
-    error = kind.__new__(kind)  # the sentence is made: a class that words its own must not do so again
+    error = kind.__new__(kind)  # skips __init__: the text is complete already
     Exception.__init__(error, sentence)
     vars(error).update(members)
     return error
 
 
-# Which class a status means where several have it: the first.
+# If several classes have the same status, the first one counts.
 _CLASSES: dict[int, type[PostroadError]] = {
     kind.status: kind
     for kind in reversed([each for each in globals().values() if isinstance(each, type)])
@@ -386,6 +387,6 @@ _CLASSES: dict[int, type[PostroadError]] = {
 
 
 class ManagerFull(PostroadError):
-    """The manager's own quota is reached by a peer: its session ends, nobody is told, and it keeps its message."""
+    """A peer's message exceeds the manager's quota. Its session ends without an answer, so it keeps the message."""
 
     status = Status.INSUFFICIENT_RESOURCES

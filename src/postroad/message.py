@@ -1,6 +1,6 @@
-"""A message as an application writes it, and the packet it becomes ([MS-MQDMPR] 3.1.7.1.30 and 3.1.7.1.32).
+"""A message as an application writes it, and the packet made of it ([MS-MQDMPR] 3.1.7.1.30 and 3.1.7.1.32).
 
-Composing is a hot path: one pack for the fixed headers, names encoded once per destination, no header objects.
+Composing is a hot path: one `pack` for the fixed headers, names encoded once per destination, no header objects.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from postroad.wire.queue_names import destination_field, other_field
 from postroad.wire.trace_header import DebugHeader
 
 _FIXED = Struct("<BBHIII16s16sIIII")  # BaseHeader and the fixed part of UserHeader
-_UNNUMBERED = pack("<IIIII", 0, 0, 0, 1, 0)  # a TransactionHeader whose place in a sequence the commit fills in
+_UNNUMBERED = pack("<IIIII", 0, 0, 0, 1, 0)  # a TransactionHeader without sequence numbers, which the commit fills in
 _RECOVERABLE = 0x20
 _SHA1, _RC4 = int(HashAlgorithm.SHA1), int(EncryptionAlgorithm.RC4)
 _PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
@@ -67,18 +67,18 @@ def ack_flags(words: Iterable[str] | str) -> int:
         try:
             flags |= ACK_WORDS[word.strip().lower()]
         except KeyError:
-            raise InvalidMessage(f"ack: {word!r} is not one of {', '.join(ACK_WORDS)}") from None
+            raise InvalidMessage(f"ack: must be one of {', '.join(ACK_WORDS)}, got {word!r}") from None
     return flags
 
 
 @dataclass(slots=True)
 class Message:
-    """What to send. A text body is stored as UTF-16 for the body types 8 and 31, as UTF-8 for every other.
+    """A message to send. A text body is stored as UTF-16 for the body types 8 and 31, as UTF-8 for all others.
 
-    `recoverable` messages survive a restart; without it a message is express and lives in memory. Within a transaction
-    every message is recoverable, delivered exactly once and in order. `journal` keeps a copy in the manager's journal
-    once the message is delivered, `dead_letter` one in its dead-letter queue if it cannot be. Times are in seconds.
-    Acknowledgments go to `admin_queue`, so that `ack` without it, and it without `ack`, say nothing.
+    `recoverable` messages survive a restart; other messages are express and live in memory. In a transaction every
+    message is recoverable and is delivered exactly once and in order. `journal` keeps a copy in the manager's journal
+    after delivery. `dead_letter` keeps a copy in its dead-letter queue if delivery fails. Times are in seconds.
+    Acknowledgments go to `admin_queue`: `ack` and `admin_queue` have an effect only together.
     """
 
     body: bytes | str = b""
@@ -104,7 +104,7 @@ class Message:
 
 def _u32(value: int, what: str) -> int:
     if not 0 <= value <= 0xFFFFFFFF:
-        raise InvalidMessage(f"{what}: {value} is not between 0 and {0xFFFFFFFF}")
+        raise InvalidMessage(f"{what}: must be between 0 and {0xFFFFFFFF}, got {value}")
     return value
 
 
@@ -112,7 +112,7 @@ def _seconds(value: int | None, default: int, what: str) -> int:
     if value is None:
         return default
     if not 0 <= value <= INFINITE:
-        raise InvalidMessage(f"{what}: {value} seconds is not between 0 and {INFINITE}")
+        raise InvalidMessage(f"{what}: must be between 0 and {INFINITE} seconds, got {value}")
     return int(value)
 
 
@@ -126,7 +126,7 @@ def _correlation(value: MessageId | bytes | str | None) -> bytes:
             raise InvalidMessage(f"correlation id: {fault}") from None
     data = value.to_bytes() if isinstance(value, MessageId) else bytes(value)
     if len(data) != len(NO_CORRELATION):
-        raise InvalidMessage(f"correlation id: it has 20 bytes, not {len(data)}")
+        raise InvalidMessage(f"correlation id: must have 20 bytes, got {len(data)}")
     return data
 
 
@@ -135,15 +135,15 @@ def _trace_queue(value: UUID | str) -> UUID:
         return value
     name = parse_name(value)
     if not isinstance(name, PublicName):
-        raise InvalidMessage(f"trace: {value!r} is not a public queue, as in PUBLIC=<guid>")
+        raise InvalidMessage(f"trace: must be a public queue, as in PUBLIC=<guid>, got {value!r}")
     return name.guid
 
 
 class Composer:
-    r"""Makes packets for one destination, with the names of admin and response queues encoded once.
+    r"""Makes packets for one destination. The names of admin and response queues are encoded once.
 
-    `resolve` turns a path such as `private$\replies` into a format name that other managers understand; `manager` is
-    who has a public queue, where somebody knows.
+    `resolve` turns a path such as `private$\replies` into a format name that other managers understand. `manager` is
+    the manager of a public queue, if known.
     """
 
     __slots__ = ("_names", "_resolve", "destination", "manager", "multi_queue", "source")
@@ -164,9 +164,9 @@ class Composer:
         self._names: dict[object, _Names] = {}
 
     def compose(self, message: Message, message_id: int, sent_time: int, *, transactional: bool = False) -> bytes:
-        """One packet. A transactional one has a TransactionHeader to be stamped at commit."""
+        """One packet. The commit fills in the TransactionHeader of a transactional one."""
         acks = message.ack if isinstance(message.ack, int) else ack_flags(message.ack)
-        # [MS-MQMQ] 2.2.19.2: an administration queue is there exactly where acknowledgments are asked for.
+        # [MS-MQMQ] 2.2.19.2: there is an administration queue if and only if acknowledgments are requested.
         admin_queue = message.admin_queue if acks else None
         if admin_queue is None:
             acks = 0
@@ -174,7 +174,7 @@ class Composer:
         names = self._names.get(key) or self._encode_names(key)
         priority = message.priority
         if not 0 <= priority <= MAX_PRIORITY:
-            raise InvalidMessage(f"priority: {priority} is not between 0 and {MAX_PRIORITY}")
+            raise InvalidMessage(f"priority: must be between 0 and {MAX_PRIORITY}, got {priority}")
         flags = names[0]
         base_flags = 0 if transactional else priority  # [MS-MQDMPR] 3.1.7.1.32: PR is 0 in a transaction
         if message.recoverable or transactional:
@@ -186,13 +186,15 @@ class Composer:
         label = message.label.encode("utf-16-le", "surrogatepass") + b"\0\0" if message.label else b""
         if len(label) > 2 * MAX_LABEL_UNITS or "\0" in message.label:
             raise InvalidMessage(
-                f"label: at most {MAX_LABEL_UNITS - 1} characters and no NUL, not {len(label) // 2 - 1}"
+                f"label: must have at most {MAX_LABEL_UNITS - 1} characters and no NUL, got {len(label) // 2 - 1}"
             )
         body = message.body
         if isinstance(body, str):
             body = encode_body(body, message.body_type)
         if message.message_class & ~CUSTOM_CLASS_MASK:
-            raise InvalidMessage(f"class: {message.message_class:#06x} has bits outside of {CUSTOM_CLASS_MASK:#06x}")
+            raise InvalidMessage(
+                f"class: must only have bits of {CUSTOM_CLASS_MASK:#06x}, got {message.message_class:#06x}"
+            )
         extension = message.extension
         filled = len(label) + len(extension) + len(body)
         trailer = b""
@@ -230,7 +232,7 @@ class Composer:
             size += len(parts[-1])
         if size > MAX_PACKET_SIZE:
             raise MessageTooLarge(
-                f"the message makes a packet of {size} bytes; the limit is {MAX_PACKET_SIZE} (4 MiB), headers included"
+                f"the packet must have at most {MAX_PACKET_SIZE} bytes (4 MiB) with its headers, got {size}"
             )
         if transactional:
             flags |= UserFlags.TRANSACTION_HEADER.value
@@ -275,10 +277,10 @@ class Composer:
         parsed = parse_name(name) if isinstance(name, str) else name
         if isinstance(parsed, PathName):
             if self._resolve is None:
-                raise InvalidMessage(f"{what}: {name!r} needs a format name here")
+                raise InvalidMessage(f"{what}: must be a format name here, got the path {name!r}")
             parsed = self._resolve(parsed)
         if not isinstance(parsed, PublicName | PrivateName | DirectName):
-            raise InvalidMessage(f"{what}: {name} cannot be answered to")
+            raise InvalidMessage(f"{what}: must be a public, private or direct name, got {name}")
         return parsed
 
 
@@ -290,7 +292,7 @@ def _encoded(header: DebugHeader | MultiQueueFormatHeader, at: int = 0) -> bytes
 
 
 def multi_queue_header(destinations: Iterable[FormatName]) -> MultiQueueFormatHeader:
-    """[MS-MQMQ] 2.2.20.1: the list of all destinations that each copy carries."""
+    """[MS-MQMQ] 2.2.20.1: the list of all destinations, which each copy carries."""
     return MultiQueueFormatHeader(AddressHeader(tuple(map(_element, destinations))))
 
 
@@ -302,4 +304,4 @@ def _element(name: FormatName) -> FormatNameElement:
             return FormatNameElement(FormatType.PRIVATE, name.guid, name.number)
         case DirectName():
             return FormatNameElement(FormatType.DIRECT, direct_name=name.wire_text)
-    raise LocalProtocolError(f"{name} cannot stand in a list of destinations")
+    raise LocalProtocolError(f"a list of destinations must hold public, private and direct names only, got {name}")

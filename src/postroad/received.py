@@ -1,6 +1,6 @@
-"""A message as a reader gets it: the stored packet, its place in the queue, and properties read on demand.
+"""A message as a reader gets it: the stored packet, its position in the queue, and properties read on demand.
 
-As a record, the binary format of the HTTP API, it is the packet and what the packet does not say.
+`encode_records` and `decode_records` are the binary format of the HTTP API.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RECORD = Struct("<QQIHHI")  # lookup id, arrived_ms, aborts, reason, reserved, 
 
 
 class ReceivedMessage:
-    """`packet` is the message byte for byte. Everything else is read from it when asked for."""
+    """`packet` is the message byte for byte. The properties are read from it on demand."""
 
     __slots__ = ("_view", "aborts", "arrived_ms", "lookup_id", "packet", "reason")
 
@@ -32,7 +32,7 @@ class ReceivedMessage:
         self.lookup_id = lookup_id
         self.arrived_ms = arrived_ms
         self.aborts = aborts
-        self.reason = reason  # of a dead letter: the class that says why
+        self.reason = reason  # of a dead letter: the message class that says why it died
         self._view: MessageView | None = None
 
     def __repr__(self) -> str:
@@ -55,7 +55,7 @@ class ReceivedMessage:
 
     @property
     def text(self) -> str | None:
-        """The body as text, where its type or its bytes say that it is text."""
+        """The body as text if its type or its bytes show that it is text, else None."""
         return None if self.view.encrypted else body_text(self.view.body, self.view.body_type)
 
     @property
@@ -77,7 +77,7 @@ class ReceivedMessage:
 
     @property
     def message_class(self) -> int:
-        """The class; of a dead letter, the reason it died."""
+        """The class. For a dead letter, the reason why it died."""
         return self.reason or self.view.message_class
 
     @property
@@ -125,7 +125,7 @@ class ReceivedMessage:
         return datetime.fromtimestamp(self.arrived_ms / 1000, UTC)
 
     def json(self) -> dict[str, object]:
-        """The one JSON shape of a message, as commands and the HTTP API give it."""
+        """The message as JSON, as commands and the HTTP API give it."""
         fields = message_json(self.view)
         fields["lookup_id"] = self.lookup_id
         fields["arrived_at"] = rfc3339_ns(self.arrived_ms * 1_000_000)
@@ -146,16 +146,18 @@ def encode_records(messages: Iterable[ReceivedMessage]) -> bytes:
 
 
 def decode_records(data: bytes) -> list[ReceivedMessage]:
-    """All of the messages; RemoteProtocolError where `data` ends within a record. Packets are not looked into."""
+    """All the messages. Raises RemoteProtocolError if `data` ends inside a record. Packets are not checked."""
     messages: list[ReceivedMessage] = []
     offset, end = 0, len(data)
     while offset < end:
         start = offset + _RECORD.size
         if start > end:
-            raise RemoteProtocolError(f"a record starts with {_RECORD.size} bytes, {end - offset} are here", offset)
+            raise RemoteProtocolError(
+                f"the head of a record must have {_RECORD.size} bytes, got {end - offset}", offset
+            )
         lookup_id, arrived_ms, aborts, reason, _, size = _RECORD.unpack_from(data, offset)
         if start + size > end:
-            raise RemoteProtocolError(f"the record's packet has {size} bytes, {end - start} are here", start)
+            raise RemoteProtocolError(f"the packet of the record must have {size} bytes, got {end - start}", start)
         messages.append(ReceivedMessage(data[start : start + size], lookup_id, arrived_ms, aborts, reason))
         offset = start + size
     return messages

@@ -118,7 +118,7 @@ def test_a_damaged_packet_in_the_middle(file: Path) -> None:
     lines = decoded(file, FRAME_8 + BAD_LABEL + V2, code=1)
     assert [line.get("packet") for line in lines] == ["SessionAck", None, "UserMessage"]
     damaged = lines[1]
-    assert damaged["error"] == "LabelLength 251 is above 250"
+    assert damaged["error"] == "LabelLength must be at most 250, got 251"
     assert (damaged["offset"], damaged["packet_offset"], damaged["size"]) == (36 + 89, 36, 152)
     assert damaged["headers"]["user_header"]["message_id"] == 1
 
@@ -178,7 +178,7 @@ def test_damage_for_people(file: Path) -> None:
     text = run.stdout.decode()
     assert "-  5 bytes skipped  offset 0\n" in text
     assert "1  damaged packet  152 bytes  offset 5\n" in text
-    assert "   at offset 94: LabelLength 251 is above 250\n" in text
+    assert "   at offset 94: LabelLength must be at most 250, got 251\n" in text
     assert "2  FinalAck" in text
     assert "     acknowledged_message            {a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf}\\6\n" in text
     assert run.stderr.decode() == f"postroad: {file}: 2 faults, 1 packet decoded\n"
@@ -220,7 +220,10 @@ def test_output_that_nobody_reads_is_no_fault(file: Path) -> None:
         (b"", "the file is empty"),
         (b"\n# nothing but a comment\n", "no packet in this file"),
         (b"# no hex\nat all\n", "no packet in this file: line 2 is not hex"),
-        (bytes(100), "no packet in this file: signature 0x00000000 is not 0x524f494c: this is not an MSMQ packet"),
+        (
+            bytes(100),
+            "no packet in this file: signature must be 0x524f494c, got 0x00000000: this is not an MSMQ packet",
+        ),
         (pcap([]), "no packet in this file"),
         (
             pcap([])[:10],

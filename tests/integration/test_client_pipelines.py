@@ -119,7 +119,7 @@ def test_rows_of_arrow_are_sent_once(manager: postroad.QueueManager) -> None:
         ("a", "x", "recoverable"),
         ("b", "", "express"),
     ]
-    with pytest.raises(InvalidMessage, match="not an Arrow stream"):
+    with pytest.raises(InvalidMessage, match="must be an Arrow stream"):
         queue.submit_arrow(b"nonsense", "query", 0, 4)
 
 

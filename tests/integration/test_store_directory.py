@@ -80,7 +80,9 @@ def test_the_same_process_cannot_open_a_directory_twice_until_it_closes_it(tmp_p
 def test_a_store_that_would_not_open_leaves_no_lock_behind(tmp_path: Path) -> None:
     (tmp_path / DATABASE_NAME).write_bytes(b"no database at all" * 1000)
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"store\.sqlite: opening failed: it is damaged or no SQLite database"):
+        with pytest.raises(
+            StorageError, match=r"store\.sqlite: opening failed: the file is damaged or not a SQLite database"
+        ):
             SqliteStore(tmp_path)
     (tmp_path / DATABASE_NAME).unlink()
     SqliteStore(tmp_path).close()
@@ -88,7 +90,7 @@ def test_a_store_that_would_not_open_leaves_no_lock_behind(tmp_path: Path) -> No
 
 def test_a_file_where_the_directory_should_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file")
-    with pytest.raises(StorageError, match=r"data: .*no data directory can be made here"):
+    with pytest.raises(StorageError, match=r"data: the data directory cannot be created: "):
         SqliteStore(tmp_path / "data")
 
 
@@ -103,11 +105,11 @@ def test_a_read_only_directory_is_named() -> None:
         if is_root:
             os.seteuid(NOBODY)  # permissions do not bind root
         try:
-            with pytest.raises(StorageError, match="lock: Permission denied; this user must be able to write in"):
+            with pytest.raises(StorageError, match=r"lock: this user must be able to write in .*: Permission denied"):
                 SqliteStore(directory)
-            with pytest.raises(StorageError, match="sub: Permission denied; no data directory can be made here"):
+            with pytest.raises(StorageError, match="sub: the data directory cannot be created: Permission denied"):
                 SqliteStore(directory / "sub")
-            with pytest.raises(StorageError, match="deep: Permission denied; no data directory can be made here"):
+            with pytest.raises(StorageError, match="deep: the data directory cannot be created: Permission denied"):
                 SqliteStore(locked / "sub" / "deep")
         finally:
             if is_root:
@@ -210,7 +212,7 @@ def test_a_newer_schema_is_refused_and_not_touched(tmp_path: Path, monkeypatch: 
         patch.setattr(database_module, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE note (text TEXT)"))
         SqliteStore(tmp_path).close()
     before = (tmp_path / DATABASE_NAME).read_bytes()
-    expected = f"schema version {len(MIGRATIONS) + 1} is newer than this Postroad, which knows up to {len(MIGRATIONS)}"
+    expected = f"schema version must be at most {len(MIGRATIONS)} for this Postroad, got {len(MIGRATIONS) + 1}"
     with pytest.raises(StorageError, match=expected):
         SqliteStore(tmp_path)
     assert (tmp_path / DATABASE_NAME).read_bytes() == before
@@ -219,7 +221,7 @@ def test_a_newer_schema_is_refused_and_not_touched(tmp_path: Path, monkeypatch: 
 def test_a_database_of_something_else_is_refused_and_not_touched(tmp_path: Path) -> None:
     sql(tmp_path, "CREATE TABLE contacts (name TEXT)")
     before = (tmp_path / DATABASE_NAME).read_bytes()
-    with pytest.raises(StorageError, match="a SQLite database, but not one of Postroad's"):
+    with pytest.raises(StorageError, match="must be a database of Postroad"):
         SqliteStore(tmp_path)
     assert (tmp_path / DATABASE_NAME).read_bytes() == before
 
@@ -291,9 +293,9 @@ def test_memory_does_not_grow_with_the_backlog(store: SqliteStore) -> None:
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
-        (apsw.FullError, "the disk is full; free some space, and it goes on by itself"),
-        (apsw.IOError, "the disk failed; check the disk, then try again"),
-        (apsw.ReadOnlyError, "it is read-only; make the file and its directory writable for this user"),
+        (apsw.FullError, "the disk is full; free some space, then the manager continues by itself"),
+        (apsw.IOError, "the disk reported an error; check the disk, then try again"),
+        (apsw.ReadOnlyError, "the file is read-only; make the file and its directory writable for this user"),
     ],
 )
 def test_a_failing_disk_is_named_and_writing_resumes_when_it_is_well_again(
@@ -381,7 +383,7 @@ def test_a_damaged_record_is_named_and_the_rest_of_the_queue_stays_readable(stor
     assert store.scan(1, limit=3) + store.scan(1, after=3, limit=3) == rest
     assert store.scan_back(1, 100) == rest[::-1]
     assert store.expired(100) == rest
-    reason = f"{tmp_path / DATABASE_NAME}: queue 1, lookup id 0x4: the checksum fails"
+    reason = f"{tmp_path / DATABASE_NAME}: queue 1, lookup id 0x4: the checksum is wrong"
     assert store.damaged == {Key(1, 4): reason}
     with pytest.raises(CorruptRecord, match=re.escape(reason)):
         store.get(1, 4)
@@ -394,7 +396,7 @@ def test_damaged_state_is_named_and_the_rest_stays_readable(store: SqliteStore, 
     store.commit([Batch(state={"a": b"1", "b": b"2", "c": b"3"})])
     sql(tmp_path, "UPDATE state SET value = x'ff' WHERE name = 'b'")
     assert store.state() == {"a": b"1", "c": b"3"}
-    assert store.damaged == {"b": f"{tmp_path / DATABASE_NAME}: state 'b': the checksum fails"}
+    assert store.damaged == {"b": f"{tmp_path / DATABASE_NAME}: state 'b': the checksum is wrong"}
     store.commit([Batch(state={"b": b"whole again"})])
     assert store.damaged == {}
     assert store.state("b") == {"b": b"whole again"}
@@ -413,7 +415,9 @@ def test_a_damaged_page_is_named_and_other_pages_stay_readable(tmp_path: Path) -
     (tmp_path / DATABASE_NAME).write_bytes(content)
     store = SqliteStore(tmp_path)
     assert len(store.scan(1, limit=1000)) == 100
-    with pytest.raises(StorageError, match=r"store\.sqlite: reading failed: it is damaged; stop, keep a copy"):
+    with pytest.raises(
+        StorageError, match=r"store\.sqlite: reading failed: the file is damaged; stop the manager, keep a copy"
+    ):
         store.scan(2, limit=1000)
     store.commit([put(record(200, queue=1))])
     assert len(store.scan(1, limit=1000)) == 101

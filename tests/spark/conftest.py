@@ -28,8 +28,8 @@ FAST = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     scratch = tmp_path_factory.mktemp("spark")
-    places = {"spark.local.dir": str(scratch / "local"), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
-    running = session("tests", MASTER, settings={**FAST, **places})
+    directories = {"spark.local.dir": str(scratch / "local"), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    running = session("tests", MASTER, settings={**FAST, **directories})
     yield running
     for query in running.streams.active:
         query.stop()

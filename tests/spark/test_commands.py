@@ -63,7 +63,7 @@ def test_changes_of_links_that_are_none(options: list[str], sentence: str, tmp_p
 def test_a_queue_to_send_to_that_is_no_name(tmp_path: Path) -> None:
     ended = run("replay", "--lake", str(tmp_path), "--where", "true", "--to", "orders")
     assert (ended.code, ended.errors.count("\n")) == (2, 1), ended.errors
-    assert "a path is a computer, a backslash and a queue" in ended.errors
+    assert "a path must be a computer, a backslash and a queue" in ended.errors
 
 
 def test_queues_that_are_not_there_and_a_lake_that_cannot_be(alpha: Served, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from postroad.message import Composer, Message
 from postroad.names import MessageId, PublicName
 from postroad.spark.pipeline import silver, summaries
 from postroad.spark.pipeline.delivery import delivery
-from postroad.spark.pipeline.locations import KnownManager, message_ids, places, queue_names
+from postroad.spark.pipeline.locations import KnownManager, locations, message_ids, queue_names
 from postroad.spark.pipeline.traffic import demand, link_traffic, traffic
 from postroad.wire.constants import MessageClass
 from postroad.wire.patch import stamp_transaction
@@ -100,7 +100,7 @@ class Told:
 @pytest.fixture(scope="module")
 def told(spark: SparkSession) -> Iterator[Told]:
     decoded = silver.decode(bronze(spark, COPIES)).persist()
-    where = places(spark, [KnownManager(str(guid), name) for guid, name in NAMES.items()], enterprise())
+    where = locations(spark, [KnownManager(str(guid), name) for guid, name in NAMES.items()], enterprise())
     called = queue_names(spark, {ORDERS: r"rome: private$\orders"})
     tables = (silver.messages(decoded), silver.acknowledgments(decoded), silver.reports(decoded))
     again = message_ids(spark, [str(MessageId(LONDON, 3))])

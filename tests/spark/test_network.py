@@ -19,12 +19,12 @@ def told(directory: Directory) -> Told:
     network = Network.of(directory)
     found: Told = {}
     for some in chunks(range(len(network.sites)), 3):
-        ways = network.ways(some)
+        routes = network.routes(some)
         for row, destination in enumerate(some):
             for origin, name in enumerate(network.origins):
-                if (link := ways.link[row, origin]) != NONE:
+                if (link := routes.link[row, origin]) != NONE:
                     next_site = network.sites[network.next_site[link]]
-                    way = (next_site, int(ways.cost[row, origin]), int(network.link_cost[link]))
+                    way = (next_site, int(routes.cost[row, origin]), int(network.link_cost[link]))
                     found[name, network.sites[destination]] = way
     return found
 

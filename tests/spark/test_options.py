@@ -59,7 +59,7 @@ def test_columns() -> None:
         ({"timeout": "soon"}, "timeout: 'soon' is not a number of seconds"),
         ({"maxMesagesPerBatch": "5"}, "maxmesagesperbatch: there is no such option; did you mean maxmessagesperbatch?"),
         ({"path": "/data"}, "path: a queue is not a path"),
-        ({"queue": "orders"}, "queue: 'orders', character 1: a path is a computer, a backslash and a queue"),
+        ({"queue": "orders"}, "queue: 'orders', character 1: a path must be a computer, a backslash and a queue"),
         ({"queue": "DIREKT=OS:alpha"}, "queue: 'DIREKT=OS:alpha', character 1: "),
         ({"priority": "8"}, "priority: '8' is not a whole number between 0 and 7"),
         ({"arrivalFrom": "soon"}, "arrivalFrom: 'soon' is not a whole number"),
@@ -89,7 +89,7 @@ def test_a_stream_selects_nothing() -> None:
 
 
 def test_writing() -> None:
-    with pytest.raises(InvalidArgument, match="queue: 'orders', character 1: a path is a computer"):
+    with pytest.raises(InvalidArgument, match="queue: 'orders', character 1: a path must be a computer"):
         write_options({"queue": "orders"})
     options = write_options({**QUEUE, "name": "nightly", "checkpointLocation": "/somewhere"})
     assert (options.name, options.transactional) == ("nightly", None)

@@ -49,7 +49,7 @@ def plain(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.fixture
-def office(alpha: Served) -> Served:
+def filled(alpha: Served) -> Served:
     """A manager with a journaled queue, one for acknowledgments, and something in both."""
     with connect(address(alpha)) as manager:
         manager.queue(ORDERS).change(journal=True)
@@ -63,8 +63,8 @@ def states(lake: Lake) -> dict[str, str]:
     return {row["label"]: row["state"] for row in lake.read(DELIVERY).collect()}
 
 
-def test_the_queues_of_a_manager_have_their_roles(office: Served) -> None:
-    found = {source.queue: source.role for source in sources(address(office))}
+def test_the_queues_of_a_manager_have_their_roles(filled: Served) -> None:
+    found = {source.queue: source.role for source in sources(address(filled))}
     assert found == {
         ";journal": SENT,
         ";deadletter": DEAD,
@@ -74,55 +74,55 @@ def test_the_queues_of_a_manager_have_their_roles(office: Served) -> None:
         ANSWERS: QUEUED,
         f"{ANSWERS};journal": RECEIVED,
     }
-    chosen = sources(address(office), patterns=[r"private$\A*", ";dead*"])
+    chosen = sources(address(filled), patterns=[r"private$\A*", ";dead*"])
     assert {source.queue for source in chosen} == {ANSWERS, f"{ANSWERS};journal", ";deadletter", ";deadxact"}
 
 
-def test_a_queue_is_known_by_every_name_that_messages_can_have(office: Served) -> None:
-    (orders,) = sources(address(office), patterns=[ORDERS])
-    with connect(address(office)) as manager:
+def test_a_queue_is_known_by_every_name_that_messages_can_have(filled: Served) -> None:
+    (orders,) = sources(address(filled), patterns=[ORDERS])
+    with connect(address(filled)) as manager:
         private = manager.queue(ORDERS).info().format_name
     assert orders.called == rf"alpha: {ORDERS}"
     assert orders.names == [private, rf"DIRECT=OS:alpha\{ORDERS}", rf"DIRECT=TCP:127.0.0.1\{ORDERS}"]
-    (journal,) = sources(address(office), patterns=[f"{ORDERS};journal"])
+    (journal,) = sources(address(filled), patterns=[f"{ORDERS};journal"])
     assert journal.names == []
 
 
-def test_a_run_reads_what_is_new_and_nothing_twice(spark: SparkSession, office: Served, tmp_path: Path) -> None:
+def test_a_run_reads_what_is_new_and_nothing_twice(spark: SparkSession, filled: Served, tmp_path: Path) -> None:
     lake = Lake(spark, tmp_path)
     told: list[tuple[str, int, int]] = []
-    first = run(lake, sources(address(office)), None, lambda *step: told.append(step))
+    first = run(lake, sources(address(filled)), None, lambda *step: told.append(step))
     # two in the manager's journal, one in the queue, one in its journal, three acknowledgments
     assert (first.batch, first.packets) == (1, 7)
     assert [done for _, done, _ in told] == list(range(1, len(TABLES) + 2))
     assert states(lake) == {"one": "received", "two": "reached"}
     assert lake.read(ACKNOWLEDGMENTS).count() == 3
 
-    assert run(lake, sources(address(office))).packets == 0
+    assert run(lake, sources(address(filled))).packets == 0
     assert lake.read(BRONZE).count() == 7
 
-    with connect(address(office)) as manager:
+    with connect(address(filled)) as manager:
         manager.queue(ORDERS).receive(timeout=5)
-    send(office, "three", dead_letter=True)
-    with connect(address(office)) as manager:
+    send(filled, "three", dead_letter=True)
+    with connect(address(filled)) as manager:
         manager.queue(ORDERS).purge()
-    second = run(lake, sources(address(office)))
+    second = run(lake, sources(address(filled)))
     assert second.batch == 2
     assert states(lake) == {"one": "received", "two": "received", "three": "dead"}
     facts = gather(Lake(None, tmp_path))
     assert facts.by_state == {"received": 2, "dead": 1}
     assert facts.reasons == {"nack-q-purged": 1}
     assert facts.total("duplicates") == facts.total("unexplained") == 0
-    with connect(address(office)) as manager:
+    with connect(address(filled)) as manager:
         assert facts.by_state["dead"] == manager.queue(";deadletter").info().messages
 
 
 @pytest.mark.parametrize("killed_at", [BRONZE, DELIVERY])
 def test_a_run_that_was_killed_is_finished_by_the_next(
-    spark: SparkSession, office: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: str
+    spark: SparkSession, filled: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
     lake = Lake(spark, tmp_path)
-    found = sources(address(office))
+    found = sources(address(filled))
 
     def kill(what: str, *_: object) -> None:
         if what == killed_at:
@@ -132,8 +132,8 @@ def test_a_run_that_was_killed_is_finished_by_the_next(
         patch.setattr(running, "_AT_ONCE", 1)
         with pytest.raises(KeyboardInterrupt):
             run(lake, found, None, kill)
-    send(office, "three")
-    run(lake, sources(address(office)))
+    send(filled, "three")
+    run(lake, sources(address(filled)))
     packets = lake.read(BRONZE)
     assert packets.count() == packets.select("manager_id", "queue", "lookup_id").distinct().count()
     assert states(lake) == {"one": "received", "two": "reached", "three": "reached"}
@@ -141,7 +141,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next(
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_what_is_to_be_consumed_goes_once_it_is_in_the_tables(
-    spark: SparkSession, office: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+    spark: SparkSession, filled: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
     lake = Lake(spark, tmp_path)
     emptied = ["*;journal", ANSWERS]
@@ -149,14 +149,14 @@ def test_what_is_to_be_consumed_goes_once_it_is_in_the_tables(
         with monkeypatch.context() as patch:
             patch.setattr(running, "consumed", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                run(lake, sources(address(office), consume=emptied))
-        with connect(address(office)) as manager:
+                run(lake, sources(address(filled), consume=emptied))
+        with connect(address(filled)) as manager:
             assert manager.queue(";journal").info().messages == 2
             assert list(manager.queue(";journal").messages()) == []  # held
-    outcome = run(lake, sources(address(office), consume=emptied))
+    outcome = run(lake, sources(address(filled), consume=emptied))
     assert outcome.removed == 6
     assert lake.read(BRONZE).count() == 7
-    with connect(address(office)) as manager:
+    with connect(address(filled)) as manager:
         left = {queue.path: queue.messages for queue in manager.queues() if queue.messages}
         assert left == {ORDERS: 1}
         assert manager.queue(";journal").holds() == []
@@ -173,24 +173,24 @@ def test_a_directory_keeps_its_format(spark: SparkSession, tmp_path: Path) -> No
         gather(Lake(None, tmp_path))
 
 
-def test_dead_letters_that_were_sent_again_are_known(spark: SparkSession, office: Served, tmp_path: Path) -> None:
-    send(office, "three", "four", dead_letter=True)
-    with connect(address(office)) as manager:
+def test_dead_letters_that_were_sent_again_are_known(spark: SparkSession, filled: Served, tmp_path: Path) -> None:
+    send(filled, "three", "four", dead_letter=True)
+    with connect(address(filled)) as manager:
         manager.queue(ORDERS).purge()
     lake = Lake(spark, tmp_path)
-    run(lake, sources(address(office)))
+    run(lake, sources(address(filled)))
     (told,) = advice(gather(lake))
-    replays = f"--lake {tmp_path} --api {address(office)}"
+    replays = f"--lake {tmp_path} --api {address(filled)}"
     assert told.commands == (f"postroad pipeline replay {replays} --where \"reason = 'nack-q-purged'\"",)
 
-    assert replay(spark, address(office), "label = 'three'", plans=lake.replays).sent == 1
+    assert replay(spark, address(filled), "label = 'three'", plans=lake.replays).sent == 1
     run(lake, [])  # nothing new in any queue that is read
     facts = gather(lake)
     assert (facts.reasons, facts.replayed) == ({"nack-q-purged": 2}, {"nack-q-purged": 1})
     assert {row["label"] for row in lake.read(DELIVERY).where("replayed").collect()} == {"three"}
 
-    assert replay(spark, address(office), "reason = 'nack-q-purged'", plans=lake.replays).sent == 1
-    run(lake, sources(address(office)))
+    assert replay(spark, address(filled), "reason = 'nack-q-purged'", plans=lake.replays).sent == 1
+    run(lake, sources(address(filled)))
     facts = gather(lake)
     assert (facts.by_state["dead"], facts.replayed.total(), advice(facts)) == (2, 2, [])
 
@@ -204,9 +204,9 @@ def test_a_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
             pass
 
 
-def test_a_pattern_that_names_no_queue_is_found(office: Served) -> None:
+def test_a_pattern_that_names_no_queue_is_found(filled: Served) -> None:
     patterns = [r"PRIVATE$\Orders", r"private$\nosuch", ";dead*"]
-    assert unmatched(sources(address(office), patterns=patterns), patterns) == [r"private$\nosuch"]
+    assert unmatched(sources(address(filled), patterns=patterns), patterns) == [r"private$\nosuch"]
 
 
 def test_a_manager_without_messages_makes_no_batch(spark: SparkSession, alpha: Served, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from postroad.errors import InvalidArgument, ManagerUnavailable, PipelineError
 from postroad.message import Message
 from postroad.received import ReceivedMessage
 from postroad.spark.pipeline import replay as module
-from postroad.spark.pipeline.letters import again, message_json, read_message
+from postroad.spark.pipeline.messages import message_json, new_message, read_message
 from postroad.spark.pipeline.replay import replay
 from tests.spark.packets import sent
 
@@ -51,7 +51,7 @@ def labels(queue: Queue) -> list[str]:
     return [message.label for message in queue.messages()]
 
 
-def letters(manager: QueueManager) -> list[str]:
+def dead_letters(manager: QueueManager) -> list[str]:
     return labels(manager.queue(";deadletter"))
 
 
@@ -70,10 +70,10 @@ def test_chosen_letters_go_again_as_they_were_and_the_others_stay(
 ) -> None:
     seen = replay(spark, api, "label like 'order%'", plans=tmp_path, dry_run=True)
     assert (seen.selected, seen.sent, len(seen.planned)) == (4, 0, 4)
-    assert letters(manager) == ["order 1", "order 2", "note", "order 3", "order 4"]
+    assert dead_letters(manager) == ["order 1", "order 2", "note", "order 3", "order 4"]
     done = replay(spark, api, "reason = 'nack-q-purged' and label like 'order%'", plans=tmp_path)
     assert (done.selected, done.sent, done.removed) == (4, 4, 4)
-    assert letters(manager) == ["note"]
+    assert dead_letters(manager) == ["note"]
     found = list(manager.queue(ORDERS).messages())
     assert [message.label for message in found] == ["order 1", "order 2", "order 3", "order 4"]
     assert {(message.text, message.app_tag) for message in found} >= {("order 1, spoilt", 7)}
@@ -87,7 +87,7 @@ def test_a_function_repairs_them_and_may_leave_some(
     done = replay(spark, api, "label like 'order%'", plans=tmp_path, to=RESCUED, repair=repaired)
     assert (done.selected, done.sent) == (3, 3)
     assert [message.text for message in manager.queue(RESCUED).messages()] == ["order 1", "order 3", "order 4"]
-    assert letters(manager) == ["order 2", "note"]
+    assert dead_letters(manager) == ["order 2", "note"]
 
 
 def test_a_transactional_letter_goes_in_a_transaction(
@@ -130,7 +130,7 @@ def test_a_replay_that_was_killed_goes_on_and_sends_nothing_twice(
             replay(spark, api, "label like 'order%'", plans=tmp_path, to=RESCUED)
     replay(spark, api, "label like 'order%'", plans=tmp_path, to=RESCUED)
     assert labels(manager.queue(RESCUED)) == ["order 1", "order 2", "order 3", "order 4"]
-    assert letters(manager) == ["note"]
+    assert dead_letters(manager) == ["note"]
     assert manager.queue(";deadletter").holds() == []
 
 
@@ -140,15 +140,15 @@ def test_letters_that_somebody_else_holds_are_left_alone(
     manager.queue(";deadletter").hold("somebody", 0)
     assert replay(spark, api, "true", plans=tmp_path, queues=[";deadletter"]).selected == 0
     manager.queue(";deadletter").release("somebody")
-    assert len(letters(manager)) == 5
+    assert len(dead_letters(manager)) == 5
 
 
 def test_a_destination_that_refuses_keeps_the_letters(
     spark: SparkSession, manager: QueueManager, api: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(PipelineError, match=r"private\$\\nowhere does not take the letter"):
+    with pytest.raises(PipelineError, match=r"private\$\\nowhere refused the dead letter"):
         replay(spark, api, "label like 'order%'", plans=tmp_path, to=r"private$\nowhere")
-    assert len(letters(manager)) == 5
+    assert len(dead_letters(manager)) == 5
     assert manager.queue(";deadletter").holds() == []
     assert replay(spark, api, "label = 'order 1'", plans=tmp_path).sent == 1
 
@@ -179,7 +179,7 @@ def test_a_letter_becomes_the_same_message_again_and_survives_the_disk() -> None
         "time_to_be_received": 60,
     }
     packet = sent(1, priority=6, app_tag=3, extension=b"\0\1", admin_queue=r"DIRECT=OS:a\private$\b", **wishes)
-    message = again(ReceivedMessage(packet, 1, 0))
+    message = new_message(ReceivedMessage(packet, 1, 0))
     assert (message.label, message.body, message.priority, message.app_tag) == ("message 1", b"body 1", 6, 3)
     assert (message.recoverable, message.journal, message.dead_letter) == (True, True, True)
     assert (message.extension, message.time_to_be_received, message.ack) == (b"\0\1", 60, 15)

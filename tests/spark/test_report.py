@@ -110,7 +110,7 @@ def test_what_came_in_a_message_stays_text() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "Of 11 messages, 8 received, 2 died and 1 handed on, nothing heard since.",
+        "Of 11 messages, 8 received, 2 died and 1 handed on, no news since.",
         "Half were received within 0.4 s",
         "it found its queue full",
         r"rome: private$\orders",
@@ -128,7 +128,7 @@ def test_the_page_says(words: str) -> None:
 def test_without_messages_the_page_says_so() -> None:
     read = Reader(render(NOTHING, NOON))
     assert read.open == []
-    assert "Nothing is known of any message yet." in read.text
+    assert "No message is known yet." in read.text
     assert advice(NOTHING) == []
 
 

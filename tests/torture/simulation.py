@@ -47,7 +47,7 @@ def run_seed(seed: int, *, soap: bool = False) -> Outcome:
     verdict = judge(world)
     return Outcome(
         seed,
-        len(world.stage.ledger.letters),
+        len(world.stage.ledger.messages),
         len(verdict.lost),
         len(verdict.duplicated),
         len(verdict.reordered),

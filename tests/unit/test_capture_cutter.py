@@ -71,7 +71,7 @@ def test_a_fault_inside_a_packet_leaves_its_neighbours_alone() -> None:
     assert kinds(items) == [("DecodedPacket", 0), ("DamagedPacket", 36), ("DecodedPacket", 188)]
     assert isinstance(items[1], DamagedPacket)
     assert (items[1].data, items[1].fault.offset) == (BAD_LABEL, 89)
-    assert items[1].fault.fault == "LabelLength 251 is above 250"
+    assert items[1].fault.fault == "LabelLength must be at most 250, got 251"
 
 
 def test_a_size_that_is_too_large_does_not_swallow_what_follows() -> None:
@@ -101,7 +101,7 @@ def test_a_size_beyond_the_end_does_not_either() -> None:
     items = cut(liar + V2 + FRAME_8)
     assert kinds(items) == [("DamagedPacket", 0), ("DecodedPacket", 152), ("DecodedPacket", 324)]
     assert isinstance(items[0], DamagedPacket)
-    assert items[0].fault.fault == f"the packet has {MAX_PACKET_SIZE} bytes, but another one starts after 152"
+    assert items[0].fault.fault == f"the packet must have {MAX_PACKET_SIZE} bytes, but another one starts after 152"
 
 
 def test_a_size_that_is_too_small() -> None:
@@ -115,7 +115,7 @@ def test_a_bad_signature_is_skipped_with_its_packet() -> None:
     assert kinds(items) == [("DecodedPacket", 0), ("Skipped", 36), ("DecodedPacket", 188)]
     assert isinstance(items[1], Skipped)
     assert items[1].size == len(V1)
-    assert "0x58585858 is not 0x524f494c" in items[1].reason
+    assert "must be 0x524f494c, got 0x58585858" in items[1].reason
 
 
 def test_a_bad_version_is_skipped_too() -> None:
@@ -139,7 +139,7 @@ def test_a_packet_cut_short_at_the_end() -> None:
     (_, item) = cut(FRAME_8 + FRAME_7[:1000])
     assert isinstance(item, DamagedPacket)
     assert item.data == FRAME_7[:1000]
-    assert (item.fault.fault, item.fault.offset) == ("the packet has 2224 bytes, 1000 are here", 1000)
+    assert (item.fault.fault, item.fault.offset) == ("the packet must have 2224 bytes, got 1000", 1000)
 
 
 def test_bytes_that_are_lost() -> None:

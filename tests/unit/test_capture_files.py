@@ -147,7 +147,7 @@ def test_pings_in_a_capture() -> None:
     items = read(pcap([ping_frame(FRAME_1), ping_frame(b"no ping"), ping_frame(FRAME_2)]))
     assert whole(items) == [FRAME_1, FRAME_2]
     assert isinstance(items[1], Skipped)
-    assert (items[1].reason, items[1].origin.frame) == ("a Ping has 24 bytes, 7 are here", 2)
+    assert (items[1].reason, items[1].origin.frame) == ("a Ping must have 24 bytes, got 7", 2)
 
 
 def test_pings_in_other_files() -> None:

@@ -129,7 +129,7 @@ def test_a_row_that_is_missing() -> None:
     rows = dump(V1, WIRESHARK).split("\n")
     text = "\n".join(rows[:3] + rows[4:])
     assert spelled(text) == [V1[:48], V1[64:]]
-    assert reasons(text) == ["line 4 is at 0x40, not 0x30"]
+    assert reasons(text) == ["line 4 must have the offset 0x30, got 0x40"]
 
 
 def test_a_star_that_stands_for_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_a_star_that_stands_for_too_much(monkeypatch: pytest.MonkeyPatch) -> Non
     assert spelled(text) == [bytes(4096) + b"\1"]
     monkeypatch.setattr(hex_text, "MAX_REPEATED", 4095)
     assert spelled(text) == [bytes(16), b"\1"]
-    assert reasons(text) == ["line 3 is at 0x1000, not 0x10"]
+    assert reasons(text) == ["line 3 must have the offset 0x10, got 0x1000"]
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_a_lost_segment_inside_a_packet() -> None:
     assert kinds(items[3:6]) == ["DamagedPacket", "Skipped", "Skipped"]
     damaged, gap, rest = items[3:6]
     assert isinstance(damaged, DamagedPacket)
-    assert damaged.fault.fault == "the packet has 2224 bytes, 1000 are here"
+    assert damaged.fault.fault == "the packet must have 2224 bytes, got 1000"
     assert isinstance(gap, Skipped)
     assert gap.size == 500
     assert isinstance(rest, Skipped)

@@ -82,7 +82,7 @@ def told(error: errors.PostroadError) -> errors.PostroadError:
     answer = json.loads(bytes(problems.problem(error).body))
     standard = {"title", "status", "detail", "hresult", "code", "error"}
     members = {name: value for name, value in answer.items() if name not in standard}
-    return errors.told_error(answer["error"], int(answer["hresult"], 16), answer["detail"], members)
+    return errors.rebuild_error(answer["error"], int(answer["hresult"], 16), answer["detail"], members)
 
 
 def every_class(base: type[errors.PostroadError] = errors.PostroadError) -> list[type[errors.PostroadError]]:
@@ -116,5 +116,5 @@ def test_a_quota_arrives_with_its_numbers() -> None:
     ],
 )
 def test_an_unknown_class_is_told_by_its_status(name: str, status: int, kind: type[Exception]) -> None:
-    error = errors.told_error(name, status, "a sentence", {})
+    error = errors.rebuild_error(name, status, "a sentence", {})
     assert (type(error), str(error)) == (kind, "a sentence")

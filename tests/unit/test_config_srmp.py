@@ -86,7 +86,7 @@ def test_a_port_that_is_asked_for_is_no_standard_one(tmp_path: Path) -> None:
     ("text", "key", "fault"),
     [
         ('[srmp]\nreceipts_url = "gate"\n', "srmp.receipts_url", "is no URL of HTTP or HTTPS"),
-        ('[srmp]\nreceipts_url = "http://gate/elsewhere"\n', "srmp.receipts_url", "/MSMQ follows the host"),
+        ('[srmp]\nreceipts_url = "http://gate/elsewhere"\n', "srmp.receipts_url", "/MSMQ must follow the host"),
         ('[srmp]\nreceipts_url = "http://gate:x/msmq/q"\n', "srmp.receipts_url", "is no URL"),
         ('[srmp]\nproxy = "ftp://proxy"\n', "srmp.proxy", "is no URL"),
         ('[[srmp.outbound]]\nfrom = "http://a/*"\n', "srmp.outbound[1].to", "is missing"),

@@ -165,11 +165,14 @@ def test_tcp_takes_nothing_else(address: str) -> None:
 
 def test_the_fault_says_what_to_write_instead() -> None:
     assert "DIRECT=OS:alpha" in refused(r"DIRECT=TCP:alpha\q").fault
-    assert "no brackets" in refused(r"DIRECT=TCP:[::1]\q").fault
+    assert "not have brackets" in refused(r"DIRECT=TCP:[::1]\q").fault
     for written, instead in (("10.0.0.9:1801", "DIRECT=TCP:10.0.0.9"), ("alpha:1801", "DIRECT=OS:alpha")):
         for protocol in ("TCP", "OS"):
             fault = refused(rf"DIRECT={protocol}:{written}\q").fault
-            assert fault == f"a name has no port: write {instead}, and the port in [peers] of the configuration"
+            assert (
+                fault
+                == f"a name must not have a port: write {instead}, and set the port in [peers] of the configuration"
+            )
 
 
 def test_an_ipv6_address_compares_by_its_value() -> None:

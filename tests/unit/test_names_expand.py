@@ -73,7 +73,7 @@ def test_a_list_that_holds_itself_is_resolved_once() -> None:
 
 
 def test_a_list_without_members_is_no_destination() -> None:
-    with pytest.raises(IllegalFormatName, match="no members"):
+    with pytest.raises(IllegalFormatName, match="must have members"):
         expand(ONE, one=[])
 
 

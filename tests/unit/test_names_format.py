@@ -165,7 +165,7 @@ def test_a_connector_name_is_a_guid() -> None:
 def test_a_multicast_name_needs_a_port() -> None:
     assert parse_format_name("multicast=234.1.1.1:8001") == MulticastName(IPv4Address("234.1.1.1"), 8001)
     error = refused("MULTICAST=234.1.1.1")
-    assert (error.position, error.fault) == (19, "a multicast name needs a port, as in MULTICAST=234.1.1.1:8001")
+    assert (error.position, error.fault) == (19, "a multicast name must have a port, as in MULTICAST=234.1.1.1:8001")
     for address in ("234.1.1.1:", "234.1.1:8001", "234.1.1.1.1:8001", "234.1.1.1:80a", "234.1.1.1:8001;JOURNAL", "h:1"):
         refused(f"MULTICAST={address}")
 

@@ -187,8 +187,8 @@ def test_any_name_is_read_as_what_it_looks_like() -> None:
 
 def test_a_path_with_slashes_is_told_how_it_is_written() -> None:
     error = refused("private$/orders")
-    assert (error.position, error.fault) == (8, r"a path is written with backslashes, as in private$\orders")
+    assert (error.position, error.fault) == (8, r"a path must have backslashes, as in private$\orders")
 
 
 def test_an_error_names_the_place_and_the_fault() -> None:
-    assert str(refused(r"alpha\or,ders")) == r"'alpha\\or,ders', character 9: a queue name cannot hold ','"
+    assert str(refused(r"alpha\or,ders")) == r"'alpha\\or,ders', character 9: a queue name cannot contain ','"

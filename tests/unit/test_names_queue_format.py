@@ -247,5 +247,5 @@ def test_an_error_says_which_rule_is_broken() -> None:
         QueueFormat(4, 0x00, GUID)
     assert caught.value.status is Status.ILLEGAL_FORMATNAME
     assert str(caught.value) == (
-        "QUEUE_FORMAT with m_qft 4, m_SuffixAndFlags 0x00: a MACHINE name does not go with the suffix NONE"
+        "QUEUE_FORMAT with m_qft 4, m_SuffixAndFlags 0x00: a MACHINE name cannot have the suffix NONE"
     )

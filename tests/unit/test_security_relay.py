@@ -30,7 +30,7 @@ def test_a_rule_is_a_network_or_a_pattern_of_names(rule: str, host: str, covered
 
 @pytest.mark.parametrize("rule", ["10.0.0.0/33", "10.0.0", "10.0.0.1/8", "::/129", "http://a", "a b", "[a-z]"])
 def test_what_is_neither_is_refused(rule: str) -> None:
-    with pytest.raises(ValueError, match=r"not a network|neither a network"):
+    with pytest.raises(ValueError, match="must be a network"):
         RelayRule.parse(rule)
 
 

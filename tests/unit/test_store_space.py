@@ -130,7 +130,7 @@ def test_a_batch_that_would_use_the_reserve_up_is_not_tried_again(tmp_path: Path
 def test_another_error_leaves_the_reserve_where_it_is(tmp_path: Path, vfs: TortureVFS) -> None:
     store = SqliteStore(tmp_path, vfs=vfs.vfs_name, reserve=True)
     vfs.count, vfs.fault = 0, Fault(0, apsw.IOError)
-    with pytest.raises(StorageError, match="the disk failed"):
+    with pytest.raises(StorageError, match="the disk reported an error"):
         store.commit([puts(1, 10)])
     assert ((tmp_path / RESERVE_NAME).exists(), store.no_room()) == (True, None)
     store.close()

@@ -1,6 +1,6 @@
 """Bytes of files to packets: captures, hex text and raw packets, read once from front to back in bounded memory.
 
-Imports `wire` to know a packet when it sees one; how packets are shown is decided elsewhere.
+Uses `wire` to recognise packets. `describe` shows them.
 """
 
 from postroad.capture.files import STANDARD_PORTS, CaptureFile, FileKind

@@ -1,4 +1,4 @@
-"""Cuts bytes into packets, and finds the way back after a fault. One stream, fed in order; no file and no network here.
+"""Cuts one stream of bytes into packets, and continues after a fault. No file and no network here.
 
 Unlike `wire.Framer`, which ends a session at the first bad header, this one goes on at the next plausible one.
 """
@@ -75,7 +75,7 @@ class Cutter:
         if size and reason is not None:
             items.append(Skipped(self._origin(self.position), size, reason))
         self.position += size
-        self._opening = None if reason is None else "the rest of a packet whose start is missing"
+        self._opening = None if reason is None else "the start of the packet is missing"
         return items
 
     def finish(self) -> list[Item]:
@@ -140,9 +140,11 @@ class Cutter:
         here = len(self._buffer)
         inside = find_header(self._buffer, 1, here)
         end = here if inside is None else inside
-        fault = RemoteProtocolError(f"the packet has {size} bytes, {here} are here", end)
+        fault = RemoteProtocolError(f"the packet must have {size} bytes, got {here}", end)
         if inside is not None:
-            fault = RemoteProtocolError(f"the packet has {size} bytes, but another one starts after {inside}", end)
+            fault = RemoteProtocolError(
+                f"the packet must have {size} bytes, but another one starts after {inside}", end
+            )
         items.append(DamagedPacket(self._origin(self.position), bytes(self._buffer[:end]), fault))
         return end
 
@@ -174,7 +176,7 @@ class Cutter:
 def packet_size(data: bytes | bytearray) -> int:
     """The size on the wire of the packet that starts here; RemoteProtocolError where none does."""
     if len(data) < BASE_HEADER_SIZE:
-        raise RemoteProtocolError(f"a BaseHeader has {BASE_HEADER_SIZE} bytes, {len(data)} are here", len(data))
+        raise RemoteProtocolError(f"a BaseHeader must have {BASE_HEADER_SIZE} bytes, got {len(data)}", len(data))
     version, _, flags, signature, size, _ = LAYOUT.unpack_from(data)
     check_base_header(version, signature, size)
     # [MS-MQMQ] 2.2.19.1: PacketSize leaves out the SessionHeader behind a UserMessage, and only that one.

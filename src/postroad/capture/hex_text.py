@@ -124,7 +124,8 @@ class _HexText:
             yield Piece(row.line, (data * (step // len(data) + 1))[: step - len(data)] if data else b"")
         elif step != len(data):
             yield Break(
-                following.line, f"line {following.line} is at {following.offset:#x}, not {row.offset + len(data):#x}"
+                following.line,
+                f"line {following.line} must have the offset {row.offset + len(data):#x}, got {following.offset:#x}",
             )
 
 

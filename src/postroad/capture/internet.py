@@ -112,7 +112,7 @@ def read_frame(link_type: int, data: bytes, ports: Ports) -> Segment | Datagram 
         return None
     endpoints = Endpoints(ip.source, source_port, ip.destination, destination_port)
     if ip.fragment is not None:
-        return Unusable(endpoints, "this is a fragment of an IP packet, and fragments are not put together")
+        return Unusable(endpoints, "this is a fragment of an IP packet: fragments are not reassembled")
     return _tcp(data, ip, endpoints) if ip.protocol == _TCP else _udp(data, ip, endpoints)
 
 

@@ -1,4 +1,4 @@
-"""What reading a file gives: packets, damaged packets, and places where there is none. Values only."""
+"""The result of reading a file: packets, damaged packets, and bytes without a packet. Values only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DecodedPacket:
 
 @dataclass(frozen=True, slots=True)
 class DamagedPacket:
-    """Starts like a packet and has a fault; `data` is what there is of it, and `fault` is told from its start."""
+    """A damaged packet. `data` is what there is of it, and the offset of `fault` counts from its start."""
 
     origin: Origin
     data: bytes
@@ -44,7 +44,7 @@ class DamagedPacket:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """`size` bytes, 0 where that means nothing, that hold no packet, or that the file lacks."""
+    """`size` bytes without a packet, or missing from the file; 0 if the number is unknown."""
 
     origin: Origin
     size: int

@@ -67,7 +67,7 @@ def read_pcap(stream: BinaryIO) -> Iterator[Frame | Skipped]:
             return
         seconds, fraction, size, _ = record.unpack(head)
         if size > MAX_FRAME_SIZE:
-            yield _stop(offset, f"frame {number} claims {size} bytes, the limit is {MAX_FRAME_SIZE}")
+            yield _stop(offset, f"frame {number} must have at most {MAX_FRAME_SIZE} bytes, got {size}")
             return
         data = stream.read(size)
         if len(data) < size:
@@ -140,7 +140,7 @@ class _Pcapng:
         rest = size - len(head) - 4
         if kind in _WANTED:
             if size > _MAX_BLOCK_SIZE:
-                raise _Broken(f"a block of kind {kind:#x} claims {size} bytes, the limit is {_MAX_BLOCK_SIZE}")
+                raise _Broken(f"a block of kind {kind:#x} must have at most {_MAX_BLOCK_SIZE} bytes, got {size}")
             body = self._read(rest)
         else:
             body = b""

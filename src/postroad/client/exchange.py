@@ -17,7 +17,7 @@ import aiohttp
 from yarl import URL
 
 from postroad.client.tls import client_context
-from postroad.errors import InvalidArgument, ManagerUnavailable, PostroadError, RemoteProtocolError, told_error
+from postroad.errors import InvalidArgument, ManagerUnavailable, PostroadError, RemoteProtocolError, rebuild_error
 from postroad.received import RECORDS_TYPE as RECORDS
 from postroad.version import __version__
 
@@ -192,7 +192,7 @@ class Exchange:
         except ValueError:
             code = 0
         members = {name: value for name, value in problem.items() if name not in _PROBLEM_MEMBERS}
-        return told_error(str(problem.get("error", "")), code, str(problem.get("detail", "")), members)
+        return rebuild_error(str(problem.get("error", "")), code, str(problem.get("detail", "")), members)
 
 
 def _own_name() -> str:

@@ -1,4 +1,4 @@
-"""Record batches of messages: the columns that somebody asks for, from packets and from what is known beside them."""
+"""Record batches of messages: the requested columns, from packets and from the values stored with them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"  # the Arrow format's own mark: a me
 
 
 def listed(*, packet: bool) -> tuple[str, ...]:
-    """The columns of an answer where nobody chose any."""
+    """The columns of an answer if the caller chose none."""
     return (*MESSAGE, PACKET) if packet else MESSAGE
 
 
 def schema_of(columns: Sequence[str]) -> Any:
-    """The schema of these columns; InvalidArgument for a name that none has."""
+    """The schema of these columns. Raises InvalidArgument for an unknown column."""
     for name in columns:
         if name not in KNOWN:
             close = get_close_matches(name, KNOWN, n=1)
@@ -64,14 +64,14 @@ class Rows:
     def __len__(self) -> int:
         return len(self.lookup_ids)
 
-    def take(self, places: Ints) -> Rows:
-        """The rows at these places."""
+    def take(self, indices: Ints) -> Rows:
+        """The rows at these indices."""
         return Rows(
-            self.lookup_ids[places],
-            self.arrived_ms[places],
-            self.aborts[places],
-            self.reasons[places],
-            self.packets.take(pa.array(places)),
+            self.lookup_ids[indices],
+            self.arrived_ms[indices],
+            self.aborts[indices],
+            self.reasons[indices],
+            self.packets.take(pa.array(indices)),
         )
 
     def decode(self, columns: Sequence[str]) -> dict[str, Any]:

@@ -60,8 +60,8 @@ def fixed(rows: Bytes) -> Any:
 
 def count_per_row(flags: Mask, offsets: Ints) -> Ints:
     """How many of the flags are set between each offset and the next."""
-    places = np.flatnonzero(flags)
-    if not len(places):
+    indices = np.flatnonzero(flags)
+    if not len(indices):
         return np.zeros(len(offsets) - 1, np.int64)
-    found: Ints = np.diff(np.searchsorted(places, offsets))
+    found: Ints = np.diff(np.searchsorted(indices, offsets))
     return found

@@ -115,8 +115,8 @@ class _Batch:
             mask = np.array(sound)[indices]
             self.layout = layout.only(mask)
             indices = indices[mask]
-        places = pa.array(indices)
-        self._names = {name: pa.array(texts[name], pa.string()).take(places) for name in _NAMES}
+        chosen = pa.array(indices)
+        self._names = {name: pa.array(texts[name], pa.string()).take(chosen) for name in _NAMES}
 
     def _meaning_of_names(self, codes: Ints) -> Any:
         """What the names mean besides their own bytes: their codes, and the managers that some of these speak of."""
@@ -212,11 +212,11 @@ def _joined(found: dict[str, Any], packets: Any, rows: Ints, reasons: Ints) -> d
     """The columns of plain messages, with those of the others in their places."""
     others = np.ones(len(packets), bool)
     others[rows] = False
-    places = np.flatnonzero(others)
-    described = [_described(packets[row].as_py(), int(reasons[row])) for row in places.tolist()]
+    other_rows = np.flatnonzero(others)
+    described = [_described(packets[row].as_py(), int(reasons[row])) for row in other_rows.tolist()]
     order = np.empty(len(packets), np.int64)
     order[rows] = np.arange(len(rows))
-    order[places] = len(rows) + np.arange(len(places))
+    order[other_rows] = len(rows) + np.arange(len(other_rows))
     joined = {}
     for name, column in found.items():
         values = pa.array([each.get(name) for each in described], arrow_type(name))

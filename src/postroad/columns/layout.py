@@ -1,7 +1,7 @@
 """Where everything stands in many packets at once: the layout of [MS-MQMQ] 2.2.20, checked as wire/view.py checks it.
 
 Only plain messages are laid out here: those with a TransactionHeader or none, without security, tracing, SOAP, several
-destinations or a session. The others, and whatever breaks a rule, are left to whoever looks at one packet at a time.
+destinations or a session. Other messages, and malformed ones, are decoded one by one elsewhere.
 """
 
 from __future__ import annotations

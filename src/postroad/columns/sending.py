@@ -1,4 +1,4 @@
-"""Messages to send, made of the rows of an Arrow stream. A fault is told with its column and its row."""
+"""Messages to send, made from the rows of an Arrow stream. Errors name the column and the row."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ _IDENTIFIER_SIZE = 20
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """The messages, and whether they say that they go in a transaction; None where they say nothing of it."""
+    """The messages, and whether their rows ask for a transaction; None if no row says so."""
 
     messages: list[Message]
     transactional: bool | None
 
 
 def read_messages(stream: bytes, most: int) -> Sending:
-    """A message of each row. InvalidMessage where there are more than `most`, or something is at fault."""
+    """One message for each row. Raises InvalidMessage for more than `most` rows, or for a wrong value."""
     try:
         with pa.ipc.open_stream(stream) as reader:
             table = reader.read_all()
     except (pa.ArrowInvalid, OSError) as fault:
-        raise InvalidMessage(f"body: not an Arrow stream: {fault}") from None
+        raise InvalidMessage(f"body: must be an Arrow stream: {fault}") from None
     if table.num_rows > most:
-        raise InvalidMessage(f"body: at most {most} rows can be in one request, not {table.num_rows}")
+        raise InvalidMessage(f"body: must have at most {most} rows in one request, got {table.num_rows}")
     fields: dict[str, list[Any]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         known = COLUMNS.get(name)
         if known is None:
-            raise InvalidMessage(f"column {name}: a message to send has no such column; known are {', '.join(COLUMNS)}")
+            raise InvalidMessage(f"column {name}: must be one of {', '.join(COLUMNS)}")
         if known.field in fields:
-            raise InvalidMessage(f"column {name}: it is given twice, perhaps in two forms")
+            raise InvalidMessage(f"column {name}: must be given once, got it twice, perhaps in two forms")
         fields[known.field] = known.values(name, column)
     transactional = _transactional(fields.pop("delivery", None), fields)
     names = list(fields)
@@ -61,14 +61,14 @@ def _transactional(deliveries: list[str | None] | None, fields: dict[str, list[A
     if deliveries is None:
         return None
     if "recoverable" in fields:
-        raise InvalidMessage("column delivery: the column recoverable says the same in another form")
+        raise InvalidMessage("column delivery: must not be given together with the column recoverable")
     is_transactional = [each == TRANSACTIONAL for each in deliveries]
     if not any(is_transactional):
         fields["recoverable"] = [None if each is None else each == "recoverable" for each in deliveries]
         return False if any(deliveries) else None
     if not all(is_transactional):
         row = is_transactional.index(not is_transactional[0])
-        raise InvalidMessage(f"column delivery, row {row}: rows go in a transaction all together, or none does")
+        raise InvalidMessage(f"column delivery, row {row}: must be transactional in all rows or in none")
     return True
 
 
@@ -86,7 +86,7 @@ class _Column:
 
     def values(self, name: str, column: Any) -> list[Any]:
         if not self.types(column.type):
-            raise InvalidMessage(f"column {name}: {self.what} is wanted, not {column.type}")
+            raise InvalidMessage(f"column {name}: must be {self.what}, got {column.type}")
         if self.highest is not None:
             self._check_bounds(name, column)
         values: list[Any] = column.to_pylist()
@@ -100,7 +100,7 @@ class _Column:
         outside = pc.or_(pc.less(column, self.lowest), pc.greater(column, self.highest))
         row = pc.index(outside, pa.scalar(True)).as_py()
         if row >= 0:
-            told = f"{column[row].as_py()} is not a whole number from {self.lowest} to {self.highest}"
+            told = f"must be a whole number from {self.lowest} to {self.highest}, got {column[row].as_py()}"
             raise InvalidMessage(f"column {name}, row {row}: {told}")
 
     def _value(self, name: str, row: int, value: Any) -> Any:
@@ -110,7 +110,7 @@ class _Column:
         except PostroadError as fault:
             raise InvalidMessage(f"column {name}, row {row}: {fault}") from None
         except ValueError:
-            raise InvalidMessage(f"column {name}, row {row}: {str(value)[:60]!r} is not {self.what}") from None
+            raise InvalidMessage(f"column {name}, row {row}: must be {self.what}, got {str(value)[:60]!r}") from None
 
 
 def _is_text(kind: Any) -> bool:

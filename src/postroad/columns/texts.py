@@ -121,9 +121,9 @@ def _is_control(values: Bytes) -> Mask:
     return found
 
 
-def _holds_any(bounds: Ints, places: Ints) -> Mask:
-    """Which rows have one of the places between their bounds."""
-    found: Mask = np.diff(np.searchsorted(places, bounds)) > 0
+def _holds_any(bounds: Ints, indices: Ints) -> Mask:
+    """Which rows have one of the indices between their bounds."""
+    found: Mask = np.diff(np.searchsorted(indices, bounds)) > 0
     return found
 
 

@@ -1,6 +1,6 @@
-"""Packets as people and programs outside see them: JSON-ready values and the words for flags and codes.
+"""Packets as users see them: JSON-ready values, and the words for flags and codes.
 
-Reads what `wire` decodes and changes nothing; how it is printed or served is for the rooms above.
+Reads what `wire` decodes. Commands and the HTTP API print and serve it.
 """
 
 from postroad.describe.message import message_json

@@ -1,6 +1,6 @@
-"""A message as JSON: the one shape that commands, the HTTP API and exports share.
+"""A message as JSON, for commands, the HTTP API and exports.
 
-Only what the packet itself says is here; its place in a queue (`lookup_id`, `arrived_at`) is added by whoever knows it.
+Only the fields of the packet are here. Callers add `lookup_id` and `arrived_at`, which belong to a queue.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The headers of a packet, field by field, as far as they go: what a damaged packet still tells is not lost.
+"""The headers of a packet, field by field. A damaged packet shows the fields before the damage.
 
-Whether a packet is legal is for `wire` to say; here its bytes are only shown.
+`wire` checks packets; here their bytes are only shown.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Expressions over messages, as in `label == "x" and priority > 3`: read by Python's own parser, run by a small table.
+"""Filters for messages, such as `label == "x" and priority > 3`. Python's parser reads them, a small table runs them.
 
-Nothing is ever evaluated as Python. What the language has is listed here; everything else is refused with its place.
+Nothing is evaluated as Python. The language is listed here; everything else is refused with its position.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ _Part = tuple[_Value, Kind]
 
 
 def parse_where(text: str) -> Predicate:
-    """A test of one message in its JSON form; IllegalExpression says what cannot be read, and where.
+    """A test of one message in its JSON form. Raises IllegalExpression if the text cannot be parsed.
 
-    A value that a message lacks equals null alone, holds nothing, and is neither less nor more than anything.
+    A missing value equals only null, contains nothing, and is neither less nor greater than any value.
     """
     return _Parser(text).predicate()
 
@@ -78,7 +78,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._places = [0]  # of each character that Python sees, where it stands in the text
+        self._positions = [0]  # for each character that Python sees: its position in the text
 
     def predicate(self) -> Predicate:
         value = self._truth(self._tree().body, 0)
@@ -86,26 +86,26 @@ class _Parser:
 
     def _fault(self, place: int | ast.AST, fault: str) -> IllegalExpression:
         if isinstance(place, ast.AST):
-            place = self._places[min(getattr(place, "col_offset", 0), len(self._places) - 1)]
+            place = self._positions[min(getattr(place, "col_offset", 0), len(self._positions) - 1)]
         return IllegalExpression(self._text, place, fault)
 
     # Text to tree
 
     def _tree(self) -> ast.Expression:
         if not self._text.strip():
-            raise self._fault(0, "the expression is empty")
+            raise self._fault(0, "the expression must not be empty")
         if len(self._text) > MAX_LENGTH:
             raise IllegalExpression(
-                f"{self._text[:40]}...", MAX_LENGTH, f"an expression has at most {MAX_LENGTH} characters"
+                f"{self._text[:40]}...", MAX_LENGTH, f"an expression must have at most {MAX_LENGTH} characters"
             )
-        source, self._places = self._as_python()
+        source, self._positions = self._as_python()
         try:
             tree = ast.parse(source, mode="eval")
         except SyntaxError as fault:
             if not fault.offset:
-                raise self._fault(len(self._text), "something is missing at the end") from None
-            place = self._places[min(fault.offset, len(self._places)) - 1]
-            hint = "; equal is written ==" if self._text[place : place + 1] == "=" else ""
+                raise self._fault(len(self._text), "the expression is incomplete") from None
+            place = self._positions[min(fault.offset, len(self._positions)) - 1]
+            hint = "; write == for equal" if self._text[place : place + 1] == "=" else ""
             raise self._fault(place, fault.msg + hint) from None
         except (ValueError, MemoryError, RecursionError):
             raise self._fault(0, "the expression is nested too deeply") from None
@@ -118,17 +118,17 @@ class _Parser:
         """
         text = self._text
         source: list[str] = []
-        places: list[int] = []
+        positions: list[int] = []
 
         def put(piece: str, at: int, length: int) -> None:
             source.append(piece)
-            places.extend(at + min(offset, length - 1) for offset in range(len(piece)))
+            positions.extend(at + min(offset, length - 1) for offset in range(len(piece)))
 
         position = len(text) - len(text.lstrip())
         while position < len(text):
             if text[position] in "'\"":
                 if position and (text[position - 1].isalnum() or text[position - 1] == "_"):
-                    raise self._fault(position, "a text in quotes stands alone, with no letter before it")
+                    raise self._fault(position, "a text in quotes must not have a letter before it")
                 end = text.find(text[position], position + 1)
                 if end < 0:
                     raise self._fault(position, "the closing quote is missing")
@@ -138,18 +138,18 @@ class _Parser:
                 end = word.end()
                 put(_CLASS_STAND_IN if word[0] == _CLASS else word[0], position, end - position)
             elif not " " <= text[position] <= "~" or text[position] == "#":
-                raise self._fault(position, f"{text[position]!r} can stand between quotes only")
+                raise self._fault(position, f"{text[position]!r} must be in quotes")
             else:
                 end = position + 1
                 put(text[position], position, 1)
             position = end
-        return "".join(source), [*places, len(text)]
+        return "".join(source), [*positions, len(text)]
 
     # Tree to function
 
     def _part(self, node: ast.expr, depth: int) -> _Part:
         if depth > MAX_DEPTH:
-            raise self._fault(node, f"more than {MAX_DEPTH} levels are within each other")
+            raise self._fault(node, f"the expression must have at most {MAX_DEPTH} nested levels")
         match node:
             case ast.Constant(value=str() | bool() | int() | float() | None as constant):
                 return (lambda message: constant), _kind_of(constant)
@@ -174,11 +174,9 @@ class _Parser:
                 measured = self._expect(argument, Kind.TEXT, depth)
                 return (lambda message: None if (text := measured(message)) is None else len(str(text))), Kind.NUMBER
             case ast.Call():
-                raise self._fault(node, f"the functions are len(text) and text.{'(), text.'.join(_METHODS)}()")
+                raise self._fault(node, f"a function must be len(text) or text.{'(), text.'.join(_METHODS)}()")
             case _:
-                raise self._fault(
-                    node, "this is not part of the language: fields, texts, numbers, ==, <, in, and, or, not"
-                )
+                raise self._fault(node, "an expression must consist of fields, texts, numbers, ==, <, in, and, or, not")
 
     def _field(self, node: ast.expr, name: str) -> _Part:
         if name in _CONSTANTS:
@@ -186,7 +184,7 @@ class _Parser:
             return (lambda message: constant), _kind_of(constant)
         if name not in FIELDS:
             close = get_close_matches(name.lower(), FIELDS, n=1)
-            hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(FIELDS)}"
+            hint = f"; did you mean {close[0]}?" if close else f"; the fields are {', '.join(FIELDS)}"
             raise self._fault(node, f"there is no field {name}{hint}")
         return (lambda message: message.get(name)), FIELDS[name]
 
@@ -194,30 +192,32 @@ class _Parser:
         value, kind = self._part(node, depth)
         if kind is not Kind.TRUTH:
             raise self._fault(
-                node, f'this is {kind.value}, not true or false; compare it with something, as in label == "x"'
+                node, f'this must be true or false, got {kind.value}; compare it with something, as in label == "x"'
             )
         return value
 
     def _expect(self, node: ast.expr, wanted: Kind, depth: int) -> _Value:
         value, kind = self._part(node, depth + 1)
         if kind is not wanted:
-            raise self._fault(node, f"this is {kind.value}, and {wanted.value} is needed")
+            raise self._fault(node, f"this must be {wanted.value}, got {kind.value}")
         return value
 
     def _list(self, elements: list[ast.expr], depth: int) -> _Part:
         parts = [self._part(element, depth + 1) for element in elements]
         for element, (_, kind) in zip(elements, parts, strict=True):
             if kind is Kind.LIST:
-                raise self._fault(element, "a list holds texts and numbers, no lists")
+                raise self._fault(element, "a list must hold texts and numbers, not lists")
         values = [value for value, _ in parts]
         return (lambda message: [value(message) for value in values]), Kind.LIST
 
     def _method(self, node: ast.expr, owner: ast.expr, method: str, arguments: list[ast.expr], depth: int) -> _Part:
         if method not in _METHODS:
-            raise self._fault(node, f"text has no {method}(); it has {', '.join(f'{name}()' for name in _METHODS)}")
+            raise self._fault(
+                node, f"a function of text must be one of {', '.join(f'{name}()' for name in _METHODS)}, got {method}()"
+            )
         function, count, kind = _METHODS[method]
         if len(arguments) != count:
-            raise self._fault(node, f"{method}() takes {count or 'no'} text{'' if count == 1 else 's'}")
+            raise self._fault(node, f"{method}() must have {count or 'no'} text{'' if count == 1 else 's'}")
         values = [self._expect(each, Kind.TEXT, depth) for each in (owner, *arguments)]
 
         def call(message: Message) -> object:
@@ -241,20 +241,18 @@ class _Parser:
         match comparison:
             case ast.In() | ast.NotIn():
                 if right_kind is not Kind.LIST and kinds != {Kind.TEXT}:
-                    raise self._fault(
-                        node, f"in looks for a text in a text, or for anything in a list, not in {right_kind.value}"
-                    )
+                    raise self._fault(node, f"the right side of in must be a text or a list, got {right_kind.value}")
                 wanted = isinstance(comparison, ast.In)
                 return lambda message: _holds(right_value(message), left_value(message)) is wanted
             case ast.Is() | ast.IsNot() if Kind.ABSENT not in kinds:
-                raise self._fault(node, "is and is not go with null; compare other values by == and !=")
+                raise self._fault(node, "is and is not must be followed by null; compare other values with == and !=")
             case ast.Eq() | ast.NotEq() | ast.Is() | ast.IsNot():
                 if Kind.LIST in kinds or (Kind.ABSENT not in kinds and len(kinds) > 1):
-                    raise self._fault(node, f"{left_kind.value} is never {right_kind.value}")
+                    raise self._fault(node, f"{left_kind.value} cannot be compared with {right_kind.value}")
                 equal = isinstance(comparison, ast.Eq | ast.Is)
                 return lambda message: (left_value(message) == right_value(message)) is equal
         if kinds not in ({Kind.TEXT}, {Kind.NUMBER}):
-            raise self._fault(node, f"{left_kind.value} is neither less nor more than {right_kind.value}")
+            raise self._fault(node, f"{left_kind.value} cannot be compared with {right_kind.value}")
         order = _ORDERS[type(comparison)]
 
         def test(message: Message) -> bool:

@@ -54,7 +54,7 @@ def public_path(value: object, place: Place) -> PathName:
         place.fail(str(fault))
     if name.tail.kind is not QueueKind.PUBLIC or name.tail.journal or name.tail.subqueue is not None or name.is_local:
         place.fail(
-            rf"{value!r} is no public queue: a queue manager's name, a backslash and a queue, as in alpha\orders"
+            rf"must be a queue manager's name, a backslash and a public queue, as in alpha\orders, got {value!r}"
         )
     return name
 

@@ -1,6 +1,6 @@
 """What a directory holds, [MS-MQDMPR] 3.1.1: queue managers, sites, routing links and public queues, as frozen values.
 
-They refer to each other by identifier, as published records do; who they are to each other is Directory's to say.
+They refer to each other by identifier. Directory resolves these references.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class RoutingLink(DirectoryObject):
     def __post_init__(self) -> None:
         if not MIN_COST <= self.actual_cost <= MAX_COST:
             raise DirectoryError(
-                f"the routing link {self.identifier} has the cost {self.actual_cost}: {MIN_COST} to {MAX_COST} is legal"
+                f"link {self.identifier}: the cost must be from {MIN_COST} to {MAX_COST}, got {self.actual_cost}"
             )
 
 

@@ -150,7 +150,7 @@ def get_directory_data(
             if result is not DirectoryOperationResult.SUCCESS:
                 break
             if not isinstance(candidate, kind):
-                raise DirectoryError(f"the directory gave {type(candidate).__name__} where {kind.__name__} was read")
+                raise DirectoryError(f"the directory must return a {kind.__name__}, got a {type(candidate).__name__}")
             found.append(candidate)
     finally:
         source.read_end(handle)

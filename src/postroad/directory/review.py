@@ -1,6 +1,6 @@
-"""What is wrong with an enterprise though every word of it is legal: sentences for whoever keeps the directory.
+"""Warnings about an enterprise that is legal but cannot work as written, for the administrator of the directory.
 
-Routing works around each of these as well as it can; nothing here refuses anything.
+Routing works around these faults where possible. Nothing is refused here.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def _gate(directory: Directory, identifier: UUID, sites: list[Site], link: Routi
     where = " and ".join(site.name for site in sites)
     what = f"the site {where}" if link is None else f"the routing link of {where}"
     if manager is None:
-        yield f"{identifier} is to be a gate of {what}, but is no queue manager of the directory"
+        yield f"the gate {identifier} of {what} is not in the directory: it is ignored"
         return
     if not any(site.identifier in manager.site_identifier_list for site in sites):
-        yield f"{manager.computer_name} is to be a gate of {what}, but does not belong there, so it is none"
+        yield f"the gate {manager.computer_name} of {what} must belong to the site, but it does not: it is ignored"
     if not manager.routing_server:
-        yield f"{manager.computer_name} is to be a gate of {what}, but is not a routing server, so it is none"
+        yield f"the gate {manager.computer_name} of {what} must be a routing server, but it is not: it is ignored"
 
 
 def _managers(directory: Directory) -> Iterator[str]:

@@ -34,7 +34,7 @@ class Directory:
         "_routing_servers",
         "_site_by_identifier",
         "_site_by_name",
-        "_site_places",
+        "_site_numbers",
         "links",
         "managers",
         "queues",
@@ -60,7 +60,7 @@ class Directory:
         self._queue_by_path = _first((each.pathname, each) for each in self.queues)
         self._site_by_identifier = _first((each.identifier, each) for each in self.sites)
         self._site_by_name = _first((each.name.lower(), each) for each in self.sites)
-        self._site_places = {each.identifier: place for place, each in enumerate(self.sites)}
+        self._site_numbers = {each.identifier: place for place, each in enumerate(self.sites)}
         self._check()
         self._gates = {site: tuple(gates) for site, gates in self._collect_gates().items()}
         self._routing_servers = self._first_routing_servers()
@@ -77,11 +77,13 @@ class Directory:
 
     def _check(self) -> None:
         if len(self._site_by_name) != len(self.sites):  # [MS-MQDMPR] 3.1.1.7 Name
-            raise DirectoryError("two sites of the directory have the same name")
+            raise DirectoryError("site names must be unique, but two sites of the directory have the same name")
         for link in self.links:
             for site in (link.site1_identifier, link.site2_identifier):
                 if site not in self._site_by_identifier:  # [MS-MQDMPR] 3.1.1.8 Site1Reference, Site2Reference
-                    raise DirectoryError(f"the routing link {link.identifier} leads to {site}, which is no site")
+                    raise DirectoryError(
+                        f"the routing link {link.identifier} must join sites, but {site} is not a site of the directory"
+                    )
 
     # Objects by what they are called
 
@@ -100,9 +102,9 @@ class Directory:
     def site_named(self, name: str) -> Site | None:
         return self._site_by_name.get(name.lower())
 
-    def site_place(self, identifier: UUID) -> int:
-        """Where the site stands in the directory's order; KeyError where there is none of this identifier."""
-        return self._site_places[identifier]
+    def site_number(self, identifier: UUID) -> int:
+        """The number of the site in the directory's order. Raises KeyError for an unknown site."""
+        return self._site_numbers[identifier]
 
     def queue(self, identifier: UUID) -> Queue | None:
         return self._queue_by_identifier.get(identifier)

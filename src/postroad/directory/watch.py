@@ -1,6 +1,6 @@
-"""The directory as a file that may change while it is used: looked at again and again, and taken over only when good.
+"""Watches the directory's file for changes. A new version is used only if it is valid.
 
-No thread and no clock: `reload` is called by whoever has both, and is told the time.
+No thread and no clock here: the caller of `reload` passes the time.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class DirectoryWatch:
         enterprise = load_enterprise(self._file, data)
         if self.enterprise.managers and not enterprise.managers:
             # An editor that truncates before it writes leaves this for a moment; an enterprise is not left like this.
-            raise ConfigurationError(str(self._file), "manager", "there is none any more; what was read before stays")
+            fault = "must be there, but the file has none any more; the last valid directory stays in use"
+            raise ConfigurationError(str(self._file), "manager", fault)
         directory = read_directory(enterprise)
         self._digest = digest
         self.enterprise, self.directory = enterprise, directory
@@ -103,11 +104,13 @@ class DirectoryWatch:
             return
         self.failures += 1
         self.last_error = sentence
-        log.error("directory not read: the last good one stays", extra={"reason": sentence, "failures": self.failures})
+        log.error(
+            "directory not read, last valid one stays in use", extra={"reason": sentence, "failures": self.failures}
+        )
 
     def _recover(self) -> None:
         if self.last_error is not None:
-            log.info("directory good again", extra={"file": self._file})
+            log.info("directory valid again", extra={"file": self._file})
         self.last_error = None
 
     def _tell(self) -> None:

@@ -1,4 +1,4 @@
-"""What every format name has in common, and the enumerations that the specification gives names by.
+"""What all format names have in common, and the specification's enumerations for names.
 
 No grammar here: each kind of name reads and prints itself in its own module.
 """
@@ -44,7 +44,7 @@ class QueueSuffixType(IntEnum):
     SUBQUEUE = 5
 
 
-# The suffixes by which a computer's own queues are named, [MS-MQMQ] 2.1.2 and 2.1.6.
+# The suffixes that name a computer's own queues, [MS-MQMQ] 2.1.2 and 2.1.6.
 COMPUTER_SUFFIXES = {
     "journal": QueueSuffixType.JOURNAL,
     "deadletter": QueueSuffixType.DEADLETTER,
@@ -54,20 +54,20 @@ _READ_ONLY = frozenset(COMPUTER_SUFFIXES.values())
 
 
 class FormatName:
-    """A format name, [MS-MQMQ] 2.1.2 to 2.1.7: one frozen class a kind.
+    """A format name, [MS-MQMQ] 2.1.2 to 2.1.7: one frozen class for each kind.
 
-    `str()` gives text that parses back to an equal value. Two names are equal if they name the same queue in the
-    same way, whatever the case they are written in; a name keeps its own case for people and for the wire.
+    `str()` gives text that parses back to an equal value. Two names are equal if they have the same kind and name the
+    same queue. Case does not count in comparisons, but a name keeps its case for people and for the wire.
     """
 
     __slots__ = ()
 
     @property
     def suffix(self) -> QueueSuffixType:
-        """Which queue of the named object is meant, as QUEUE_FORMAT says it."""
+        """Which queue of the named object is meant, in the terms of QUEUE_FORMAT."""
         return QueueSuffixType.NONE
 
     @property
     def is_read_only(self) -> bool:
-        """True for journals and dead-letter queues, which nobody can send to."""
+        """True for journals and dead-letter queues: messages cannot be sent to them."""
         return self.suffix in _READ_ONLY

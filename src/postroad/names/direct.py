@@ -17,7 +17,7 @@ from postroad.names.path import COMPUTER_MAX, KEYWORDS, PathName, QueueKind, Que
 from postroad.names.scanner import Scanner
 
 PORT_MAX = 65535
-# Names recur message after message. Longer texts are parsed each time, so that the cache stays small.
+# Messages repeat the same names. Longer texts are parsed each time, to keep the cache small.
 CACHE_ENTRIES = 2048
 CACHE_TEXT_MAX = 512
 
@@ -30,17 +30,17 @@ class Protocol(Enum):
     HTTP = "HTTP"
     HTTPS = "HTTPS"
     IPX = "IPX"
-    SPX = "SPX"  # not in the grammar of 2.1.2, but order queues are named by it, [MS-MQQB] 2.2.4
+    SPX = "SPX"  # not in the grammar of 2.1.2, but names of order queues use it, [MS-MQQB] 2.2.4
 
 
 _PROTOCOLS = {protocol.value.lower(): protocol for protocol in Protocol}
 _DEFAULT_PORTS = {Protocol.HTTP: 80, Protocol.HTTPS: 443}
-# A computer's name without the comma, which would part the name in two, [MS-MQMQ] 2.1.7.
+# A computer's name without the comma, which separates two names in a list, [MS-MQMQ] 2.1.7.
 _COMPUTER = re.compile(r"[\x21-\x2B\x2D-\x5B\x5D-\x7E]*")
-# Of a computer's name in a URL also without what a URL reads as structure: # % / : ? @ [ ]
+# In a URL also without the characters that structure a URL: # % / : ? @ [ ]
 _HTTP_HOST = re.compile(r"[\x21\x22\x24\x26-\x2B\x2D\x2E\x30-\x39\x3B-\x3E\x41-\x5A\x5E-\x7E]*")
 _BRACKETED = re.compile(r"\[([^\]\\/]*)\]")
-# An RFC 3986 zone is no part of IPv6address, yet a link-local address is of no use without one.
+# RFC 3986 has no zone in IPv6address, but a link-local address is useless without one.
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._~-]+)?")
 _IPX = {
     Protocol.IPX: (re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{12}"), "00000012:00A0246F4A15"),
@@ -53,9 +53,9 @@ class DirectName(FormatName):
     """A queue by its computer's address: no directory is needed to find it.
 
     `wire_text` is the name as it was written, without `DIRECT=`. `host` is the computer (an IPv6 address without
-    brackets), `port` is None but for HTTP and HTTPS. Compares by what is named: case, the slashes of HTTP, a default
-    port written out and the spelling of an IPv6 address make no difference. Comes from a parser, `from_wire` or
-    `from_path`: the constructor checks nothing.
+    brackets), `port` is None except for HTTP and HTTPS. Two names are equal if they name the same queue: case, the
+    slashes of HTTP, an explicit default port and the spelling of an IPv6 address do not count. The constructor checks
+    nothing: use a parser, `from_wire` or `from_path`.
     """
 
     wire_text: str = field(compare=False)
@@ -74,7 +74,7 @@ class DirectName(FormatName):
 
     @classmethod
     def from_wire(cls, text: str) -> DirectName:
-        """Reads the direct string of a packet or of an RPC call, with `DIRECT=` or, as is usual, without."""
+        """Reads the direct string of a packet or of an RPC call, with or without `DIRECT=`."""
         return _from_wire_cached(text) if len(text) <= CACHE_TEXT_MAX else _from_wire(text)
 
     @classmethod
@@ -109,7 +109,7 @@ _from_wire_cached = lru_cache(CACHE_ENTRIES)(_from_wire)
 
 
 def scan_direct(scanner: Scanner, version: MsmqVersion, strict: bool) -> DirectName:
-    """Reads to the end what follows `DIRECT=`."""
+    """Reads the text after `DIRECT=`, up to the end."""
     start = scanner.position
     protocol = _scan_protocol(scanner, strict)
     port = None
@@ -121,11 +121,11 @@ def scan_direct(scanner: Scanner, version: MsmqVersion, strict: bool) -> DirectN
     else:
         host = _scan_address(scanner, protocol)
     if not scanner.accept_any(separators):
-        scanner.fail("a backslash and a queue follow the address, as in DIRECT=OS:alpha\\orders")
+        scanner.fail("the address must be followed by a backslash and a queue, as in DIRECT=OS:alpha\\orders")
     tail_start = scanner.position
     tail = scan_tail(scanner, version, separators)
     if tail.kind is QueueKind.SYSTEM and (tail.name.lower() not in COMPUTER_SUFFIXES or tail.subqueue or tail.journal):
-        scanner.fail("SYSTEM$; is followed by JOURNAL, DEADLETTER or DEADXACT, and no more", tail_start)
+        scanner.fail("SYSTEM$; must be followed by JOURNAL, DEADLETTER or DEADXACT, and nothing else", tail_start)
     return DirectName(scanner.text[start : scanner.stop], protocol, host, port, tail)
 
 
@@ -134,7 +134,7 @@ def _scan_protocol(scanner: Scanner, strict: bool) -> Protocol:
     token = scanner.text[scanner.position : colon] if colon >= 0 else ""
     protocol = _PROTOCOLS.get(token.lower())
     if protocol is None or (strict and protocol is Protocol.SPX):
-        scanner.fail("a direct name starts with TCP:, OS:, HTTP:, HTTPS: or IPX:")
+        scanner.fail("a direct name must start with TCP:, OS:, HTTP:, HTTPS: or IPX:")
     scanner.position = colon + 1
     return protocol
 
@@ -145,13 +145,17 @@ def _scan_address(scanner: Scanner, protocol: Protocol) -> str:
     host, _, port = address.partition(":")
     if protocol not in _IPX and host and port.isdecimal():
         instead = f"DIRECT={'TCP' if _is_ip_address(host) else 'OS'}:{host}"
-        scanner.fail(f"a name has no port: write {instead}, and the port in [peers] of the configuration", start)
+        scanner.fail(
+            f"a name must not have a port: write {instead}, and set the port in [peers] of the configuration", start
+        )
     if protocol is Protocol.TCP and not _is_ip_address(address):
         if address.startswith("["):
-            scanner.fail(r"an IPv6 address has no brackets here, as in DIRECT=TCP:fe80::1\orders", start)
-        scanner.fail(f"TCP: takes an IP address; for a computer name write DIRECT=OS:{address}", start)
+            scanner.fail(r"an IPv6 address must not have brackets here, as in DIRECT=TCP:fe80::1\orders", start)
+        scanner.fail(f"TCP: must be followed by an IP address; for a computer name write DIRECT=OS:{address}", start)
     if protocol in _IPX and not _IPX[protocol][0].fullmatch(address):
-        scanner.fail(f"an address is a network and a host number, as in {protocol.value}:{_IPX[protocol][1]}", start)
+        scanner.fail(
+            f"the address must be a network and a host number, as in {protocol.value}:{_IPX[protocol][1]}", start
+        )
     return address
 
 
@@ -175,11 +179,11 @@ def _is_ipv6_address(text: str) -> bool:
 
 def _scan_http_address(scanner: Scanner, protocol: Protocol) -> tuple[str, int]:
     if not scanner.accept("//"):
-        scanner.fail(f"two slashes and a host follow, as in DIRECT={protocol.value}://alpha/msmq/private$/orders")
+        scanner.fail(f"two slashes and a host must follow, as in DIRECT={protocol.value}://alpha/msmq/private$/orders")
     bracketed = _BRACKETED.match(scanner.text, scanner.position, scanner.stop)
     if bracketed is not None:
         if not _is_ipv6_address(bracketed[1]):
-            scanner.fail("brackets hold an IPv6 address")
+            scanner.fail("brackets must hold an IPv6 address")
         scanner.position = bracketed.end()
         host = bracketed[1]
     else:
@@ -189,7 +193,7 @@ def _scan_http_address(scanner: Scanner, protocol: Protocol) -> tuple[str, int]:
             scanner.fail(f"the host is missing before {host}", start)
     port = _scan_port(scanner, _DEFAULT_PORTS[protocol])
     if not scanner.accept("/msmq"):
-        scanner.fail("/MSMQ follows the host and its port, as in DIRECT=HTTP://alpha:8080/msmq/private$/orders")
+        scanner.fail("/MSMQ must follow the host and its port, as in DIRECT=HTTP://alpha:8080/msmq/private$/orders")
     return host, port
 
 
@@ -199,10 +203,10 @@ def _scan_port(scanner: Scanner, default: int) -> int:
     start = scanner.position
     digits = scanner.digits()
     if scanner.next_character not in ("", "/", "\\"):
-        scanner.fail("a port is a decimal number")
+        scanner.fail("a port must be a decimal number")
     if not digits:
         return default  # the grammar allows a colon without digits
     significant = digits.lstrip("0") or "0"  # int() refuses thousands of digits, even of zeros
     if len(significant) > len(str(PORT_MAX)) or int(significant) > PORT_MAX:
-        scanner.fail(f"a port is at most {PORT_MAX}", start)
+        scanner.fail(f"a port must be at most {PORT_MAX}", start)
     return int(significant)

@@ -1,4 +1,4 @@
-"""The format names that hold a GUID or a group address, lists of names, and the one parser of them all.
+"""The format names that hold a GUID or a group address, lists of names, and the parser of all format names.
 
 [MS-MQMQ] 2.1.3 to 2.1.7; direct names have their own module.
 """
@@ -22,7 +22,7 @@ from postroad.names.scanner import Scanner
 DOMAIN_MAX = 255
 _PRIVATE_NUMBER_DIGITS = 8
 _HEXADECIMAL = re.compile(r"[0-9A-Fa-f]*")
-# VCHAR without the comma, which would part the name in two.
+# VCHAR without the comma, which separates two names in a list.
 _DOMAIN = re.compile(r"[\x21-\x2B\x2D-\x7E]*")
 
 
@@ -51,7 +51,7 @@ class PrivateName(FormatName):
 
     def __post_init__(self) -> None:
         if not 0 <= self.number <= UINT32_MAX:
-            raise IllegalFormatName(str(self), 0, "the number of a private queue fits in 32 bits")
+            raise IllegalFormatName(str(self), 0, "the number of a private queue must fit in 32 bits")
 
     @classmethod
     def from_object_id(cls, object_id: ObjectId, journal: bool = False) -> PrivateName:
@@ -71,14 +71,14 @@ class PrivateName(FormatName):
 
 @dataclass(frozen=True, slots=True)
 class MachineName(FormatName):
-    """A computer's own journal or dead-letter queue. Without a suffix it parses, but names no queue yet."""
+    """A computer's own journal or dead-letter queue. A name without a suffix is legal, but names no queue."""
 
     guid: UUID
     computer_suffix: QueueSuffixType = QueueSuffixType.NONE
 
     def __post_init__(self) -> None:
         if self.computer_suffix not in (QueueSuffixType.NONE, *COMPUTER_SUFFIXES.values()):
-            raise IllegalFormatName(str(self), 0, "a computer has ;JOURNAL, ;DEADLETTER and ;DEADXACT alone")
+            raise IllegalFormatName(str(self), 0, "a computer's own queue must be ;JOURNAL, ;DEADLETTER or ;DEADXACT")
 
     @property
     def suffix(self) -> QueueSuffixType:
@@ -106,7 +106,7 @@ class ConnectorName(FormatName):
 
 @dataclass(frozen=True, slots=True)
 class DistributionListName(FormatName):
-    """A list kept in the directory. The domain only says where to look first, so it does not count in comparisons."""
+    """A list in the directory. The domain only says where to look first, so comparisons ignore it."""
 
     guid: UUID
     domain: str | None = field(default=None, compare=False)
@@ -129,9 +129,9 @@ class MulticastName(FormatName):
 
     def __post_init__(self) -> None:
         if not self.address.is_multicast:
-            raise IllegalFormatName(str(self), 0, "a multicast address starts with 224 to 239")
+            raise IllegalFormatName(str(self), 0, "a multicast address must start with 224 to 239")
         if not 0 <= self.port <= PORT_MAX:
-            raise IllegalFormatName(str(self), 0, f"a port is at most {PORT_MAX}")
+            raise IllegalFormatName(str(self), 0, f"a port must be at most {PORT_MAX}")
 
     def __str__(self) -> str:
         return f"MULTICAST={self.address}:{self.port}"
@@ -139,13 +139,13 @@ class MulticastName(FormatName):
 
 @dataclass(frozen=True, slots=True)
 class MultipleElementName(FormatName):
-    """Two names or more, to send to all of them at once. A list of one is that name itself."""
+    """Two or more names, to send to all of them at once."""
 
     elements: tuple[FormatName, ...]
 
     def __post_init__(self) -> None:
         if len(self.elements) < 2:
-            raise IllegalFormatName(str(self), 0, "a list has two elements or more")
+            raise IllegalFormatName(str(self), 0, "a list must have two or more elements")
         for element in self.elements:
             fault = _element_fault(element)
             if fault is not None:
@@ -161,25 +161,25 @@ def _element_fault(name: FormatName) -> str | None:
     if isinstance(name, MachineName):
         return "a list cannot hold a MACHINE= name"
     if name.is_read_only:
-        return "a list cannot hold a journal or a dead-letter queue: nobody can send to them"
+        return "a list cannot hold a journal or a dead-letter queue: messages cannot be sent to them"
     return None
 
 
 def parse_format_name(text: str, version: MsmqVersion = MsmqVersion.V6, strict: bool = False) -> FormatName:
     """Reads a format name of any kind, or a list of them; raises IllegalFormatName on any other text.
 
-    `strict` keeps to the grammar as it is printed: no suffixes of PUBLIC, MACHINE and CONNECTOR names (which
-    QUEUE_FORMAT has), no SPX, no slashes before the queue in HTTP names. A name read as V1 may hold a comma,
-    and then only V1 reads it back.
+    `strict` accepts the printed grammar only: no suffixes of PUBLIC, MACHINE and CONNECTOR names (which QUEUE_FORMAT
+    has), no SPX, no slashes before the queue in HTTP names. A name read as V1 may contain a comma, and then only V1
+    can read it again.
     """
     parse = _parse_cached if len(text) <= CACHE_TEXT_MAX else _parse
     return parse(text, version, strict)
 
 
 def parse_name(text: str) -> PathName | FormatName:
-    r"""Reads what a person may write for a queue: a format name, a path, or a local form such as `private$\orders`.
+    r"""Reads any name that a person may write for a queue: a format name, a path, or `private$\orders` for a local one.
 
-    Text with an equals sign before any backslash is taken for a format name: no computer is called `DIREKT=OS`.
+    Text with an equals sign before any backslash counts as a format name: a computer is never called `DIREKT=OS`.
     """
     if "=" in text.partition("\\")[0]:
         return parse_format_name(text)
@@ -190,7 +190,7 @@ def _parse(text: str, version: MsmqVersion, strict: bool) -> FormatName:
     elements: list[FormatName] = []
     start = 0
     while True:
-        # No name since 2.0 holds a comma, so that every comma parts two elements, [MS-MQMQ] 2.1.7.
+        # Since 2.0 names contain no comma, so every comma separates two elements, [MS-MQMQ] 2.1.7.
         comma = text.find(",", start) if version >= MsmqVersion.V2 else -1
         scanner = Scanner(text, IllegalFormatName, start, None if comma < 0 else comma)
         element = _scan_element(scanner, version, strict)
@@ -214,17 +214,17 @@ def _scan_element(scanner: Scanner, version: MsmqVersion, strict: bool) -> Forma
     scan = _KINDS.get(scanner.text[start:equals].lower()) if equals >= 0 else None
     if scan is None:
         if scanner.next_character.isspace():
-            scanner.fail("a format name has no spaces before it")
+            scanner.fail("a format name must not start with a space")
         kinds = ", ".join(f"{kind.upper()}=" for kind in _KINDS)
-        scanner.fail(f"a format name starts with one of {kinds}")
+        scanner.fail(f"a format name must start with one of {kinds}")
     scanner.position = equals + 1
     name = scan(scanner, version, strict)
-    scanner.expect_end("the name should end here")
+    scanner.expect_end("the name must end here")
     return name
 
 
 def _accept_suffix(scanner: Scanner, suffix: str, strict: bool) -> bool:
-    """Steps over `;SUFFIX` if there is one, and refuses anything else."""
+    """Skips `;SUFFIX` if there is one, and refuses anything else."""
     if scanner.at_end:
         return False
     start = scanner.position
@@ -241,9 +241,9 @@ def _scan_public(scanner: Scanner, version: MsmqVersion, strict: bool) -> Public
 def _scan_private(scanner: Scanner, version: MsmqVersion, strict: bool) -> PrivateName:
     guid = scanner.guid()
     if not scanner.accept("\\"):
-        scanner.fail(r"a backslash and the queue's number follow the GUID, as in PRIVATE=guid\1f")
+        scanner.fail(r"the GUID must be followed by a backslash and the queue's number, as in PRIVATE=guid\1f")
     number = scanner.word("the hexadecimal number of a private queue", _HEXADECIMAL, _PRIVATE_NUMBER_DIGITS, ";")
-    # ;JOURNAL is in the printed grammar of private names alone.
+    # Only private names have ;JOURNAL in the printed grammar.
     return PrivateName(guid, int(number, 16), _accept_suffix(scanner, "journal", strict=False))
 
 
@@ -275,18 +275,18 @@ def _scan_distribution_list(scanner: Scanner, version: MsmqVersion, strict: bool
 
 def _scan_multicast(scanner: Scanner, version: MsmqVersion, strict: bool) -> MulticastName:
     if version < MsmqVersion.V3:
-        scanner.fail("multicast names came with MSMQ 3.0")
+        scanner.fail("multicast names need MSMQ 3.0 or later")
     start = scanner.position
     octets = [_scan_decimal(scanner, "an octet of the address", 255)]
     while len(octets) < 4:
         if not scanner.accept("."):
-            scanner.fail("a multicast name has an IPv4 address, as in MULTICAST=234.1.1.1:8001")
+            scanner.fail("a multicast name must have an IPv4 address, as in MULTICAST=234.1.1.1:8001")
         octets.append(_scan_decimal(scanner, "an octet of the address", 255))
     if not 224 <= octets[0] <= 239:
-        scanner.fail("a multicast address starts with 224 to 239", start)
+        scanner.fail("a multicast address must start with 224 to 239", start)
     if not scanner.accept(":"):
-        scanner.fail("a multicast name needs a port, as in MULTICAST=234.1.1.1:8001")
-    # The comments of the printed grammar give the range of ports, its rules do not: they begin with the digit 1.
+        scanner.fail("a multicast name must have a port, as in MULTICAST=234.1.1.1:8001")
+    # Only the comments of the printed grammar give the range of ports. Its rules start at the digit 1.
     return MulticastName(IPv4Address(bytes(octets)), _scan_decimal(scanner, "a port", PORT_MAX))
 
 
@@ -294,11 +294,11 @@ def _scan_decimal(scanner: Scanner, what: str, largest: int) -> int:
     start = scanner.position
     digits = scanner.digits()
     if not digits:
-        scanner.fail(f"{what} is a decimal number")
+        scanner.fail(f"{what} must be a decimal number")
     if len(digits) > 1 and digits[0] == "0":
-        scanner.fail(f"{what} is written without leading zeros", start)
+        scanner.fail(f"{what} must not have leading zeros", start)
     if len(digits) > len(str(largest)) or int(digits) > largest:
-        scanner.fail(f"{what} is at most {largest}", start)
+        scanner.fail(f"{what} must be at most {largest}", start)
     return int(digits)
 
 

@@ -1,6 +1,6 @@
 """GUIDs as text, and the identifiers made of a GUID and a number: OBJECTID and the message identifier.
 
-Their bytes are little-endian, as everywhere on the wire; making new ones is left to those who own a counter.
+Their bytes are little-endian, as everywhere on the wire. New identifiers are made elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from uuid import UUID
 from postroad.errors import IllegalIdentifier, LocalProtocolError
 from postroad.names.scanner import Scanner
 
-_IMAGE = Struct("<16sI")  # [MS-MQMQ] 2.2.8 and 2.2.18.1.3 have the same image
+_IMAGE = Struct("<16sI")  # [MS-MQMQ] 2.2.8 and 2.2.18.1.3 have the same layout
 IDENTIFIER_SIZE = _IMAGE.size
 UINT32_MAX = 0xFFFFFFFF
 
@@ -21,7 +21,7 @@ def parse_guid(text: str) -> UUID:
     """The GUID of 36 characters, 8-4-4-4-12, without braces; raises IllegalIdentifier on anything else."""
     scanner = Scanner(text, IllegalIdentifier)
     guid = scanner.guid()
-    scanner.expect_end("a GUID ends after 36 characters")
+    scanner.expect_end("a GUID must have 36 characters")
     return guid
 
 
@@ -36,14 +36,14 @@ def _to_image(guid: UUID, number: int) -> bytes:
 
 def _from_image(data: bytes | bytearray | memoryview) -> tuple[UUID, int]:
     if len(data) != IDENTIFIER_SIZE:
-        raise LocalProtocolError(f"an identifier has {IDENTIFIER_SIZE} bytes, not {len(data)}")
+        raise LocalProtocolError(f"an identifier must have {IDENTIFIER_SIZE} bytes, got {len(data)}")
     guid, number = _IMAGE.unpack(data)
     return UUID(bytes_le=guid), number
 
 
 def _check_number(number: int, what: str) -> None:
     if not 0 <= number <= UINT32_MAX:
-        raise LocalProtocolError(f"{what} {number} does not fit in 32 bits")
+        raise LocalProtocolError(f"{what} must fit in 32 bits, got {number}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +78,17 @@ class MessageId:
     def parse(cls, text: str) -> MessageId:
         scanner = Scanner(text, IllegalIdentifier)
         if not scanner.accept("{"):
-            scanner.fail("a message id starts with its manager's GUID in braces, as in {guid}\\17")
+            scanner.fail("a message id must start with its manager's GUID in braces, as in {guid}\\17")
         guid = scanner.guid()
         if not scanner.accept("}\\"):
-            scanner.fail("a closing brace, a backslash and the ordinal follow the GUID, as in {guid}\\17")
+            scanner.fail("the GUID must be followed by a closing brace, a backslash and the ordinal, as in {guid}\\17")
         start = scanner.position
         digits = scanner.digits()
         if not digits:
-            scanner.fail("the ordinal is missing, or is no decimal number")
-        scanner.expect_end("a message id ends with the digits of its ordinal")
+            scanner.fail("the ordinal must be a decimal number")
+        scanner.expect_end("a message id must end after the digits of its ordinal")
         if len(digits) > len(str(UINT32_MAX)) or int(digits) > UINT32_MAX:
-            scanner.fail(f"an ordinal is at most {UINT32_MAX}", start)
+            scanner.fail(f"an ordinal must be at most {UINT32_MAX}", start)
         return cls(guid, int(digits))
 
     def __str__(self) -> str:

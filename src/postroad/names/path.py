@@ -1,6 +1,6 @@
 r"""Path names, [MS-MQMQ] 2.1.1, and the tail `\private$\orders;sub` that they share with direct names.
 
-What a path means on a given computer (which queue, whether it exists) is the queue manager's to say.
+Which queue a path means, and whether it exists, is for the queue manager to decide.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ QUEUE_NAME_MAX = 124
 SUBQUEUE_MAX = 32
 LOCAL_COMPUTER = "."
 
-# The Computer alphabet stops at 7E and the others at 7F, as printed. A backslash ends the computer's name.
+# As printed, the Computer alphabet ends at 7E and the others at 7F. A backslash ends the computer's name.
 COMPUTER_ALPHABET = re.compile(r"[\x21-\x5B\x5D-\x7E]*")
 _QUEUE_NAME_V1 = re.compile(r"[\x21-\x3A\x3C-\x5B\x5D-\x7F]*")
 _QUEUE_NAME = re.compile(r"[\x21\x23-\x2A\x2D-\x3A\x3C-\x5B\x5D-\x7F]*")
@@ -37,9 +37,9 @@ KEYWORDS = frozenset({"private$", "system$"})
 
 @dataclass(frozen=True, slots=True)
 class QueueTail:
-    """The part of a name that follows the computer. Compares without regard to case.
+    """The part of a name after the computer. Comparisons ignore case.
 
-    `journal` means the journal of the queue. Tails come from a parser: the constructor checks nothing.
+    `journal` means the journal of the queue. The constructor checks nothing: use a parser.
     """
 
     kind: QueueKind = field(compare=False)
@@ -57,7 +57,7 @@ class QueueTail:
 
 
 def scan_tail(scanner: Scanner, version: MsmqVersion, separators: str = "\\") -> QueueTail:
-    """Reads to the end what follows the separator after the computer."""
+    """Reads the text after the computer and its separator, up to the end."""
     kind = _scan_kind(scanner, separators)
     name = scanner.word(
         "a queue name", _QUEUE_NAME_V1 if version < MsmqVersion.V2 else _QUEUE_NAME, QUEUE_NAME_MAX, ";"
@@ -68,14 +68,14 @@ def scan_tail(scanner: Scanner, version: MsmqVersion, separators: str = "\\") ->
         start = scanner.position
         word = scanner.word("a subqueue name", _QUEUE_NAME, SUBQUEUE_MAX, ";")
         if word.lower() == "journal":
-            # A subqueue called "journal" could not be told from the journal of the queue, [MS-MQMQ] 2.1.2.
+            # A subqueue called "journal" would look like the journal of the queue, [MS-MQMQ] 2.1.2.
             journal = True
         elif word.lower() in COMPUTER_SUFFIXES:
             scanner.fail(f"dead letters belong to the computer, not to a queue: write system$;{word}", start)
         elif version < MsmqVersion.V4:
-            scanner.fail("subqueues came with MSMQ 4.0", start)
+            scanner.fail("subqueues need MSMQ 4.0 or later", start)
         elif subqueue is not None:
-            scanner.fail("a subqueue has no subqueues", start)
+            scanner.fail("a subqueue cannot have subqueues", start)
         else:
             subqueue = word
     scanner.expect_end("nothing can follow ;JOURNAL")
@@ -88,12 +88,12 @@ def _scan_kind(scanner: Scanner, separators: str) -> QueueKind:
         if scanner.accept_any(separators):
             return QueueKind.PRIVATE
         if scanner.at_end or scanner.next_character == ";":
-            scanner.fail(r"private$ is followed by a backslash and a queue, as in private$\orders")
+            scanner.fail(r"private$ must be followed by a backslash and a queue, as in private$\orders")
     elif scanner.accept("system$"):
         if scanner.accept(";"):
             return QueueKind.SYSTEM
         if scanner.at_end or scanner.next_character in separators:
-            scanner.fail("system$ is followed by a semicolon and a system queue, as in system$;deadletter")
+            scanner.fail("system$ must be followed by a semicolon and a system queue, as in system$;deadletter")
     scanner.position = start  # a public queue may be called private$x
     return QueueKind.PUBLIC
 
@@ -102,8 +102,8 @@ def _scan_kind(scanner: Scanner, separators: str) -> QueueKind:
 class PathName:
     r"""Where a queue lives: `alpha\orders`, `alpha\private$\orders`, `alpha\system$;deadletter`.
 
-    The computer `.` is the local one. Compares without regard to case. Paths come from `parse`, or from parts
-    that a parser made: the constructor checks nothing.
+    The computer `.` is the local one. Comparisons ignore case. The constructor checks nothing: use `parse`, or parts
+    that a parser made.
     """
 
     computer: str = field(compare=False)
@@ -130,11 +130,11 @@ class PathName:
 
     @property
     def is_local(self) -> bool:
-        """True where the path says `.` or names no computer; a path may name the local computer without being so."""
+        """True if the computer is `.` or absent. False if the path has the local computer's name."""
         return self.computer == LOCAL_COMPUTER
 
     def on(self, computer: str) -> PathName:
-        """The same path, with the local computer called by its name."""
+        """The same path, with `computer` in place of `.`."""
         return PathName(computer, self.tail) if self.is_local else self
 
     def __str__(self) -> str:
@@ -148,16 +148,16 @@ def scan_computer(scanner: Scanner, alphabet: re.Pattern[str] = COMPUTER_ALPHABE
     if computer.lower() in KEYWORDS:
         scanner.fail(f"the computer is missing before {computer}", start)
     if scanner.at_end:
-        scanner.fail(rf"a backslash and a queue follow the computer, as in {computer}\orders")
+        scanner.fail(rf"the computer must be followed by a backslash and a queue, as in {computer}\orders")
     return computer
 
 
 def _scan_own_queue(scanner: Scanner) -> QueueTail:
     if not (scanner.accept(";") or scanner.accept("system$;")):
         if "/" in scanner.text:
-            scanner.fail(r"a path is written with backslashes, as in private$\orders", scanner.text.index("/"))
-        scanner.fail(r"a path is a computer, a backslash and a queue, as in .\orders or .\private$\orders")
+            scanner.fail(r"a path must have backslashes, as in private$\orders", scanner.text.index("/"))
+        scanner.fail(r"a path must be a computer, a backslash and a queue, as in .\orders or .\private$\orders")
     name = scanner.text[scanner.position :]
     if name.lower() not in COMPUTER_SUFFIXES:
-        scanner.fail("a queue manager's own queues are ;journal, ;deadletter and ;deadxact")
+        scanner.fail("a queue manager's own queue must be ;journal, ;deadletter or ;deadxact")
     return QueueTail(QueueKind.SYSTEM, name)

@@ -1,6 +1,6 @@
 """QUEUE_FORMAT as a value, [MS-MQMQ] 2.2.6 to 2.2.11, to and from format names.
 
-Its bytes are the RPC room's: no marshalling here.
+No marshalling here: `rpc` makes the bytes.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class DlId:
 class MulticastId:
     """MULTICAST_ID, [MS-MQMQ] 2.2.10.
 
-    The text does not give the byte order of the address. We take it for an IPv4 `in_addr`, whose first octet
-    is the low byte of the number, so that the octets stand in their usual order on the little-endian wire.
+    The specification does not give the byte order of the address. We read it as an IPv4 `in_addr`: the first octet is
+    the low byte of the number, so the octets are in their normal order on the little-endian wire.
     """
 
     address: int
@@ -77,7 +77,7 @@ _COMPUTERS = frozenset({QueueFormatType.DIRECT, QueueFormatType.MACHINE})
 _PLAIN = frozenset({QUEUE_FORMAT_FLAG_NOT_SYSTEM})
 _SYSTEM = frozenset({QUEUE_FORMAT_FLAG_SYSTEM})
 
-# [MS-MQMQ] 2.2.7: each suffix with the flags and the types it goes with.
+# [MS-MQMQ] 2.2.7: each suffix, with the flags and types that are legal with it.
 _SUFFIX_RULES: dict[QueueSuffixType, tuple[frozenset[int], frozenset[QueueFormatType]]] = {
     QueueSuffixType.NONE: (_PLAIN, _ALL - {QueueFormatType.MACHINE}),
     QueueSuffixType.JOURNAL: (_SYSTEM, _ALL - _GROUPS - {QueueFormatType.UNKNOWN}),
@@ -95,7 +95,7 @@ _SENT_FLAGS = {
 
 @dataclass(frozen=True, slots=True)
 class QueueFormat:
-    """A queue as RPC calls name it. One that exists obeys the rules of 2.2.7; others raise IllegalQueueFormat."""
+    """A queue as RPC calls name it. The constructor checks the rules of 2.2.7 and raises IllegalQueueFormat."""
 
     m_qft: int
     m_suffix_and_flags: int
@@ -103,18 +103,18 @@ class QueueFormat:
 
     def __post_init__(self) -> None:
         if self.m_qft not in _ARMS:
-            raise self._fault("m_qft is a number from 0 to 8")
+            raise self._fault("m_qft must be from 0 to 8")
         arm_type = _ARMS[self.format_type]
         if not (self.arm is None if arm_type is None else isinstance(self.arm, arm_type)):
-            raise self._fault(f"a {self.format_type.name} name has no arm of type {type(self.arm).__name__}")
+            raise self._fault(f"a {self.format_type.name} name cannot have an arm of type {type(self.arm).__name__}")
         suffix_number = self.m_suffix_and_flags & ~FLAGS_MASK
         if suffix_number not in _SUFFIX_RULES:
             raise self._fault(f"suffix {suffix_number} is not defined")
         flags, types = _SUFFIX_RULES[self.suffix]
         if self.flags not in flags:
-            raise self._fault(f"flags 0x{self.flags:02x} do not go with the suffix {self.suffix.name}")
+            raise self._fault(f"the suffix {self.suffix.name} cannot have the flags 0x{self.flags:02x}")
         if self.format_type not in types:
-            raise self._fault(f"a {self.format_type.name} name does not go with the suffix {self.suffix.name}")
+            raise self._fault(f"a {self.format_type.name} name cannot have the suffix {self.suffix.name}")
 
     @property
     def format_type(self) -> QueueFormatType:
@@ -130,7 +130,7 @@ class QueueFormat:
 
     @classmethod
     def from_format_name(cls, name: FormatName) -> QueueFormat:
-        """Raises IllegalQueueFormat for the two names it cannot carry: a list, and a machine without a suffix."""
+        """Raises IllegalQueueFormat for the two kinds that it cannot hold: a list, and a machine without a suffix."""
         suffix_and_flags = name.suffix | _SENT_FLAGS.get(name.suffix, QUEUE_FORMAT_FLAG_NOT_SYSTEM)
         match name:
             case PublicName(guid=guid):
@@ -148,10 +148,10 @@ class QueueFormat:
                 return cls(QueueFormatType.DL, suffix_and_flags, DlId(guid, domain))
             case MulticastName():
                 return cls(QueueFormatType.MULTICAST, suffix_and_flags, MulticastId.from_name(name))
-        raise IllegalQueueFormat(f"a QUEUE_FORMAT holds one name, not {name}")
+        raise IllegalQueueFormat(f"a QUEUE_FORMAT must hold one name, got {name}")
 
     def to_format_name(self) -> FormatName:
-        """Raises IllegalFormatName if the arm is no such name, and IllegalQueueFormat for UNKNOWN."""
+        """Raises IllegalFormatName if the arm is not a valid name, and IllegalQueueFormat for UNKNOWN."""
         journal = self.suffix is QueueSuffixType.JOURNAL
         match self.format_type:
             case QueueFormatType.PUBLIC:
@@ -172,7 +172,7 @@ class QueueFormat:
         raise self._fault("it names no queue")
 
     def _direct_name(self, text: str) -> DirectName:
-        # The grammar has the suffix in the text; a client that leaves it to m_SuffixAndFlags alone is clear too.
+        # The grammar has the suffix in the text. We also accept a client that sets it in m_SuffixAndFlags only.
         system_suffix = f";{self.suffix.name}"
         if self.suffix in _SENT_FLAGS and not text.lower().endswith(system_suffix.lower()):
             text += system_suffix
@@ -183,11 +183,11 @@ class QueueFormat:
         else:
             agrees = name.tail.subqueue is None and name.suffix is self.suffix
         if not agrees:
-            raise self._fault(f"the text {text} says otherwise")
+            raise self._fault(f"the text {text} contradicts the type or the suffix")
         return name
 
     def _arm(self, arm_type: type[_ArmT]) -> _ArmT:
-        assert isinstance(self.arm, arm_type)  # __post_init__ saw to it
+        assert isinstance(self.arm, arm_type)  # checked by __post_init__
         return self.arm
 
     def _fault(self, fault: str) -> IllegalQueueFormat:

@@ -1,6 +1,6 @@
-"""Reading a name from left to right: the one tool of every grammar in this package.
+"""Reads a name from left to right. All grammars of this package use it.
 
-It knows where it stands and how to complain about that place, and nothing of any grammar.
+It knows its position and how to report a fault there. It knows no grammar.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DIGITS = re.compile(r"[0-9]*")
 
 
 class Scanner:
-    """A place in a text, up to `stop`. Every fault is raised as `error`, with the position in the whole text."""
+    """A position in a text, up to `stop`. Faults are raised as `error`, with the position in the whole text."""
 
     __slots__ = ("error", "position", "stop", "text")
 
@@ -41,7 +41,7 @@ class Scanner:
         raise self.error(self.text, self.position if position is None else position, fault)
 
     def accept(self, literal: str) -> bool:
-        """Steps over `literal` (given in lower case) if it stands here in any case."""
+        """Skips `literal` (given in lower case) if it is next, in upper or lower case."""
         end = self.position + len(literal)
         if end > self.stop or self.text[self.position : end].lower() != literal:
             return False
@@ -49,7 +49,7 @@ class Scanner:
         return True
 
     def accept_any(self, characters: str) -> bool:
-        """Steps over one character if it is one of these."""
+        """Skips one character if it is one of these."""
         if self.at_end or self.text[self.position] not in characters:
             return False
         self.position += 1
@@ -64,15 +64,15 @@ class Scanner:
         start = self.position
         self.position = self._end_of(alphabet)
         if not self.at_end and self.text[self.position] not in delimiters:
-            self.fail(f"{what} cannot hold {self.next_character!r}")
+            self.fail(f"{what} cannot contain {self.next_character!r}")
         if self.position == start:
             self.fail(f"{what} is missing")
         if self.position - start > longest:
-            self.fail(f"{what} has at most {longest} characters", start + longest)
+            self.fail(f"{what} must have at most {longest} characters", start + longest)
         return self.text[start : self.position]
 
     def digits(self) -> str:
-        """Takes the decimal digits that stand here: perhaps none, perhaps more than any number needs."""
+        """Takes all decimal digits that come next: none, or any number of them."""
         start = self.position
         self.position = self._end_of(_DIGITS)
         return self.text[start : self.position]
@@ -91,10 +91,10 @@ class Scanner:
 
     def _fail_guid(self) -> NoReturn:
         if self.next_character == "{":
-            self.fail("a GUID stands here without braces")
+            self.fail("a GUID must not have braces here")
         for shape in _GUID_SHAPE:
             character = self.next_character
             if character not in _HEX_DIGITS if shape == "x" else character != "-":
                 break
             self.position += 1
-        self.fail(f"a GUID is written {_GUID_SHAPE}, in hexadecimal digits")
+        self.fail(f"a GUID must have the form {_GUID_SHAPE}, in hexadecimal digits")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from postroad.errors import PostroadError, RpcFault, Status, told_error
+from postroad.errors import PostroadError, RpcFault, Status, rebuild_error
 from postroad.received import ReceivedMessage
 from postroad.remote_read.values import is_failure
 from postroad.rpc.interface import Operation
@@ -30,7 +30,7 @@ def check(status: int, what: str) -> None:
 def error_of(status: int, what: str) -> PostroadError:
     """The exception of an HRESULT. All failures are treated alike; the code is for people."""
     words = WORDS.get(status, f"the server answered 0x{status:08X}")
-    return told_error("", status, f"{what}: {words}", {})
+    return rebuild_error("", status, f"{what}: {words}", {})
 
 
 WORDS: dict[int, str] = {

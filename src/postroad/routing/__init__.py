@@ -1,4 +1,4 @@
-"""Which way a message takes through the enterprise, [MS-MQBR]: the routing table and the next hops.
+"""The routes of messages through the enterprise, [MS-MQBR]: the routing table and the next hops.
 
 Pure: the directory comes in as a snapshot and the time as an argument.
 """

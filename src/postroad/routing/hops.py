@@ -78,13 +78,13 @@ def get_next_hops_for_site_gate(
         sites = _names(site.name for site in directory.site_collection(destination)) or "no site"
         _fail(source, destination, f"no routing link leads to its site, {sites} ([MS-MQBR] 3.1.5.3)")
     if not row.gates:
-        fault = f"the way goes through the site {row.next_hop_site.name}, which has no site gate"
+        fault = f"the route goes through the site {row.next_hop_site.name}, which has no site gate"
         _fail(source, destination, f"{fault} ([MS-MQBR] 3.1.5.3, 3.1.5.7)")
     if row.next_hop_site is row.destination_site:
         way = f"straight to the gates of {row.next_hop_site.name}"
     else:
         way = f"by the gates of {row.next_hop_site.name}"
-    why = f"the cheapest way to the site {row.destination_site.name} costs {row.cost} and goes {way}"
+    why = f"the cheapest route to the site {row.destination_site.name} costs {row.cost} and goes {way}"
     return NextHops(row.gates, f"{why} ([MS-MQBR] 3.1.5.3)", link_cost=row.link_cost)
 
 
@@ -146,7 +146,7 @@ def _called(directory: Directory, site_id: UUID) -> str:
 
 
 def _first_site(directory: Directory, machine: QueueManager) -> str:
-    sites = sorted(directory.site_collection(machine), key=lambda site: directory.site_place(site.identifier))
+    sites = sorted(directory.site_collection(machine), key=lambda site: directory.site_number(site.identifier))
     return f"the site {sites[0].name}" if sites else "no site"
 
 

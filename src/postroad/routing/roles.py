@@ -31,7 +31,7 @@ def get_site_gates(directory: Directory, machine_id: UUID) -> tuple[QueueManager
     sites = () if machine is None else directory.site_collection(machine)
     if not sites:
         return ()
-    first = min(sites, key=lambda site: directory.site_place(site.identifier))
+    first = min(sites, key=lambda site: directory.site_number(site.identifier))
     return get_site_gates_for_site(directory, first.identifier)
 
 

@@ -81,6 +81,6 @@ class Router:
             case PublicName() | ConnectorName():
                 queue = self.directory.queue(name.guid)
                 if queue is None:
-                    raise NoRoute(f"{name} is no queue of the directory ([MS-MQQB] 3.1.7.4)")
+                    raise NoRoute(f"{name} is not a queue of the directory ([MS-MQQB] 3.1.7.4)")
                 return queue.queue_manager_identifier
-        raise NoRoute(f"{name} is not the name of one queue, and only such names are routed ([MS-MQBR] 1.4)")
+        raise NoRoute(f"a routed name must be the name of one queue, got {name} ([MS-MQBR] 1.4)")

@@ -1,6 +1,6 @@
-"""Whole ways through the enterprise, for people: each hop as the queue manager there would choose it.
+"""Whole routes through the enterprise, for people: each hop as the queue manager there would choose it.
 
-Messages do not need this: a queue manager knows its own next hops and no more.
+Messages do not need this: a queue manager knows only its own next hops.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEPT_TABLES = 32  # of other queue managers: those on a way, and not the whole e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A way from one queue manager to another, all by name.
+    """A route from one queue manager to another, all by name.
 
     `next_hops` is what the source tries, in order, and `fallback` what it tries if a direct connection fails. `path`
     takes the first hop everywhere, and `cost` is the sum of the routing links on it.
@@ -170,10 +170,10 @@ class Routes:
             try:
                 answer = self.next_hops(path[-1], destination)
             except NoRoute as fault:
-                raise NoRoute(f"the way {_arrows(path)} ends there: {fault}") from None
+                raise NoRoute(f"the route {_arrows(path)} ends there: {fault}") from None
             hop = answer.hops[0]
             if hop in path:
-                raise NoRoute(f"the way {_arrows([*path, hop])} goes round, and never reaches {_name(destination)}")
+                raise NoRoute(f"the route {_arrows([*path, hop])} is a loop and never reaches {_name(destination)}")
             path.append(hop)
             cost += answer.link_cost
         return path, cost

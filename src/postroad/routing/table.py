@@ -32,16 +32,16 @@ class Row:
 class RoutingTable:
     """A row for each site that can be reached and is not the queue manager's own, in the directory's order of sites."""
 
-    __slots__ = ("_places", "rows")
+    __slots__ = ("_indices", "rows")
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.rows = tuple(rows)
-        self._places = {row.destination_site.identifier: place for place, row in enumerate(self.rows)}
+        self._indices = {row.destination_site.identifier: place for place, row in enumerate(self.rows)}
 
     def row_to(self, sites: Iterable[UUID]) -> Row | None:
         """The row for a destination in these sites. Of several, the last one in the table wins, not the cheapest:
         the scan of [MS-MQBR] 3.1.5.3 does not stop at a match."""
-        place = max((self._places[site] for site in sites if site in self._places), default=None)
+        place = max((self._indices[site] for site in sites if site in self._indices), default=None)
         return None if place is None else self.rows[place]
 
 
@@ -63,8 +63,8 @@ class SiteGraph:
         self.directory = directory
         cheapest: list[dict[int, RoutingLink]] = [{} for _ in directory.sites]
         for link in directory.links:
-            site1 = directory.site_place(link.site1_identifier)
-            site2 = directory.site_place(link.site2_identifier)
+            site1 = directory.site_number(link.site1_identifier)
+            site2 = directory.site_number(link.site2_identifier)
             for here, there in ((site1, site2), (site2, site1)):
                 known = cheapest[here].get(there)
                 if known is None or link.actual_cost < known.actual_cost:  # parallel links: the cheapest counts
@@ -78,12 +78,12 @@ class SiteGraph:
 
     def links_from(self, roots: Iterable[UUID]) -> dict[int, RoutingLink]:
         """The cheapest link to each neighbour of the roots."""
-        places = {self.directory.site_place(root) for root in roots}
+        own = {self.directory.site_number(root) for root in roots}
         found: dict[int, RoutingLink] = {}
-        for root in sorted(places):
+        for root in sorted(own):
             for edge in self._edges[root]:
                 known = found.get(edge.to)
-                if edge.to not in places and (known is None or edge.link.actual_cost < known.actual_cost):
+                if edge.to not in own and (known is None or edge.link.actual_cost < known.actual_cost):
                     found[edge.to] = edge.link
         return found
 
@@ -93,7 +93,7 @@ class SiteGraph:
         A way's place in the heap is its cost, then the GUID of its first site. As no link is free, all ways into a
         site are known when it is taken from the heap, so that the first one taken is the right one.
         """
-        settled: dict[int, tuple[int, int]] = {self.directory.site_place(root): (0, -1) for root in roots}
+        settled: dict[int, tuple[int, int]] = {self.directory.site_number(root): (0, -1) for root in roots}
         own = frozenset(settled)
         best: dict[int, tuple[int, int]] = {}
         heap: list[tuple[int, int, int, int]] = []
@@ -107,10 +107,10 @@ class SiteGraph:
             settled[place] = (cost, first)
             for edge in self._edges[place]:
                 there = edge.to
-                way = (cost + edge.link.actual_cost, rank)
-                if there not in settled and (there not in best or way < best[there]):
-                    best[there] = way
-                    heappush(heap, (*way, there, first))
+                route = (cost + edge.link.actual_cost, rank)
+                if there not in settled and (there not in best or route < best[there]):
+                    best[there] = route
+                    heappush(heap, (*route, there, first))
         for place in own:
             del settled[place]
         return settled
@@ -125,11 +125,11 @@ def build_table(graph: SiteGraph, machine_id: UUID) -> RoutingTable:
     roots = [site.identifier for site in directory.site_collection(machine)]  # of a gate in several sites, all
     first_links = graph.links_from(roots)
     gates = {place: gates_in_turn(directory, directory.sites[place], link) for place, link in first_links.items()}
-    ways = graph.least_costs(first_links, roots)
+    routes = graph.least_costs(first_links, roots)
     return RoutingTable(
-        Row(site, directory.sites[way[1]], gates[way[1]], way[0], first_links[way[1]].actual_cost)
+        Row(site, directory.sites[route[1]], gates[route[1]], route[0], first_links[route[1]].actual_cost)
         for place, site in enumerate(directory.sites)
-        if (way := ways.get(place)) is not None
+        if (route := routes.get(place)) is not None
     )
 
 

@@ -1,6 +1,6 @@
-"""Failed logins by address: each address that fails has to wait before its next try, longer each time.
+"""Failed logins by address: an address that fails must wait before its next try, longer each time.
 
-Every door that asks for a password uses this. No clock and no waiting here: `now` comes in, and the door waits.
+Every listener that asks for a password uses this. No clock and no waiting here: callers pass `now`, and wait.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _log = logging.getLogger(__name__)
 
 
 class Audit(Protocol):
-    """Where events that somebody may ask about later are written."""
+    """Where security events are recorded."""
 
     def __call__(self, event: str, **facts: Any) -> None: ...
 
 
 class FailedLogins:
-    """A door asks `delay` before it looks at a password, waits that long without holding up others, and asks again
-    until it is 0: tries that come at the same time are so taken one by one. A login that succeeds changes nothing,
-    or somebody with one account could try the passwords of others at full speed."""
+    """A listener calls `delay` before it checks a password, waits that long, and asks again until the delay is 0. So
+    simultaneous tries are checked one by one. A successful login resets nothing: otherwise a user could try the
+    passwords of other users at full speed."""
 
     def __init__(self, audit: Audit | None = None) -> None:
         self.total = 0
@@ -42,7 +42,7 @@ class FailedLogins:
         return len(self._failures)
 
     def delay(self, address: str, now: float) -> float:
-        """How many seconds a try from this address has to wait; 0 lets it through."""
+        """How many seconds a try from this address must wait. 0 means that it need not."""
         count, last = self._failures.get(_network(address), (0, 0.0))
         if count <= FREE_FAILURES or now - last >= FORGET_S:
             return 0.0
@@ -64,7 +64,7 @@ class FailedLogins:
 
 
 def _network(address: str) -> str:
-    """What counts as one address: an IPv6 host has a whole /64 of them."""
+    """The network that counts as one address: an IPv6 host has a whole /64."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,6 +1,6 @@
-"""The audit log: one JSON line for each change that somebody may ask about later, and for each refused login.
+"""The audit log: one JSON line for each administrative change and each refused login.
 
-Who did it, from where, what, when, and how it ended. Messages and secrets are never in it.
+A line says who did what, when, from where, and with which outcome. It never has messages or secrets.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from postroad.runtime.private_files import open_private
 
 LOGIN_REFUSED: Final = "login refused"
 DONE: Final = "done"
-# Strangers cause these lines, and must not fill the disk with them: more of a minute are counted in the next line.
+# Unknown callers cause these lines and must not fill the disk: further ones of a minute are counted in the next line.
 MAX_REFUSED_A_MINUTE: Final = 60
 MAX_TEXT: Final = 1024  # of one fact: names of queues are shorter, and a line is written in one piece
 _ERROR_EVERY_S: Final = 60.0
-_FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)  # a pipe that nobody reads must not stop us
+_FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)  # a pipe without a reader must not block us
 
 log = logging.getLogger(__name__)
 
 
 class AuditLog:
-    """Appends to `file`, which is opened for each line: whoever moves it away gets a new one. Without a file, nothing.
+    """Appends to `file`, which is opened for each line, so a moved file is created again. None: no audit log.
 
-    A line that cannot be written is an error in the log, at most one a minute, and stops nobody's work.
+    If a line cannot be written, the log gets an error, at most one a minute, and the operation goes on.
     """
 
     def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
@@ -43,7 +43,7 @@ class AuditLog:
         self._refused = 0
 
     def check(self) -> None:
-        """Raises OSError where the file cannot be written."""
+        """Raises OSError if the file cannot be written."""
         if self.file is not None:
             os.close(open_private(self.file, _FLAGS))
 
@@ -86,7 +86,7 @@ class AuditLog:
             if not 0 <= now - self._told < _ERROR_EVERY_S:
                 self._told = now
                 facts = {"file": self.file, "reason": error.strerror, "lost": self.lost}
-                log.error("audit log not written: free some space, or make the file writable for us", extra=facts)
+                log.error("audit log not written", extra=facts)
 
 
 def _short(value: object) -> object:

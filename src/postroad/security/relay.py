@@ -1,6 +1,6 @@
-"""Whom messages of strangers may make this manager call: forwarding, acknowledgments, reports and receipts.
+"""Which hosts this manager may call for messages of unknown senders: to forward, acknowledge, report or send receipts.
 
-Only the decision lives here. Whoever is about to make an outgoing queue for a stranger's message asks first.
+Only the decision is here. Code that makes an outgoing queue for such a message asks first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-MAX_NAMED_HOSTS = 100_000  # of local applications; the one that was named longest ago is forgotten first
+MAX_NAMED_HOSTS = 100_000  # of local applications; the least recently named host is forgotten first
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,14 @@ class RelayRule:
 
     @classmethod
     def parse(cls, text: str) -> RelayRule:
-        """`10.0.0.0/8`, `10.0.0.5`, `fd00::/8`, `*.corp.local`, `*`; ValueError says what is wrong."""
+        """`10.0.0.0/8`, `10.0.0.5`, `fd00::/8`, `*.corp.local`, `*`. Raises ValueError for other text."""
         try:
             return cls(ip_network(text))
         except ValueError as fault:
             if "/" in text or text.replace(".", "").isdecimal() or ":" in text:
-                raise ValueError(f"{text!r} is not a network: {fault}") from None
+                raise ValueError(f"must be a network, got {text!r}: {fault}") from None
         if not text.replace("*", "a").replace("-", "a").replace(".", "a").replace("_", "a").isalnum():
-            raise ValueError(f"{text!r} is neither a network (10.0.0.0/8) nor a host pattern (*.corp.local)")
+            raise ValueError(f"must be a network (10.0.0.0/8) or a host pattern (*.corp.local), got {text!r}")
         return cls(None, text.lower())
 
     def covers(self, host: str) -> bool:
@@ -42,7 +42,7 @@ class RelayRule:
 
 
 class Relay:
-    """Asks are by host, as a name or an address. `known` are managers of the directory and of `[peers]`."""
+    """A host is a name or an address. `known` are the managers of the directory and of `[peers]`."""
 
     def __init__(self, rules: Iterable[RelayRule] = (), known: Callable[[str], bool] = lambda host: False) -> None:
         self._rules = tuple(rules)
@@ -51,16 +51,16 @@ class Relay:
 
     @classmethod
     def open(cls) -> Relay:
-        """Allows everything: for managers that no stranger can reach."""
+        """Allows everything: for managers that only trusted hosts can reach."""
         return cls((RelayRule(None, "*"),))
 
     @property
     def everything(self) -> bool:
-        """Whether `*` is on the list: whatever a message names may be called."""
+        """Whether `*` is on the list: any host may be called."""
         return any(rule.pattern == "*" for rule in self._rules)
 
     def lists(self, host: str) -> bool:
-        """Whether the list alone allows it: what the owner has written, not what is known otherwise."""
+        """Whether the configured list allows it. Known hosts do not count."""
         host = host.lower()
         return any(rule.covers(host) for rule in self._rules)
 

@@ -28,25 +28,27 @@ class Sid:
 
     def __post_init__(self) -> None:
         if not 0 <= self.identifier_authority <= _AUTHORITY_MAX:
-            raise LocalProtocolError(f"a SID's authority fits in 48 bits, {self.identifier_authority} does not")
+            raise LocalProtocolError(f"a SID's authority must fit in 48 bits, got {self.identifier_authority}")
         if not 1 <= len(self.sub_authorities) <= MAX_SUB_AUTHORITIES:
-            raise LocalProtocolError(f"a SID has 1 to {MAX_SUB_AUTHORITIES} parts, not {len(self.sub_authorities)}")
+            raise LocalProtocolError(
+                f"a SID must have 1 to {MAX_SUB_AUTHORITIES} parts, got {len(self.sub_authorities)}"
+            )
         if not all(0 <= part <= _UINT32_MAX for part in self.sub_authorities):
-            raise LocalProtocolError("every part of a SID fits in 32 bits")
+            raise LocalProtocolError("every part of a SID must fit in 32 bits")
 
     @classmethod
     def decode(cls, data: bytes) -> Sid:
-        """Exactly one SID, no byte more; RemoteProtocolError where the bytes are none."""
+        """Exactly one SID. Raises RemoteProtocolError for other bytes."""
         if len(data) < _HEAD.size:
-            raise RemoteProtocolError(f"a SID has at least {_HEAD.size + 4} bytes, {len(data)} are here", len(data))
+            raise RemoteProtocolError(f"a SID must have at least {_HEAD.size + 4} bytes, got {len(data)}", len(data))
         revision, count, high, low = _HEAD.unpack_from(data)
         if revision != REVISION:
-            raise RemoteProtocolError(f"SID revision {revision} is not {REVISION}", 0)
+            raise RemoteProtocolError(f"SID revision must be {REVISION}, got {revision}", 0)
         if not 1 <= count <= MAX_SUB_AUTHORITIES:
-            raise RemoteProtocolError(f"a SID has 1 to {MAX_SUB_AUTHORITIES} parts, not {count}", 1)
+            raise RemoteProtocolError(f"a SID must have 1 to {MAX_SUB_AUTHORITIES} parts, got {count}", 1)
         if len(data) != _HEAD.size + 4 * count:
             raise RemoteProtocolError(
-                f"a SID of {count} parts has {_HEAD.size + 4 * count} bytes, {len(data)} are here", 1
+                f"a SID of {count} parts must have {_HEAD.size + 4 * count} bytes, got {len(data)}", 1
             )
         return cls(high << 32 | low, Struct(f"<{count}I").unpack_from(data, _HEAD.size))
 
@@ -62,13 +64,13 @@ class Sid:
         """[MS-DTYP] 2.4.2.1; raises IllegalIdentifier on any other text."""
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise IllegalIdentifier(text, 0, "a SID is written S-1-, an authority and 1 to 15 numbers, as in S-1-5-18")
+            raise IllegalIdentifier(text, 0, "a SID must be S-1-, an authority and 1 to 15 numbers, as in S-1-5-18")
         authority = int(match[1], 16) if match[1][:2].lower() == "0x" else int(match[1])
         parts = tuple(int(part) for part in match[2][1:].split("-"))
         if authority > _UINT32_MAX and match[1].isdigit():
-            raise IllegalIdentifier(text, match.start(1), "an authority above 32 bits is written 0x and 12 digits")
+            raise IllegalIdentifier(text, match.start(1), "an authority above 32 bits must be 0x and 12 digits")
         if max(parts) > _UINT32_MAX:
-            raise IllegalIdentifier(text, match.start(2) + 1, "every part of a SID fits in 32 bits")
+            raise IllegalIdentifier(text, match.start(2) + 1, "every part of a SID must fit in 32 bits")
         return cls(authority, parts)
 
     def __str__(self) -> str:

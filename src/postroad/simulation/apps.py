@@ -10,7 +10,7 @@ from postroad.names import FormatName
 from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
 from postroad.queues.transaction import Transaction
 from postroad.queues.waiting import ReadCall, WaitingRead
-from postroad.simulation.ledger import Letter, Promise
+from postroad.simulation.ledger import Promise, TrackedMessage
 from postroad.simulation.node import Node
 from postroad.simulation.scenario import ACKS, Consumer, Flow, Kind, Naming
 from postroad.simulation.stage import Stage
@@ -62,24 +62,24 @@ class SendingApp:
                 core.abort(transaction, self.node.now)
             return
         source = self.node.identifier.bytes_le
-        letters = [
+        sent = [
             self._stage.ledger.write(flow, source + each.to_bytes(4, "little"), self._stage.loop.now, perishable=short)
             for each, short in zip(ids, perishable, strict=True)
         ]
         self._stage.log.note(
-            self.node.name, f"sends letters {letters[0].number} to {letters[-1].number} as message {ids[0]}"
+            self.node.name, f"sends messages {sent[0].number} to {sent[-1].number} as message {ids[0]}"
         )
         if transaction is not None:
             if self._stage.chance.random() < flow.aborts:
                 core.abort(transaction, self.node.now)
-                self._settle(letters, Promise.WITHDRAWN)
+                self._settle(sent, Promise.WITHDRAWN)
                 return
             core.commit(transaction, self.node.now)
         if flow.kind is Kind.EXPRESS:
-            self._settle(letters, Promise.KEPT)
+            self._settle(sent, Promise.KEPT)
         else:
             self.node.when_durable(
-                lambda error: self._settle(letters, Promise.KEPT if error is None else Promise.BROKEN), survives=True
+                lambda error: self._settle(sent, Promise.KEPT if error is None else Promise.BROKEN), survives=True
             )
 
     def _compose(self, perishable: bool) -> Message:
@@ -97,12 +97,10 @@ class SendingApp:
     def _begin(self) -> Transaction:
         return self.node.core.begin(UUID(int=self._stage.chance.getrandbits(128)))
 
-    def _settle(self, letters: list[Letter], promise: Promise) -> None:
-        for letter in letters:
+    def _settle(self, sent: list[TrackedMessage], promise: Promise) -> None:
+        for letter in sent:
             letter.promise = promise
-        self._stage.log.note(
-            self.node.name, f"letters {letters[0].number} to {letters[-1].number}: {promise.name.lower()}"
-        )
+        self._stage.log.note(self.node.name, f"messages {sent[0].number} to {sent[-1].number}: {promise.name.lower()}")
 
 
 def _admin_name(naming: Naming, node: Node) -> str:

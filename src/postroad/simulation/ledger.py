@@ -31,7 +31,7 @@ class Arrival:
 
 
 @dataclass(slots=True, eq=False)
-class Letter:
+class TrackedMessage:
     """One message, and all that was seen of it."""
 
     number: int
@@ -53,29 +53,29 @@ class Letter:
 
     def __str__(self) -> str:
         flow = self.flow
-        return f"letter {self.number} ({flow.kind.value}, {flow.source} to {flow.manager}\\{flow.path})"
+        return f"message {self.number} ({flow.kind.value}, {flow.source} to {flow.manager}\\{flow.path})"
 
 
 class Ledger:
     """Times are the simulation's own, not those of any manager's clock."""
 
     def __init__(self) -> None:
-        self.letters: list[Letter] = []
-        self._by_identifier: dict[bytes, Letter] = {}
+        self.messages: list[TrackedMessage] = []
+        self._by_identifier: dict[bytes, TrackedMessage] = {}
 
-    def __iter__(self) -> Iterator[Letter]:
-        return iter(self.letters)
+    def __iter__(self) -> Iterator[TrackedMessage]:
+        return iter(self.messages)
 
-    def write(self, flow: Flow, identifier: bytes, now: float, *, perishable: bool) -> Letter:
-        letter = Letter(len(self.letters) + 1, flow, identifier, now, perishable)
-        self.letters.append(letter)
+    def write(self, flow: Flow, identifier: bytes, now: float, *, perishable: bool) -> TrackedMessage:
+        letter = TrackedMessage(len(self.messages) + 1, flow, identifier, now, perishable)
+        self.messages.append(letter)
         self._by_identifier[identifier] = letter
         return letter
 
-    def find(self, view: MessageView) -> Letter | None:
+    def find(self, view: MessageView) -> TrackedMessage | None:
         return self._by_identifier.get(view.identifier)
 
-    def arrived(self, record: Record, clock_error_s: float, *, consumed: bool) -> Letter | None:
+    def arrived(self, record: Record, clock_error_s: float, *, consumed: bool) -> TrackedMessage | None:
         """A copy that a reader has taken, or that lies in its queue at the end."""
         view = MessageView(record.packet)
         letter = self.find(view)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from postroad.simulation.apps import SendingApp
-from postroad.simulation.ledger import Ledger, Letter, Promise
+from postroad.simulation.ledger import Ledger, Promise, TrackedMessage
 from postroad.simulation.loop import STARTED
 from postroad.simulation.node import Node
 from postroad.simulation.verdict import Verdict, judge
@@ -104,8 +104,8 @@ def _faults(verdict: Verdict) -> tuple[str, ...]:
 
 def _flow(sender: SendingApp, ledger: Ledger) -> FlowReport:
     flow = sender.flow
-    letters = [each for each in ledger if each.flow is flow]
-    sent = [each for each in letters if each.promise is Promise.KEPT]
+    written = [each for each in ledger if each.flow is flow]
+    sent = [each for each in written if each.promise is Promise.KEPT]
     arrived = [each for each in sent if each.arrivals]
     gone = [each for each in sent if not (each.arrivals or each.dead or each.waiting)]
     return FlowReport(
@@ -114,8 +114,8 @@ def _flow(sender: SendingApp, ledger: Ledger) -> FlowReport:
         kind=flow.kind.value,
         naming=flow.naming.value,
         sent=len(sent),
-        refused=sum(each.promise is Promise.BROKEN for each in letters) + sender.refused,
-        aborted=sum(each.promise is Promise.WITHDRAWN for each in letters),
+        refused=sum(each.promise is Promise.BROKEN for each in written) + sender.refused,
+        aborted=sum(each.promise is Promise.WITHDRAWN for each in written),
         arrived=len(arrived),
         received=sum(any(copy.consumed for copy in each.arrivals) for each in arrived),
         waiting=sum(bool(each.waiting) and not each.arrivals for each in sent),
@@ -125,7 +125,7 @@ def _flow(sender: SendingApp, ledger: Ledger) -> FlowReport:
     )
 
 
-def _latency(arrived: Sequence[Letter]) -> Latency | None:
+def _latency(arrived: Sequence[TrackedMessage]) -> Latency | None:
     times = sorted((each.arrivals[0].at - each.sent_at) * 1000 for each in arrived)
     if not times:
         return None

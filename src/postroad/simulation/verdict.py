@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from postroad.queues.collection import AWAITING_FINAL_ACK, DEADLETTER, DEADXACT, JOURNAL
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
-from postroad.simulation.ledger import Ledger, Letter, Promise
+from postroad.simulation.ledger import Ledger, Promise, TrackedMessage
 from postroad.simulation.node import Node
 from postroad.simulation.scenario import FaultKind, Kind, Naming, Scenario
 from postroad.simulation.world import World
@@ -96,7 +96,7 @@ def _duplicated(ledger: Ledger, world: World) -> Iterator[str]:
 
 def _reordered(ledger: Ledger) -> Iterator[str]:
     """Of one sender to one name, transactional messages stand in the queue as they were sent."""
-    last: dict[tuple[str, str, str, str], Letter] = {}
+    last: dict[tuple[str, str, str, str], TrackedMessage] = {}
     for letter in ledger:
         flow = letter.flow
         if flow.kind is not Kind.TRANSACTIONAL or not letter.arrivals:
@@ -156,12 +156,12 @@ def _contradictions(ledger: Ledger, world: World) -> Iterator[str]:
             yield from _acknowledgments(letter, droppable=letter.flow.manager in full)
 
 
-def _is_forgotten(letter: Letter, world: World) -> bool:
+def _is_forgotten(letter: TrackedMessage, world: World) -> bool:
     """An express message, and a destination that has crashed: that has forgotten which messages it had seen."""
     return not letter.reliable and world.nodes[letter.flow.manager].crashes > 0
 
 
-def _copies(letter: Letter, *, forgotten: bool) -> Iterator[str]:
+def _copies(letter: TrackedMessage, *, forgotten: bool) -> Iterator[str]:
     if letter.promise is not Promise.KEPT:
         if letter.arrivals or letter.dead or letter.journaled or letter.waiting:
             yield f"{letter} was never sent, and is there"
@@ -184,7 +184,7 @@ def _copies(letter: Letter, *, forgotten: bool) -> Iterator[str]:
         yield f"{letter} has {letter.journaled} copies in the journal"
 
 
-def _acknowledgments(letter: Letter, *, droppable: bool) -> Iterator[str]:
+def _acknowledgments(letter: TrackedMessage, *, droppable: bool) -> Iterator[str]:
     """Each that was asked for, once. A manager without room drops those that it would have to send, 3.1.7.15."""
     found = Counter(letter.acknowledged)
     consumed = any(arrival.consumed for arrival in letter.arrivals)

@@ -123,17 +123,17 @@ class World:
         settle_s = scenario.settle_s + max((abs(fault.clock_error_s) for fault in scenario.faults), default=0.0)
         last = loop.now + PATIENCE * settle_s
         end = loop.now + settle_s
-        places = self._places()
+        counts = self._counts()
         while loop.now < min(end, last):
             loop.run(loop.now + CHECK_S)
             if self._is_still():
                 self.settled_at = loop.now - STARTED
                 return
-            if (now := self._places()) != places:  # slow is not stuck
-                places, end = now, loop.now + settle_s
+            if (now := self._counts()) != counts:  # slow is not stuck
+                counts, end = now, loop.now + settle_s
 
-    def _places(self) -> list[int]:
-        """How many messages are where."""
+    def _counts(self) -> list[int]:
+        """How many messages each queue has."""
         return [queue.count for node in self.nodes.values() for queue in node.core.queues]
 
     def _is_still(self) -> bool:

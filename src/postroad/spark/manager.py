@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import pyarrow as pa
 
 from postroad.client.tls import client_context
-from postroad.errors import ManagerUnavailable, PostroadError, RemoteProtocolError, told_error
+from postroad.errors import ManagerUnavailable, PostroadError, RemoteProtocolError, rebuild_error
 from postroad.spark.options import ARRIVAL_MASK, Place
 from postroad.version import __version__
 
@@ -242,7 +242,7 @@ class ManagerApi:
         except ValueError:
             code = 0
         members = {name: value for name, value in problem.items() if name not in _PROBLEM_MEMBERS}
-        return told_error(str(problem.get("error", "")), code, str(problem.get("detail", "")), members)
+        return rebuild_error(str(problem.get("error", "")), code, str(problem.get("detail", "")), members)
 
 
 class Patience:

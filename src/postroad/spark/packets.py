@@ -25,7 +25,7 @@ from postroad.describe.packet import packet_kind
 from postroad.errors import InvalidArgument
 from postroad.spark.options import Options
 from postroad.spark.schema import FOUND, arrow_schema, named, spark_schema
-from postroad.spark.telling import told, told_while_reading
+from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
 from postroad.wire import MessageView
 
 MOST_ROWS = 1000  # of a record batch
@@ -40,12 +40,12 @@ class PacketSource(DataSource):
     def name(cls) -> str:
         return "postroad_packets"
 
-    @told
+    @without_traceback
     def schema(self) -> StructType:
         _files(self.options)
         return spark_schema(tuple(FOUND), FOUND)
 
-    @told
+    @without_traceback
     def reader(self, schema: StructType) -> PacketReader:
         return PacketReader(_files(self.options), _ports(self.options), named(schema, FOUND))
 
@@ -59,7 +59,7 @@ class PacketReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         return [InputPartition(file) for file in self._files]
 
-    @told_while_reading
+    @iterator_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         file: str = partition.value
         try:

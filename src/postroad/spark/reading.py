@@ -23,7 +23,7 @@ from postroad.spark.offsets import Offset, shares, split, split_evenly
 from postroad.spark.options import ARRIVAL_MASK, Mode, ReadOptions, Start
 from postroad.spark.rows import asked, joined, rows
 from postroad.spark.schema import named
-from postroad.spark.telling import told, told_while_reading
+from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
 
 PARTITIONS = 4  # where nobody says how many
 LEAST_MESSAGES = 1000  # that are worth a task of their own
@@ -53,7 +53,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._columns = named(schema)
 
-    @told
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         api = ManagerApi(self._options.place, timeout_s=FIRST_S)
         mark = api.mark()
@@ -66,7 +66,7 @@ class BatchReader(DataSourceReader):
         most = self._options.partitions or PARTITIONS
         return [Range(*each) for each in split_evenly(begin, end, shares(mark.messages, most, LEAST_MESSAGES))]
 
-    @told_while_reading
+    @iterator_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
         api = ManagerApi(self._options.place)
@@ -96,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Offsets
 
-    @told
+    @without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self._first is None:
             api = ManagerApi(self._options.place, timeout_s=FIRST_S)
@@ -120,14 +120,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.max_rows) if self._options.max_rows else ReadAllAvailable()
 
-    @told
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._mark()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return None if self._latest is None else {"arrival": self._latest.arrival}
 
-    @told
+    @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = Offset.read(start)
         self._acknowledge(begin)
@@ -189,7 +189,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Batches
 
-    @told
+    @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []
@@ -224,7 +224,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             )
 
-    @told_while_reading
+    @iterator_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
         api = ManagerApi(self._options.place)
@@ -246,7 +246,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Acknowledging
 
-    @told
+    @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
         self._acknowledge(Offset.read(end))
 

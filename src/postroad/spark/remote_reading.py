@@ -26,7 +26,7 @@ from postroad.spark.remote import PROBES, RemoteQueue
 from postroad.spark.remote_offsets import RemoteOffset, Seen, shared, without
 from postroad.spark.rows import joined, rows
 from postroad.spark.schema import named
-from postroad.spark.telling import told, told_while_reading
+from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
 
 MAX_ROWS = 10_000  # of a batch where nobody says: the driver has looked at each of them by then
 _CUTS_EACH = 8  # places to try in each priority at the least: which ones have many messages is not known
@@ -58,7 +58,7 @@ class RemoteBatchReader(DataSourceReader):
         self._rpc = rpc
         self._columns = named(schema)
 
-    @told
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         queue = RemoteQueue(self._options.place, self._rpc, timeout_s=FIRST_S)
         try:
@@ -71,7 +71,7 @@ class RemoteBatchReader(DataSourceReader):
         finally:
             queue.close()
 
-    @told_while_reading
+    @iterator_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LookupRange)
         if partition.begin == partition.end:
@@ -147,7 +147,7 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Offsets
 
-    @told
+    @without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         queue = RemoteQueue(self._options.place, self._rpc, timeout_s=FIRST_S)
         try:
@@ -159,11 +159,11 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.max_rows or MAX_ROWS)
 
-    @told
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = [Seen.of(message) for page in self._queue().walk() for message in page]
 
-    @told
+    @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         done = RemoteOffset.read(start)
         gone = self._remove(done)
@@ -196,14 +196,14 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Batches
 
-    @told
+    @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []
         batch = RemoteOffset.read(end)
         return [SeenMessages(part) for part in shared(batch.batch(), batch.partitions)]
 
-    @told_while_reading
+    @iterator_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SeenMessages)
         queue = RemoteQueue(self._options.place, self._rpc)
@@ -223,7 +223,7 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Removing
 
-    @told
+    @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
         self._remove(RemoteOffset.read(end))
 

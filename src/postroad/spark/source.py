@@ -10,7 +10,7 @@ from postroad.spark.options import Mode, read_options, stream_options, write_opt
 from postroad.spark.reading import BatchReader, StreamReader
 from postroad.spark.remote_reading import RemoteBatchReader, RemoteStreamReader
 from postroad.spark.schema import spark_schema
-from postroad.spark.telling import told
+from postroad.spark.tracebacks import without_traceback
 from postroad.spark.writing import BatchWriter, StreamWriter
 
 
@@ -21,11 +21,11 @@ class MessageSource(DataSource):
     def name(cls) -> str:
         return "postroad"
 
-    @told
+    @without_traceback
     def schema(self) -> StructType:
         return spark_schema(read_options(self.options).columns)
 
-    @told
+    @without_traceback
     def reader(self, schema: StructType) -> BatchReader | RemoteBatchReader:
         options = read_options(self.options)
         if options.mode is Mode.CONSUME:
@@ -35,7 +35,7 @@ class MessageSource(DataSource):
             )
         return BatchReader(options, schema) if options.rpc is None else RemoteBatchReader(options, options.rpc, schema)
 
-    @told
+    @without_traceback
     def streamReader(self, schema: StructType) -> StreamReader | RemoteStreamReader:  # noqa: N802
         options = stream_options(self.options)
         if options.rpc is None:
@@ -47,13 +47,13 @@ class MessageSource(DataSource):
             )
         return RemoteStreamReader(options, options.rpc, schema)
 
-    @told
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise InvalidArgument("mode: a queue cannot be overwritten; use .mode('append')")
         return BatchWriter(write_options(self.options), schema)
 
-    @told
+    @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         if overwrite:
             raise InvalidArgument("outputMode: a queue takes rows one by one; use append or update, not complete")

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from postroad.spark.manager import ManagerApi
 from postroad.spark.options import WriteOptions
 from postroad.spark.sending import check_schema, requests
-from postroad.spark.telling import told
+from postroad.spark.tracebacks import without_traceback
 
 _QUERY = "sql.streaming.queryId"
 _EPOCH = "streaming.sql.batchId"
@@ -54,11 +54,11 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
         self._name = options.name or f"spark-job-{uuid4()}"
 
-    @told
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         return _send(self._options, self._name, 0, _task().partitionId(), iterator)
 
-    @told
+    @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         api = ManagerApi(self._options.place)
         api.finish(self._name, 0)  # one without a name too: an attempt that Spark has given up may still be running
@@ -75,7 +75,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         check_schema(schema)
         self._options = options
 
-    @told
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         task = _task()
         query, epoch = task.getLocalProperty(_QUERY), task.getLocalProperty(_EPOCH)
@@ -84,7 +84,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         name = self._options.name or f"spark-{query}"
         return _send(self._options, name, int(epoch), task.partitionId(), iterator)
 
-    @told
+    @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         sent = next((each for each in messages if isinstance(each, Sent)), None)
         if sent is not None:

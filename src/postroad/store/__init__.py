@@ -1,4 +1,4 @@
-"""Durable state behind one small interface. Other rooms import from here, and from nowhere deeper."""
+"""Durable state behind one small interface. Other packages import from here only."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ __all__ = [
 
 
 def open_store(path: str | Path, *, reserve: bool = False) -> Store:
-    """The store in a data directory, which is made if need be, or ":memory:". Raises StorageError with the reason.
+    """Opens the store in a data directory, which is created if it does not exist, or ":memory:". Raises StorageError.
 
-    With `reserve` it keeps room on the disk, so that messages can be taken out of a full one.
+    With `reserve` it reserves disk space, so messages can be received even when the disk is full.
     """
     return MemoryStore() if str(path) == ":memory:" else SqliteStore(Path(path), reserve=reserve)

@@ -1,6 +1,6 @@
-"""Many records at one step of SQLite: it joins their columns itself, without the interpreter's lock and row objects.
+"""Reads many records in one step of SQLite, without the interpreter's lock and without row objects.
 
-A reader that finds anything amiss raises Suspicious: the walks in sqlite.py know what to do with damage.
+A reader that finds damage raises Suspicious. Then sqlite.py reads row by row.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _KEY = Struct(">q")
 
 
 class Suspicious(Exception):
-    """Inside this room only: something is not as it was written."""
+    """For this package only: some data is damaged."""
 
 
 def read_columns(connection: apsw.Connection, low: int, high: int, limit: int, most_bytes: int) -> Columns:
-    """Up to `limit` records with low <= key <= high, and no more than `most_bytes` of packets, but one at least."""
+    """Up to `limit` records with low <= key <= high, and at most `most_bytes` of packets, but at least one record."""
     # One more than wanted: the first behind the range, or behind this page, shows that the page is whole.
     (numbers,) = _row(connection, NUMBERS, (low, high, limit + 1))
     numbers = numbers or b""
@@ -81,8 +81,8 @@ def _row(connection: apsw.Connection, sql: str, parameters: tuple[int, ...]) -> 
 
 
 def _check_before(connection: apsw.Connection, low: int, first: int | None) -> None:
-    """Whether the search for the range was misled past some of it: the nearest record before the `first` one that it
-    found is sound and outside the range, if it was not."""
+    """Whether a damaged key made the search skip records of the range. If it did not, the record before `first` is
+    sound and outside the range."""
     before = _row(connection, BEFORE, (MAX_KEY if first is None else first - 1,))
     if before is not None and (before[0] >= low or crc32(_KEY.pack(before[0])) != before[1]):
         raise Suspicious

@@ -1,6 +1,6 @@
-"""The SQLite database under the store: how it is opened, which versions it has, what its errors mean.
+"""The SQLite database of the store: how to open it, its schema versions, and what its errors mean.
 
-Tables' contents are the business of sqlite.py.
+sqlite.py reads and writes the tables.
 """
 
 from __future__ import annotations
@@ -49,21 +49,27 @@ PRAGMAS = (
 )
 
 _FAULTS: tuple[tuple[type[apsw.Error], str], ...] = (
-    (apsw.FullError, "the disk is full; free some space, and it goes on by itself"),
-    (apsw.ReadOnlyError, "it is read-only; make the file and its directory writable for this user"),
-    (apsw.CantOpenError, "it cannot be opened; check that its directory exists and that this user may write there"),
-    (apsw.CorruptError, "it is damaged; stop, keep a copy, and rescue what is left with SQLite's .recover command"),
-    (apsw.NotADBError, "it is damaged or no SQLite database; bring back a copy, or move it away to start empty"),
+    (apsw.FullError, "the disk is full; free some space, then the manager continues by itself"),
+    (apsw.ReadOnlyError, "the file is read-only; make the file and its directory writable for this user"),
+    (
+        apsw.CantOpenError,
+        "the file cannot be opened; check that its directory exists and that this user can write there",
+    ),
+    (
+        apsw.CorruptError,
+        "the file is damaged; stop the manager, keep a copy, and recover the data with SQLite's .recover command",
+    ),
+    (apsw.NotADBError, "the file is damaged or not a SQLite database; restore a copy, or move it away to start empty"),
     (apsw.BusyError, "another program keeps it locked; close that program"),
     (apsw.LockedError, "another program keeps it locked; close that program"),
-    (apsw.IOError, "the disk failed; check the disk, then try again"),
+    (apsw.IOError, "the disk reported an error; check the disk, then try again"),
     (apsw.ConnectionClosedError, "the store is closed"),
 )
 
 
 @contextmanager
 def explained(file: Path, doing: str) -> Iterator[None]:
-    """Turns SQLite's errors into one StorageError that names the file, the cause and the cure."""
+    """Turns SQLite's errors into a StorageError that names the file, the cause and the remedy."""
     try:
         yield
     except apsw.Error as error:
@@ -73,8 +79,8 @@ def explained(file: Path, doing: str) -> Iterator[None]:
 
 
 def open_writer(file: Path, vfs: str | None) -> apsw.Connection:
-    """The connection that writes, its tables made or brought forwards. Refuses a database that is not ours, or that a
-    newer Postroad made, before anything in it is touched."""
+    """The connection that writes. Creates or migrates the tables. Refuses a database that is not ours, or that a newer
+    Postroad made, before it changes anything."""
     connection = _connect(file, vfs)
     try:
         _check_identity(connection, file)
@@ -82,7 +88,9 @@ def open_writer(file: Path, vfs: str | None) -> apsw.Connection:
             connection.execute(pragma).fetchall()  # to the end: SQLite can fail in a pragma after its row
         mode = connection.pragma("journal_mode")
         if mode != "wal":
-            raise StorageError(f"{file}: no write-ahead log is possible here; choose a directory on a local disk")
+            raise StorageError(
+                f"{file}: the file system does not support a write-ahead log; choose a directory on a local disk"
+            )
         _migrate(connection)
         _shrink_old(connection, file)
     except BaseException:
@@ -92,27 +100,27 @@ def open_writer(file: Path, vfs: str | None) -> apsw.Connection:
 
 
 def open_reader(file: Path, vfs: str | None) -> apsw.Connection:
-    """A connection that only reads. It has no cell_size_check, which would refuse a whole page for one damaged row."""
+    """A connection that only reads. Without cell_size_check, which would refuse a whole page for one damaged row."""
     connection = _connect(file, vfs)
     connection.execute("PRAGMA query_only = ON")
     return connection
 
 
 def open_aside(file: Path, vfs: str | None) -> apsw.Connection:
-    """One that reads long ranges: what it has looked at for the numbers is still there when it wants the packets."""
+    """A connection that reads long ranges. Its cache keeps the pages between reading the numbers and the packets."""
     connection = open_reader(file, vfs)
     connection.execute(f"PRAGMA cache_size = {-ASIDE_CACHE_KB}").fetchall()
     return connection
 
 
 def make_directory(directory: Path) -> None:
-    """Makes the directory if need be, so that it survives a power cut, and its owner's alone. What is in it SQLite
-    makes durable: the first sync of its log is one of the directory too."""
+    """Creates the directory if needed, durably and for its owner only. SQLite makes its own files durable: the first
+    sync of its log syncs the directory too."""
     try:
         missing = [path for path in (directory, *directory.parents) if not path.exists()]
         directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{directory}: {error.strerror}; no data directory can be made here") from error
+        raise StorageError(f"{directory}: the data directory cannot be created: {error.strerror}") from error
     if (directory / DATABASE_NAME).exists() or not any(directory.iterdir()):  # else it may be /srv, given by mistake
         tighten(directory)
     for path in missing:
@@ -120,9 +128,9 @@ def make_directory(directory: Path) -> None:
 
 
 def make_private(file: Path) -> None:
-    """The database and the files beside it are their owner's alone. SQLite opens an empty file as a new database, and
-    gives its own files the mode of that one."""
-    with suppress(OSError):  # SQLite says by itself what keeps it from opening the file
+    """Lets only the owner read the database and its files. SQLite opens an empty file as a new database, and gives its
+    other files the same mode."""
+    with suppress(OSError):  # SQLite reports why it cannot open the file
         os.close(open_private(file, os.O_RDWR))
     for suffix in _BESIDE:
         tighten(file.with_name(file.name + suffix))
@@ -131,7 +139,7 @@ def make_private(file: Path) -> None:
 def _sync_directory(directory: Path) -> None:
     if os.name == "nt":
         return
-    with suppress(OSError):  # a file system that refuses to sync a directory leaves nothing better to do
+    with suppress(OSError):  # nothing better is possible if the file system cannot sync a directory
         descriptor = os.open(directory, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -150,18 +158,20 @@ def _check_identity(connection: apsw.Connection, file: Path) -> None:
     version = connection.pragma("user_version")
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if version < 0 or (application_id != APPLICATION_ID and (application_id or version or tables != (0,))):
-        raise StorageError(f"{file}: a SQLite database, but not one of Postroad's; choose another directory")
+        raise StorageError(
+            f"{file}: must be a database of Postroad, but another program made it; choose another directory"
+        )
     if version > len(MIGRATIONS):
         raise StorageError(
-            f"{file}: schema version {version} is newer than this Postroad, which knows up to {len(MIGRATIONS)}; "
-            "use the newer Postroad, or another directory"
+            f"{file}: the schema version must be at most {len(MIGRATIONS)} for this Postroad, got {version}; "
+            "use a newer Postroad, or another directory"
         )
 
 
 def _shrink_old(connection: apsw.Connection, file: Path) -> None:
-    """A database from before auto_vacuum is written anew, once, where more than half of it is free and that is quick.
+    """Rewrites a database made without auto_vacuum, once, if more than half of it is free and the rewrite is quick.
 
-    What cannot be done is left as it is: it was good enough before.
+    If that fails, the database stays as it is.
     """
     pages, free = connection.pragma("page_count"), connection.pragma("freelist_count")
     used_bytes = (pages - free) * PAGE_SIZE
@@ -175,7 +185,7 @@ def _shrink_old(connection: apsw.Connection, file: Path) -> None:
 
 
 def _migrate(connection: apsw.Connection) -> None:
-    """Brings the schema forwards, each step whole or not at all."""
+    """Migrates the schema. Each step runs in one transaction."""
     for version in range(connection.pragma("user_version"), len(MIGRATIONS)):
         with connection:
             connection.execute(MIGRATIONS[version])

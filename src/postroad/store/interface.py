@@ -1,6 +1,6 @@
-"""What a store is: records, batches, and the one small interface that SQLite and memory both serve.
+"""The interface of a store: records and batches. SQLite and memory implement it.
 
-No queue rules and no packet fields here: a store keeps bytes under keys, atomically, and gives them back in order.
+No queue rules and no packet fields here: a store keeps bytes under keys, atomically and in order.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple, Protocol
 
-PRIORITY_SHIFT = (
-    56  # the lookup id holds 7 - priority above 56 bits of arrival order, so that lookup order is queue order
-)
+PRIORITY_SHIFT = 56  # the lookup id has 7 - priority above 56 bits of arrival order, so lookup order is queue order
 ARRIVAL_MASK = (1 << PRIORITY_SHIFT) - 1
 MAX_ARRIVAL = (
     1 << 44
@@ -23,14 +21,14 @@ NEVER = 0  # `expires_s` of a record that does not expire
 
 
 class Key(NamedTuple):
-    """Where a record lives: the queue's number, and the lookup id within it."""
+    """The key of a record: the queue's number, and the lookup id in that queue."""
 
     queue: int
     lookup_id: int
 
 
 class Record(NamedTuple):
-    """One stored message. The packet is the message; the rest is what the packet does not say."""
+    """One stored message: the packet, and the values that are not in the packet."""
 
     queue: int
     lookup_id: int
@@ -62,8 +60,8 @@ class Columns(NamedTuple):
 class Batch:
     """Changes that become durable together, or not at all: deletes first, then puts, then state.
 
-    A put replaces a record of the same key; a delete of a key that is not there does nothing; a key out of range is a
-    ValueError at the commit. A state value of None removes it. Two batches are the same only if they are one object.
+    A put replaces a record of the same key. A delete of a missing key does nothing. A key out of range raises
+    ValueError at the commit. A state value of None removes it. Batches are equal only if they are the same object.
     """
 
     puts: dict[Key, Record] = field(default_factory=dict)
@@ -91,35 +89,35 @@ class Store(Protocol):
 
     def columns(self, queue: int, after: int, last: int, limit: int, most_bytes: int) -> Columns | None:
         """Records with `after` < lookup id <= `last`, ascending: up to `limit`, and about `most_bytes` of packets, but
-        at least one; fewer only where the range ends. None where something is damaged: then `scan` tells more.
-        For any number of threads, beside the one that reads otherwise."""
+        at least one; fewer only where the range ends. None if something is damaged: then use `scan`. Any number of
+        threads may call this."""
 
     def lookup_ids(self, queue: int, after: int, last: int, limit: int) -> list[int] | None:
         """The same without the records."""
 
     def oldest(self) -> Mapping[int, int]:
-        """`arrived_ms` of the message that came first to each queue, by its number: one look at all of them. A queue
-        without messages is not there, nor need be one with damaged ones."""
+        """`arrived_ms` of the oldest message of each queue, by the queue's number. Queues without messages are absent,
+        and queues with damaged ones may be."""
 
     def get(self, queue: int, lookup_id: int) -> Record | None:
-        """The record, None where there is none; raises CorruptRecord where its checksum fails."""
+        """The record, or None. Raises CorruptRecord if its checksum is wrong."""
 
     def expired(self, now_s: int, limit: int = 100, keep: Callable[[Key], bool] = lambda key: False) -> list[Record]:
-        """Up to `limit` records with NEVER < expires_s < now_s, the soonest first, but for those to `keep`."""
+        """Up to `limit` records with NEVER < expires_s < now_s, the earliest first, except those to `keep`."""
 
     def state(self, prefix: str = "") -> Mapping[str, bytes]:
-        """Every state value whose name starts with `prefix`, by name. Reads all of the state: for starting, not for
-        every message. Damaged values are left out and noted in `damaged`."""
+        """All state values whose names start with `prefix`, by name. Reads the whole state: use it at a start, not for
+        each message. Damaged values are left out and noted in `damaged`."""
 
     @property
     def damaged(self) -> Mapping[Key | str, str]:
-        """Records (by key) and state values (by name) that were met and failed their checksum, with the reason."""
+        """Damaged records (by key) and state values (by name) that were found, with the reason."""
 
     def no_room(self) -> str | None:
-        """Why nothing more is to be stored, as the disk is now; None while there is room. For any thread."""
+        """Why nothing more can be stored now, or None while the disk has space. Any thread may call this."""
 
     def tidy(self) -> bool:
-        """A short step of giving room back that deleted messages had; whether there is more to do. For the thread that
-        commits, while nobody waits for it."""
+        """Returns some space of deleted messages to the disk, in one short step. True if there is more to do. Only the
+        thread that commits calls this, while it is idle."""
 
     def close(self) -> None: ...

@@ -1,6 +1,6 @@
-"""One process at a time in a data directory: a lock that the operating system frees, however the process ends.
+"""A lock that lets one process use a data directory. The operating system frees it when the process ends.
 
-Knows nothing of what is in the directory.
+Knows nothing about the files in the directory.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ else:
 
 
 class DirectoryLock:
-    """Held from construction to `close` or the end of the process. The file stays; it is the lock on it that counts."""
+    """Held from construction to `close` or the end of the process. The file stays: only the lock on it counts."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / LOCK_NAME
         try:
             self._descriptor = open_private(path, os.O_RDWR)
         except OSError as error:
-            raise StorageError(f"{path}: {error.strerror}; this user must be able to write in {directory}") from error
+            raise StorageError(f"{path}: this user must be able to write in {directory}: {error.strerror}") from error
         try:
             _lock(self._descriptor)
         except (BlockingIOError, PermissionError) as error:
@@ -51,9 +51,9 @@ class DirectoryLock:
         except OSError as error:
             os.close(self._descriptor)
             raise StorageError(
-                f"{path}: cannot be locked ({error.strerror}); choose a directory on a local disk"
+                f"{path}: the file cannot be locked ({error.strerror}); choose a directory on a local disk"
             ) from error
-        # The process id is for people; a disk too full to hold it must not keep the lock from its owner.
+        # The process id is only for people: a full disk must not prevent the lock.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.write(self._descriptor, f"{os.getpid()}\n".encode("ascii"))

@@ -1,6 +1,6 @@
-"""The store that forgets: the same contract in memory, for express messages and for users' own tests.
+"""A store in memory, with the same interface: for express messages and for users' tests.
 
-Nothing here survives the process, and nothing here touches a disk.
+Nothing here survives the process or uses a disk.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from postroad.store.row import pack_key
 
 
 class MemoryStore:
-    """A Store in memory. Besides `commit` it takes single changes (`put`, `replace`, `delete`, `set_state`), each at
-    once and for itself: express messages promise nothing, so they need no batch."""
+    """A Store in memory. Besides `commit` it has single changes (`put`, `replace`, `delete`, `set_state`): express
+    messages need no batch."""
 
     def __init__(self) -> None:
         self._queues: dict[int, SortedDict] = {}  # by queue: lookup id to record
@@ -137,7 +137,7 @@ class MemoryStore:
         return False
 
     def close(self) -> None:
-        """There is nothing to close; what was stored stays as long as the object."""
+        """Does nothing: the data stays as long as the object."""
 
     def _put(self, record: Record) -> None:
         records = self._queues.get(record.queue)

@@ -1,6 +1,6 @@
-"""A record as a row: its key in one integer, and the checksums that find every flipped bit.
+"""A record as a row: its key as one integer, and checksums that detect every flipped bit.
 
-Knows neither SQLite nor files: rows are tuples.
+Knows no SQLite and no files: rows are tuples.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HEAD = struct.Struct(">qqqq")
 def pack_key(queue: int, lookup_id: int) -> int:
     """The integer that orders records by queue, then by lookup id. Raises ValueError where one is out of range."""
     if lookup_id & _NOT_A_LOOKUP_ID or not 0 <= queue <= MAX_QUEUE:
-        raise ValueError(f"queue {queue}, lookup id {lookup_id:#x}: no record can have this key")
+        raise ValueError(f"queue {queue}, lookup id {lookup_id:#x}: the key is out of range")
     return queue << QUEUE_SHIFT | lookup_id >> PRIORITY_SHIFT << PACKED_PRIORITY_SHIFT | lookup_id & MAX_ARRIVAL
 
 
@@ -65,12 +65,12 @@ def to_row(record: Record) -> Row:
 
 
 def key_is_sound(row: Row) -> bool:
-    """Whether the row's key is the one it was written with; if not, it says nothing about where its queue ends."""
+    """Whether the key is as it was written. A damaged key does not show where its queue ends."""
     return bool(row[1] == crc32(_KEY.pack(row[0])))
 
 
 def from_row(row: Row) -> Record:
-    """The record of a row whose key is sound; raises CorruptRecord where the checksum fails."""
+    """The record of a row with a sound key. Raises CorruptRecord if the checksum is wrong."""
     key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum, packet = row
     queue, lookup_id = unpack_key(key)
     try:
@@ -78,7 +78,7 @@ def from_row(row: Row) -> Record:
     except (struct.error, TypeError):  # a flipped bit in the row's header changes the types of its columns
         actual = None
     if checksum != actual:
-        raise CorruptRecord(f"queue {queue}, lookup id {lookup_id:#x}: the checksum fails")
+        raise CorruptRecord(f"queue {queue}, lookup id {lookup_id:#x}: the checksum is wrong")
     return Record(queue, lookup_id, arrived_ms, expires_s, aborts, packet, reason)
 
 

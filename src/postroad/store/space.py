@@ -1,6 +1,6 @@
-"""The room that is left on the disk of a data directory, and a reserve of it that is given up when there is none.
+"""The free disk space of a data directory, and a reserve file that is deleted when the disk is full.
 
-While the disk is full nothing is added, and with what the reserve frees, what is there can be taken out.
+While the disk is full no message is stored. The space of the reserve lets applications receive stored messages.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 from threading import Lock
 
 RESERVE_NAME = "reserve"
-RESERVE_BYTES = 16 << 20  # as much as the log: what is in the log can be folded into the database, and the log reused
-SHARE = 8  # of a small disk the reserve is one part in so many
+RESERVE_BYTES = 16 << 20  # as much as the log: the log can be written into the database and then reused
+SHARE = 8  # on a small disk the reserve is at most 1/8 of it
 _CHUNK = bytes(1 << 20)
 
 
 class DiskSpace:
-    """Any thread may ask. The reserve is a file that stays when the process ends, so that a start finds room too."""
+    """For any thread. The reserve file stays when the process ends, so the next start has space too."""
 
     def __init__(self, directory: Path) -> None:
         self.full = False
@@ -32,7 +32,7 @@ class DiskSpace:
         self.look()
 
     def look(self) -> str | None:
-        """Why nothing more is to be stored; None while there is room. It is full sooner than it has room again."""
+        """Why nothing more can be stored, or None. A full disk counts as free again only at twice the reserve."""
         free = self._free()
         with self._lock:
             missing = 0 if self._file.exists() else self.reserve_bytes
@@ -45,15 +45,15 @@ class DiskSpace:
         if not self.full:
             return None
         return (
-            f"{self._directory}: the disk is full: {free >> 10} KiB are free; messages can be received and purged, and "
-            "nothing more is stored until there is room"
+            f"{self._directory}: the disk is full: {free >> 10} KiB are free; no message is stored until more space is "
+            "free; receive or purge messages, or free some space"
         )
 
     def is_low(self) -> bool:
         return self._free() < self.reserve_bytes
 
     def release(self) -> bool:
-        """A write found no room. True where there is some now."""
+        """Deletes the reserve, because a write found no space. True if that freed some."""
         with self._lock:
             self.full = True
             try:
@@ -66,7 +66,7 @@ class DiskSpace:
         return shutil.disk_usage(self._directory).free
 
     def _make(self) -> bool:
-        """Real blocks, not a hole. What could not be made whole is removed."""
+        """Writes real blocks, not a hole. An incomplete file is removed."""
         try:
             descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
             try:

@@ -1,6 +1,6 @@
 """The durable store: one SQLite database in a data directory, one connection that writes and one that reads.
 
-What a row holds is in row.py; how the database is opened and what its errors mean, in database.py. No queue rules.
+row.py has the layout of a row, database.py opens the database and explains its errors. No queue rules here.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from postroad.store.row import (
 from postroad.store.space import DiskSpace
 
 T = TypeVar("T")
-MAX_DAMAGED = 10_000  # that many damaged records are named; more are still left out, but not listed
-KEPT_FREE_PAGES = 1024  # 8 MiB that deleted messages have left are kept for the next ones
-TIDY_PAGES = 512  # 4 MiB given back in one step: a commit that comes meanwhile waits for no more
-MAX_UNREADABLE = 100  # that many rows a read steps over that SQLite cannot take apart, before it gives up
+MAX_DAMAGED = 10_000  # at most so many damaged records are listed; more are left out too, but not listed
+KEPT_FREE_PAGES = 1024  # 8 MiB of free pages are kept for the next messages
+TIDY_PAGES = 512  # 4 MiB are returned in one step: a commit never waits longer
+MAX_UNREADABLE = 100  # a read skips at most so many rows that SQLite cannot read, then it gives up
 
 # apsw lets go of the GIL at every step of a statement, and a busy event loop takes up to the switch interval to give
 # it back. So many rows go to one step: any number up to ROW_GROUP, then multiples of it, so that few statements need to
@@ -96,13 +96,13 @@ _UNREADABLE = (apsw.CorruptError, apsw.TooBigError, UnicodeDecodeError)
 
 
 class SqliteStore:
-    """A Store in `directory`, which is made if need be and then belongs to this process until `close`.
+    """A Store in `directory`, which is created if needed. It is locked for this process until `close`.
 
-    A commit that raises StorageError has changed nothing, and the next one works once the fault is gone. One case is
-    beyond any store: if the disk failed in the very sync of a commit and the power goes before the next commit, that
-    batch may come back after all, whole.
+    A commit that raises StorageError has changed nothing, and the next one works once the fault is gone. There is one
+    exception: if the disk fails in the sync of a commit and the power fails before the next commit, the whole batch
+    may be there after the restart.
 
-    With `reserve` it keeps some room on the disk, and gives it up for a commit that finds none.
+    With `reserve` it reserves disk space, and frees it for a commit that finds no space.
     `vfs` names the SQLite file system to use, `checkpoint_pages` is the length of the log and `kept_free_pages` what
     `tidy` leaves: these are for tests.
     """
@@ -182,7 +182,7 @@ class SqliteStore:
                     self._damaged.pop(key, None)
 
     def _with_room(self, work: Callable[[], T], added: Iterable[Record] = ()) -> T:
-        """`work`, and once more with the reserve given up where the disk was full: unless it adds too much of that."""
+        """Runs `work`. If the disk is full, frees the reserve and tries again, unless `work` adds too much."""
         try:
             return work()
         except (apsw.FullError, apsw.IOError) as error:
@@ -210,8 +210,7 @@ class SqliteStore:
             return False  # nothing is lost by it, and the next time is soon
 
     def _fold_log(self) -> None:
-        """The whole log into the database, and both as short as they can be. A reader who is in the way is not waited
-        for."""
+        """Writes the whole log into the database, and makes both as short as possible. Does not wait for readers."""
         with suppress(apsw.Error):
             self._writer.set_busy_timeout(0)
             try:
@@ -239,7 +238,7 @@ class SqliteStore:
         return self._read_aside(lambda connection: read_lookup_ids(connection, low, high, limit))
 
     def _read_aside(self, read: Callable[[apsw.Connection], T]) -> T | None:
-        """Reads on a connection that no other thread uses meanwhile, from one state of the store."""
+        """Reads one state of the store, on a connection of its own."""
         with self._explained("reading"):
             if self._closed:
                 raise apsw.ConnectionClosedError
@@ -272,7 +271,7 @@ class SqliteStore:
             return self._get(key)
 
     def expired(self, now_s: int, limit: int = 100, keep: Callable[[Key], bool] = lambda key: False) -> list[Record]:
-        # Keys come from the index alone, so that one unreadable row does not hide the others.
+        # Keys come from the index only, so one unreadable row does not hide the others.
         found: list[Record] = []
         with self._explained("reading"), self._snapshot(), closing(self._reader.execute(EXPIRED, (now_s,))) as keys:
             for (key,) in keys:
@@ -296,7 +295,7 @@ class SqliteStore:
                 for name, value, checksum in self._state_rows():
                     text = name.decode("utf-8", "replace")
                     if checksum != state_checksum(name, value):
-                        self._note(text, f"{self._file}: state {text!r}: the checksum fails")
+                        self._note(text, f"{self._file}: state {text!r}: the checksum is wrong")
                     else:
                         found[text] = value
             self._state = commits, found
@@ -307,7 +306,7 @@ class SqliteStore:
         return dict(self._damaged)
 
     def close(self) -> None:
-        """Closes the database, which folds its log into it, and frees the directory. A second call does nothing."""
+        """Closes the database, which writes the log into it, and frees the directory. A second call does nothing."""
         with self._explained("closing"):
             self._opened.close()
 
@@ -338,7 +337,7 @@ class SqliteStore:
     def _checkpoint_if_long(self) -> None:
         self._log_pages += self._writer.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE, True)[0]
         if self._log_pages >= self._checkpoint_pages:
-            with suppress(apsw.Error):  # what was committed stays safe in the log, and the next commit tries again
+            with suppress(apsw.Error):  # committed data is safe in the log, and the next commit tries again
                 in_log, folded = self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 if folded == in_log:
                     self._log_pages = 0
@@ -356,7 +355,7 @@ class SqliteStore:
             row = self._reader.execute(GET, (key,)).fetchone()
             if row is not None and not key_is_sound(row):
                 queue, lookup_id = unpack_key(row[0])
-                raise CorruptRecord(f"queue {queue}, lookup id {lookup_id:#x}: the checksum of the key fails")
+                raise CorruptRecord(f"queue {queue}, lookup id {lookup_id:#x}: the checksum of the key is wrong")
             return None if row is None else from_row(row)
         except CorruptRecord as error:
             self._note(unpack_key(key), f"{self._file}: {error}")
@@ -390,8 +389,8 @@ class SqliteStore:
         return found
 
     def _missed(self, first: int | None, low: int, high: int, *, forward: bool) -> list[Record]:
-        """Records of the range on the wrong side of where the search began, because a damaged key misled it. Most often
-        one look at the nearest neighbour, which is sound and outside the range, shows that there are none."""
+        """Records of the range that the search missed, because a damaged key misled it. Normally the nearest neighbour
+        is sound and outside the range, which shows that there are none."""
         start = (MAX_KEY if forward else MIN_KEY) if first is None else first - (1 if forward else -1)
         missed: list[Record] = []
         with closing(self._walk(start, low, high, forward=not forward)) as rows:
@@ -409,7 +408,7 @@ class SqliteStore:
             self._note(unpack_key(row[0]), f"{self._file}: {error}")
 
     def _state_rows(self) -> Iterator[tuple[bytes, bytes, int]]:
-        """The rows of `state`; one that SQLite cannot take apart is noted and passed over."""
+        """The rows of `state`. A row that SQLite cannot read is noted and skipped."""
         place = 0
         passed_over = -1
         while True:
@@ -426,8 +425,8 @@ class SqliteStore:
                 place += 1
 
     def _walk(self, start: int, low: int, high: int, *, forward: bool) -> Generator[Row]:
-        """Rows from `start` on whose keys are sound and in order; others, and rows that SQLite cannot take apart, are
-        noted and passed over. Only the rows between `low` and `high` have their packet."""
+        """Rows from `start` on, with sound keys in order. Other rows, and rows that SQLite cannot read, are noted and
+        skipped. Only the rows between `low` and `high` have their packets."""
         walk, step = (FORWARD, 1) if forward else (BACKWARD, -1)
         parameters: tuple[Any, ...] = (low, high, start)
         unreadable: list[int] = []
@@ -441,7 +440,7 @@ class SqliteStore:
                         if not key_is_sound(row):
                             self._note_row(row[0], "the checksum of the key fails")
                         elif last is not None and (row[0] - last) * step <= 0:
-                            self._note_row(row[0], "it stands out of order, so that a page of the file is damaged")
+                            self._note_row(row[0], "the row is out of order: a page of the file is damaged")
                         else:
                             last = row[0]
                             yield row
@@ -461,7 +460,7 @@ class SqliteStore:
 
 
 def _merged(batches: Iterable[Batch]) -> tuple[set[Key], dict[Key, Record], dict[str, bytes | None]]:
-    """What the batches come to, one after the other."""
+    """The result of all batches, applied in order."""
     deletes: set[Key] = set()
     puts: dict[Key, Record] = {}
     state: dict[str, bytes | None] = {}

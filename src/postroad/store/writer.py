@@ -1,6 +1,6 @@
-"""The one thread that commits: it takes every batch that waits and makes them durable together.
+"""The thread that commits: it takes all waiting batches and makes them durable together.
 
-Knows neither queues nor the event loop: a Future tells how each batch ended.
+Knows no queues and no event loop: a Future has the result of each batch.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from postroad.store.interface import Batch, Store
 
 log = logging.getLogger(__name__)
 
-IDLE_S = 1.0  # without a batch for so long, the thread tidies the store up
+IDLE_S = 1.0  # after so long without a batch, the thread tidies the store
 STEP_S = 0.02  # between two steps of that
 
 
 class Writer:
     """Commits batches in the order they were submitted, in as few transactions as the disk allows.
 
-    Batches that wait together are committed together and fail together; a failure touches no later one.
+    Batches that wait together are committed together and fail together. A failure does not affect later batches.
     """
 
     def __init__(self, store: Store) -> None:
@@ -61,13 +61,13 @@ class Writer:
             self._wake.notify()
 
     def _run(self) -> None:
-        """Whatever happens, the submitters hear of it and the thread lives: without it nothing is promised any more."""
+        """Reports every failure to the submitters and goes on: without this thread nothing can be stored."""
         while True:
             try:
                 self._commit_all()
                 return
             except BaseException as error:
-                log.exception("the store's writer failed, and goes on")
+                log.exception("store writer failed")
                 for _, future in self._group:
                     if not future.done():
                         future.set_exception(StorageError(f"the store's writer failed: {error!r}"))

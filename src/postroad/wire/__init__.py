@@ -1,7 +1,7 @@
 """Bytes to values and back, nothing else: [MS-MQMQ] 2.2.18 to 2.2.20 and [MS-MQQB] 2.2.
 
-`MessageView` is the lazy face of a message packet, `UserMessage` the whole of it as values; `decode_packet` tells any
-packet of a session, `Framer` finds them in a stream.
+`MessageView` reads a message packet lazily, `UserMessage` holds all of its values. `decode_packet` decodes any packet
+of a session, and `Framer` finds packets in a stream.
 """
 
 from postroad.wire.base_header import BaseHeader

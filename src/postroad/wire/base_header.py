@@ -19,22 +19,22 @@ LAYOUT = Struct("<BBHIII")
 
 
 def check_base_header(version: int, signature: int, packet_size: int) -> None:
-    """The rules that hold for every packet; raises RemoteProtocolError with the offset of the field at fault."""
+    """Checks the rules for all packets. Raises RemoteProtocolError with the offset of the field at fault."""
     if signature != SIGNATURE:
         raise RemoteProtocolError(
-            f"signature {signature:#010x} is not {SIGNATURE:#010x}: this is not an MSMQ packet", 4
+            f"signature must be {SIGNATURE:#010x}, got {signature:#010x}: this is not an MSMQ packet", 4
         )
     if version != VERSION:
-        raise RemoteProtocolError(f"version {version:#04x} is not {VERSION:#04x}", 0)
+        raise RemoteProtocolError(f"version must be {VERSION:#04x}, got {version:#04x}", 0)
     if not BASE_HEADER_SIZE <= packet_size <= MAX_PACKET_SIZE:
         raise RemoteProtocolError(
-            f"PacketSize {packet_size} is not between {BASE_HEADER_SIZE} and {MAX_PACKET_SIZE}", 8
+            f"PacketSize must be between {BASE_HEADER_SIZE} and {MAX_PACKET_SIZE}, got {packet_size}", 8
         )
 
 
 @dataclass(frozen=True, slots=True)
 class BaseHeader:
-    """`packet_size` leaves out a SessionHeader behind a UserMessage, and counts the one inside a SessionAck."""
+    """`packet_size` does not count a SessionHeader after a UserMessage, but counts the one in a SessionAck."""
 
     flags: int = 0
     packet_size: int = 0
@@ -56,7 +56,7 @@ class BaseHeader:
     @classmethod
     def decode(cls, data: bytes) -> BaseHeader:
         if len(data) < LAYOUT.size:
-            raise RemoteProtocolError(f"a BaseHeader has {LAYOUT.size} bytes, {len(data)} are here", len(data))
+            raise RemoteProtocolError(f"a BaseHeader must have {LAYOUT.size} bytes, got {len(data)}", len(data))
         version, reserved, flags, signature, packet_size, time_to_reach_queue = LAYOUT.unpack_from(data)
         check_base_header(version, signature, packet_size)
         return cls(flags, packet_size, time_to_reach_queue, reserved)

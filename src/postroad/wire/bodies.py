@@ -1,4 +1,4 @@
-"""Bodies as text, where they are text, as Windows applications write them ([MS-MQMQ] 2.2.12). The rest is bytes."""
+"""Message bodies to text and back, as Windows applications write them ([MS-MQMQ] 2.2.12). Other bodies are bytes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _UTF16_TYPES = frozenset({BodyType.VT_BSTR, BodyType.VT_LPWSTR})
 
 
 def body_text(body: bytes, body_type: int) -> str | None:
-    """The body as text where its type or its own bytes say that it is text, else None.
+    """The body as text if its type or its bytes show that it is text, else None.
 
-    A type that promises text and bytes that are none give None: nothing is replaced or lost.
+    If the type says text but the bytes are not valid text, the result is None. No character is replaced.
     """
     if body_type in _UTF16_TYPES:
         return _terminated(_decode(body, "utf-16-le"))
     if body_type == BodyType.VT_LPSTR:
         text = _decode(body, "utf-8")
         return _terminated(_decode(body, "cp1252") if text is None else text)
-    if body_type == BodyType.VT_EMPTY:  # .NET's XML formatter, and senders that say nothing
+    if body_type == BodyType.VT_EMPTY:  # .NET's XML formatter, and senders that set no type
         return _sniffed(body)
     return None
 
 
 def encode_body(text: str, body_type: int) -> bytes:
-    """Text as the body of a message of this type: UTF-16LE for VT_BSTR and VT_LPWSTR, UTF-8 for every other."""
+    """Text as the body of a message of this type: UTF-16LE for VT_BSTR and VT_LPWSTR, UTF-8 for all others."""
     return text.encode("utf-16-le" if body_type in _UTF16_TYPES else "utf-8", "surrogatepass")
 
 
@@ -53,5 +53,5 @@ def _sniffed(body: bytes) -> str | None:
 
 
 def _readable(text: str) -> bool:
-    """No control characters but tab and line ends."""
+    """Whether there are no control characters except tab and line ends."""
     return _CONTROLS.search(text) is None

@@ -58,7 +58,7 @@ RESPONSE_SHIFT = 16
 
 
 class TransactionFlags(IntFlag):
-    """[MS-MQMQ] 2.2.20.5 TransactionHeader.Flags; the 20-bit transaction id stands in bits 4 to 23."""
+    """[MS-MQMQ] 2.2.20.5 TransactionHeader.Flags. Bits 4 to 23 are the 20-bit transaction id."""
 
     CONNECTOR_QM_GUID = 0x00000001  # CG
     FINAL_ACK = 0x00000002  # FA
@@ -84,7 +84,7 @@ class SecurityFlags(IntFlag):
 
 
 class AckFlags(IntFlag):
-    """[MS-MQMQ] 2.2.19.3 MessagePropertiesHeader.Flags: which administration acknowledgments the sender asks for."""
+    """[MS-MQMQ] 2.2.19.3 MessagePropertiesHeader.Flags: the administration acknowledgments that the sender requests."""
 
     POSITIVE_ARRIVAL = 0x01  # PA
     POSITIVE_RECEIVE = 0x02  # PR
@@ -110,7 +110,7 @@ class OperatingSystemFlags(IntFlag):
 
 
 class QueueCode(IntEnum):
-    """[MS-MQMQ] 2.2.19.2 DQ, AQ and RQ: how a queue name stands in the UserHeader."""
+    """[MS-MQMQ] 2.2.19.2 DQ, AQ and RQ: the form of a queue name in the UserHeader."""
 
     NONE = 0
     SAME_AS_ADMIN = 1  # RQ alone
@@ -124,7 +124,7 @@ class QueueCode(IntEnum):
 
 DESTINATION_CODES = frozenset({0, 3, 5, 7})
 ADMIN_CODES = frozenset({0, 2, 3, 5, 6, 7})
-QUEUE_CODE_SIZES = (0, 0, 4, 4, 4, 16, 20, -1)  # bytes by QueueCode; a direct name carries its own count
+QUEUE_CODE_SIZES = (0, 0, 4, 4, 4, 16, 20, -1)  # bytes by QueueCode; a direct name has its own length field
 
 
 class FormatType(IntEnum):
@@ -191,7 +191,7 @@ CUSTOM_CLASS_MASK = 0xE1FF
 
 
 def class_name(message_class: int) -> str:
-    """The specification's word for a class, in lower case with hyphens; a number for one that it does not name."""
+    """The specification's name of a class, in lower case with hyphens. A class without a name gives its number."""
     try:
         return MessageClass(message_class).name.lower().replace("_", "-")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Cuts a byte stream into packets. Fed any chunks at all, it gives the same packets, and never holds more than one."""
+"""Cuts a byte stream into packets. The size of the chunks does not matter. It never holds more than one packet."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from postroad.errors import RemoteProtocolError
 from postroad.wire.base_header import LAYOUT, check_base_header
 from postroad.wire.constants import BASE_HEADER_SIZE, MAX_PACKET_SIZE, SESSION_HEADER_SIZE, BaseFlags
 
-# The most that a peer can make us keep between two feeds: one packet that is not whole yet.
+# The most bytes that a peer can make us keep between two feeds: one incomplete packet.
 MAX_BUFFERED = MAX_PACKET_SIZE + SESSION_HEADER_SIZE
 _SESSION_ONLY = BaseFlags.SESSION_HEADER.value
 _SESSION_OR_INTERNAL = (BaseFlags.SESSION_HEADER | BaseFlags.INTERNAL).value
 
 
 class Framer:
-    """Feed it what came; it gives back whole packets. Memory is taken only for bytes that came.
+    """Takes the bytes that arrived and returns complete packets. It allocates memory only for bytes that arrived.
 
-    At the first bad header the stream is lost: `error` says why, `position` where, and nothing more comes out.
+    The first bad header ends the stream: `error` says why, `position` says where, and no more packets are returned.
     """
 
     __slots__ = ("_buffer", "_limit", "_over_limit", "error", "position")
 
     def __init__(self, limit: int = MAX_BUFFERED) -> None:
-        """`limit` is the most that a packet may have, until `lift_limit`."""
+        """`limit` is the largest size of a packet, until `lift_limit`."""
         self._buffer = bytearray()
         self._limit = limit
-        self._over_limit = False  # the error is a packet that may be good, and is too large for now
+        self._over_limit = False  # the error is a packet above the limit, which may be valid once the limit is lifted
         self.error: RemoteProtocolError | None = None
-        self.position = 0  # in the stream, of the first byte that no packet holds yet
+        self.position = 0  # in the stream: the first byte after the last complete packet
 
     @property
     def buffered(self) -> int:
-        """Bytes of a packet that is not whole yet."""
+        """The number of bytes of an incomplete packet."""
         return len(self._buffer)
 
     def lift_limit(self) -> list[bytes]:
-        """From now on a packet has any size that it can have; the packets that the limit held up."""
+        """Lets packets have any legal size from now on. Returns the packets that the limit held up."""
         if self._limit == MAX_BUFFERED:
             return []
         self._limit = MAX_BUFFERED
@@ -43,7 +43,7 @@ class Framer:
         return self.feed(b"")
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The packets that `data` completes, those before a fault included."""
+        """The packets that `data` completes, including those before a fault."""
         if self.error:
             return []
         if self._buffer:
@@ -69,13 +69,13 @@ class Framer:
             except RemoteProtocolError as error:
                 self.error = error
                 break
-            # [MS-MQMQ] 2.2.19.1: PacketSize leaves out the SessionHeader behind a UserMessage, and only that one.
+            # [MS-MQMQ] 2.2.19.1: PacketSize does not count the SessionHeader after a UserMessage, and only that one.
             if flags & _SESSION_OR_INTERNAL == _SESSION_ONLY:
                 size += SESSION_HEADER_SIZE
             if end - offset < size:
                 if size > self._limit:
                     self._over_limit = True
-                    fault = f"a packet of {size} bytes where {self._limit} are the most"
+                    fault = f"a packet must have at most {self._limit} bytes here, got {size}"
                     self.error = RemoteProtocolError(fault, offset)
                 break
             packets.append(bytes(view[offset : offset + size]))

@@ -1,4 +1,4 @@
-"""The internal packets of a session, [MS-MQQB] 2.2.1 to 2.2.3 and 2.2.6: they open it and acknowledge on it."""
+"""The internal packets, [MS-MQQB] 2.2.1 to 2.2.3 and 2.2.6: they open a session and acknowledge messages."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class InternalHeader:
 
 @dataclass(frozen=True, slots=True)
 class InternalPacket:
-    """What the three have in common: a fixed size, BaseHeader.IN and a type. A peer's extra bits are kept."""
+    """What the three packets have in common: a fixed size, BaseHeader.IN and a type. A peer's extra bits are kept."""
 
     packet_type: ClassVar[PacketType]
     size: ClassVar[int]
@@ -77,10 +77,12 @@ class InternalPacket:
         """Refuses a packet of the wrong size, or one that lacks a flag its type requires."""
         if base.packet_size != cls.size or len(data) != cls.size:
             raise RemoteProtocolError(
-                f"{cls.__name__} has {cls.size} bytes: PacketSize is {base.packet_size}, {len(data)} are here", 8
+                f"{cls.__name__} must have {cls.size} bytes, got {len(data)} and PacketSize {base.packet_size}", 8
             )
         if base.flags & cls.required_flags != cls.required_flags:
-            raise RemoteProtocolError(f"{cls.__name__} without the flags {cls.required_flags:#06x}", 2)
+            raise RemoteProtocolError(
+                f"{cls.__name__} must have the flags {cls.required_flags:#06x}, got {base.flags:#06x}", 2
+            )
 
     def encode(self) -> bytes:
         base = self.base or BaseHeader()
@@ -98,13 +100,13 @@ class InternalPacket:
 
 _ESTABLISH = Struct("<16s16sIHH512s")
 RESPONSE_PADDING = b"\x5a" * 512
-RESPONSE_RESERVED = 0x5A  # as Windows answers, so that scanners recognise a queue manager
+RESPONSE_RESERVED = 0x5A  # as Windows answers: network scanners recognise a queue manager by it
 RESPONSE_PRIORITY = 3
 
 
 @dataclass(frozen=True, slots=True)
 class EstablishConnection(InternalPacket):
-    """[MS-MQQB] 2.2.3: who calls whom. Request and response have one layout."""
+    """[MS-MQQB] 2.2.3: the two managers of a session. Request and response have the same layout."""
 
     packet_type = PacketType.ESTABLISH_CONNECTION
     size = _BODY + _ESTABLISH.size
@@ -146,7 +148,7 @@ class EstablishConnection(InternalPacket):
         )
 
     def response(self, server_guid: UUID, *, refused: bool = False) -> EstablishConnection:
-        """The acceptor's answer, as Windows writes it: time stamp, SE and OS come back, the padding is 0x5A."""
+        """The acceptor's answer, as Windows writes it: it repeats time stamp, SE and OS, and the padding is 0x5A."""
         repeated = self.operating_system & (OperatingSystemFlags.NO_PING | OperatingSystemFlags.SERVER)
         return EstablishConnection(
             self.client_guid,
@@ -165,7 +167,7 @@ _PARAMETERS = Struct("<IIHH")
 
 @dataclass(frozen=True, slots=True)
 class ConnectionParameters(InternalPacket):
-    """[MS-MQQB] 2.2.2: time-outs and window of a session. Ranges are checked, so that nobody waits on nonsense."""
+    """[MS-MQQB] 2.2.2: the time-outs and the window of a session. Their ranges are checked."""
 
     packet_type = PacketType.CONNECTION_PARAMETERS
     size = _BODY + _PARAMETERS.size
@@ -180,9 +182,11 @@ class ConnectionParameters(InternalPacket):
         cls.check(base, data)
         recoverable, ack, reserved, window = _PARAMETERS.unpack_from(data, _BODY)
         if recoverable not in RECOVERABLE_ACK_TIMEOUT_RANGE_MS:
-            raise RemoteProtocolError(f"RecoverableAckTimeout {recoverable} ms is not between 500 and 120000", _BODY)
+            raise RemoteProtocolError(
+                f"RecoverableAckTimeout must be between 500 and 120000 ms, got {recoverable}", _BODY
+            )
         if ack not in ACK_TIMEOUT_RANGE_MS:
-            raise RemoteProtocolError(f"AckTimeout {ack} ms is not between 20000 and 120000", _BODY + 4)
+            raise RemoteProtocolError(f"AckTimeout must be between 20000 and 120000 ms, got {ack}", _BODY + 4)
         return cls(
             recoverable,
             ack,
@@ -204,7 +208,7 @@ class ConnectionParameters(InternalPacket):
 
 @dataclass(frozen=True, slots=True)
 class SessionAck(InternalPacket):
-    """[MS-MQQB] 2.2.6: a SessionHeader alone. Unlike behind a UserMessage, PacketSize counts it here."""
+    """[MS-MQQB] 2.2.6: a SessionHeader alone. Here PacketSize counts it, unlike after a UserMessage."""
 
     packet_type = PacketType.SESSION_ACK
     size = _BODY + SESSION_HEADER_SIZE

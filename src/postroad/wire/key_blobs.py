@@ -33,10 +33,12 @@ class PublicKeyBlob:
             raise RemoteProtocolError("PUBLICKEYBLOB is cut off", len(data))
         prefix, bits, exponent = _PUBLIC.unpack_from(data)
         if prefix != _PUBLIC_PREFIX:
-            raise RemoteProtocolError("PUBLICKEYBLOB does not start with the mark of an RSA exchange key", 0)
+            raise RemoteProtocolError("PUBLICKEYBLOB must start with the mark of an RSA exchange key", 0)
         blob = cls(int.from_bytes(data[_PUBLIC.size :], "little"), exponent)
         if not bits == blob.bit_length == 8 * (len(data) - _PUBLIC.size):
-            raise RemoteProtocolError(f"a modulus of {bits} bits does not fill {len(data) - _PUBLIC.size} bytes", 12)
+            raise RemoteProtocolError(
+                f"a modulus of {bits} bits does not fit the {len(data) - _PUBLIC.size} bytes of the blob", 12
+            )
         return blob
 
     def encode(self) -> bytes:
@@ -53,7 +55,7 @@ class SimpleBlob:
 
     @property
     def rsa_octets(self) -> bytes:
-        """The RSA octet string, [RFC8017] 4: the other way round."""
+        """The RSA octet string, [RFC8017] 4: the same bytes in reverse order."""
         return self.encrypted_key[::-1]
 
     @classmethod
@@ -62,7 +64,7 @@ class SimpleBlob:
             raise RemoteProtocolError("SIMPLEBLOB is cut off", len(data))
         prefix, algorithm, key_type = _SIMPLE.unpack_from(data)
         if prefix != _SIMPLE_PREFIX or key_type != _SIMPLE_KEY_TYPE:
-            raise RemoteProtocolError("SIMPLEBLOB does not start with the mark of an RSA-encrypted session key", 0)
+            raise RemoteProtocolError("SIMPLEBLOB must start with the mark of an RSA-encrypted session key", 0)
         try:
             return cls(EncryptionAlgorithm(algorithm), data[_SIMPLE.size :])
         except ValueError:

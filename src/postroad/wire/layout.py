@@ -1,4 +1,4 @@
-"""Reading and writing bytes in order: bounds, alignment, padding and UTF-16 strings. No header is known here."""
+"""Reading and writing bytes in order: bounds, alignment, padding and UTF-16 strings. Knows no header."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def aligned(offset: int, to: int = 4) -> int:
 
 
 class Reader:
-    """Walks `data` from `offset` to `end`; whoever reads past the end gets a RemoteProtocolError with the place."""
+    """Reads `data` from `offset` to `end`. A read past the end raises RemoteProtocolError with the offset."""
 
     __slots__ = ("_padding", "data", "end", "offset")
 
@@ -29,7 +29,7 @@ class Reader:
     def take(self, size: int, what: str) -> bytes:
         start, stop = self.offset, self.offset + size
         if stop > self.end:
-            raise RemoteProtocolError(f"{what} needs {size} bytes, {self.end - start} are left", start)
+            raise RemoteProtocolError(f"{what} needs {size} bytes, but only {self.end - start} are left", start)
         self.offset = stop
         return self.data[start:stop]
 
@@ -40,17 +40,17 @@ class Reader:
         return UUID(bytes_le=self.take(16, what))
 
     def align(self, to: int, what: str) -> None:
-        """Skips to the next boundary, counted from the packet's start, and remembers the bytes it skipped."""
+        """Skips to the next boundary, counted from the packet's start, and keeps the skipped bytes."""
         self._padding.append(self.take(aligned(self.offset, to) - self.offset, f"the padding of {what}"))
 
     def padded(self, size: int, what: str) -> bytes:
-        """`size` bytes, and what fills them up to the next 4-byte boundary."""
+        """`size` bytes, and the padding up to the next 4-byte boundary."""
         item = self.take(size, what)
         self.align(4, what)
         return item
 
     def padding(self) -> bytes:
-        """The padding skipped since the last call: it means nothing, yet survives a round trip."""
+        """The padding skipped since the last call. It has no meaning, but is kept for an exact copy."""
         skipped = b"".join(self._padding)
         self._padding.clear()
         return skipped
@@ -61,10 +61,10 @@ class Reader:
         return terminated_text(self.take(size, what), what, start)
 
     def text_to_nul(self, what: str) -> str:
-        """A UTF-16LE string with no count: it ends at the first NUL."""
+        """A UTF-16LE string without a length: it ends at the first NUL."""
         start = self.offset
         stop = self.data.find(b"\0\0", start, self.end)
-        while stop >= 0 and (stop - start) % 2:  # the end of one unit and the start of the next are no NUL
+        while stop >= 0 and (stop - start) % 2:  # two zero bytes across two units are not a NUL
             stop = self.data.find(b"\0\0", stop + 1, self.end)
         if stop < 0:
             raise RemoteProtocolError(f"{what} has no terminator", start)
@@ -72,19 +72,19 @@ class Reader:
 
 
 def check_text(data: bytes, start: int, stop: int, what: str) -> None:
-    """Refuses what `terminated_text` would refuse, at a tenth of the cost of decoding it."""
-    # In text of one alphabet the first two zero bytes are the end of the last unit and the terminator.
+    """Refuses the same strings as `terminated_text`, at a tenth of the cost."""
+    # In Latin text the first two zero bytes are the end of the last unit and the terminator.
     if data[stop - 2 : stop] != b"\0\0" or (stop - start) % 2 or data.find(b"\0\0", start, stop) < stop - 3:
         terminated_text(data[start:stop], what, start)
 
 
 def terminated_text(raw: bytes, what: str, offset: int) -> str:
-    """Decodes UTF-16LE with its terminator. Lone surrogates survive: the bytes are the application's."""
+    """Decodes UTF-16LE with its terminator. Lone surrogates are kept, because the application wrote them."""
     if len(raw) < 2 or len(raw) % 2 or raw[-2:] != b"\0\0":
-        raise RemoteProtocolError(f"{what} does not end in a UTF-16 terminator", offset)
+        raise RemoteProtocolError(f"{what} must end in a UTF-16 terminator", offset)
     text = raw[:-2].decode("utf-16-le", "surrogatepass")
     if "\0" in text:
-        raise RemoteProtocolError(f"{what} has a terminator before its end", offset)
+        raise RemoteProtocolError(f"{what} must not have a terminator before its end", offset)
     return text
 
 
@@ -96,7 +96,7 @@ def encode_text(text: str, what: str) -> bytes:
 
 
 class Writer:
-    """Gathers the bytes of a packet; padding is zero unless `padding` was kept from a packet that was read."""
+    """Collects the bytes of a packet. Padding is zero, unless `padding` was kept from a packet that was read."""
 
     __slots__ = ("_kept", "_parts", "size")
 

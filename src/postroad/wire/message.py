@@ -1,4 +1,4 @@
-"""The whole UserMessage packet as values, [MS-MQMQ] 2.2.20: what a builder fills in, and what a reader unfolds."""
+"""A whole UserMessage packet as values, [MS-MQMQ] 2.2.20: to build a packet, or to read all of one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from postroad.wire.transaction_header import TransactionHeader
 from postroad.wire.user_header import UserHeader
 from postroad.wire.view import MessageView
 
-# Plain integers: an IntFlag costs a microsecond an operation.
+# Plain integers: each operation on an IntFlag costs a microsecond.
 _SESSION = BaseFlags.SESSION_HEADER.value
 _DEBUG = BaseFlags.DEBUG_HEADER.value
 _TRACING = BaseFlags.TRACING.value
@@ -34,7 +34,7 @@ _USER_PRESENCE = _SECURITY | _TRANSACTION | _PROPERTIES | _MULTI_QUEUE | _SOAP
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """The headers of one packet, in its order. The flags that announce a header follow from its presence."""
+    """The headers of one packet, in order. The presence of a header sets the flag that announces it."""
 
     base: BaseHeader
     user: UserHeader
@@ -52,7 +52,7 @@ class UserMessage:
 
     @classmethod
     def of(cls, view: MessageView) -> UserMessage:
-        """Unfolds a view, which has checked the packet already."""
+        """The values of a view. The view has already checked the packet."""
         reader = Reader(view.data, BASE_HEADER_SIZE, view.packet_size)
         user = UserHeader.decode(reader)
         transaction = TransactionHeader.decode(reader) if view.transactional else None
@@ -72,7 +72,7 @@ class UserMessage:
     def encode(self) -> bytes:
         """The packet, with its sizes and presence flags filled in."""
         if self.base.flags & _TRACING and self.debug is None:
-            raise LocalProtocolError("a message can be traced only with a DebugHeader")
+            raise LocalProtocolError("a traced message must have a DebugHeader")
         if self.transaction is not None and not self.user.flags & _DELIVERY:
             raise LocalProtocolError("a transactional message must be recoverable")
         base_flags = self.base.flags & ~_BASE_PRESENCE
@@ -101,7 +101,7 @@ class UserMessage:
                 trailer.encode(writer)
         if writer.size > MAX_PACKET_SIZE:
             raise LocalProtocolError(
-                f"a packet of {writer.size} bytes is above the limit of {MAX_PACKET_SIZE}: the body must be smaller"
+                f"a packet must have at most {MAX_PACKET_SIZE} bytes, got {writer.size}: make the body smaller"
             )
         base = BaseHeader(base_flags, writer.size, self.base.time_to_reach_queue, self.base.reserved)
         session = self.session.encode() if self.session is not None else b""

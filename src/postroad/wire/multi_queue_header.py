@@ -14,7 +14,7 @@ _ADDRESS = Struct("<IHHI")
 _SIGNATURE = Struct("<HHI")
 _U16 = Struct("<H")
 _U32 = Struct("<I")
-# No specification bounds a list. Without a bound, one packet of empty names keeps its reader busy for seconds.
+# No specification limits a list. Without a limit, one packet of empty names keeps its reader busy for seconds.
 MAX_ELEMENTS = 4096
 _SECTIONS = (SectionId.DESTINATION, SectionId.ADMINISTRATION, SectionId.RESPONSE)
 
@@ -69,7 +69,7 @@ class AddressHeader:
 
     elements: tuple[FormatNameElement, ...] = ()
     reserved: int = 0
-    # The text does not say whether a public GUID is aligned, nor whether HeaderSize counts the last padding.
+    # The specification does not say whether a public GUID is aligned, or whether HeaderSize counts the last padding.
     align_public: bool = field(default=False, compare=False)
     header_size: int = field(default=0, compare=False, repr=False)
     padding: bytes = field(default=b"", compare=False, repr=False)
@@ -79,10 +79,10 @@ class AddressHeader:
         start = reader.offset
         size, section_id, reserved, count = reader.unpack(_ADDRESS, "MQFAddressHeader")
         if section_id != expected:
-            raise RemoteProtocolError(f"section {section_id:#06x} where {expected:#06x} belongs", start + 4)
+            raise RemoteProtocolError(f"section must be {expected:#06x}, got {section_id:#06x}", start + 4)
         if size < _ADDRESS.size or start + size > reader.end:
             raise RemoteProtocolError(f"HeaderSize {size} does not fit its packet", start)
-        if count > size:  # the shortest element is longer than a byte: a bound before any loop
+        if count > size:  # limits the loop: the shortest element is longer than a byte
             raise RemoteProtocolError(f"{count} elements do not fit a HeaderSize of {size}", start + 8)
         if count > MAX_ELEMENTS:
             raise RemoteProtocolError(f"a list of {count} queues is longer than {MAX_ELEMENTS}", start + 8)
@@ -92,7 +92,7 @@ class AddressHeader:
             try:
                 elements = tuple(FormatNameElement.decode(attempt, align_public) for _ in range(count))
                 if aligned(attempt.offset) != aligned(start + size):
-                    raise RemoteProtocolError(f"{count} elements end before HeaderSize {size} does", attempt.offset)
+                    raise RemoteProtocolError(f"HeaderSize {size} is larger than its {count} elements", attempt.offset)
             except RemoteProtocolError as error:
                 fault = fault or error
                 continue
@@ -136,7 +136,7 @@ class MultiQueueFormatHeader:
         start = reader.offset
         section_id, reserved, size = reader.unpack(_SIGNATURE, "MQFSignatureHeader")
         if section_id != SectionId.SIGNATURE:
-            raise RemoteProtocolError(f"section {section_id:#06x} where {SectionId.SIGNATURE:#06x} belongs", start)
+            raise RemoteProtocolError(f"section must be {SectionId.SIGNATURE:#06x}, got {section_id:#06x}", start)
         signature = reader.take(size, "MQFSignatureHeader.Signature")
         reader.align(4, "MQFSignatureHeader")
         return cls(destination, administration, response, signature, reserved, reader.padding())

@@ -32,35 +32,37 @@ _FINAL = Struct("<16sI")
 
 
 def is_order_queue(queue: QueueField) -> bool:
-    """Whether a destination is order_queue$, by its number or by its direct name."""
+    """Whether a destination is order_queue$, by number or by direct name."""
     if queue.code is QueueCode.DIRECT:
         return queue.direct_name.lower().endswith(_ORDER_QUEUE)
     return queue.code is QueueCode.PRIVATE_ON_DESTINATION and queue.number == ORDER_QUEUE_NUMBER
 
 
 def order_queue(address: str | None = None, *, protocol: Literal["TCP", "SPX"] = "TCP") -> QueueField:
-    """order_queue$ of the manager that the packet is addressed to, or of the one at `address` (IP or IPX)."""
+    """order_queue$ of the manager at `address` (IP or IPX), or of the manager that the packet is addressed to."""
     if address is None:
         return QueueField(QueueCode.PRIVATE_ON_DESTINATION, ORDER_QUEUE_NUMBER)
     return QueueField(QueueCode.DIRECT, direct_name=f"{protocol}:{address}\\PRIVATE$\\order_queue$")
 
 
 def _check_sent_order_queue(queue: QueueField) -> None:
-    """[MS-MQQB] 2.2.4 and 2.2.5: a sent name follows their grammar, while a received one is known by its end."""
+    """[MS-MQQB] 2.2.4 and 2.2.5: a name that we send follows their grammar. A received name is known by its end."""
     if not is_order_queue(queue):
-        raise LocalProtocolError("an ordering acknowledgment goes to order_queue$")
+        raise LocalProtocolError("the destination of an ordering acknowledgment must be order_queue$")
     if queue.code is QueueCode.DIRECT and not _SENT_ORDER_QUEUE.fullmatch(queue.direct_name):
-        raise LocalProtocolError(f"{queue.direct_name} names order_queue$ without TCP: or SPX: and an address")
+        raise LocalProtocolError(
+            f"a direct name of order_queue$ must start with TCP: or SPX: and an address, got {queue.direct_name}"
+        )
 
 
 def ipx_address(network: int, node: int) -> str:
-    """An IPX address as order queue names write it: network.node, in upper-case hexadecimal."""
+    """An IPX address in the form of order queue names: network.node, in upper-case hexadecimal."""
     return f"{network:08X}.{node:012X}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderingAck:
-    """What OrderAck and FinalAck share: who says it, to whom, and of which place in which sequence."""
+    """What OrderAck and FinalAck have in common: the two managers, the sequence and the sequence number."""
 
     delivery: ClassVar[Delivery]
 
@@ -78,12 +80,12 @@ class OrderingAck:
         raise NotImplementedError
 
     def last_field(self) -> bytes:
-        """The last 20 bytes of the body, where the two differ."""
+        """The last 20 bytes of the body, which differ between the two."""
         raise NotImplementedError
 
     def encode(self) -> bytes:
         if not 1 <= self.sequence_number <= 0xFFFFFFFF or not 0 <= self.previous_sequence_number <= 0xFFFFFFFE:
-            raise LocalProtocolError("an ordering acknowledgment needs a sequence number of 1 to 0xFFFFFFFF")
+            raise LocalProtocolError("the sequence number of an ordering acknowledgment must be from 1 to 0xFFFFFFFF")
         _check_sent_order_queue(self.destination_queue)
         body = _BODY.pack(
             self.sequence_id.ordinal,
@@ -108,22 +110,22 @@ class OrderingAck:
 
 def _decode_body(view: MessageView) -> tuple[TxSequenceId, int, int, bytes]:
     if view.encrypted:
-        raise RemoteProtocolError("the body of an ordering acknowledgment is encrypted")
+        raise RemoteProtocolError("the body of an ordering acknowledgment must not be encrypted")
     if view.message_size != BODY_SIZE:
         raise RemoteProtocolError(
-            f"an ordering acknowledgment has a body of {BODY_SIZE} bytes, not {view.message_size}"
+            f"the body of an ordering acknowledgment must have {BODY_SIZE} bytes, got {view.message_size}"
         )
     ordinal, time_stamp, number, previous, last = _BODY.unpack(view.body)
     if number == 0:
-        raise RemoteProtocolError("TxSequenceNumber 0 in an ordering acknowledgment")
+        raise RemoteProtocolError("TxSequenceNumber of an ordering acknowledgment must not be 0")
     if previous == 0xFFFFFFFF:
-        raise RemoteProtocolError("TxPreviousSequenceNumber 0xFFFFFFFF in an ordering acknowledgment")
+        raise RemoteProtocolError("TxPreviousSequenceNumber of an ordering acknowledgment must not be 0xFFFFFFFF")
     return TxSequenceId(ordinal, time_stamp), number, previous, last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderAck(OrderingAck):
-    """Everything up to `sequence_number` of the sequence has been accepted or finally rejected."""
+    """All messages of the sequence up to `sequence_number` have been accepted or finally rejected."""
 
     delivery = Delivery.EXPRESS
     reserved: bytes = field(default=bytes(20), compare=False, repr=False)
@@ -153,7 +155,7 @@ class OrderAck(OrderingAck):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalAck(OrderingAck):
-    """What became of one message in the end: received (0x4000), or never to be (any higher class)."""
+    """The final result of one message: received (0x4000), or a higher class if it was not and will not be received."""
 
     delivery = Delivery.RECOVERABLE
     final_class: int
@@ -170,7 +172,7 @@ class FinalAck(OrderingAck):
 
     def last_field(self) -> bytes:
         if self.final_class < FINAL_ACK_CLASSES:
-            raise LocalProtocolError(f"message class {self.final_class:#06x} says nothing final")
+            raise LocalProtocolError(f"the class of a FinalAck must be final, got {self.final_class:#06x}")
         return _FINAL.pack(self.source_guid.bytes_le, self.acknowledged_message_id)
 
     @classmethod

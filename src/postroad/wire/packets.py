@@ -1,4 +1,4 @@
-"""Which packet is this? The classifier of [MS-MQQB] 3.1.5.1.1."""
+"""Finds the type of a packet, [MS-MQQB] 3.1.5.1.1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INTERNAL = 0x0008
 
 
 def decode_packet(data: bytes) -> Packet:
-    """One whole packet of a session; RemoteProtocolError where the bytes are none."""
+    """Decodes one complete packet of a session. Raises RemoteProtocolError if the bytes are not a packet."""
     if len(data) > 2 and data[2] & _INTERNAL:
         return _decode_internal(data)
     view = MessageView(data)
@@ -31,15 +31,14 @@ def decode_packet(data: bytes) -> Packet:
 
 
 def check_place(view: MessageView) -> None:
-    """[MS-MQMQ] 2.2.20.5: numbers start at 1, and the message before has a lower one. No FinalAck could name others.
+    """[MS-MQMQ] 2.2.20.5: numbers start at 1, and the previous message has a lower one. A FinalAck can name no others.
 
-    For every door that packets come in by. A view itself does not refuse them: what an older version let in can be
-    read.
+    Every receiver of packets calls this. A view accepts such packets, because older versions may have stored them.
     """
     fields = view.transaction_fields
     if fields is not None and fields[4] >= fields[3]:
         raise RemoteProtocolError(
-            f"PreviousTxSequenceNumber {fields[4]} is not below TxSequenceNumber {fields[3]}",
+            f"PreviousTxSequenceNumber must be below TxSequenceNumber {fields[3]}, got {fields[4]}",
             transaction_header_at(view.data) + 12,
         )
 
@@ -47,7 +46,7 @@ def check_place(view: MessageView) -> None:
 def _decode_internal(data: bytes) -> EstablishConnection | ConnectionParameters | SessionAck:
     base = BaseHeader.decode(data)
     if base.flags & 0x0020:
-        raise RemoteProtocolError("a DebugHeader in an internal packet", 2)
+        raise RemoteProtocolError("an internal packet must not have a DebugHeader", 2)
     internal = InternalHeader.decode(data)
     match internal.packet_type:
         case PacketType.ESTABLISH_CONNECTION:

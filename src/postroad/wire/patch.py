@@ -1,4 +1,4 @@
-"""The few fields that change while a packet travels or is stored. The rest of its bytes is never rebuilt."""
+"""Changes the few fields that change when a packet is forwarded or stored. All other bytes stay as they are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IDENTIFIER, _FIRST, _LAST = (
 
 
 def transaction_header_at(packet: bytes) -> int:
-    """Where the TransactionHeader of a valid packet stands."""
+    """The offset of the TransactionHeader in a valid packet."""
     flags = int.from_bytes(packet[_USER_FLAGS_AT:_NAMES_AT], "little")
     offset = _NAMES_AT
     for shift in (10, 13, 16):
@@ -38,7 +38,7 @@ def transaction_header_at(packet: bytes) -> int:
 def stamp_transaction(
     packet: bytes, sequence: TxSequenceId, number: int, previous: int, transaction_id: int, *, first: bool, last: bool
 ) -> bytes:
-    """The packet with its TransactionHeader filled in, [MS-MQMQ] 2.2.20.5; its other flags are kept."""
+    """The packet with its TransactionHeader filled in, [MS-MQMQ] 2.2.20.5. Other flags of that header are kept."""
     at = transaction_header_at(packet)
     flags = int.from_bytes(packet[at : at + 4], "little") & _KEPT
     flags |= transaction_id << TRANSACTION_ID_SHIFT & _IDENTIFIER
@@ -51,20 +51,20 @@ def stamp_transaction(
 
 
 def with_session_header(packet: bytes, header: SessionHeader) -> bytes:
-    """The packet with a SessionHeader behind it, [MS-MQMQ] 2.2.20.4; PacketSize does not count it."""
+    """The packet followed by a SessionHeader, [MS-MQMQ] 2.2.20.4. PacketSize does not count it."""
     flags = packet[2] | 0x10
     return packet[:2] + bytes((flags,)) + packet[3:] + header.encode()
 
 
 def without_session_header(packet: bytes) -> bytes:
-    """The packet alone: a SessionHeader belongs to the session it came on."""
+    """The packet without its SessionHeader, which belongs to the session it arrived on."""
     if not packet[2] & 0x10:
         return packet
     return packet[:2] + bytes((packet[2] & ~0x10,)) + packet[3:-16]
 
 
 def as_stored(packet: bytes) -> bytes:
-    """What a queue keeps of a packet from a session: it alone, and without AH, which no sender has a right to set."""
+    """The packet as a queue stores it: without its SessionHeader, and without AH, which a sender must not set."""
     packet = without_session_header(packet)
     return packet if not packet[63] & 0x02 else packet[:63] + bytes((packet[63] & ~0x02,)) + packet[64:]
 
@@ -75,29 +75,29 @@ def with_hop_count(packet: bytes, hop_count: int) -> bytes:
 
 
 def with_previous_number(packet: bytes, previous: int) -> bytes:
-    """[MS-MQQB] 3.1.7.1.3: PreviousTxSequenceNumber, which bridges messages that have expired."""
+    """[MS-MQQB] 3.1.7.1.3: PreviousTxSequenceNumber, which skips messages that have expired."""
     at = transaction_header_at(packet) + 16
     return packet[:at] + previous.to_bytes(4, "little") + packet[at + 4 :]
 
 
 def renumber_transaction(packet: bytes, number: int, previous: int) -> bytes:
-    """The packet with another place in its sequence."""
+    """The packet with other sequence numbers."""
     at = transaction_header_at(packet) + 12
     return packet[:at] + number.to_bytes(4, "little") + previous.to_bytes(4, "little") + packet[at + 8 :]
 
 
 def as_arrived_by_http(packet: bytes, address: str = "") -> bytes:
-    """[MS-MQMQ] 2.2.19.2: AH, of a message that came by HTTP, and the address of whoever brought it.
+    """[MS-MQMQ] 2.2.19.2: sets AH, which marks a message that arrived by HTTP, and the address of the HTTP client.
 
-    The address stands where a packet to a direct name has no use for a field: it stays with the message, and no
-    sender of packets can forge it, since `as_stored` takes AH away from what they write.
+    The address is in a field that a packet to a direct name does not use, so it stays with the message. A sender
+    cannot forge it, because `as_stored` removes AH from received packets.
     """
     caller = _caller(address)
     return packet[:32] + caller + packet[48:63] + bytes((packet[63] | 0x02,)) + packet[64:]
 
 
 def brought_by(packet: bytes) -> str:
-    """The address that `as_arrived_by_http` has put into a packet; empty where there is none."""
+    """The address that `as_arrived_by_http` wrote into a packet, or empty text."""
     caller = packet[32:48]
     if not packet[63] & 0x02 or caller == _NOBODY:
         return ""

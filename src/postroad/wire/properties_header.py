@@ -1,4 +1,4 @@
-"""MessagePropertiesHeader, [MS-MQMQ] 2.2.19.3: label, extension, body and what the application said of them."""
+"""MessagePropertiesHeader, [MS-MQMQ] 2.2.19.3: label, extension, body and their properties."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_CORRELATION = bytes(20)
 
 @dataclass(frozen=True, slots=True)
 class MessagePropertiesHeader:
-    """`body` is the whole region that AllocationBodySize gives it: longer than `message_size` when it is encrypted."""
+    """`body` has AllocationBodySize bytes. An encrypted body is longer than `message_size`."""
 
     body: bytes = b""
     label: str = ""
@@ -29,7 +29,7 @@ class MessagePropertiesHeader:
     hash_algorithm: int = HashAlgorithm.SHA1
     encryption_algorithm: int = EncryptionAlgorithm.RC4
     message_size: int | None = None
-    # Label "" is written without any unit; a lone terminator is also legal on the wire.
+    # We write the label "" without any unit. A terminator alone is also legal on the wire.
     lone_terminator: bool = field(default=False, compare=False, repr=False)
     padding: bytes = field(default=b"", compare=False, repr=False)
 
@@ -63,13 +63,13 @@ class MessagePropertiesHeader:
         label = encode_text(self.label, "a label") if self.label or self.lone_terminator else b""
         if len(label) > 2 * MAX_LABEL_UNITS:
             raise LocalProtocolError(
-                f"a label has at most {MAX_LABEL_UNITS - 1} characters, this one has {len(label) // 2 - 1}"
+                f"a label must have at most {MAX_LABEL_UNITS - 1} characters, got {len(label) // 2 - 1}"
             )
         if len(self.correlation_id) != len(NO_CORRELATION):
-            raise LocalProtocolError(f"a correlation id has 20 bytes, this one has {len(self.correlation_id)}")
+            raise LocalProtocolError(f"a correlation id must have 20 bytes, got {len(self.correlation_id)}")
         size = len(self.body) if self.message_size is None else self.message_size
         if size > len(self.body):
-            raise LocalProtocolError(f"MessageSize {size} is larger than the {len(self.body)} bytes of the body")
+            raise LocalProtocolError(f"MessageSize must be at most the {len(self.body)} bytes of the body, got {size}")
         writer.keep_padding(self.padding)
         writer.put(
             LAYOUT.pack(

@@ -1,4 +1,4 @@
-"""Queue names between a packet and the world: which manager a number in a UserHeader belongs to, and the way back."""
+"""Converts the queue names of a UserHeader to format names and back: it knows which manager a number belongs to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from postroad.wire.view import MessageView
 
 
 def destination_name(view: MessageView) -> FormatName | None:
-    """The destination; raises IllegalFormatName where the packet holds a direct name that no grammar admits."""
+    """The destination. Raises IllegalFormatName if the packet has a direct name that violates the grammar."""
     return _name(view.destination_queue, view, NULL_GUID)
 
 
@@ -22,7 +22,7 @@ def admin_name(view: MessageView) -> FormatName | None:
 
 
 def response_name(view: MessageView) -> FormatName | None:
-    """[MS-MQMQ] 2.2.19.2 RQ: it may be the administration queue itself, or a private queue of the same manager."""
+    """[MS-MQMQ] 2.2.19.2 RQ: it can be the administration queue itself, or a private queue of the same manager."""
     field = view.response_queue
     if field.code is QueueCode.SAME_AS_ADMIN:
         return admin_name(view)
@@ -51,9 +51,9 @@ def _name(field: QueueField, view: MessageView, admin_manager: UUID) -> FormatNa
 
 
 def destination_field(name: FormatName) -> tuple[QueueField, UUID]:
-    """How a destination is written, and the QueueManagerAddress that goes with it (null where unknown).
+    """A destination in the form of the UserHeader, and its QueueManagerAddress (null if unknown).
 
-    A journal has no place in a packet: its name would be read as that of the queue itself.
+    A packet cannot name a journal: its readers would take the name for that of the queue.
     """
     match name:
         case PublicName(journal=False):
@@ -66,7 +66,7 @@ def destination_field(name: FormatName) -> tuple[QueueField, UUID]:
 
 
 def other_field(name: FormatName | None, source: UUID, destination: UUID) -> QueueField:
-    """How an administration or response queue is written, relative to the source and the destination manager."""
+    """An administration or response queue in the form of the UserHeader, which depends on both managers."""
     match name:
         case None:
             return NO_QUEUE

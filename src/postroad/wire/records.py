@@ -1,6 +1,6 @@
 """Small structures outside of packets: keys, addresses, sequences, multicast groups and certificates.
 
-[MS-MQMQ] 2.2.1 to 2.2.5, 2.2.10, 2.2.21 and 2.2.22. What RPC adds around them is not here.
+[MS-MQMQ] 2.2.1 to 2.2.5, 2.2.10, 2.2.21 and 2.2.22. The marshalling of RPC is elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _USER_CERTIFICATE = Struct("<16s16sI")
 
 def _refuse_rest(reader: Reader, what: str) -> None:
     if reader.offset != reader.end:
-        raise RemoteProtocolError(f"{reader.end - reader.offset} bytes follow {what}", reader.offset)
+        raise RemoteProtocolError(
+            f"{what} must end here, but {reader.end - reader.offset} more bytes follow", reader.offset
+        )
 
 
 class ProviderType(IntEnum):
@@ -49,7 +51,7 @@ class DsPublicKey:
 
     @property
     def key_blob(self) -> PublicKeyBlob:
-        """The key as numbers; RemoteProtocolError where `key` is no RSA exchange key."""
+        """The key as numbers. Raises RemoteProtocolError if `key` is not an RSA exchange key."""
         return PublicKeyBlob.decode(self.key)
 
     @classmethod
@@ -74,7 +76,7 @@ def decode_public_keys(data: bytes) -> tuple[DsPublicKey, ...]:
     size, count = reader.unpack(_PUBLIC_KEYS, "MQDSPUBLICKEYS")
     if size != len(data):
         raise RemoteProtocolError(f"ulLen {size} does not fit the {len(data)} bytes here", 0)
-    keys = tuple(DsPublicKey.read(reader) for _ in range(count))  # each takes bytes: the loop ends with the data
+    keys = tuple(DsPublicKey.read(reader) for _ in range(count))  # each key takes bytes, so the data limits the loop
     _refuse_rest(reader, f"the {count} keys of MQDSPUBLICKEYS")
     return keys
 
@@ -125,12 +127,12 @@ class TaAddress:
         except ValueError:
             raise RemoteProtocolError(f"address type {code} is not defined", start + 2) from None
         if size != _ADDRESS_SIZES[address_type]:
-            raise RemoteProtocolError(f"an {address_type.name} address does not have {size} bytes", start)
+            raise RemoteProtocolError(f"an {address_type.name} address cannot have {size} bytes", start)
         return cls(address_type, reader.take(size, "Address"))
 
     def encode(self) -> bytes:
         if len(self.address) != _ADDRESS_SIZES[self.address_type]:
-            raise LocalProtocolError(f"an {self.address_type.name} address does not have {len(self.address)} bytes")
+            raise LocalProtocolError(f"an {self.address_type.name} address cannot have {len(self.address)} bytes")
         return _TA_ADDRESS.pack(len(self.address), self.address_type) + self.address
 
 
@@ -145,7 +147,7 @@ def decode_addresses(data: bytes) -> tuple[TaAddress, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SequenceInfo:
-    """SEQUENCE_INFO, 2.2.5: a place in a sequence of transactional messages."""
+    """SEQUENCE_INFO, 2.2.5: a position in a sequence of transactional messages."""
 
     sequence_id: int = 0
     sequence_number: int = 0
@@ -154,7 +156,9 @@ class SequenceInfo:
     @classmethod
     def decode(cls, data: bytes) -> SequenceInfo:
         if len(data) != _SEQUENCE_INFO.size:
-            raise RemoteProtocolError(f"SEQUENCE_INFO has {_SEQUENCE_INFO.size} bytes, {len(data)} are here", len(data))
+            raise RemoteProtocolError(
+                f"SEQUENCE_INFO must have {_SEQUENCE_INFO.size} bytes, got {len(data)}", len(data)
+            )
         return cls(*_SEQUENCE_INFO.unpack(data))
 
     def encode(self) -> bytes:
@@ -164,7 +168,7 @@ class SequenceInfo:
 def decode_multicast_id(data: bytes) -> MulticastId:
     """MULTICAST_ID, 2.2.10"""
     if len(data) != _MULTICAST_ID.size:
-        raise RemoteProtocolError(f"MULTICAST_ID has {_MULTICAST_ID.size} bytes, {len(data)} are here", len(data))
+        raise RemoteProtocolError(f"MULTICAST_ID must have {_MULTICAST_ID.size} bytes, got {len(data)}", len(data))
     return MulticastId(*_MULTICAST_ID.unpack(data))
 
 
@@ -174,7 +178,7 @@ def encode_multicast_id(multicast: MulticastId) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class UserSignCertificate:
-    """MQUSERSIGNCERT, 2.2.22: a user's certificate with its MD5 digest, which is carried and not checked."""
+    """MQUSERSIGNCERT, 2.2.22: a user's certificate with its MD5 digest. The digest is not checked here."""
 
     digest: bytes
     identifier: UUID

@@ -1,4 +1,4 @@
-"""Trace reports, [MS-MQQB] 3.1.5.8.9 and 3.1.7.1.7: what managers tell of a traced message, from label and body."""
+"""Trace reports, [MS-MQQB] 3.1.5.8.9 and 3.1.7.1.7: managers report a traced message in a label and a body."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _ELEMENT = re.compile(r"<(MESSAGE ID|TARGET QUEUE|NEXT HOP|HOP COUNT)>(.*?) *</\
 
 @dataclass(frozen=True, slots=True)
 class TraceReport:
-    """Which message was seen, after how many hops, and where it was bound.
+    """The message that a manager saw, its number of hops, and its destination.
 
-    Only a manager that sends a message on has a next hop to tell.
+    Only a manager that forwards a message reports a next hop.
     """
 
     manager_digits: str  # the first four of the GUID of the message's source
@@ -30,7 +30,7 @@ class TraceReport:
 
     @classmethod
     def of(cls, view: MessageView) -> Self | None:
-        """None for a message that is no report, or one of another grammar."""
+        """The report in a message, or None if the message is not a report in this grammar."""
         if view.message_class != MessageClass.REPORT or view.encrypted:
             return None
         label = _LABEL.fullmatch(view.label)

@@ -1,4 +1,4 @@
-"""SecurityHeader, [MS-MQMQ] 2.2.20.6: the sender, the signature, the key. Carried here, checked elsewhere."""
+"""SecurityHeader, [MS-MQMQ] 2.2.20.6: the sender, the signature, the key. Nothing is verified here."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from postroad.wire.layout import Reader, Writer, encode_text, terminated_text
 LAYOUT = Struct("<HHHHII")
 _PROVIDER_TYPE = Struct("<I")
 _ITEMS = ("SecurityID", "EncryptionKey", "Signature", "SenderCert", "ProviderInfo")
-_SIZES_BY_SENDER_ID_TYPE = {SenderIdType.NONE.value: 0, SenderIdType.QUEUE_MANAGER.value: 16}  # a SID has any size
+_SIZES_BY_SENDER_ID_TYPE = {SenderIdType.NONE.value: 0, SenderIdType.QUEUE_MANAGER.value: 16}  # a SID can have any size
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderInfo:
-    """The cryptographic provider of a signature that is not the default one's."""
+    """The cryptographic provider of a signature, if it is not the default one."""
 
     provider_type: int
     provider_name: str
@@ -34,7 +34,7 @@ class ProviderInfo:
 
 
 def security_header_end(data: bytes, offset: int, end: int) -> int:
-    """Where the header after a SecurityHeader starts, once its own rules are checked."""
+    """Checks a SecurityHeader and returns the offset of the header after it."""
     if offset + LAYOUT.size > end:
         raise RemoteProtocolError("SecurityHeader is cut off", min(offset, end))
     flags, sender_id, key, signature, certificate, provider = LAYOUT.unpack_from(data, offset)
@@ -42,11 +42,13 @@ def security_header_end(data: bytes, offset: int, end: int) -> int:
     if sender_id_type > 2:
         raise RemoteProtocolError(f"sender id type {sender_id_type} is not defined", offset)
     if sender_id_type != 1 and sender_id != _SIZES_BY_SENDER_ID_TYPE[sender_id_type]:
-        raise RemoteProtocolError(f"a sender id of type {sender_id_type} does not have {sender_id} bytes", offset + 2)
+        raise RemoteProtocolError(f"a sender id of type {sender_id_type} cannot have {sender_id} bytes", offset + 2)
     if certificate > MAX_CERTIFICATE_SIZE:
-        raise RemoteProtocolError(f"SenderCertSize {certificate} is above {MAX_CERTIFICATE_SIZE}", offset + 8)
+        raise RemoteProtocolError(
+            f"SenderCertSize must be at most {MAX_CERTIFICATE_SIZE}, got {certificate}", offset + 8
+        )
     if not (sender_id or key or signature or certificate or provider):
-        raise RemoteProtocolError("a SecurityHeader with no data at all", offset + 2)
+        raise RemoteProtocolError("a SecurityHeader must have data, but all of its sizes are 0", offset + 2)
     stop: int = (
         offset
         + LAYOUT.size
@@ -63,7 +65,7 @@ def security_header_end(data: bytes, offset: int, end: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SecurityHeader:
-    """The five items of SecurityData; one that is empty takes no space. AI says nothing: go by the sizes."""
+    """The five items of SecurityData. An empty item takes no space. The sizes count, not the flag AI."""
 
     flags: int = 0
     security_id: bytes = b""
@@ -96,12 +98,12 @@ class SecurityHeader:
         items = (self.security_id, self.encryption_key, self.signature, self.sender_certificate, self.provider_info)
         sizes = [len(item) for item in items]
         if not any(sizes):
-            raise LocalProtocolError("a SecurityHeader needs a sender id, a key, a signature or a certificate")
+            raise LocalProtocolError("a SecurityHeader must have a sender id, a key, a signature or a certificate")
         if max(sizes[:4]) > MAX_CERTIFICATE_SIZE:
-            raise LocalProtocolError(f"an item of the SecurityHeader is larger than {MAX_CERTIFICATE_SIZE} bytes")
+            raise LocalProtocolError(f"an item of a SecurityHeader must have at most {MAX_CERTIFICATE_SIZE} bytes")
         sender_id_type = self.sender_id_type
         if sizes[0] != _SIZES_BY_SENDER_ID_TYPE.get(sender_id_type, sizes[0]):
-            raise LocalProtocolError(f"a sender id of type {sender_id_type.name} does not have {sizes[0]} bytes")
+            raise LocalProtocolError(f"a sender id of type {sender_id_type.name} cannot have {sizes[0]} bytes")
         writer.keep_padding(self.padding)
         writer.put(LAYOUT.pack(self.flags, *sizes))
         for item in items:

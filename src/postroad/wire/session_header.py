@@ -1,4 +1,4 @@
-"""SessionHeader, [MS-MQMQ] 2.2.20.4: acknowledgments and counts, alone in a SessionAck or behind a UserMessage."""
+"""SessionHeader, [MS-MQMQ] 2.2.20.4: acknowledgments and counts, in a SessionAck or after a UserMessage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SoapHeader, [MS-MQMQ] 2.2.20.7: the envelope of a message that came or goes by SOAP, as two strings."""
+"""SoapHeader, [MS-MQMQ] 2.2.20.7: the SOAP envelope of a message, as two strings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADER, _BODY = SectionId.SOAP_HEADER.value, SectionId.SOAP_BODY.value
 
 @dataclass(frozen=True, slots=True)
 class SoapHeader:
-    """`header` and `body` are None where the packet gives them no unit at all, not even a terminator."""
+    """`header` and `body` are None if the packet has no unit of them, not even a terminator."""
 
     header: str | None
     body: str | None
@@ -26,7 +26,7 @@ class SoapHeader:
     @classmethod
     def decode(cls, reader: Reader) -> SoapHeader:
         header, reserved = _decode_section(reader, SectionId.SOAP_HEADER)
-        # No padding rule is printed between the sections: the boundary is taken where the second one is found.
+        # The specification gives no padding rule between the sections: we accept both with and without padding.
         boundary = -(-reader.offset // 4) * 4
         is_aligned = boundary == reader.offset or _section_id(reader.data, boundary, reader.end) == SectionId.SOAP_BODY
         if is_aligned:
@@ -45,14 +45,14 @@ class SoapHeader:
 
 
 def soap_sections(header: str, body: str) -> bytes:
-    """A SoapHeader as `encode` writes it, from a 4-byte boundary on."""
+    """A SoapHeader as `encode` writes it, starting at a 4-byte boundary."""
     first, second = _encode_section(_HEADER, 0, header), _encode_section(_BODY, 0, body)
     return b"".join((first, bytes(-len(first) % 4), second, bytes(-len(second) % 4)))
 
 
 def soap_header_end(data: bytes, offset: int, end: int) -> int:
-    """Where a SoapHeader with both its sections ends, once they are checked; -1 leaves one of another form to `decode`,
-    which names the fault."""
+    """Checks a SoapHeader with both its sections and returns the offset of its end. -1 means that the header has
+    another form: then `decode` reads it or names the fault."""
     for expected in (_HEADER, _BODY):
         if offset + _SECTION.size > end:
             return -1
@@ -74,7 +74,7 @@ def _decode_section(reader: Reader, expected: SectionId) -> tuple[str | None, in
     start = reader.offset
     section_id, reserved, units = reader.unpack(_SECTION, "SoapHeader section")
     if section_id != expected:
-        raise RemoteProtocolError(f"SoapHeader section {section_id:#06x} where {expected:#06x} belongs", start)
+        raise RemoteProtocolError(f"SoapHeader section must be {expected:#06x}, got {section_id:#06x}", start)
     return (reader.text(2 * units, "SoapHeader string") if units else None), reserved
 
 

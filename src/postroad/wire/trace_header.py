@@ -1,4 +1,4 @@
-"""DebugHeader, [MS-MQMQ] 2.2.20.8: where the trace reports of a message go."""
+"""DebugHeader, [MS-MQMQ] 2.2.20.8: the queue for the trace reports of a message."""
 
 from __future__ import annotations
 

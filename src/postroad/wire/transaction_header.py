@@ -18,7 +18,7 @@ _CONNECTOR_QM_GUID = TransactionFlags.CONNECTOR_QM_GUID.value
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class TxSequenceId:
-    """Names a sequence of transactional messages. Ordinal is first on the wire, TimeStamp first in comparisons."""
+    """Identifies a sequence of transactional messages. Ordinal comes first on the wire, TimeStamp in comparisons."""
 
     ordinal: int
     time_stamp: int
@@ -28,13 +28,13 @@ class TxSequenceId:
 
     @property
     def value(self) -> int:
-        """The 64-bit number that stands for it in SEQUENCE_INFO and in comparisons."""
+        """The identifier as a 64-bit number, for SEQUENCE_INFO and comparisons."""
         return self.time_stamp << 32 | self.ordinal
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionHeader:
-    """Its presence makes a message transactional."""
+    """A message is transactional if it has this header."""
 
     sequence_id: TxSequenceId
     sequence_number: int

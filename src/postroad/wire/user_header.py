@@ -33,7 +33,7 @@ _DERIVED = (
 
 @dataclass(frozen=True, slots=True)
 class QueueField:
-    """A queue name as the UserHeader writes it. Which manager a private number belongs to is in the code."""
+    """A queue name in the form of the UserHeader. The code says which manager a private number belongs to."""
 
     code: QueueCode = QueueCode.NONE
     number: int = 0
@@ -80,7 +80,7 @@ NO_QUEUE = QueueField()
 
 
 def direct_name_end(data: bytes, offset: int, end: int, what: str) -> int:
-    """Where the field after a DirectQueueFormatName starts; refuses one that does not end in its terminator."""
+    """The offset after a DirectQueueFormatName. Refuses a name that does not end in its terminator."""
     if offset + 2 > end:
         raise RemoteProtocolError(f"{what} is cut off", min(offset, end))
     count = data[offset] | data[offset + 1] << 8
@@ -93,7 +93,7 @@ def direct_name_end(data: bytes, offset: int, end: int, what: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class UserHeader:
-    """DQ, AQ, RQ and CQ follow from the fields; the other bits of `flags` are kept as they are."""
+    """The fields set DQ, AQ, RQ and CQ. The other bits of `flags` are kept."""
 
     source_queue_manager: UUID
     message_id: int
@@ -145,7 +145,7 @@ class UserHeader:
         )
 
     def encode(self, writer: Writer, flags: int | None = None) -> None:
-        """`flags` stand in for its own, with the bits that announce the headers behind it."""
+        """`flags` replace its own: they have the bits that announce the headers after it."""
         if self.destination_queue.code not in DESTINATION_CODES:
             raise LocalProtocolError(f"a destination queue cannot be written as {self.destination_queue.code.name}")
         if self.admin_queue.code not in ADMIN_CODES:

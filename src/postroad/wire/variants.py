@@ -1,7 +1,7 @@
 """PROPVARIANT, [MS-MQMQ] 2.2.12 to 2.2.14: the value of a property together with its type.
 
-Its bytes here are the structure's own. The pointers of strings, blobs and arrays, and the second copy of the type that
-RPC puts before the union, are the RPC room's.
+Only the bytes of the structure itself are made here. `rpc` adds the pointers of strings, blobs and arrays, and the
+second copy of the type before the union.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _POINTED: dict[int, type[str | bytes | UUID]] = {
     BodyType.VT_BLOB: bytes,
     BodyType.VT_CLSID: UUID,
 }
-# 2.2.13.1: of all types these alone have an arm for a counted array.
+# 2.2.13.1: only these types have an arm for a counted array.
 _VECTORS = frozenset(
     {
         BodyType.VT_UI1.value,
@@ -55,7 +55,7 @@ _VECTORS = frozenset(
 
 
 def has_arm(vt: int) -> bool:
-    """Whether 2.2.13.1 gives a PROPVARIANT of this type a place for its value."""
+    """Whether 2.2.13.1 has an arm for values of this type."""
     if vt & _VECTOR:
         return vt & ~_VECTOR in _VECTORS
     return vt in _WITHOUT_DATA or vt in _INTEGERS or vt in _POINTED or vt == BodyType.VT_BOOL
@@ -63,7 +63,7 @@ def has_arm(vt: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PropVariant:
-    """A counted array is a tuple. LocalProtocolError where the type has no arm, or the value does not fit it."""
+    """A counted array is a tuple. Raises LocalProtocolError if the type has no arm, or the value does not fit it."""
 
     vt: int
     value: Value = None
@@ -91,13 +91,13 @@ class PropVariant:
         else:
             fits = isinstance(value, PropVariant)
         if not fits:
-            raise LocalProtocolError(f"{value!r} is no value for a PROPVARIANT of type {self.vt:#06x}")
+            raise LocalProtocolError(f"a PROPVARIANT of type {self.vt:#06x} cannot hold {value!r}")
 
     @classmethod
     def decode(cls, data: bytes) -> PropVariant:
-        """The inverse of `encode`, for the same types; the reserved fields are ignored."""
+        """The inverse of `encode`, for the same types. Ignores the reserved fields."""
         if len(data) < _PREFIX.size:
-            raise RemoteProtocolError(f"a PROPVARIANT has at least {_PREFIX.size} bytes, {len(data)} are here", 0)
+            raise RemoteProtocolError(f"a PROPVARIANT must have at least {_PREFIX.size} bytes, got {len(data)}", 0)
         vt: int = _PREFIX.unpack_from(data)[0]
         union = data[_PREFIX.size :]
         if not has_arm(vt):
@@ -107,18 +107,18 @@ class PropVariant:
             raise RemoteProtocolError(f"a PROPVARIANT of type {vt:#06x} holds a pointer, not a value", _PREFIX.size)
         size = 0 if layout is None else layout.size
         if len(union) != size:
-            raise RemoteProtocolError(f"type {vt:#06x} has {size} bytes, {len(union)} are here", _PREFIX.size)
+            raise RemoteProtocolError(f"type {vt:#06x} must have {size} bytes, got {len(union)}", _PREFIX.size)
         if layout is None:
             return cls(vt)
         (number,) = layout.unpack(union)
         if vt != BodyType.VT_BOOL:
             return cls(vt, number)
         if number not in (VARIANT_TRUE, VARIANT_FALSE):
-            raise RemoteProtocolError(f"VARIANT_BOOL {number:#06x} is neither true nor false", _PREFIX.size)
+            raise RemoteProtocolError(f"VARIANT_BOOL must be 0x0000 or 0xffff, got {number:#06x}", _PREFIX.size)
         return cls(vt, number == VARIANT_TRUE)
 
     def encode(self) -> bytes:
-        """Eight bytes and the union. LocalProtocolError for a type whose union holds a pointer."""
+        """Eight bytes and the union. Raises LocalProtocolError for a type whose union holds a pointer."""
         prefix = _PREFIX.pack(self.vt, 0, 0, 0)
         if self.vt in _WITHOUT_DATA:
             return prefix

@@ -1,6 +1,7 @@
-"""A lazy view of a UserMessage packet, [MS-MQMQ] 2.2.20: opened once, it reads from the bytes only what is asked for.
+"""A lazy view of a UserMessage packet, [MS-MQMQ] 2.2.20: properties are read from the bytes on demand.
 
-Opening checks the whole layout, so a property never fails. This is the hot path: plain integers, one pass, no objects.
+The constructor checks the whole layout, so properties never fail. This is a hot path: plain integers, one pass, no
+objects.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from postroad.wire.user_header import QueueField, direct_name_end
 _FIXED = Struct("<BBHIII16s16sIIII")  # BaseHeader and the fixed part of UserHeader
 _FIXED_SIZE = _FIXED.size
 
-# Plain integers: an IntFlag costs a microsecond an operation.
+# Plain integers: each operation on an IntFlag costs a microsecond.
 _IN, _SESSION, _DEBUG, _TRACING = 0x0008, 0x0010, 0x0020, 0x0100
 _DELIVERY, _TH, _SH, _MP, _CQ, _MQ, _HH = 0x60, 0x100000, 0x080000, 0x200000, 0x400000, 0x800000, 0x10000000
 _RECOVERABLE = 0x20
@@ -46,7 +47,7 @@ _NO_TRAILERS: _Trailers = (None, None, None)
 
 
 class MessageView:
-    """`data` is exactly one packet, its SessionHeader included; RemoteProtocolError where it is not a UserMessage."""
+    """`data` is exactly one packet, with its SessionHeader. Raises RemoteProtocolError if it is not a UserMessage."""
 
     __slots__ = (
         "_fixed",
@@ -64,12 +65,12 @@ class MessageView:
     _names: tuple[int, int, int, int]
     _transaction: tuple[int, int, int, int, int] | None
     _properties: tuple[int, int, int, bytes, int, int, int, int, int, int, int, int]
-    _trailers: _Trailers | None  # None: they are decoded when somebody asks
+    _trailers: _Trailers | None  # None: decoded on demand
 
     def __init__(self, data: bytes) -> None:
         if len(data) < _FIXED_SIZE:
             raise RemoteProtocolError(
-                f"a UserMessage has at least {_FIXED_SIZE} bytes, {len(data)} are here", len(data)
+                f"a UserMessage must have at least {_FIXED_SIZE} bytes, got {len(data)}", len(data)
             )
         self.data = data
         self._fixed = fixed = _FIXED.unpack_from(data)
@@ -79,16 +80,16 @@ class MessageView:
         if fixed[3] != SIGNATURE or fixed[0] != VERSION or end > MAX_PACKET_SIZE:
             check_base_header(fixed[0], fixed[3], end)
         if len(data) != (end + SESSION_HEADER_SIZE if base_flags & _SESSION else end):
-            raise RemoteProtocolError(f"PacketSize {end} does not fit the {len(data)} bytes here", 8)
+            raise RemoteProtocolError(f"PacketSize {end} does not match the {len(data)} bytes of the packet", 8)
         if base_flags & _IN:
             raise RemoteProtocolError("an internal packet is not a UserMessage", 2)
         if base_flags & _TRACING and not base_flags & _DEBUG:
-            raise RemoteProtocolError("tracing is on but there is no DebugHeader", 2)
+            raise RemoteProtocolError("a traced message must have a DebugHeader", 2)
         delivery = flags & _DELIVERY
         if delivery > _RECOVERABLE:
             raise RemoteProtocolError(f"delivery mode {delivery >> 5} is not defined", 60)
         if not flags & _MP:
-            raise RemoteProtocolError("there is no MessagePropertiesHeader", 60)
+            raise RemoteProtocolError("a UserMessage must have a MessagePropertiesHeader", 60)
         if flags & _TH and not delivery:
             raise RemoteProtocolError("a transactional message must be recoverable", 60)
 
@@ -133,7 +134,7 @@ class MessageView:
         units: int = properties[1]
         if units:
             if units > 250:
-                raise RemoteProtocolError(f"LabelLength {units} is above 250", offset + 1)
+                raise RemoteProtocolError(f"LabelLength must be at most 250, got {units}", offset + 1)
             label = body
             body += 2 * units
             if body > end:
@@ -142,7 +143,7 @@ class MessageView:
         allocated: int = properties[7]
         if properties[6] > allocated:
             raise RemoteProtocolError(
-                f"AllocationBodySize {allocated} is smaller than MessageSize {properties[6]}", offset + 36
+                f"AllocationBodySize must be at least MessageSize {properties[6]}, got {allocated}", offset + 36
             )
         # The next header starts after the allocated region, which an encrypted body fills beyond MessageSize.
         stop = body + properties[11] + allocated + 3 & ~3
@@ -152,7 +153,7 @@ class MessageView:
             raise RemoteProtocolError("label, extension and body are longer than the packet", offset + 32)
         elif flags & _TRAILERS != _HH or base_flags & _DEBUG or soap_header_end(data, stop, end) != end:
             self._trailers = self._decode_trailers(stop)
-        else:  # the envelope alone, as of each message that came by SOAP
+        else:  # the envelope alone, as in every message that arrived by SOAP
             self._trailers = None
 
     def _decode_trailers(self, offset: int) -> _Trailers:
@@ -163,7 +164,9 @@ class MessageView:
         soap = SoapHeader.decode(reader) if flags & _HH else None
         multi_queue = MultiQueueFormatHeader.decode(reader) if flags & _MQ else None
         if reader.offset != end:
-            raise RemoteProtocolError(f"{end - reader.offset} bytes follow the last header", reader.offset)
+            raise RemoteProtocolError(
+                f"the packet must end after its last header, but {end - reader.offset} more bytes follow", reader.offset
+            )
         return debug, soap, multi_queue
 
     # BaseHeader
@@ -189,15 +192,15 @@ class MessageView:
         return self._fixed[5]
 
     def has_expired(self, now: float) -> bool:
-        """TimeToReachQueue is over: [MS-MQQB] 3.1.7.1.2 and [MC-MQSRM] 2.2.6.17, strict. A clock that runs ahead of
-        ours does not count against a message."""
+        """Whether TimeToReachQueue is over: [MS-MQQB] 3.1.7.1.2 and [MC-MQSRM] 2.2.6.17. A sender's clock ahead of
+        ours does not make a message expire sooner."""
         return self.time_to_reach_queue != INFINITE and int(now) - self.sent_time > self.time_to_reach_queue
 
     # UserHeader
 
     @property
     def source_queue_manager_bytes(self) -> bytes:
-        """The 16 bytes of the GUID: with the message id, the key that finds duplicates."""
+        """The 16 bytes of the GUID. Together with the message id they identify duplicates."""
         return self._fixed[6]
 
     @property
@@ -255,10 +258,10 @@ class MessageView:
 
     @property
     def destination_bytes(self) -> bytes:
-        """The destination as it stands in the packet, its type first: equal for messages to the same name."""
+        """The bytes of the destination in the packet, its type first. Equal for messages to the same name."""
         data = self.data
         code = self._fixed[11] >> 10 & 7
-        # What pads a direct name is no part of it.
+        # The padding of a direct name is not a part of it.
         end = 66 + (data[64] | data[65] << 8) if code == 7 else self._names[1]
         return bytes((code,)) + data[64:end]
 
@@ -290,7 +293,7 @@ class MessageView:
 
     @property
     def transaction_fields(self) -> tuple[int, int, int, int, int] | None:
-        """Flags, sequence id ordinal and time stamp, sequence number, previous number: all a session asks for."""
+        """Flags, ordinal and time stamp of the sequence id, sequence number, previous number."""
         return self._transaction
 
     @property
@@ -369,7 +372,7 @@ class MessageView:
 
     @property
     def body(self) -> bytes:
-        """The plain body; of an encrypted one, the whole region that holds it."""
+        """The plain body. For an encrypted body, all bytes up to AllocationBodySize."""
         properties = self._properties
         start = self._properties_at + PROPERTIES_HEADER_SIZE + 2 * properties[1] + properties[11]
         return self.data[start : start + (properties[7] if self.encrypted else properties[6])]

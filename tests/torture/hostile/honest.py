@@ -56,7 +56,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Route:
     """From a manager's API to a queue, and how it is read there."""
 
     name: str
@@ -76,8 +76,8 @@ def remote(target: Target) -> Callable[[], AbstractContextManager[QueueManager]]
     return lambda: postroad.remote(target.host, port=RPC, user=USER, password=PASSWORD)
 
 
-WAYS = (
-    Way(
+ROUTES = (
+    Route(
         "alpha to beta, transactional",
         ALPHA,
         rf"DIRECT=TCP:{BETA.host}\{TRANSACTIONAL}",
@@ -85,7 +85,7 @@ WAYS = (
         api(BETA),
         TRANSACTIONAL,
     ),
-    Way(
+    Route(
         "beta to alpha, transactional",
         BETA,
         rf"DIRECT=TCP:{ALPHA.host}\{TRANSACTIONAL}",
@@ -93,11 +93,13 @@ WAYS = (
         api(ALPHA),
         TRANSACTIONAL,
     ),
-    Way("alpha to beta, recoverable", ALPHA, rf"DIRECT=TCP:{BETA.host}\{RECOVERABLE}", False, api(BETA), RECOVERABLE),
-    Way("beta to alpha, recoverable", BETA, rf"DIRECT=TCP:{ALPHA.host}\{RECOVERABLE}", False, api(ALPHA), RECOVERABLE),
-    Way("within alpha, transactional", ALPHA, LOCAL, True, api(ALPHA), LOCAL),
-    Way("within alpha, remote read", ALPHA, REMOTE, False, remote(ALPHA), REMOTE),
-    Way(
+    Route("alpha to beta, recoverable", ALPHA, rf"DIRECT=TCP:{BETA.host}\{RECOVERABLE}", False, api(BETA), RECOVERABLE),
+    Route(
+        "beta to alpha, recoverable", BETA, rf"DIRECT=TCP:{ALPHA.host}\{RECOVERABLE}", False, api(ALPHA), RECOVERABLE
+    ),
+    Route("within alpha, transactional", ALPHA, LOCAL, True, api(ALPHA), LOCAL),
+    Route("within alpha, remote read", ALPHA, REMOTE, False, remote(ALPHA), REMOTE),
+    Route(
         "beta to alpha, SOAP",
         BETA,
         f"DIRECT=HTTP://{ALPHA.host}:{HTTP}/msmq/private$/http",
@@ -112,11 +114,11 @@ WAYS = (
 class Flow:
     """One way in use: a thread that sends and one that reads, until `stop_sending` and then `stop`."""
 
-    def __init__(self, way: Way, seed: int, known: Path) -> None:
-        self.way = way
+    def __init__(self, route: Route, seed: int, known: Path) -> None:
+        self.route = route
         self.ledger = Ledger()
         self._known = known  # what an attacker is told: the ids of the newest messages
-        self._chance = random.Random(f"{seed} {way.name}")
+        self._chance = random.Random(f"{seed} {route.name}")
         self._no_more = threading.Event()
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._send, self._receive)]
@@ -133,8 +135,8 @@ class Flow:
 
     def _send(self) -> None:
         number = 0
-        with postroad.connect(self.way.source.url, token=TOKEN) as manager:
-            queue = manager.queue(self.way.destination)
+        with postroad.connect(self.route.source.url, token=TOKEN) as manager:
+            queue = manager.queue(self.route.destination)
             while not self._no_more.is_set():
                 numbers = range(number, number + self._chance.randint(1, BATCH))
                 messages = [
@@ -142,25 +144,25 @@ class Flow:
                     for each in numbers
                 ]
                 try:
-                    ids = queue.send(messages, transactional=self.way.transactional)
+                    ids = queue.send(messages, transactional=self.route.transactional)
                 except PostroadError as fault:
-                    self.ledger.faults.append(f"{self.way.name}: a send was refused: {fault}")
+                    self.ledger.faults.append(f"{self.route.name}: a send was refused: {fault}")
                 else:
                     self.ledger.sent += numbers
-                    self._known.write_text(json.dumps({"manager": self.way.source.name, "ids": list(ids)}))
+                    self._known.write_text(json.dumps({"manager": self.route.source.name, "ids": list(ids)}))
                 number = numbers.stop
                 time.sleep(PAUSE_S)
 
     def _receive(self) -> None:
-        with self.way.reader() as manager:
-            queue = manager.queue(self.way.queue)
+        with self.route.reader() as manager:
+            queue = manager.queue(self.route.queue)
             while not self._stop.is_set():
                 try:
                     messages = queue.receive_many(BATCH, timeout=RECEIVE_TIMEOUT_S)
                 except NoMessage:
                     continue
                 except PostroadError as fault:
-                    self.ledger.faults.append(f"{self.way.name}: a read was refused: {fault}")
+                    self.ledger.faults.append(f"{self.route.name}: a read was refused: {fault}")
                     time.sleep(PAUSE_S)
                     continue
                 for message in messages:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import postroad
-from tests.torture.hostile.honest import WAYS, Flow
+from tests.torture.hostile.honest import ROUTES, Flow
 from tests.torture.hostile.stage import (
     MANAGERS,
     PATIENCE_S,
@@ -66,7 +66,7 @@ def run(directory: Path, seed: int, seconds: float) -> Verdict:
     known.mkdir()
     processes = [Process(directory, each, with_directory=bool(seed % 2)) for each in MANAGERS]
     try:
-        flows = [Flow(way, seed, known / f"{way.source.name}.json") for way in WAYS]
+        flows = [Flow(route, seed, known / f"{route.source.name}.json") for route in ROUTES]
         findings = _attack(seed, seconds, known)
         for flow in flows:
             flow.stop_sending()
@@ -106,8 +106,8 @@ def _wait_until_there(flows: list[Flow]) -> None:
 
 def _judge_flows(verdict: Verdict, flows: list[Flow]) -> None:
     for flow in flows:
-        ledger, name = flow.ledger, flow.way.name
-        reordered = ledger.reordered if flow.way.ordered else 0
+        ledger, name = flow.ledger, flow.route.name
+        reordered = ledger.reordered if flow.route.ordered else 0
         verdict.sent += len(ledger.sent)
         verdict.lost += len(ledger.lost)
         verdict.doubled += ledger.doubled

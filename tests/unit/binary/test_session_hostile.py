@@ -232,7 +232,7 @@ class TestSlow:
     def test_a_large_packet_before_the_handshake_is_not_waited_for(self) -> None:
         session = Session.accept(HERE, DEFAULTS, START)
         session.receive_data(LARGE[:MAX_HANDSHAKE_PACKET], START)
-        assert "4096 are the most" in closed(session).reason
+        assert "at most 4096 bytes" in closed(session).reason
 
     def test_a_large_message_right_behind_the_handshake_is_taken(self) -> None:
         session = Session.accept(HERE, DEFAULTS, START)

@@ -135,7 +135,7 @@ def test_nothing_that_matches_is_an_answer_and_not_a_failure() -> None:
 
 
 def test_an_object_of_another_kind_is_refused() -> None:
-    with pytest.raises(DirectoryError, match="gave QueueManager where Site was read"):
+    with pytest.raises(DirectoryError, match="must return a Site, got a QueueManager"):
         get_directory_data(Scripted(SUCCESS, (SUCCESS, MANAGERS[0])), Site)
 
 

@@ -38,11 +38,11 @@ def test_a_gate_belongs_to_its_site_and_is_a_routing_server() -> None:
         client("c", "C"),
     )
     assert review(found) == (
-        "b is to be a gate of the site A, but does not belong there, so it is none",
-        "client is to be a gate of the site A, but is not a routing server, so it is none",
-        "c is to be a gate of the routing link of A and B, but does not belong there, so it is none",
-        "c is to be a gate of the routing link of A and B, but is not a routing server, so it is none",
-        f"{guid('gone')} is to be a gate of the routing link of A and B, but is no queue manager of the directory",
+        "the gate b of the site A must belong to the site, but it does not: it is ignored",
+        "the gate client of the site A must be a routing server, but it is not: it is ignored",
+        "the gate c of the routing link of A and B must belong to the site, but it does not: it is ignored",
+        "the gate c of the routing link of A and B must be a routing server, but it is not: it is ignored",
+        f"the gate {guid('gone')} of the routing link of A and B is not in the directory: it is ignored",
     )
 
 

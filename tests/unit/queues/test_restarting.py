@@ -189,7 +189,7 @@ class DamagedStore(MemoryStore):
     def __init__(self, store: MemoryStore, damaged: Iterable[str]) -> None:
         super().__init__()
         self.__dict__.update(vars(store))
-        self._unreadable: dict[Key | str, str] = dict.fromkeys(damaged, "the checksum fails")
+        self._unreadable: dict[Key | str, str] = dict.fromkeys(damaged, "the checksum is wrong")
 
     def state(self, prefix: str = "") -> Mapping[str, bytes]:
         return {name: value for name, value in super().state(prefix).items() if name not in self._unreadable}

@@ -245,7 +245,7 @@ def test_a_list_holds_single_names_only() -> None:
     several = parse_format_name(f"{ELSEWHERE},PUBLIC={GUID}")
     assert isinstance(several, MultipleElementName)
     assert not any(isinstance(element, MultipleElementName) for element in several.elements)
-    with pytest.raises(LocalProtocolError, match="cannot stand in a list"):
+    with pytest.raises(LocalProtocolError, match="a list of destinations must hold"):
         multi_queue_header([several])
     with pytest.raises(LocalProtocolError, match="cannot be the destination"):
         Composer(IDENTIFIER, several).compose(Message(), 7, SENT)

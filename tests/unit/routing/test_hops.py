@@ -207,7 +207,7 @@ def test_to_another_site_a_gate_sends_to_the_gates_of_the_next() -> None:
     answer = hops(found, "gate-A", "gate-C")
     assert [each.computer_name for each in answer.hops] == ["gate-B"]
     assert answer.link_cost == 2
-    assert answer.why == "the cheapest way to the site C costs 5 and goes by the gates of B ([MS-MQBR] 3.1.5.3)"
+    assert answer.why == "the cheapest route to the site C costs 5 and goes by the gates of B ([MS-MQBR] 3.1.5.3)"
 
 
 @pytest.mark.spec("BR-3.1.5.3-05")
@@ -317,7 +317,7 @@ def test_routing_knows_names_and_the_directory_and_makes_no_packets() -> None:
         (
             "gate-a",
             "far",
-            "the cheapest way to the site B costs 7 and goes straight to the gates of B ([MS-MQBR] 3.1.5.3)",
+            "the cheapest route to the site B costs 7 and goes straight to the gates of B ([MS-MQBR] 3.1.5.3)",
         ),
         ("near", "near", "near is the destination itself: nothing is routed"),
     ],

@@ -101,12 +101,12 @@ def test_public_and_private_names_are_routed_and_direct_ones_are_not() -> None:
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        (f"PUBLIC={guid('other')}", "is no queue of the directory"),
-        (f"CONNECTOR={guid('other')}", "is no queue of the directory"),
+        (f"PUBLIC={guid('other')}", "is not a queue of the directory"),
+        (f"CONNECTOR={guid('other')}", "is not a queue of the directory"),
         (f"PRIVATE={guid('other')}\\1", "is not in the directory"),
-        (f"DL={guid('other')}", "is not the name of one queue"),
-        ("MULTICAST=234.1.1.1:8001", "is not the name of one queue"),
-        (r"DIRECT=OS:a\b,DIRECT=OS:c\d", "is not the name of one queue"),
+        (f"DL={guid('other')}", "must be the name of one queue"),
+        ("MULTICAST=234.1.1.1:8001", "must be the name of one queue"),
+        (r"DIRECT=OS:a\b,DIRECT=OS:c\d", "must be the name of one queue"),
     ],
 )
 def test_names_that_lead_nowhere(name: str, fault: str) -> None:

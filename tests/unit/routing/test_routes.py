@@ -91,7 +91,7 @@ def test_a_way_that_ends_says_where() -> None:
     with pytest.raises(NoRoute) as caught:
         Routes(enterprise).route("alpha", "beta")
     assert str(caught.value) == (
-        "the way alpha -> router ends there: router has no route to beta: the site A has no site gate "
+        "the route alpha -> router ends there: router has no route to beta: the site A has no site gate "
         "([MS-MQBR] 3.1.5.2, 3.1.5.6)"
     )
 
@@ -100,7 +100,7 @@ def test_a_way_that_goes_round_says_so() -> None:
     enterprise = directory(
         site("A"), client("alpha", "A", outward="beta"), client("beta", "A", outward="alpha"), client("gamma", "A")
     )
-    with pytest.raises(NoRoute, match=r"^the way alpha -> beta -> alpha goes round, and never reaches gamma$"):
+    with pytest.raises(NoRoute, match=r"^the route alpha -> beta -> alpha is a loop and never reaches gamma$"):
         Routes(enterprise).route("alpha", "gamma")
 
 

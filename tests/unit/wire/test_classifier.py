@@ -104,9 +104,9 @@ def test_a_ping_is_no_packet_of_a_session(ping: bytes) -> None:
 @pytest.mark.spec("QB-3.1.5.1.1-01")
 def test_in_and_pt_tell_establish_connection_from_connection_parameters() -> None:
     # The type decides, and each type has its own size: the other one's body does not fit.
-    with pytest.raises(RemoteProtocolError, match="ConnectionParameters has 32 bytes"):
+    with pytest.raises(RemoteProtocolError, match="ConnectionParameters must have 32 bytes"):
         decode_packet(patched(FRAME_3, 18, 3))
-    with pytest.raises(RemoteProtocolError, match="EstablishConnection has 572 bytes"):
+    with pytest.raises(RemoteProtocolError, match="EstablishConnection must have 572 bytes"):
         decode_packet(patched(FRAME_5, 18, 2))
     # Without IN the same bytes are taken for a UserMessage, which they are not.
     for packet in (FRAME_3, FRAME_5):
@@ -117,12 +117,12 @@ def test_in_and_pt_tell_establish_connection_from_connection_parameters() -> Non
 @pytest.mark.spec("QB-3.1.5.1.1-02")
 def test_a_session_ack_needs_in_and_sh_and_type_1() -> None:
     assert isinstance(decode_packet(FRAME_8), SessionAck)
-    with pytest.raises(RemoteProtocolError, match="SessionAck without the flags 0x0018") as caught:
+    with pytest.raises(RemoteProtocolError, match="SessionAck must have the flags 0x0018") as caught:
         decode_packet(patched(FRAME_8, 2, 0x000B))
     assert caught.value.offset == 2
     with pytest.raises(RemoteProtocolError):
         decode_packet(patched(FRAME_8, 2, 0x0013))
-    with pytest.raises(RemoteProtocolError, match="ConnectionParameters has 32 bytes"):
+    with pytest.raises(RemoteProtocolError, match="ConnectionParameters must have 32 bytes"):
         decode_packet(patched(FRAME_8, 18, 3))
 
 
@@ -172,13 +172,13 @@ def test_a_user_message_is_one_whatever_its_class(packet: bytes, message_class: 
 
 
 def test_an_internal_packet_has_no_debug_header() -> None:
-    with pytest.raises(RemoteProtocolError, match="a DebugHeader in an internal packet"):
+    with pytest.raises(RemoteProtocolError, match="an internal packet must not have a DebugHeader"):
         decode_packet(patched(FRAME_5, 2, 0x002B))
 
 
 def test_a_base_header_cut_off() -> None:
     assert BaseHeader.decode(FRAME_5) == BaseHeader(0x000B, 32, INFINITE, 0xC0)
-    with pytest.raises(RemoteProtocolError, match="a BaseHeader has 16 bytes, 15 are here"):
+    with pytest.raises(RemoteProtocolError, match="a BaseHeader must have 16 bytes, got 15"):
         BaseHeader.decode(FRAME_5[:15])
     with pytest.raises(RemoteProtocolError, match="InternalHeader is cut off"):
         decode_packet(patched(FRAME_5[:18] + FRAME_5[18:19], 8, 19, "<I"))

@@ -95,7 +95,7 @@ def test_four_mebibytes_are_the_limit() -> None:
     assert framer.feed(above) == []
     assert framer.error is not None
     assert framer.error.offset == 8
-    with pytest.raises(RemoteProtocolError, match="PacketSize 4194305 is not between 16 and 4194304"):
+    with pytest.raises(RemoteProtocolError, match="PacketSize must be between 16 and 4194304, got 4194305"):
         decode_packet(above + bytes(0x00400001 - 16))
 
 
@@ -103,10 +103,10 @@ def test_four_mebibytes_are_the_limit() -> None:
     ("header", "offset", "fault"),
     [
         (base_header(32, signature=b"ROIL"), 4, "this is not an MSMQ packet"),
-        (base_header(32, version=0x11), 0, "version 0x11 is not 0x10"),
-        (base_header(15), 8, "PacketSize 15 is not between"),
-        (base_header(0), 8, "PacketSize 0 is not between"),
-        (base_header(0xFFFFFFFF), 8, "PacketSize 4294967295 is not between"),
+        (base_header(32, version=0x11), 0, "version must be 0x10, got 0x11"),
+        (base_header(15), 8, "PacketSize must be between 16 and 4194304, got 15"),
+        (base_header(0), 8, "PacketSize must be between 16 and 4194304, got 0"),
+        (base_header(0xFFFFFFFF), 8, "PacketSize must be between 16 and 4194304, got 4294967295"),
         (b"GET / HTTP/1.1\r\n", 4, "this is not an MSMQ packet"),
     ],
 )

@@ -34,7 +34,7 @@ def test_a_public_key_starts_with_its_mark() -> None:
     assert PublicKeyBlob.decode(PUBLIC_BYTES) == PUBLIC
     for place in range(12):
         damaged = PUBLIC_BYTES[:place] + bytes([PUBLIC_BYTES[place] ^ 1]) + PUBLIC_BYTES[place + 1 :]
-        with pytest.raises(RemoteProtocolError, match="does not start with the mark"):
+        with pytest.raises(RemoteProtocolError, match="must start with the mark"):
             PublicKeyBlob.decode(damaged)
 
 
@@ -70,7 +70,7 @@ def test_the_modulus_is_little_endian_and_fills_the_rest() -> None:
         PUBLIC_BYTES[:-1] + b"\0",
         PUBLIC_BYTES[:12] + (1023).to_bytes(4, "little") + PUBLIC_BYTES[16:],
     ):
-        with pytest.raises(RemoteProtocolError, match="does not fill"):
+        with pytest.raises(RemoteProtocolError, match="does not fit"):
             PublicKeyBlob.decode(wrong)
     with pytest.raises(RemoteProtocolError, match="PUBLICKEYBLOB is cut off"):
         PublicKeyBlob.decode(PUBLIC_BYTES[:20])
@@ -83,7 +83,7 @@ def test_session_key_layout() -> None:
     assert SimpleBlob.decode(encoded) == SIMPLE
     for place in (0, 1, 2, 3, 8, 9, 10, 11):
         damaged = encoded[:place] + bytes([encoded[place] ^ 1]) + encoded[place + 1 :]
-        with pytest.raises(RemoteProtocolError, match="does not start with the mark"):
+        with pytest.raises(RemoteProtocolError, match="must start with the mark"):
             SimpleBlob.decode(damaged)
     with pytest.raises(RemoteProtocolError, match="SIMPLEBLOB is cut off"):
         SimpleBlob.decode(encoded[:12])

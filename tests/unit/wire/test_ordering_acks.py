@@ -215,9 +215,9 @@ def test_ranges_of_sequence_numbers(ack: OrderingAck) -> None:
 
     packet = ack.encode()
     body = len(packet) - 36
-    with pytest.raises(RemoteProtocolError, match="TxSequenceNumber 0 "):
+    with pytest.raises(RemoteProtocolError, match=r"TxSequenceNumber .* must not be 0"):
         decode_packet(packet[: body + 8] + bytes(4) + packet[body + 12 :])
-    with pytest.raises(RemoteProtocolError, match="TxPreviousSequenceNumber 0xFFFFFFFF"):
+    with pytest.raises(RemoteProtocolError, match=r"TxPreviousSequenceNumber .* must not be 0xFFFFFFFF"):
         decode_packet(packet[: body + 12] + b"\xff" * 4 + packet[body + 16 :])
 
 
@@ -286,7 +286,7 @@ def test_the_classes_of_a_negative_final_ack(message_class: int) -> None:
 @pytest.mark.spec("QB-2.2.5-13", "QB-2.2.5-14")
 @pytest.mark.parametrize("message_class", [0x0000, 0x0001, 0x0002, 0x00FF, 0x3FFF])
 def test_a_final_ack_needs_a_final_class(message_class: int) -> None:
-    with pytest.raises(LocalProtocolError, match=f"message class {message_class:#06x} says nothing final"):
+    with pytest.raises(LocalProtocolError, match=f"must be final, got {message_class:#06x}"):
         replace(FINAL, final_class=message_class).encode()
 
 
@@ -309,7 +309,7 @@ def test_a_final_ack_of_another_size_is_malformed() -> None:
     view = MessageView(FINAL_ACK)
     size_at = len(FINAL_ACK) - 36 - 32 - 56 + 32
     assert view.message_size == u32(FINAL_ACK, size_at) == 36
-    with pytest.raises(RemoteProtocolError, match="a body of 36 bytes, not 35"):
+    with pytest.raises(RemoteProtocolError, match="must have 36 bytes, got 35"):
         decode_packet(FINAL_ACK[:size_at] + (35).to_bytes(4, "little") + FINAL_ACK[size_at + 4 :])
 
 
@@ -324,5 +324,5 @@ def test_an_encrypted_ack_is_malformed(ack: OrderingAck) -> None:
     data = packet[:60] + flags.to_bytes(4, "little") + packet[64:68] + security + grown
     data = data[:8] + len(data).to_bytes(4, "little") + data[12:]
     assert MessageView(data).encrypted
-    with pytest.raises(RemoteProtocolError, match="is encrypted"):
+    with pytest.raises(RemoteProtocolError, match="must not be encrypted"):
         decode_packet(data)

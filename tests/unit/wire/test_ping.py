@@ -63,5 +63,5 @@ def test_an_answer_has_the_layout_of_its_question_and_the_acceptors_guid() -> No
 
 @pytest.mark.parametrize("data", [b"", FRAME_1[:23], FRAME_1 + b"\0"])
 def test_any_other_size_is_no_ping(data: bytes) -> None:
-    with pytest.raises(RemoteProtocolError, match=f"a Ping has 24 bytes, {len(data)} are here"):
+    with pytest.raises(RemoteProtocolError, match=f"a Ping must have 24 bytes, got {len(data)}"):
         Ping.decode(data)

@@ -129,9 +129,9 @@ def test_a_label_has_at_most_250_units() -> None:
     packet = by_hand(properties=properties("x" * 250))
     assert packet[HEADER_AT + 1] == 0xFB
     assert refusal(packet).offset == HEADER_AT + 1
-    with pytest.raises(LocalProtocolError, match="at most 249 characters, this one has 250"):
+    with pytest.raises(LocalProtocolError, match="at most 249 characters, got 250"):
         encoded(MessagePropertiesHeader(label="x" * 250))
-    with pytest.raises(LocalProtocolError, match="this one has 250"):
+    with pytest.raises(LocalProtocolError, match="got 250"):
         encoded(MessagePropertiesHeader(label="\U0001f4ee" * 125))
 
 
@@ -224,7 +224,7 @@ def test_the_allocated_size_is_not_smaller_than_the_body() -> None:
     assert refusal(by_hand(properties=properties(body=b"body", message_size=5))).offset == HEADER_AT + 36
     view = MessageView(by_hand(properties=properties(body=b"body....", message_size=4)))
     assert (view.message_size, view.body) == (4, b"body")
-    with pytest.raises(LocalProtocolError, match="MessageSize 5"):
+    with pytest.raises(LocalProtocolError, match="MessageSize must be at most the 4 bytes of the body, got 5"):
         encoded(MessagePropertiesHeader(b"body", message_size=5))
 
 
@@ -266,7 +266,7 @@ def test_bytes_behind_the_last_header_are_refused() -> None:
 
 
 def test_a_correlation_id_has_20_bytes() -> None:
-    with pytest.raises(LocalProtocolError, match="20 bytes, this one has 16"):
+    with pytest.raises(LocalProtocolError, match="20 bytes, got 16"):
         encoded(MessagePropertiesHeader(correlation_id=bytes(16)))
 
 

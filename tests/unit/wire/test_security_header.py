@@ -179,7 +179,7 @@ def test_ai_is_bit_7_and_says_nothing() -> None:
 @pytest.mark.parametrize("flags", [0x0000, 0x0001, 0x0040, 0x0080])
 def test_a_header_without_any_item_is_refused(flags: int) -> None:
     assert refusal(packet_with(header(flags))).offset == 66
-    with pytest.raises(LocalProtocolError, match="needs a sender id"):
+    with pytest.raises(LocalProtocolError, match="must have a sender id"):
         encoded(SecurityHeader(flags))
 
 

@@ -176,7 +176,7 @@ def test_a_user_message_is_no_internal_packet(packet: bytes) -> None:
 def test_a_packet_holds_one_whole_message() -> None:
     for wrong in (V1 + V1, V1[:-4], V1 + bytes(4)):
         assert refusal(wrong).offset == 8
-    with pytest.raises(LocalProtocolError, match="the body must be smaller"):
+    with pytest.raises(LocalProtocolError, match="make the body smaller"):
         replace(PLAIN, properties=MessagePropertiesHeader(bytes(MAX_PACKET_SIZE))).encode()
 
 

@@ -38,7 +38,7 @@ def test_empty_and_null_carry_no_data(name: str, vt: int) -> None:
     assert BodyType[name] == vt
     assert PropVariant(vt).encode() == u16(vt) + bytes(6)
     assert PropVariant.decode(u16(vt) + bytes(6)) == PropVariant(vt)
-    with pytest.raises(RemoteProtocolError, match="0 bytes, 4 are here"):
+    with pytest.raises(RemoteProtocolError, match="0 bytes, got 4"):
         PropVariant.decode(u16(vt) + bytes(10))
     with pytest.raises(LocalProtocolError):
         PropVariant(vt, 0)
@@ -83,7 +83,7 @@ def test_the_other_types(name: str, vt: int, good: Value, bad: Value) -> None:
         bad = (1,)
     else:
         assert PropVariant(vt, good).value == good
-    with pytest.raises(LocalProtocolError, match="is no value"):
+    with pytest.raises(LocalProtocolError, match="cannot hold"):
         PropVariant(vt, bad)
 
 
@@ -96,7 +96,7 @@ def test_a_vector_is_a_counted_array_of_its_type(vt: int) -> None:
     with pytest.raises(LocalProtocolError, match="counted array"):
         PropVariant(vt, items[0])
     stranger: Item = OTHER if not isinstance(items[0], type(OTHER)) else "text"
-    with pytest.raises(LocalProtocolError, match="is no value"):
+    with pytest.raises(LocalProtocolError, match="cannot hold"):
         PropVariant(vt, (*items, stranger))
 
 
@@ -146,7 +146,7 @@ def test_a_boolean_is_all_ones_or_all_zeros() -> None:
     assert PropVariant.decode(u16(11) + bytes(6) + b"\xff\xff").value is True
     assert PropVariant.decode(u16(11) + bytes(6) + b"\0\0").value is False
     for number in (1, 0x00FF, 0xFFFE):
-        with pytest.raises(RemoteProtocolError, match="neither true nor false"):
+        with pytest.raises(RemoteProtocolError, match="must be 0x0000 or 0xffff"):
             PropVariant.decode(u16(11) + bytes(6) + u16(number))
 
 

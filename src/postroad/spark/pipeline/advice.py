@@ -73,7 +73,13 @@ def advice(facts: Facts) -> list[Advice]:
             found.append(Advice(f"{_messages(left)}: it {words}.", f"{_sentence(do)}; {then}", again))
     if unexplained := facts.total("unexplained"):
         commands = tuple(f"postroad trace {quote(str(row['id']))}" for row in facts.oldest[:_MOST_COMMANDS])
-        found.append(Advice(f"{_messages(unexplained)} nobody has heard of.", "Ask the managers on the way:", commands))
+        found.append(
+            Advice(
+                f"{_messages(unexplained)} without news since they left.",
+                "Trace them through the managers on their route:",
+                commands,
+            )
+        )
     if duplicates := facts.total("duplicates"):
         do = "A receiver took a message twice, or express messages were sent again after a restart: see gold/delivery."
         found.append(Advice(f"{duplicates:,} more copies than messages.", do))

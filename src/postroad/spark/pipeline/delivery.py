@@ -26,7 +26,7 @@ def delivery(
     messages: DataFrame,
     acknowledgments: DataFrame,
     reports: DataFrame,
-    places: DataFrame,
+    locations: DataFrame,
     queues: DataFrame,
     replayed: DataFrame,
 ) -> DataFrame:
@@ -43,7 +43,7 @@ def delivery(
     known = known.withColumn("mentioned_only", f.col("delivery").isNull())
     known = known.withColumn("destination_queue", f.coalesce("destination_queue", "told_destination"))
     known = known.withColumns({"about": _report_key(f.col("id")), "target": f.lower("destination_queue")})
-    known = known.join(_seen(reports, places), ["about", "target"], "left")
+    known = known.join(_seen(reports, locations), ["about", "target"], "left")
     known = known.withColumn("label", f.coalesce("label", "told_label"))
     received_at = f.coalesce(
         "journal_at", "receive_ack_at", f.when(f.col("delivery") == "transactional", f.col("left_at"))
@@ -51,7 +51,7 @@ def delivery(
     reached_at = f.coalesce("queued_at", "reach_ack_at")
     dead_at = f.coalesce("dead_letter_at", "nack_at")
     known = known.withColumns({"received_at": received_at, "reached_at": reached_at, "dead_at": dead_at})
-    known = _called(_placed(known, places), queues)
+    known = _called(_placed(known, locations), queues)
     known = known.join(replayed.select("id", f.lit(True).alias("replayed")), "id", "left")
     return known.select(
         "id",
@@ -162,11 +162,11 @@ def _told(acknowledgments: DataFrame) -> DataFrame:
     )
 
 
-def _seen(reports: DataFrame, places: DataFrame) -> DataFrame:
+def _seen(reports: DataFrame, locations: DataFrame) -> DataFrame:
     """The managers that reported a message, by the hops it had taken then, and by time."""
     from pyspark.sql import functions as f
 
-    names = places.select(f.col("key").alias("by"), f.col("name").alias("by_name"))
+    names = locations.select(f.col("key").alias("by"), f.col("name").alias("by_name"))
     told = reports.join(f.broadcast(names), "by", "left")
     step = f.struct("hops", "reported_at", f.coalesce("by_name", "by").alias("by"))
     by_message = told.groupBy("about", f.lower("target_queue").alias("target"))
@@ -183,7 +183,7 @@ def _report_key(message_id: Column) -> Column:
     return f.concat(digits, f.lit(":"), f.regexp_extract(message_id, r"(\d+)$", 1))
 
 
-def _placed(known: DataFrame, places: DataFrame) -> DataFrame:
+def _placed(known: DataFrame, locations: DataFrame) -> DataFrame:
     """Source and destination by name and site. Where a copy was found goes before what the name says."""
     from pyspark.sql import functions as f
 
@@ -195,10 +195,10 @@ def _placed(known: DataFrame, places: DataFrame) -> DataFrame:
         }
     )
     for end in ("source", "destination"):
-        end_places = places.select(
+        end_locations = locations.select(
             f.col("key").alias(f"{end}_key"), f.col("name").alias(end), f.col("site").alias(f"{end}_site")
         )
-        keyed = keyed.join(f.broadcast(end_places), f"{end}_key", "left")
+        keyed = keyed.join(f.broadcast(end_locations), f"{end}_key", "left")
         keyed = keyed.withColumn(end, f.coalesce(end, f"{end}_key"))
     return keyed
 

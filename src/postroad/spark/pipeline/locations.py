@@ -1,6 +1,6 @@
-"""Who is where: queue managers by GUID, name and address, with their sites, and public queues by GUID; as a DataFrame.
+"""Where queue managers are: their sites by GUID, name and address, and public queues by GUID, as DataFrames.
 
-What the managers that are read say of themselves, and all that a directory says, if there is one.
+The data comes from the managers that are read, and from the directory if there is one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 IDS = "id string"
-PLACES = "key string, name string, site string"
+LOCATIONS = "key string, name string, site string"
 QUEUES = "format_name string, queue string"
 
 
@@ -29,8 +29,8 @@ class KnownManager:
     api: str | None = None
 
 
-def places(spark: SparkSession, managers: Iterable[KnownManager], directory: Directory | None) -> DataFrame:
-    """By every key that a format name can have: a GUID, a name or an address, in lower case."""
+def locations(spark: SparkSession, managers: Iterable[KnownManager], directory: Directory | None) -> DataFrame:
+    """Manager and site for each key that a format name can have: a GUID, a name or an address, in lower case."""
     rows: dict[str, tuple[str, str, str | None]] = {}
 
     def add(key: str | None, name: str, site: str | None) -> None:
@@ -52,11 +52,11 @@ def places(spark: SparkSession, managers: Iterable[KnownManager], directory: Dir
         site = next((rows[key][2] for key in (known.id.lower(), known.name.lower()) if key in rows), None)
         add(known.id, known.name, site)
         add(known.name, known.name, site)
-    return spark.createDataFrame(list(rows.values()), PLACES)
+    return spark.createDataFrame(list(rows.values()), LOCATIONS)
 
 
 def queue_names(spark: SparkSession, names: Mapping[str, str]) -> DataFrame:
-    r"""What people call a queue, as in `rome: private$\orders`, by its format name."""
+    r"""The names that people use for queues, such as `rome: private$\orders`, by format name."""
     return spark.createDataFrame([(name.lower(), called) for name, called in names.items()], QUEUES)
 
 
@@ -65,7 +65,7 @@ def message_ids(spark: SparkSession, ids: Iterable[str]) -> DataFrame:
 
 
 def destination_key(queue: Column) -> Column:
-    """Of a format name: the GUID, the name or the address that leads to its manager."""
+    """The GUID, name or address in a format name that identifies its manager."""
     from pyspark.sql import functions as f
 
     guid = f.regexp_extract(queue, r"^(?:PRIVATE|PUBLIC|MACHINE|CONNECTOR)=([0-9A-Fa-f-]{36})", 1)

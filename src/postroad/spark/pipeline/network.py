@@ -1,7 +1,7 @@
 """Routing of a whole enterprise as arrays, [MS-MQBR] 3.1.3.1: every origin's next site for a set of destinations.
 
-The rules are those of `postroad.routing`: least cost, and of equal ways the one whose next site has the lowest GUID.
-Numpy and scipy only; who shares the destinations out is in routes.py.
+The rules are those of `postroad.routing`: the least cost, and among equal costs the next site with the lowest GUID.
+Numpy and scipy only: routes.py distributes the destinations.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from postroad.directory.snapshot import Directory
 from postroad.routing import SiteGraph
 from postroad.routing.roles import is_site_gate
 
-CHUNK = 64  # destinations at a time: with 20,000 ways out of sites, some ten megabytes
+CHUNK = 64  # destinations at a time: about ten megabytes with 20,000 links
 NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """Of some destinations: arrays with a row for each of them and a column for each origin.
+class RouteArrays:
+    """The routes to some destinations: arrays with a row for each destination and a column for each origin.
 
-    `link` is the place of the way's first link in the network, NONE where no way leads there or the origin is there
-    already; `cost` is that of the whole way, infinite where there is no link.
+    `link` is the number of the route's first link in the network, NONE if there is no route or the origin is at the
+    destination. `cost` is the cost of the whole route, infinite if there is no link.
     """
 
     link: Any
@@ -33,10 +33,10 @@ class Ways:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Sites by number, in the directory's order. The first origins are the sites themselves; gates in several sites
-    follow, for they have a table of their own.
+    """Sites by number, in the directory's order. The origins are the sites, then the gates that belong to several
+    sites, because each of these has its own routing table.
 
-    The links out of origin `o` are those from `starts[o]` to `starts[o + 1]`, the next site of the lowest GUID first.
+    The links of origin `o` are those from `starts[o]` to `starts[o + 1]`, ordered by the GUID of the next site.
     """
 
     sites: tuple[str, ...]
@@ -59,7 +59,7 @@ class Network:
         at_site: dict[int, list[int]] = {}
         for number, (_, roots) in enumerate(origins):
             for root in roots:
-                at_site.setdefault(directory.site_place(root), []).append(number)
+                at_site.setdefault(directory.site_number(root), []).append(number)
         return cls(
             sites=tuple(site.name for site in directory.sites),
             origins=tuple(name for name, _ in origins),
@@ -69,9 +69,9 @@ class Network:
             at_site=at_site,
         )
 
-    def ways(self, destinations: Sequence[int]) -> Ways:
-        """Links go both ways: one search from a destination says what it costs from everywhere. The way of an origin
-        begins with the first of its links by which nothing is lost."""
+    def routes(self, destinations: Sequence[int]) -> RouteArrays:
+        """Links have two directions, so one search from a destination finds the costs from all sites. The route of an
+        origin starts with the first of its links that has the least total cost."""
         import numpy
         from scipy.sparse import csr_matrix
         from scipy.sparse.csgraph import dijkstra
@@ -82,12 +82,12 @@ class Network:
         degrees = numpy.diff(self.starts)
         joined = numpy.flatnonzero(degrees)  # origins that have a link at all
         if not len(destinations) or not len(joined):
-            return Ways(link, cost)
+            return RouteArrays(link, cost)
         sites = len(self.sites)
         end = self.starts[sites]
         graph = csr_matrix((self.link_cost[:end], self.next_site[:end], self.starts[: sites + 1]), shape=(sites, sites))
         rest = dijkstra(graph, indices=numpy.asarray(destinations, numpy.int64))
-        whole = rest[:, self.next_site] + self.link_cost  # of every link, as the first of a way
+        whole = rest[:, self.next_site] + self.link_cost  # the cost of the route that starts with this link
         firsts = self.starts[:-1][joined]
         least = numpy.minimum.reduceat(whole, firsts, axis=1)
         numbers = numpy.arange(len(self.next_site), dtype=numpy.int32)
@@ -97,7 +97,7 @@ class Network:
         for row, destination in enumerate(destinations):
             cost[row, self.at_site[destination]] = numpy.inf
         link[numpy.isinf(cost)] = NONE
-        return Ways(link, cost)
+        return RouteArrays(link, cost)
 
 
 def chunks(destinations: Sequence[int], size: int = CHUNK) -> Iterator[Sequence[int]]:
@@ -106,7 +106,7 @@ def chunks(destinations: Sequence[int], size: int = CHUNK) -> Iterator[Sequence[
 
 
 def _origins(directory: Directory) -> Iterator[tuple[str, list[UUID]]]:
-    """Every site, and every site gate that belongs to several: its table starts from all of them."""
+    """All sites, and all site gates that belong to several sites: their tables start from all of these."""
     for site in directory.sites:
         yield site.name, [site.identifier]
     for manager in directory.managers:
@@ -116,5 +116,5 @@ def _origins(directory: Directory) -> Iterator[tuple[str, list[UUID]]]:
 
 
 def gate_origin(computer_name: str) -> str:
-    """What a gate in several sites is called among origins; sites have their own names."""
+    """The name of a gate in several sites, as an origin."""
     return f"gate {computer_name}"

@@ -1,7 +1,7 @@
-"""Dead letters sent again, each exactly once: selected in Spark SQL, repaired by a function, removed once it is sent.
+"""Sends dead letters again, each exactly once: Spark SQL selects them, and a function may repair them.
 
-The letters are held for the replay, so that nobody else takes them. What is to be sent is on the disk before anything
-is; the manager drops what it has sent already. So a replay that was killed anywhere goes on where it stood.
+A replay holds its dead letters, so other readers cannot take them. It writes all messages to the disk before it sends
+any, and the manager drops messages that it has already sent. So a killed replay continues where it stopped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from postroad.errors import InvalidArgument, ManagerUnavailable, PipelineError, 
 from postroad.message import Message
 from postroad.received import ReceivedMessage
 from postroad.spark.options import ARRIVAL_MASK
-from postroad.spark.pipeline.letters import again, message_json, read_message
+from postroad.spark.pipeline.messages import message_json, new_message, read_message
 from postroad.spark.pipeline.run import Progress
 from postroad.spark.pipeline.sent_again import keep, write_whole
 from postroad.spark.pipeline.tables import writing
@@ -37,7 +37,7 @@ Repair = Callable[[ReceivedMessage, Message], Message | None]
 
 DEAD_LETTER_QUEUES = (";deadletter", ";deadxact")
 RUN_MESSAGES = 100  # that are held, sent and removed together
-_LETTERS = (
+_COLUMNS = (
     "id string, queue string, lookup_id bigint, arrival bigint, reason string, label string, destination string, "
     "transactional boolean, message string"
 )
@@ -46,7 +46,7 @@ _SPARK_CODES = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: .*$")  # around what a fau
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetter:
     """A dead letter, and the message that is sent in its place."""
 
     id: str
@@ -60,7 +60,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """`planned` has a row for each letter: queue, lookup id, reason, label and destination."""
+    """`planned` has a row for each dead letter: queue, lookup id, reason, label and destination."""
 
     selected: int
     sent: int
@@ -81,23 +81,23 @@ def replay(
     dry_run: bool = False,
     progress: Progress = lambda what, done, steps: None,
 ) -> Replayed:
-    """Sends the dead letters for which the SQL is true again: to `to`, or to where they were bound.
+    """Sends the dead letters that match the SQL again: to `to`, or to their old destination.
 
-    The columns are those of a message, `reason` and `queue`. `repair` gets a letter and the message made of it, in
-    Spark's workers, and gives back what to send, or None to leave the letter where it is. Unfinished replays in the
+    The columns are those of a message, `reason` and `queue`. `repair` runs in Spark's workers. It gets a dead letter
+    and the new message, and returns the message to send, or None to skip this dead letter. Unfinished replays in the
     directory `plans` are finished first.
 
-    InvalidArgument if the SQL is wrong, whether there are dead letters or not. PipelineError if the manager refuses a
-    message: those before it are sent, and the letters from there on stay.
+    Raises InvalidArgument if the SQL is wrong, even if there are no dead letters. Raises PipelineError if the manager
+    refuses a message: the messages before it are sent, and the other dead letters stay.
     """
     _check(spark, where)
     with writing(plans), connect(api, token=token) as manager:
         done = Replayed(0, 0, 0) if dry_run else _finish(manager, plans, progress)
-        letters = _letters(spark, manager, api, token, where, queues, repair or _as_it_was, to)
+        dead_letters = _dead_letters(spark, manager, api, token, where, queues, repair or _as_it_was, to)
         if dry_run:
-            rows = letters.select("queue", "lookup_id", "reason", "label", "destination").collect()
+            rows = dead_letters.select("queue", "lookup_id", "reason", "label", "destination").collect()
             return Replayed(len(rows), 0, 0, tuple(tuple(row) for row in rows))
-        chosen = [_letter(row) for row in letters.orderBy("queue", "arrival").toLocalIterator()]
+        chosen = [_dead_letter(row) for row in dead_letters.orderBy("queue", "arrival").toLocalIterator()]
         if not chosen:
             return done
         plan = _Plan.made(manager, plans, chosen)
@@ -109,7 +109,7 @@ def _as_it_was(letter: ReceivedMessage, message: Message) -> Message:
     return message
 
 
-# Which letters
+# Selection
 
 
 def _check(spark: SparkSession, where: str) -> None:
@@ -117,10 +117,10 @@ def _check(spark: SparkSession, where: str) -> None:
     from pyspark.sql.types import StringType
 
     columns = spark_schema(choose(None, body=True, packet=True))
-    letters = spark.createDataFrame([], columns.add("queue", StringType()).add("reason", StringType()))
+    dead_letters = spark.createDataFrame([], columns.add("queue", StringType()).add("reason", StringType()))
     try:
         with _silent():
-            letters.where(where)
+            dead_letters.where(where)
     except AnalysisException as fault:
         told = next(line for line in str(fault).splitlines() if line)
         raise InvalidArgument(f"where: {_SPARK_CODES.sub('', told)}") from None
@@ -128,7 +128,7 @@ def _check(spark: SparkSession, where: str) -> None:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """PySpark prints a fault of an expression as a line of JSON before it raises it."""
+    """PySpark prints an error of an expression as a line of JSON before it raises it."""
     from pyspark.logger import PySparkLogger
 
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
@@ -139,7 +139,7 @@ def _silent() -> Iterator[None]:
         logger.disabled = before
 
 
-def _letters(
+def _dead_letters(
     spark: SparkSession,
     manager: QueueManager,
     api: str,
@@ -158,7 +158,7 @@ def _letters(
         if manager.queue(queue).info().messages
     ]
     if not frames:
-        return spark.createDataFrame([], _LETTERS)
+        return spark.createDataFrame([], _COLUMNS)
     every = reduce(lambda one, other: one.unionByName(other), frames).withColumn("reason", f.col("class_name"))
     chosen = every.where(where).select("id", "queue", "lookup_id", "arrival", "arrived_at", "class", "packet")
     kind = _kind_of(manager, to)
@@ -168,17 +168,17 @@ def _letters(
 
         for batch in batches:
             rows = [_repaired(row, repair, to, kind) for row in batch.to_pylist()]
-            names = [column.split()[0] for column in _LETTERS.split(", ")]
+            names = [column.split()[0] for column in _COLUMNS.split(", ")]
             kept = [row for row in rows if row is not None]
             types = {"lookup_id": pyarrow.int64(), "arrival": pyarrow.int64(), "transactional": pyarrow.bool_()}
             columns = [pyarrow.array([row[name] for row in kept], types.get(name, pyarrow.string())) for name in names]
             yield pyarrow.RecordBatch.from_arrays(columns, names=names)
 
-    return chosen.mapInArrow(work, _LETTERS)
+    return chosen.mapInArrow(work, _COLUMNS)
 
 
 def _kind_of(manager: QueueManager, to: str | None) -> bool | None:
-    """Whether the queue is transactional; None where that is not known, and the letter's own kind counts."""
+    """Whether the queue is transactional. None if that is unknown: then the kind of the dead letter counts."""
     if to is None:
         return None
     try:
@@ -192,7 +192,7 @@ def _repaired(row: dict[str, Any], repair: Repair, to: str | None, kind: bool | 
     letter = ReceivedMessage(
         row["packet"], row["lookup_id"], int(row["arrived_at"].timestamp() * 1000), 0, row["class"]
     )
-    message = repair(letter, again(letter))
+    message = repair(letter, new_message(letter))
     destination = to or letter.destination_queue
     if message is None or destination is None:
         return None
@@ -209,37 +209,37 @@ def _repaired(row: dict[str, Any], repair: Repair, to: str | None, kind: bool | 
     }
 
 
-def _letter(row: Any) -> Letter:
-    return Letter(**{name: row[name] for name in Letter.__dataclass_fields__})
+def _dead_letter(row: Any) -> DeadLetter:
+    return DeadLetter(**{name: row[name] for name in DeadLetter.__dataclass_fields__})
 
 
-# What is done with them
+# Sending
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Letters that stand side by side in their queue and go to the same destination: one hold, one submission."""
+    """Neighbours in a queue that go to the same destination: one hold, one submission."""
 
     number: int
     first_row: int  # of its destination
-    letters: tuple[Letter, ...]
+    dead_letters: tuple[DeadLetter, ...]
 
     @property
     def queue(self) -> str:
-        return self.letters[0].queue
+        return self.dead_letters[0].queue
 
     @property
     def start(self) -> int:
-        return self.letters[0].arrival
+        return self.dead_letters[0].arrival
 
     @property
     def end(self) -> int:
-        return self.letters[-1].arrival + 1
+        return self.dead_letters[-1].arrival + 1
 
 
 class _Plan:
-    """`NAME.holds` says which ranges are held, and is there before they are; `NAME.letters` has what is sent of them,
-    and is there before anything is. A plan that is carried out is deleted, and which letters it was stays."""
+    """Two files. `NAME.holds` lists the held ranges and is written before they are held. `NAME.letters` has the
+    messages to send and is written before any is sent. A finished plan is deleted; the ids of its dead letters stay."""
 
     def __init__(self, plans: Path, name: str, runs: Sequence[_Run]) -> None:
         self.plans = plans
@@ -247,8 +247,8 @@ class _Plan:
         self.runs = runs
 
     @classmethod
-    def made(cls, manager: QueueManager, plans: Path, chosen: Sequence[Letter]) -> _Plan:
-        """Holds the letters, and keeps those that it got."""
+    def made(cls, manager: QueueManager, plans: Path, chosen: Sequence[DeadLetter]) -> _Plan:
+        """Holds the dead letters. The plan has those that could be held."""
         name = f"replay-{uuid4().hex[:12]}"
         identifier = manager.info().id
         wanted = list(_runs(manager, chosen))
@@ -259,12 +259,12 @@ class _Plan:
         except BaseException:
             _release(manager, plans, name)
             raise
-        runs = [_Run(run.number, 0, tuple(each for each in run.letters if each in held)) for run in wanted]
-        plan = cls(plans, name, _numbered(run for run in runs if run.letters))
+        runs = [_Run(run.number, 0, tuple(each for each in run.dead_letters if each in held)) for run in wanted]
+        plan = cls(plans, name, _numbered(run for run in runs if run.dead_letters))
         lines = [json.dumps({"manager": identifier})]
         for run in plan.runs:
-            for letter in run.letters:
-                values = {each: getattr(letter, each) for each in Letter.__dataclass_fields__}
+            for letter in run.dead_letters:
+                values = {each: getattr(letter, each) for each in DeadLetter.__dataclass_fields__}
                 lines.append(json.dumps({"run": run.number, **values}))
         write_whole(plans / f"{name}.letters", "\n".join(lines))
         return plan
@@ -274,39 +274,41 @@ class _Plan:
         _, *lines = [json.loads(line) for line in file.read_text().splitlines()]
         runs = [
             _Run(
-                number, 0, tuple(Letter(**{key: value for key, value in line.items() if key != "run"}) for line in some)
+                number,
+                0,
+                tuple(DeadLetter(**{key: value for key, value in line.items() if key != "run"}) for line in some),
             )
             for number, some in groupby(lines, key=lambda line: int(line["run"]))
         ]
         return cls(file.parent, file.stem, _numbered(runs))
 
     def carry_out(self, manager: QueueManager, progress: Progress) -> tuple[int, int]:
-        """How many messages were sent, and how many letters were removed."""
+        """Returns how many messages were sent, and how many dead letters were removed."""
         sent = removed = 0
-        total = sum(len(run.letters) for run in self.runs)
+        total = sum(len(run.dead_letters) for run in self.runs)
         done: list[str] = []
         for run in self.runs:
             progress("sending again", len(done), total)
             try:
                 sent += self._send(manager, run)
             except (ManagerUnavailable, StorageError):
-                raise  # what became of it is not known: the plan stays, and the next replay goes on with it
+                raise  # the result is unknown: the plan stays, and the next replay continues it
             except PostroadError as fault:
                 self._end(manager, done)
-                first = run.letters[0]
+                first = run.dead_letters[0]
                 raise PipelineError(
-                    f"{first.destination} does not take the letter {first.lookup_id} of {first.queue}: {fault}; "
-                    f"{sent} were sent again before it, the others stay"
+                    f"{first.destination} refused the dead letter {first.lookup_id} of {first.queue}: {fault}; "
+                    f"{sent} messages before it were sent again, and the other dead letters stay"
                 ) from None
             removed += manager.queue(run.queue).commit_hold(f"{self.name}-{run.number}", run.end)
-            done += [letter.id for letter in run.letters]
+            done += [letter.id for letter in run.dead_letters]
             progress("sending again", len(done), total)
         self._end(manager, done)
         return sent, removed
 
     def _send(self, manager: QueueManager, run: _Run) -> int:
-        first = run.letters[0]
-        messages = [read_message(json.loads(letter.message)) for letter in run.letters]
+        first = run.dead_letters[0]
+        messages = [read_message(json.loads(letter.message)) for letter in run.dead_letters]
         partition = int(first.transactional)
         found = manager.queue(first.destination).submit(
             messages, self.name, _EPOCH, partition, run.first_row, transactional=first.transactional
@@ -314,22 +316,22 @@ class _Plan:
         return found.sent
 
     def _end(self, manager: QueueManager, done: Sequence[str]) -> None:
-        """The file goes after it is kept what was sent, and before the manager forgets that."""
+        """Stores what was sent, then deletes the file, and then lets the manager forget the submission."""
         if done:
             keep(self.plans, self.name, done)
         (self.plans / f"{self.name}.letters").unlink()
         _release(manager, self.plans, self.name)
-        for destination in dict.fromkeys(run.letters[0].destination for run in self.runs):
+        for destination in dict.fromkeys(run.dead_letters[0].destination for run in self.runs):
             manager.queue(destination).forget_submission(self.name)
 
 
-def _runs(manager: QueueManager, chosen: Sequence[Letter]) -> Iterator[_Run]:
+def _runs(manager: QueueManager, chosen: Sequence[DeadLetter]) -> Iterator[_Run]:
     number = 0
-    for queue, letters in groupby(chosen, key=lambda letter: letter.queue):
+    for queue, dead_letters in groupby(chosen, key=lambda letter: letter.queue):
         there = [each.lookup_id & ARRIVAL_MASK for each in manager.queue(queue).messages()]
         following = dict(zip(sorted(there), sorted(there)[1:], strict=False))
-        run: list[Letter] = []
-        for letter in letters:
+        run: list[DeadLetter] = []
+        for letter in dead_letters:
             joins = run and (
                 following.get(run[-1].arrival) == letter.arrival
                 and (run[-1].destination, run[-1].transactional) == (letter.destination, letter.transactional)
@@ -345,38 +347,38 @@ def _runs(manager: QueueManager, chosen: Sequence[Letter]) -> Iterator[_Run]:
 
 
 def _numbered(runs: Iterable[_Run]) -> list[_Run]:
-    """With the numbers of their first rows: each destination counts its own."""
+    """The runs with the numbers of their first rows. Each destination has its own count."""
     rows: dict[tuple[str, bool], int] = {}
     found = []
     for run in runs:
-        key = (run.letters[0].destination, run.letters[0].transactional)
-        found.append(_Run(run.number, rows.get(key, 0), run.letters))
-        rows[key] = rows.get(key, 0) + len(run.letters)
+        key = (run.dead_letters[0].destination, run.dead_letters[0].transactional)
+        found.append(_Run(run.number, rows.get(key, 0), run.dead_letters))
+        rows[key] = rows.get(key, 0) + len(run.dead_letters)
     return found
 
 
-def _held(manager: QueueManager, run: _Run, name: str) -> Iterator[Letter]:
-    """The letters that are still there, now that nobody else can take them."""
+def _held(manager: QueueManager, run: _Run, name: str) -> Iterator[DeadLetter]:
+    """The dead letters that are still there after the hold."""
     import pyarrow
 
     queue = manager.queue(run.queue)
     queue.hold(name, run.start, run.end)
     stream = b"".join(queue.arrow(run.start, run.end, columns=("lookup_id",), hold=name))
     there = set(pyarrow.ipc.open_stream(stream).read_all().column("lookup_id").to_pylist())
-    yield from (letter for letter in run.letters if letter.lookup_id in there)
+    yield from (letter for letter in run.dead_letters if letter.lookup_id in there)
 
 
 def _finish(manager: QueueManager, plans: Path, progress: Progress) -> Replayed:
-    """What an earlier replay from this manager has left."""
+    """Finishes earlier replays from this manager."""
     identifier = manager.info().id
     selected = sent = removed = 0
     for file in sorted(plans.glob("*.letters")):
         if json.loads(file.read_text().splitlines()[0])["manager"] == identifier:
             plan = _Plan.read(file)
             more, gone = plan.carry_out(manager, progress)
-            selected += sum(len(run.letters) for run in plan.runs)
+            selected += sum(len(run.dead_letters) for run in plan.runs)
             sent, removed = sent + more, removed + gone
-    for file in sorted(plans.glob("*.holds")):  # held, and nothing planned: nothing was sent
+    for file in sorted(plans.glob("*.holds")):  # held but not planned: nothing was sent
         if json.loads(file.read_text())["manager"] == identifier:
             _release(manager, plans, file.stem)
     return Replayed(selected, sent, removed)

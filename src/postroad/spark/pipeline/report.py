@@ -1,6 +1,6 @@
-"""The report: one HTML page, whole in itself, that says what was delivered, how fast, by which way, and what was lost.
+"""The report: one self-contained HTML page. It shows what was delivered, how fast, on which route, and what was lost.
 
-Every text that came in a message is escaped. What the page tells is in facts.py, what to do about it in advice.py.
+All text from messages is escaped. facts.py collects the figures, advice.py says what to do.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _KINDS = 6  # colours that the style sheet has for things without a colour of th
 _WORDS = {
     "received": "received",
     "dead": "died",
-    "reached": "reached their queue, not seen received",
+    "reached": "reached their queue, not yet received",
     "outgoing": "still on their way",
-    "sent": "handed on, nothing heard since",
+    "sent": "handed on, no news since",
     "mentioned": "only mentioned by others",
 }
 _NOWHERE = "no destination"
@@ -34,7 +34,7 @@ _PERCENTILES = ("p50", "p90", "p99")
 
 def render(facts: Facts, now: datetime) -> str:
     """The page. `now` is when it is made."""
-    sections = (_tiles, _todo, _delivered, _fast, _ways, _traffic, _lost, _unexplained, _undecodable, _reading)
+    sections = (_tiles, _todo, _delivered, _fast, _routes, _traffic, _lost, _unexplained, _undecodable, _reading)
     parts = [_head(facts, now), *(section(facts) for section in sections)]
     style = files("postroad.spark.pipeline").joinpath("report.css").read_text()
     meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -58,7 +58,7 @@ def summary(facts: Facts) -> str:
     """The whole in two sentences or three."""
     states = facts.by_state
     if not facts.messages:
-        return "Nothing is known of any message yet."
+        return "No message is known yet."
     told = [f"{states[state]:,} {_WORDS[state]}" for state in states]
     speed = facts.overall("receive")
     fast = (
@@ -103,7 +103,7 @@ def _fault(count: int, name: str) -> tuple[str, str, str]:
 def _todo(facts: Facts) -> str:
     found = advice(facts)
     if not found:
-        text = f"Nothing: every message that asked to be heard of has been.{_sent_again(facts)}"
+        text = f"Nothing: every message that asked for an acknowledgment has one.{_sent_again(facts)}"
         return _section("What to do", text, "")
     items = "".join(
         f'<li><span class="count">{escape(each.what)}</span> {escape(each.do)}'
@@ -123,7 +123,7 @@ def _delivered(facts: Facts) -> str:
         for queue, _ in totals.most_common(MOST_ROWS)
     ]
     legend = _legend({state: f"{_WORDS[state]} ({facts.by_state[state]:,})" for state in states})
-    text = "By the queue that messages were bound for, and the most that is known of them."
+    text = "Messages by destination queue and by their last known state."
     return _section("What was delivered", text, legend + bars(rows, "messages") + _left_out(totals, "queue"))
 
 
@@ -145,17 +145,17 @@ def _fast(facts: Facts) -> str:
         ]
         parts += [f"<h3>By {by}</h3>", legend, spans(drawn, _PERCENTILES)]
     text = (
-        "From when a message was sent until it was received, or reached its queue where nobody knows more. "
-        "A packet says when it was sent in whole seconds, and two clocks take part: read these figures to the second."
+        "The time from the send until a message was received, or reached its queue if no more is known. "
+        "Packets have whole seconds, and two clocks take part: these figures are exact to a second."
     )
     return _section("How fast", text, "".join(parts))
 
 
-def _ways(facts: Facts) -> str:
+def _routes(facts: Facts) -> str:
     ends = ("source", "destination", "source_site", "destination_site")
     totals = summed(facts.states, *ends)
     received = summed([row for row in facts.states if row["state"] == "received"], *ends)
-    ways = {tuple(row[end] for end in ends): row["a_way"] for row in facts.states if row["a_way"]}
+    reporters = {tuple(row[end] for end in ends): row["a_way"] for row in facts.states if row["a_way"]}
     hops: dict[Any, int] = {}
     for row in facts.states:
         key = tuple(row[end] for end in ends)
@@ -167,7 +167,7 @@ def _ways(facts: Facts) -> str:
             count,
             received[key],
             hops[key],
-            " → ".join(ways.get(key, ())) or "-",
+            " → ".join(reporters.get(key, ())) or "-",
         )
         for key, count in totals.most_common(MOST_ROWS)
     ]
@@ -180,9 +180,9 @@ def _ways(facts: Facts) -> str:
             Bar(" – ".join(link), {"reached": count}, f"{_count(count, 'message')}, {_size(size[link])}")
             for link, count in by_link.most_common(MOST_ROWS)
         ]
-        made += f"<h3>Routing links, by the ways of the directory</h3>{bars(drawn, 'messages')}"
-    text = "Routes between managers. Traced messages also tell which managers they passed."
-    return _section("By which way", text, made)
+        made += f"<h3>Routing links, by the routes of the directory</h3>{bars(drawn, 'messages')}"
+    text = "Routes between managers. Traced messages also show the managers that they passed."
+    return _section("Which routes", text, made)
 
 
 def _traffic(facts: Facts) -> str:
@@ -194,7 +194,9 @@ def _traffic(facts: Facts) -> str:
             series.setdefault(row["minute"], Counter())[named[row["queue"] or _NOWHERE]] += row["messages"]
     made = _legend_of(named) + columns(series, list(dict.fromkeys(named.values())), "messages")
     size = sum(row["bytes"] for row in facts.traffic)
-    return _section("How much, and when", f"Messages by when they were sent and where to; {_size(size)} in all.", made)
+    return _section(
+        "How much, and when", f"Messages by the time of the send and by destination; {_size(size)} in total.", made
+    )
 
 
 def _lost(facts: Facts) -> str:
@@ -212,23 +214,27 @@ def _lost(facts: Facts) -> str:
     rows = [(*key, count, again[key]) for key, count in senders.most_common(MOST_ROWS)]
     names = ("from", "to", "reason", "messages", "sent again")
     made += "<h3>Whose messages died</h3>" + _table(names, rows, numbers={3, 4})
-    text = "Dead letters and negative acknowledgments, by the reason that the manager which gave up has told."
+    text = "Dead letters and negative acknowledgments, by the reason that the manager gave."
     return _section("What was lost, and why", text, made + _left_out(senders, "row"))
 
 
 def _unexplained(facts: Facts) -> str:
     if not facts.oldest:
-        text = "None: every message that asked to be acknowledged, and every transactional one, has been heard of."
-        return _section("The oldest that nobody has heard of", text, "")
+        text = (
+            "None: every transactional message, and every message that asked for an acknowledgment, is accounted for."
+        )
+        return _section("The oldest messages without news", text, "")
     rows = [
         (_time(row["sent_at"]), row["label"], row["source"], row["queue"], row["asked"], row["id"])
         for row in facts.oldest[:MOST_ROWS]
     ]
-    made = _table(("sent", "label", "from", "to", "asked to be told", "id"), rows)
+    made = _table(("sent", "label", "from", "to", "acknowledgment", "id"), rows)
     more = facts.total("unexplained") - len(rows)
     made += f'<p class="faint">and {_count(more, "more")}</p>' if more > 0 else ""
-    text = "They left their sender, asked to be acknowledged or are transactional, and nothing has been heard since."
-    return _section("The oldest that nobody has heard of", text, made)
+    text = (
+        "They left their sender, and are transactional or asked for an acknowledgment. Nothing has been reported since."
+    )
+    return _section("The oldest messages without news", text, made)
 
 
 def _undecodable(facts: Facts) -> str:
@@ -239,15 +245,15 @@ def _undecodable(facts: Facts) -> str:
         for row in sorted(facts.faults, key=lambda row: -row["packets"])[:MOST_ROWS]
     ]
     names = ("packets", "manager", "queue", "what is wrong", "lookup id of one", "its first bytes")
-    text = "They are kept in bronze as they came, and count nowhere else in this report."
+    text = "Bronze keeps them unchanged. The other sections of this report do not count them."
     return _section("Packets that did not decode", text, _table(names, rows, numbers={0}))
 
 
 def _reading(facts: Facts) -> str:
     text = (
-        "A message is known by its copies in journals, dead-letter and other queues, by acknowledgments about it and "
-        "by trace reports. One of which no copy was kept and no acknowledgment was asked for leaves no trace, and is "
-        "not counted. What lay in a queue when it was read counts as having reached it. "
+        "The report finds a message by its copies in journals, dead-letter and other queues, by acknowledgments and "
+        "by trace reports. A message without a copy, an acknowledgment or a report is "
+        "not counted. A message that is in a queue when the queue is read counts as having reached it. "
         f"Tables up to batch {facts.batch}; Postroad {__version__}."
     )
     return _section("How to read this", text, "")

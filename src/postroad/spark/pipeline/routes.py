@@ -1,6 +1,6 @@
 """Routing of a whole enterprise on Spark: every next hop, what changes if a link does, and what links carry.
 
-Destinations are shared out; each task works with the whole network, which is small, and with whole arrays.
+Each task gets some of the destinations and the whole network, which is small.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from postroad.directory.snapshot import Directory
 from postroad.routing import SiteGraph
 from postroad.routing.table import gates_in_turn
-from postroad.spark.pipeline.network import CHUNK, NONE, Network, Ways, chunks
+from postroad.spark.pipeline.network import CHUNK, NONE, Network, RouteArrays, chunks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,9 +26,9 @@ Batches = Iterable[Any]
 
 
 def routes(spark: SparkSession, directory: Directory) -> DataFrame:
-    """A row for each pair of sites of which one can be reached from the other: where a gate of `from_site` sends next.
+    """A row for each pair of sites with a route: the next site that a gate of `from_site` sends to.
 
-    A gate in several sites is an origin of its own, `gate NAME`: it starts from all of them.
+    A gate in several sites is a separate origin, `gate NAME`: it starts from all of its sites.
     """
     shared = spark.sparkContext.broadcast(Network.of(directory))
 
@@ -41,7 +41,7 @@ def routes(spark: SparkSession, directory: Directory) -> DataFrame:
 
 
 def first_links(spark: SparkSession, directory: Directory) -> DataFrame:
-    """A row for each pair of neighbours: what the cheapest link costs, and the gates of the next site in turn."""
+    """A row for each pair of neighbours: the cost of the cheapest link, and the gates of the next site in order."""
     graph = SiteGraph(directory)
     rows = []
     for here in directory.sites:
@@ -53,9 +53,9 @@ def first_links(spark: SparkSession, directory: Directory) -> DataFrame:
 
 
 def moved(spark: SparkSession, before: Directory, after: Directory) -> DataFrame:
-    """The pairs of sites whose next hop or cost is another one after a change; null where there is no way at all.
+    """The pairs of sites whose next hop or cost differs after a change. Null means that there is no route.
 
-    Both directories have the same sites, in the same order: only links differ.
+    Both directories must have the same sites in the same order. Only links differ.
     """
     shared = spark.sparkContext.broadcast((Network.of(before), Network.of(after)))
 
@@ -68,8 +68,8 @@ def moved(spark: SparkSession, before: Directory, after: Directory) -> DataFrame
 
 
 def link_loads(spark: SparkSession, directory: Directory, demand: DataFrame) -> DataFrame:
-    """What each link carries, both directions together, if `demand` (from_site, to_site, messages, bytes) takes the
-    ways of this directory. Sites in the order of their names; demand that no way serves is in `unserved`."""
+    """The load of each link, both directions together, if `demand` (from_site, to_site, messages, bytes) takes the
+    routes of this directory. Sites are in the order of their names. `unserved` gives the demand without a route."""
     from pyspark.sql import functions as f
 
     carried = _walk(spark, directory, demand, LOADS, _loads_of)
@@ -77,11 +77,11 @@ def link_loads(spark: SparkSession, directory: Directory, demand: DataFrame) -> 
 
 
 def unserved(spark: SparkSession, directory: Directory, demand: DataFrame) -> DataFrame:
-    """The demand between sites that no way joins."""
+    """The demand between sites without a route."""
     return _walk(spark, directory, demand, LOST, _lost_of).select("from_site", "to_site", "messages", "bytes")
 
 
-# How destinations are shared out
+# Distribution of destinations
 
 
 def _spread(spark: SparkSession, sites: int) -> DataFrame:
@@ -97,7 +97,7 @@ def _destinations(batches: Batches) -> Iterator[Sequence[int]]:
 def _walk(
     spark: SparkSession, directory: Directory, demand: DataFrame, schema: str, work_of: Callable[[Network, Any], Any]
 ) -> DataFrame:
-    """`work_of` gets the demand of some destinations, all of it for each of them."""
+    """`work_of` gets the whole demand of some destinations."""
     shared = spark.sparkContext.broadcast(Network.of(directory))
 
     def work(batches: Batches) -> Iterator[Any]:
@@ -109,13 +109,13 @@ def _walk(
     return wanted.repartition(parts, "to_site").sortWithinPartitions("to_site").mapInArrow(work, schema)
 
 
-# What one task does
+# Work of one task
 
 
 def _routes_of(network: Network, destinations: Sequence[int]) -> Any:
     import numpy
 
-    found = network.ways(destinations)
+    found = network.routes(destinations)
     row, origin = numpy.nonzero(found.link != NONE)
     link = found.link[row, origin]
     return _batch(
@@ -131,8 +131,8 @@ def _routes_of(network: Network, destinations: Sequence[int]) -> Any:
 def _moved_of(before: Network, after: Network, destinations: Sequence[int]) -> Any:
     import numpy
 
-    one, other = before.ways(destinations), after.ways(destinations)
-    sites = slice(0, len(before.sites))  # gates in several sites are told apart by their sites
+    one, other = before.routes(destinations), after.routes(destinations)
+    sites = slice(0, len(before.sites))  # a gate in several sites is known by its sites
     next_one, next_other = _next(before, one, sites), _next(after, other, sites)
     row, origin = numpy.nonzero((next_one != next_other) | (one.cost[:, sites] != other.cost[:, sites]))
     return _batch(
@@ -147,15 +147,15 @@ def _moved_of(before: Network, after: Network, destinations: Sequence[int]) -> A
 
 
 def _loads_of(network: Network, batch: Any) -> Any:
-    """Every message of the demand goes its way, one step at a time, all of them at once."""
+    """Moves the whole demand along its routes, one step at a time."""
     import numpy
 
     a: list[Any] = []
     b: list[Any] = []
     weights: list[tuple[Any, Any]] = []
-    for ways, here, row, destination, messages, size in _demands(network, batch):
+    for arrays, here, row, destination, messages, size in _demands(network, batch):
         while True:
-            link = ways.link[row, here]
+            link = arrays.link[row, here]
             going = link != NONE
             if not going.any():
                 break
@@ -186,19 +186,19 @@ def _lost_of(network: Network, batch: Any) -> Any:
     import numpy
 
     lost: list[tuple[Any, Any, Any, Any]] = []
-    for ways, here, row, destination, messages, size in _demands(network, batch):
-        gone = ways.link[row, here] == NONE
+    for arrays, here, row, destination, messages, size in _demands(network, batch):
+        gone = arrays.link[row, here] == NONE
         lost.append((destination[gone], here[gone], messages[gone], size[gone]))
     columns = [numpy.concatenate(each) for each in zip(*lost, strict=True)] or [numpy.empty(0, numpy.int64)] * 4
     return _batch(LOST, _named(network.sites, columns[0]), _named(network.sites, columns[1]), columns[2], columns[3])
 
 
-def _demands(network: Network, batch: Any) -> Iterator[tuple[Ways, Any, Any, Any, Any, Any]]:
-    """The rows of a batch by chunks of destinations: (ways, origin, row of the ways, destination, messages, bytes)."""
+def _demands(network: Network, batch: Any) -> Iterator[tuple[RouteArrays, Any, Any, Any, Any, Any]]:
+    """The rows of a batch by chunks of destinations: (arrays, origin, row in the arrays, destination, ...)."""
     import numpy
 
-    places = {name: place for place, name in enumerate(network.sites)}
-    here, there = ([places.get(name, NONE) for name in batch.column(number).to_pylist()] for number in (0, 1))
+    numbers = {name: place for place, name in enumerate(network.sites)}
+    here, there = ([numbers.get(name, NONE) for name in batch.column(number).to_pylist()] for number in (0, 1))
     origin, target = numpy.array(here, numpy.int64), numpy.array(there, numpy.int64)
     known = (origin != NONE) & (target != NONE)
     messages, size = (batch.column(number).to_numpy(zero_copy_only=False).astype(numpy.int64) for number in (2, 3))
@@ -206,10 +206,10 @@ def _demands(network: Network, batch: Any) -> Iterator[tuple[Ways, Any, Any, Any
     for some in chunks(destinations.tolist()):
         chosen = known & numpy.isin(target, some)
         row = numpy.searchsorted(numpy.asarray(some), target[chosen])
-        yield network.ways(some), origin[chosen], row, target[chosen], messages[chosen], size[chosen]
+        yield network.routes(some), origin[chosen], row, target[chosen], messages[chosen], size[chosen]
 
 
-def _next(network: Network, found: Ways, origins: slice) -> Any:
+def _next(network: Network, found: RouteArrays, origins: slice) -> Any:
     """The next site's number, NONE where there is none."""
     import numpy
 
@@ -219,11 +219,11 @@ def _next(network: Network, found: Ways, origins: slice) -> Any:
     return numpy.where(link == NONE, NONE, network.next_site[link])
 
 
-def _named(names: tuple[str, ...], places: Any) -> Any:
+def _named(names: tuple[str, ...], numbers: Any) -> Any:
     """Names by their numbers; NONE is null."""
     import pyarrow
 
-    indices = pyarrow.array(places.astype("int32"), pyarrow.int32(), mask=places == NONE)
+    indices = pyarrow.array(numbers.astype("int32"), pyarrow.int32(), mask=numbers == NONE)
     return pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(names, pyarrow.string())).cast(pyarrow.string())
 
 

@@ -32,7 +32,7 @@ from postroad.spark.pipeline.lake import (
     UNDECODABLE,
     Lake,
 )
-from postroad.spark.pipeline.locations import KnownManager, message_ids, places, queue_names
+from postroad.spark.pipeline.locations import KnownManager, locations, message_ids, queue_names
 from postroad.spark.pipeline.sent_again import fingerprint, ids_sent_again
 from postroad.spark.pipeline.sources import Source, consumed, new_ranges
 from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit, writing
@@ -157,7 +157,7 @@ def _gold(lake: Lake, last: Commit, directory: Directory | None, tell: Tell) -> 
     made_of = {"batch": last.batch, "directory": _fingerprint(directory), "replays": fingerprint(lake.replays)}
 
     def of_messages() -> DataFrame:
-        known = places(spark, (KnownManager(**each) for each in last.facts["managers"]), directory)
+        known = locations(spark, (KnownManager(**each) for each in last.facts["managers"]), directory)
         called = queue_names(spark, last.facts["queues"])
         again = message_ids(spark, ids_sent_again(lake.replays))
         return delivery(lake.read(MESSAGES), lake.read(ACKNOWLEDGMENTS), lake.read(REPORTS), known, called, again)

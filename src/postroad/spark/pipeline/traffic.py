@@ -50,18 +50,18 @@ def link_traffic(spark: SparkSession, traffic: DataFrame, directory: Directory |
 def pair_links(directory: Directory, pairs: list[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
     """(from, to, site, site) for each link on the way of each pair; a link's sites in the order of their names."""
     network = Network.of(directory)
-    places = {name: place for place, name in enumerate(network.sites)}
+    numbers = {name: place for place, name in enumerate(network.sites)}
     origins: dict[int, list[int]] = {}
     for one, other in pairs:
-        if one in places and other in places:
-            origins.setdefault(places[other], []).append(places[one])
+        if one in numbers and other in numbers:
+            origins.setdefault(numbers[other], []).append(numbers[one])
     found = []
     for some in chunks(sorted(origins)):
-        ways = network.ways(some)
+        arrays = network.routes(some)
         for row, destination in enumerate(some):
             for origin in origins[destination]:
                 here = origin
-                while (link := ways.link[row, here]) != NONE:
+                while (link := arrays.link[row, here]) != NONE:
                     there = int(network.next_site[link])
                     one, other = sorted((network.sites[here], network.sites[there]))
                     found.append((network.sites[origin], network.sites[destination], one, other))

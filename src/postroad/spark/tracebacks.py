@@ -1,4 +1,4 @@
-"""Faults as people see them in Spark: the sentence, without the way through our modules that Spark would print."""
+"""Shortens the errors that Spark prints: the text of our own errors, without the traceback through our modules."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def told(method: Callable[P, T]) -> Callable[P, T]:
-    """Our own errors leave the method as if they were raised here; a bug keeps all of its traceback."""
+def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
+    """Removes the traceback from our own errors. Other exceptions keep theirs."""
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -25,8 +25,8 @@ def told(method: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def told_while_reading(method: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
-    """The same of a method that makes an iterator."""
+def iterator_without_traceback(method: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+    """The same for a method that returns an iterator."""
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:

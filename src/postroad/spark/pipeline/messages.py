@@ -1,4 +1,4 @@
-"""A dead letter as a new message, and a message as JSON and back: what a replay keeps on the disk."""
+"""Makes a new message from a dead letter, and converts messages to JSON and back: a replay stores them as JSON."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _BYTES = ("body", "correlation_id", "extension")
 _NO_CORRELATION = bytes(20)
 
 
-def again(letter: ReceivedMessage) -> Message:
-    """A message with the same content and wishes; it gets an id, a time and a place in its sequence of its own."""
-    view = letter.view
+def new_message(dead_letter: ReceivedMessage) -> Message:
+    """A message with the same content and options. The manager gives it a new id, time and sequence number."""
+    view = dead_letter.view
     traced = view.debug_header
     return Message(
         view.body,
@@ -26,8 +26,8 @@ def again(letter: ReceivedMessage) -> Message:
         body_type=view.body_type,
         app_tag=view.application_tag,
         correlation_id=None if view.correlation_id == _NO_CORRELATION else view.correlation_id,
-        response_queue=letter.response_queue,
-        admin_queue=letter.admin_queue,
+        response_queue=dead_letter.response_queue,
+        admin_queue=dead_letter.admin_queue,
         ack=view.ack_flags,
         time_to_reach_queue=view.time_to_reach_queue,
         time_to_be_received=view.time_to_be_received,
@@ -41,7 +41,7 @@ def again(letter: ReceivedMessage) -> Message:
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    """JSON-ready; `read_message` makes the same message of it."""
+    """The message as JSON-ready values. `read_message` is the inverse."""
     found: dict[str, Any] = {}
     for name in Message.__dataclass_fields__:
         value = getattr(message, name)
