@@ -19,9 +19,8 @@ from postroad.client.values import QueueAttributes, as_name
 from postroad.errors import InvalidArgument, NoMessage, RemoteProtocolError
 from postroad.message import Message
 from postroad.names import MessageId
-from postroad.offsets import HoldInfo, Mark, Selection, Submission
-from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.info import (
+from postroad.received import ReceivedMessage, decode_records
+from postroad.values.info import (
     ListenerInfo,
     LockInfo,
     ManagerInfo,
@@ -30,10 +29,9 @@ from postroad.queues.info import (
     SessionInfo,
     TransactionInfo,
 )
-from postroad.queues.reading import SeekAction
-from postroad.queues.waiting import ReadCall
-from postroad.received import ReceivedMessage, decode_records
-from postroad.routing import Route, Table
+from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
+from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+from postroad.values.routes import Route, Table
 from postroad.values.trace import Trace, read_message_id
 
 ARROW = "application/vnd.apache.arrow.stream"
