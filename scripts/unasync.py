@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 CLIENT = Path(__file__).parents[1] / "src" / "postroad" / "client"
-MODULES = ("backend", "handle", "manager", "queue", "transaction")
+MODULES = ("backend", "exchange", "handle", "http", "manager", "queue", "transaction")
 NOTICE = "# Written by scripts/unasync.py from client/aio/{name}.py: edit that one.\n"
 
 SUBSTITUTIONS = [
@@ -24,13 +24,22 @@ SUBSTITUTIONS = [
     )
 ]
 IMPORT = re.compile(r"^(from \S+ import )([^(\n]+)$", re.MULTILINE)
+OUR_IMPORT = r"from (postroad\S*) import (?:\([^)]*\)|[^(\n]+)\n"
+OUR_IMPORTS = re.compile(rf"^(?:{OUR_IMPORT})+", re.MULTILINE)
+YIELDING = re.compile(r"^( +)for (\w+) in (.+):\n +yield \2$", re.MULTILINE)
 
 
 def blocking(name: str, source: str) -> str:
     """The text of one module without `async`; the order of imported names is made right again."""
     for pattern, replacement in SUBSTITUTIONS:
         source = pattern.sub(replacement, source)
+    source = YIELDING.sub(r"\1yield from \3", source)  # an asynchronous generator has no such statement
+    source = OUR_IMPORTS.sub(lambda block: "".join(_sorted_lines(block[0])), source)
     return NOTICE.format(name=name) + IMPORT.sub(lambda line: line[1] + ", ".join(_sorted(line[2])), source)
+
+
+def _sorted_lines(block: str) -> list[str]:
+    return [line[0] for line in sorted(re.finditer(OUR_IMPORT, block), key=lambda line: line[1])]
 
 
 def _sorted(names: str) -> list[str]:

@@ -13,10 +13,10 @@ from postroad import aio
 from postroad.api.server import ApiServer
 from postroad.client.blocking import LoopThread
 from postroad.manager import Manager
-from postroad.offsets import HoldInfo, Mark, Submission
-from postroad.queues.info import ManagerInfo, QueueInfo
 from postroad.received import ReceivedMessage
 from postroad.store import open_store
+from postroad.values.info import ManagerInfo, QueueInfo
+from postroad.values.offsets import HoldInfo, Mark, Submission
 from postroad.values.trace import Trace
 
 FACES = ("embedded-sync", "embedded-async", "remote-sync", "remote-async")

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from postroad.client.sync.manager import QueueManager
     from postroad.client.sync.queue import Queue
     from postroad.client.sync.transaction import Transaction
-    from postroad.client.values import ManagerInfo, QueueInfo
     from postroad.errors import (
         ManagerUnavailable,
         NoMessage,
@@ -40,11 +39,12 @@ if TYPE_CHECKING:
     from postroad.message import Message
     from postroad.names import MessageId
     from postroad.received import ReceivedMessage
+    from postroad.values.info import ManagerInfo, QueueInfo
 
 # Where each name comes from when it is first asked for.
 _HOMES = {
     "Cursor": "postroad.client.sync.handle",
-    "ManagerInfo": "postroad.client.values",
+    "ManagerInfo": "postroad.values.info",
     "ManagerUnavailable": "postroad.errors",
     "Message": "postroad.message",
     "MessageId": "postroad.names",
@@ -53,7 +53,7 @@ _HOMES = {
     "PostroadError": "postroad.errors",
     "Queue": "postroad.client.sync.queue",
     "QueueExists": "postroad.errors",
-    "QueueInfo": "postroad.client.values",
+    "QueueInfo": "postroad.values.info",
     "QueueManager": "postroad.client.sync.manager",
     "QueueNotFound": "postroad.errors",
     "QuotaExceeded": "postroad.errors",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import postroad as postroad_client
 from postroad import __version__
+from postroad.cli.commands import COMMANDS, load
+from tests.faces import served
 
 
 def postroad(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -24,6 +29,32 @@ def test_help(arguments: list[str]) -> None:
     run = postroad(*arguments)
     assert (run.returncode, run.stderr) == (0, "")
     assert "Usage: postroad" in run.stdout
+
+
+def test_the_list_of_commands_says_of_each_what_its_own_help_says() -> None:
+    for name, source in COMMANDS.items():
+        first, _, _ = (load(name).help or "").partition("\n\n")
+        assert " ".join(first.split()) == source.help, name
+
+
+@pytest.mark.parametrize("arguments", [["queue", "list"], ["status"], ["peek", "private$\\q"]])
+def test_a_small_command_loads_no_more_than_it_needs(arguments: list[str], tmp_path: Path) -> None:
+    heavy = ("aiohttp", "asyncio", "pydantic", "rich", "apsw", "postroad.queues", "postroad.store", "postroad.spark")
+    program = f"""
+import sys
+from postroad.cli import main
+
+main({arguments!r})
+print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
+"""
+    with served(tmp_path) as url, postroad_client.connect(url) as manager:
+        manager.create_queue("private$\\q").send("text")
+        environment = {**os.environ, "POSTROAD_API": url}
+        run = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False
+        )
+    assert run.stderr == "[]\n"
+    assert run.stdout
 
 
 def test_no_command_at_all() -> None:
@@ -93,7 +124,7 @@ def test_wrong_usage_is_one_line(arguments: list[str]) -> None:
 def test_an_api_that_is_no_url_is_called_by_the_name_of_its_option() -> None:
     run = postroad("status", "--api", "127.0.0.2:8180")
     assert run.returncode == 2
-    assert run.stderr.startswith("postroad: --api: '127.0.0.2:8180' is not the address of an HTTP API, as in http://")
+    assert run.stderr.startswith("postroad: --api: must be the address of an HTTP API, such as http://")
 
 
 def test_commands_load_what_they_need_when_they_run() -> None:

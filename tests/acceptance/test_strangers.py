@@ -20,7 +20,7 @@ from postroad.binary.session import Received, Session
 from postroad.binary.settings import BinarySettings
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name
-from postroad.queues.info import QueueInfo
+from postroad.values.info import QueueInfo
 from postroad.wire.constants import MessageClass
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck, order_queue

@@ -11,8 +11,7 @@ import pytest
 import postroad
 from postroad.directory.watch import DirectoryWatch
 from postroad.errors import ManagerNotFound, NoRoute
-from postroad.routing import Route, Table
-from postroad.routing.routes import TableRow
+from postroad.values.routes import Route, Table, TableRow
 from tests.enterprises import client, directory, link, server, site
 from tests.faces import FACES, opened
 from tests.served import API, Served, served

@@ -9,7 +9,6 @@ import pytest
 
 import postroad
 from postroad.client.arrow import batches
-from postroad.client.values import Submission
 from postroad.errors import (
     AccessDenied,
     InvalidArgument,
@@ -20,6 +19,7 @@ from postroad.errors import (
     TransactionUsage,
 )
 from postroad.message import Message
+from postroad.values.offsets import Submission
 from tests.faces import FACES, opened
 
 QUEUE = r"private$\orders"

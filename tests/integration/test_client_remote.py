@@ -15,7 +15,7 @@ import pytest
 
 import postroad
 from postroad import aio, errors
-from postroad.client import http as http_client
+from postroad.client.sync import http as http_client
 from tests.certificates import Authority
 from tests.faces import served
 from tests.relay import relayed
@@ -93,7 +93,7 @@ def test_a_certificate_that_nobody_trusts(tmp_path: Path) -> None:
     with server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"https://127.0.0.1:{server.server_port}"
-        with postroad.connect(url) as qm, pytest.raises(errors.ManagerUnavailable, match="is not to be trusted"):
+        with postroad.connect(url) as qm, pytest.raises(errors.ManagerUnavailable, match="is not trusted"):
             qm.info()
         server.shutdown()
 
@@ -144,6 +144,45 @@ def test_a_client_outlives_a_restart_of_its_manager(tmp_path: Path) -> None:
             qm.info()
         with served(tmp_path, port=int(url.rpartition(":")[2])):
             assert qm.queue(r"private$\orders").receive(0).text == "kept"
+
+
+def test_a_server_that_closes_idle_connections_costs_no_call(url: str) -> None:
+    with relayed(url) as relay, postroad.connect(relay.url) as qm:
+        queue = qm.create_queue(r"private$\orders")
+        relay.cut = True
+        with pytest.raises(errors.ManagerUnavailable):
+            queue.info()
+        relay.cut = False
+        queue.send("once")
+        assert (queue.receive(0).text, relay.connections) == ("once", 2)
+
+
+def test_closing_ends_the_calls_of_other_threads(url: str) -> None:
+    with ThreadPoolExecutor(1) as pool, postroad.connect(url) as watcher:
+        qm = postroad.connect(url)
+        reader = pool.submit(qm.create_queue(r"private$\orders").receive)
+        while not watcher.queue(r"private$\orders").info().waiting:
+            pass
+        qm.close()
+        assert isinstance(reader.exception(), errors.OperationCancelled)
+
+
+def test_a_name_and_a_password_may_stand_in_the_address() -> None:
+    asked = []
+
+    class Listening(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append((self.path, self.headers["Authorization"]))
+            self.send_error(404)
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Listening) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://ann:p%40ss@127.0.0.1:{server.server_port}/behind"
+        with postroad.connect(url) as qm, pytest.raises(errors.ManagerUnavailable) as refusal:
+            qm.info()
+        server.shutdown()
+    assert asked == [("/behind/api/v1/manager", "Basic YW5uOnBAc3M=")]
+    assert "p%40ss" not in str(refusal.value)
 
 
 # Waiting

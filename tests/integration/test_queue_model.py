@@ -15,12 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from postroad.errors import NoMessage, StorageError
 from postroad.message import Message
-from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.transaction import Transaction
-from postroad.queues.waiting import ReadCall, WaitingRead
+from postroad.queues.waiting import WaitingRead
 from postroad.store.interface import Record
 from postroad.store.sqlite import SqliteStore
+from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire.view import MessageView
 from tests.model.queues import Model, ModelMessage, ModelQueue, ModelTransaction
 

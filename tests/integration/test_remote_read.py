@@ -32,9 +32,9 @@ from postroad.errors import (
     TransactionSequence,
 )
 from postroad.message import Message
-from postroad.queues.info import LockInfo
 from postroad.rpc.ndr import Format
 from postroad.store import open_store
+from postroad.values.info import LockInfo
 from tests.remote.station import HOST, ORDERS, OTHER, PASSWORD, USER, Station, station
 from tests.served import FailingStore
 

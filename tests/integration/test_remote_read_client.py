@@ -23,7 +23,6 @@ from postroad.errors import (
     RpcUnavailable,
 )
 from postroad.names import parse_format_name
-from postroad.queues.reading import SeekAction
 from postroad.remote_read import client as client_module
 from postroad.remote_read import qm2qm, qmcomm
 from postroad.remote_read.client import OPEN_TIMEOUT_S, Identity, RemoteReadClient
@@ -31,6 +30,7 @@ from postroad.remote_read.qm2qm import GetVersionOut, Result
 from postroad.remote_read.values import INFINITE_MS, LAST_LOOKUP_ID, Ack, Action
 from postroad.rpc.constants import FaultStatus
 from postroad.rpc.ndr import NULL_HANDLE, Handle
+from postroad.values.reading import SeekAction
 from tests.remote.station import DIRECT, HOST, ORDERS, OTHER, Station, station
 from tests.remote.tracing import Trace, new_client
 

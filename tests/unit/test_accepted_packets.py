@@ -28,11 +28,9 @@ from postroad.describe import message_json, packet_json
 from postroad.errors import MessageAlreadyReceived, MessageNotFound, NoMessage, RemoteProtocolError
 from postroad.message import Message
 from postroad.names import FormatName, MessageId, parse_format_name
-from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
-from postroad.queues.reading import SeekAction
-from postroad.queues.waiting import ReadCall, WaitingRead
+from postroad.queues.waiting import WaitingRead
 from postroad.received import ReceivedMessage, decode_records, encode_records
 from postroad.remote_read.answers import message_of
 from postroad.soap.service import Peer as SoapPeer
@@ -43,6 +41,7 @@ from postroad.status.search import Search
 from postroad.status.soap import told_by
 from postroad.store.interface import NEVER, Record
 from postroad.store.memory import MemoryStore
+from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
 from postroad.wire import FinalAck, MessageView, OrderAck, QueueField, decode_packet
 from postroad.wire.constants import MessageClass, QueueCode
 from postroad.wire.patch import as_arrived_by_http, as_stored, renumber_transaction

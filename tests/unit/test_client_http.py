@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from postroad import errors
 from postroad.api import problems
 from postroad.api.schema import read_sending
-from postroad.client.http import message_json
+from postroad.client.payloads import message_json
 from postroad.message import Message
 from postroad.names import MessageId, parse_format_name
 

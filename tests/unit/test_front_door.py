@@ -13,6 +13,7 @@ import pytest
 import postroad
 from postroad import aio
 from scripts import unasync
+from tests.faces import served
 
 HEAVY = ("aiohttp", "apsw", "asyncio", "postroad.manager", "postroad.wire", "starlette", "uvicorn")
 
@@ -32,10 +33,26 @@ def test_an_embedded_manager_needs_no_http() -> None:
     assert imported("import postroad; postroad.open(':memory:').close()") & {"aiohttp", "starlette", "uvicorn"} == set()
 
 
-def test_a_remote_manager_needs_no_server_and_no_manager() -> None:
-    brought = imported("import postroad; postroad.connect('http://127.0.0.1:1').close()")
-    assert "aiohttp" in brought
-    assert brought & {"postroad.manager", "starlette", "uvicorn"} == set()
+def test_a_remote_manager_needs_no_server_and_no_manager(tmp_path: Path) -> None:
+    rooms = ("store", "queues", "manager", "binary", "soap", "rpc", "remote_read", "api", "offsets")
+    foreign = {*(f"postroad.{room}" for room in rooms), "apsw", "starlette", "uvicorn", "aiohttp", "asyncio", "typer"}
+    with served(tmp_path) as url:
+        program = f"""
+import json, sys
+import postroad
+
+with postroad.connect({url!r}) as qm:
+    queue = qm.create_queue("private$\\\\orders")
+    queue.send("text")
+    assert [message.text for message in queue.messages()] == ["text"]
+    with queue.receiving(0) as message:
+        assert message.text == "text"
+print(json.dumps(sorted(sys.modules)))
+"""
+        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    brought = json.loads(run.stdout)
+    assert "postroad.client.sync.http" in brought
+    assert sorted(foreign & set(brought)) == []
 
 
 def test_everything_that_is_offered_is_there() -> None:

@@ -13,8 +13,7 @@ from postroad.api.kinds import LOOKUP_ID, NotOfKind, choice
 from postroad.api.messages import PACKET, TIMEOUT
 from postroad.api.schema import QUEUE, Property, read_object, require
 from postroad.errors import InvalidHandle, MessageNotFound
-from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.waiting import ReadCall
+from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 
 ACCESSES = {"receive": QueueAccess.RECEIVE, "peek": QueueAccess.PEEK}
 SHARES = {"deny-none": ShareMode.DENY_NONE, "deny-receive": ShareMode.DENY_RECEIVE}

@@ -28,8 +28,8 @@ from postroad.errors import InvalidArgument, RemoteProtocolError
 from postroad.manager.manager import MOVE_BATCH
 from postroad.message import Message
 from postroad.queues.queue import START
-from postroad.queues.reading import SeekAction
 from postroad.received import ReceivedMessage
+from postroad.values.reading import SeekAction
 from postroad.wire.constants import MAX_PACKET_SIZE
 from postroad.wire.framer import Framer
 

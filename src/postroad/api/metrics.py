@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from postroad.manager import Manager
 from postroad.queues.delivery import Tally
-from postroad.queues.info import ManagerInfo, QueueInfo
 from postroad.queues.leases import Leases
+from postroad.values.info import ManagerInfo, QueueInfo
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 GAUGE, COUNTER = "gauge", "counter"

@@ -15,9 +15,9 @@ from postroad.api.kinds import SWITCH, Kind, NotOfKind, nullable, whole
 from postroad.api.messages import MAX_BATCH_BYTES, MAX_LIMIT
 from postroad.api.schema import MAX_BATCH_MESSAGES, TRANSACTIONAL, Property, read_object, read_sending
 from postroad.errors import InvalidArgument
-from postroad.offsets import HoldInfo, Mark, Submission
 from postroad.queues.submissions import MAX_EPOCH
 from postroad.store.interface import ARRIVAL_MASK
+from postroad.values.offsets import HoldInfo, Mark, Submission
 
 ARRIVAL = whole(0, ARRIVAL_MASK)
 EPOCH = whole(0, MAX_EPOCH)

@@ -14,7 +14,7 @@ from postroad.api.kinds import LOOKUP_ID
 from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
 from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL, Table
-from postroad.queues.info import (
+from postroad.values.info import (
     ListenerInfo,
     LockInfo,
     ManagerInfo,

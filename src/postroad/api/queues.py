@@ -22,7 +22,7 @@ from postroad.api.schema import (
     session_json,
     transaction_json,
 )
-from postroad.queues.info import ManagerInfo, QueueInfo
+from postroad.values.info import ManagerInfo, QueueInfo
 
 MOST_NAMED = 20  # of the queues that are stuck, those whose messages wait longest
 

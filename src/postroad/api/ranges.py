@@ -10,8 +10,8 @@ from postroad.api.formats import ARROW, choose, negotiate, streamed_answer
 from postroad.api.kinds import TEXT, Kind, whole
 from postroad.errors import InvalidArgument
 from postroad.message import MAX_PRIORITY
-from postroad.offsets import Selection
 from postroad.store.interface import ARRIVAL_MASK
+from postroad.values.offsets import Selection
 
 _ARRIVAL = whole(0, ARRIVAL_MASK)
 

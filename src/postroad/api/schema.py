@@ -28,7 +28,8 @@ from postroad.api.kinds import (
 from postroad.errors import InvalidArgument, InvalidMessage, PostroadError
 from postroad.message import ACK_WORDS, MAX_PRIORITY, Message, ack_flags
 from postroad.queues.collection import MAX_LABEL
-from postroad.queues.info import (
+from postroad.queues.properties import QueuePrivacy
+from postroad.values.info import (
     ListenerInfo,
     LockInfo,
     ManagerInfo,
@@ -37,7 +38,6 @@ from postroad.queues.info import (
     SessionInfo,
     TransactionInfo,
 )
-from postroad.queues.properties import QueuePrivacy
 from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
 
 MAX_BATCH_MESSAGES = 10_000  # in one request: what one commit takes in well under a second

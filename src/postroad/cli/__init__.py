@@ -1,6 +1,7 @@
-"""The `postroad` command: one module for each group of commands, joined here.
+"""The `postroad` command: one module for each group of commands, listed in cli/commands.py.
 
-Commands import what they need when they run, so that `postroad --help` and every small command start at once.
+A command's module is imported when the command runs, and imports what it needs inside its functions: `postroad --help`
+and every small command start at once.
 """
 
 from __future__ import annotations
@@ -12,52 +13,19 @@ from typing import Annotated
 
 import typer
 
-from postroad.cli import (
-    decode,
-    lock,
-    ping,
-    pipeline,
-    queue,
-    read,
-    remote,
-    rescue,
-    route,
-    send,
-    serve,
-    simulate,
-    status,
-    trace,
-)
+from postroad.cli.commands import MARKUP, LazyGroup
 from postroad.cli.outcome import ExitCode, report
 from postroad.errors import IllegalName, InvalidArgument, InvalidMessage, PostroadError
 from postroad.version import __version__
 
 app = typer.Typer(
     name="postroad",
+    cls=LazyGroup,
     help="An open queue manager that speaks Microsoft Message Queuing's own protocols.",
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=MARKUP,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("serve")(serve.serve)
-app.command("status")(status.status)
-app.add_typer(queue.app, name="queue")
-app.command("send")(send.send)
-app.command("receive")(read.receive)
-app.command("peek")(read.peek)
-app.command("browse")(read.browse)
-app.command("move")(rescue.move)
-app.command("export")(rescue.export)
-app.command("import")(rescue.import_packets)
-app.add_typer(lock.app, name="lock")
-app.add_typer(lock.transactions, name="transaction")
-app.add_typer(remote.app, name="remote")
-app.command("route")(route.route)
-app.command("trace")(trace.trace)
-app.command("ping")(ping.ping)
-app.command("simulate")(simulate.simulate)
-app.add_typer(pipeline.app, name="pipeline")
-app.command("decode")(decode.decode)
 
 
 def _print_version(wanted: bool) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from postroad import Queue
-    from postroad.client.values import LockInfo, TransactionInfo
+    from postroad.values.info import LockInfo, TransactionInfo
 
 SHOWN_NUMBERS = 5  # lookup ids of one lock in a table; --json has all
 

@@ -16,7 +16,8 @@ from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
 
 if TYPE_CHECKING:
-    from postroad.client.values import QueueAttributes, QueueInfo
+    from postroad.client.values import QueueAttributes
+    from postroad.values.info import QueueInfo
 
 app = typer.Typer(help="Make, list, show, change, empty, pause, release and delete queues.")
 

@@ -12,8 +12,8 @@ from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from postroad.client.values import Route, Table
     from postroad.routing import Routes
+    from postroad.values.routes import Route, Table
 
 TABLE = "table"
 

@@ -13,7 +13,7 @@ from postroad.cli.output import count_text, print_json, print_line, print_table,
 from postroad.cli.queue import is_of_interest, print_queues
 
 if TYPE_CHECKING:
-    from postroad.client.values import ListenerInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+    from postroad.values.info import ListenerInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 
 MOST_OUTGOING = 20  # outgoing queues that are shown, and named where they are stuck; strangers can cause thousands
 MOST_QUEUES = 200

@@ -11,7 +11,7 @@ from postroad.cli.outcome import ExitCode, fail, report
 from postroad.cli.output import print_json, print_line
 
 if TYPE_CHECKING:
-    from postroad.client.values import Trace
+    from postroad.values.trace import Trace
 
 
 def trace(

@@ -11,12 +11,13 @@ from uuid import UUID
 
 from postroad.client.values import MAX_SUBMISSION, QueueAttributes, as_name
 from postroad.errors import IllegalName, InvalidArgument, MessageNotFound, NoMessage
-from postroad.manager import Manager
+from postroad.manager import NAME_STATE, Manager
 from postroad.message import Message
 from postroad.names import FormatName, MultipleElementName, PathName
-from postroad.offsets import HoldInfo, Mark, Selection, Submission
-from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.info import (
+from postroad.queues.properties import QueuePrivacy
+from postroad.received import ReceivedMessage
+from postroad.store import Store, open_store
+from postroad.values.info import (
     ListenerInfo,
     LockInfo,
     ManagerInfo,
@@ -25,17 +26,12 @@ from postroad.queues.info import (
     SessionInfo,
     TransactionInfo,
 )
-from postroad.queues.properties import QueuePrivacy
-from postroad.queues.reading import SeekAction
-from postroad.queues.waiting import ReadCall
-from postroad.received import ReceivedMessage
-from postroad.routing import Route, Table
-from postroad.store import Store, open_store
+from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
+from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+from postroad.values.routes import Route, Table
 from postroad.values.trace import Trace
 
 log = logging.getLogger(__name__)
-
-NAME_STATE = "manager/name"
 
 
 async def open_embedded(path: str | Path, name: str | None = None) -> EmbeddedBackend:

@@ -1,30 +1,37 @@
-"""Keeps what a client of the HTTP API has locked: renews its leases from a thread of its own while the process lives.
+"""Keeps what a client of the HTTP API has locked: renews its leases on a thread of its own while the process lives.
 
 A thread, because the caller's event loop or thread may be busy for as long as its work takes.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 from time import monotonic
 from uuid import UUID
+
+from postroad.client.exchange import Address
+from postroad.client.sync.exchange import Exchange
 
 log = logging.getLogger(__name__)
 
 STEPS = 3  # renewals within the time of a lease: two may fail
-LINGER = 2  # steps for which the thread stays when nothing is held: the next message comes soon, as a rule
-
-Renew = Callable[[list[UUID]], Awaitable[Collection[UUID]]]
+LINGER = 2  # steps for which the thread stays when nothing is held: the next message usually comes soon
+MAX_RENEWAL = 10_000  # leases in one request
 
 
 class LeaseKeeper:
-    """`renew` gives back the leases that are gone; it runs on an event loop of the thread, anew for each renewal."""
+    """The leases of one client: those of its transactions, and those of the messages that it has locked.
 
-    def __init__(self, renew: Renew) -> None:
-        self._renew = renew
+    Any thread may call it. Renewals have connections of their own.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._messages: dict[tuple[str, int], UUID] = {}  # the leases of locked messages, by queue and lookup id
+        self._left: Counter[UUID] = Counter()  # locked messages of each lease
         self._held: dict[UUID, float] = {}  # and the seconds of each
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -33,15 +40,44 @@ class LeaseKeeper:
     def hold(self, lease: UUID, lease_s: float) -> None:
         """Renews it from now on."""
         with self._changed:
-            self._held[lease] = lease_s
-            step_s = lease_s / STEPS
-            if self._thread is None:
-                self._step_s = step_s
-                self._thread = threading.Thread(target=self._run, name="postroad-leases", daemon=True)
-                self._thread.start()
-            elif step_s < self._step_s:
-                self._step_s = step_s
-                self._changed.notify()
+            self._hold(lease, lease_s)
+
+    def hold_messages(self, lease: UUID, lease_s: float, queue: str, lookup_ids: Collection[int]) -> None:
+        """Renews the lease until `drop_messages` has had all of them."""
+        with self._changed:
+            self._messages.update(((queue, lookup_id), lease) for lookup_id in lookup_ids)
+            self._left[lease] = len(lookup_ids)
+            self._hold(lease, lease_s)
+
+    def leases_of(self, queue: str, lookup_ids: Sequence[int]) -> set[UUID] | None:
+        """None if this client has not locked all of the messages."""
+        with self._changed:
+            leases = {self._messages.get((queue, lookup_id)) for lookup_id in lookup_ids}
+        found = {lease for lease in leases if lease is not None}
+        return found if len(found) == len(leases) else None
+
+    def drop_messages(self, queue: str, lookup_ids: Sequence[int]) -> None:
+        """They are settled; messages that are not held may be among them."""
+        with self._changed:
+            for lookup_id in lookup_ids:
+                lease = self._messages.pop((queue, lookup_id), None)
+                if lease is None:
+                    continue
+                self._left[lease] -= 1
+                if not self._left[lease]:
+                    del self._left[lease]
+                    self._held.pop(lease, None)
+
+    def _hold(self, lease: UUID, lease_s: float) -> None:
+        self._held[lease] = lease_s
+        step_s = lease_s / STEPS
+        if self._thread is None:
+            self._step_s = step_s
+            self._thread = threading.Thread(target=self._run, name="postroad-leases", daemon=True)
+            self._thread.start()
+        elif step_s < self._step_s:
+            self._step_s = step_s
+            self._changed.notify()
 
     def drop(self, lease: UUID) -> None:
         """Renews it no longer; one that is not held, or not any more, may be dropped as well."""
@@ -75,10 +111,13 @@ class LeaseKeeper:
                 self._renew_all(held)
 
     def _renew_all(self, held: list[UUID]) -> None:
+        exchange = Exchange(self._address, answer_s=max(1.0, self._step_s))
         try:
-            gone = asyncio.run(asyncio.wait_for(self._renew(held), max(1.0, self._step_s)))
-        except Exception as fault:  # whatever it is: the next step tries again, and who settles too late is told
+            for first in range(0, len(held), MAX_RENEWAL):
+                renewal = {"leases": [str(lease) for lease in held[first : first + MAX_RENEWAL]]}
+                for lease in exchange.json("POST", "/leases/renew", renewal, member="gone"):
+                    self.drop(UUID(lease))
+        except Exception as fault:  # the next step tries again, and a client that settles too late gets an error
             log.warning("leases not renewed", extra={"leases": len(held), "reason": str(fault) or repr(fault)})
-            return
-        for lease in gone:
-            self.drop(lease)
+        finally:
+            exchange.close()

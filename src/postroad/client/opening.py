@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from postroad.client.aio import opening
-from postroad.client.blocking import BlockingBackend, LoopThread
 from postroad.client.sync.backend import Backend
 from postroad.client.sync.manager import QueueManager
+from postroad.client.values import REMOTE_READ_PORT
+
+if TYPE_CHECKING:
+    from postroad.client.aio.opening import Opening
 
 
 def open(path: str | Path, *, name: str | None = None) -> QueueManager:
@@ -17,6 +19,8 @@ def open(path: str | Path, *, name: str | None = None) -> QueueManager:
     `":memory:"` keeps nothing, for tests. The name is the computer name in queue paths; it is kept in the directory,
     and without one it is the host's. StorageError if the directory cannot be used.
     """
+    from postroad.client.aio import opening
+
     return _start(opening.open(path, name=name))
 
 
@@ -33,14 +37,15 @@ def connect(
     An API with `client_ca` wants a certificate: `client_certificate` and `client_key` are PEM files; without them, the
     environment variables POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY name them.
     """
-    opened = opening.connect(url, token=token, client_certificate=client_certificate, client_key=client_key)
-    return _start(opened, at_exit=True)
+    from postroad.client.sync.http import HttpBackend
+
+    return QueueManager(HttpBackend(url, token, client_certificate, client_key))
 
 
 def remote(
     host: str,
     *,
-    port: int = opening.REMOTE_READ_PORT,
+    port: int = REMOTE_READ_PORT,
     endpoint_mapper: int | None = None,
     user: str | None = None,
     password: str | None = None,
@@ -51,12 +56,16 @@ def remote(
     With a `user` every call is authenticated and sealed. The first verb is what connects, and raises RpcUnavailable if
     nobody answers there. Verbs that the protocol does not have, such as sending, raise LocalProtocolError.
     """
+    from postroad.client.aio import opening
+
     opened = opening.remote(host, port=port, endpoint_mapper=endpoint_mapper, user=user, password=password)
     return _start(opened, at_exit=True)
 
 
-def _start(opened: opening.Opening, *, at_exit: bool = False) -> QueueManager:
+def _start(opened: Opening, *, at_exit: bool = False) -> QueueManager:
     """A thread with an event loop, and the manager on it."""
+    from postroad.client.blocking import BlockingBackend, LoopThread
+
     thread = LoopThread()
     try:
         backend = thread.run(opened.backend())

@@ -26,19 +26,6 @@ from postroad.errors import (
 )
 from postroad.message import Message
 from postroad.names import FormatName, parse_format_name
-from postroad.offsets import HoldInfo, Mark, Selection, Submission
-from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.info import (
-    ListenerInfo,
-    LockInfo,
-    ManagerInfo,
-    QueueInfo,
-    ReaderInfo,
-    SessionInfo,
-    TransactionInfo,
-)
-from postroad.queues.reading import SeekAction
-from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage
 from postroad.remote_read.client import Identity, Received, RemoteOpenQueueEntry, RemoteReadClient
 from postroad.remote_read.values import (
@@ -50,12 +37,23 @@ from postroad.remote_read.values import (
     DesiredAccess,
     DesiredShare,
 )
-from postroad.routing import Route, Table
 from postroad.rpc.client import RpcClient, connect
 from postroad.rpc.epm import resolve
 from postroad.rpc.gss import initiator
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import Format
+from postroad.values.info import (
+    ListenerInfo,
+    LockInfo,
+    ManagerInfo,
+    QueueInfo,
+    ReaderInfo,
+    SessionInfo,
+    TransactionInfo,
+)
+from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
+from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+from postroad.values.routes import Route, Table
 from postroad.values.trace import Trace
 
 LAYOUTS = (Format.NDR, Format.NDR64)

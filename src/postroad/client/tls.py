@@ -31,5 +31,10 @@ def client_context(certificate: str | Path | None = None, key: str | Path | None
     return context
 
 
+def default_context() -> ssl.SSLContext:
+    """TLS without a client's certificate: the server's must be one that the system trusts."""
+    return ssl.create_default_context()
+
+
 def _no_password() -> str:
     raise ValueError("its key is encrypted; decrypt it, as in `openssl pkey -in KEY -out PLAIN`")

@@ -12,22 +12,8 @@ from typing import Literal, TypeAlias, TypedDict
 from postroad.errors import InvalidArgument
 from postroad.message import Message
 from postroad.names import FormatName, PathName, parse_name
-from postroad.offsets import HoldInfo as HoldInfo  # what verbs give back, for those who annotate
-from postroad.offsets import Mark as Mark
-from postroad.offsets import Submission as Submission
-from postroad.queues.info import ListenerInfo as ListenerInfo
-from postroad.queues.info import LockInfo as LockInfo
-from postroad.queues.info import ManagerInfo as ManagerInfo
-from postroad.queues.info import QueueInfo as QueueInfo
-from postroad.queues.info import ReaderInfo as ReaderInfo
-from postroad.queues.info import SessionInfo as SessionInfo
-from postroad.queues.info import TransactionInfo as TransactionInfo
-from postroad.queues.reading import SeekAction
 from postroad.received import ReceivedMessage
-from postroad.routing import Route as Route
-from postroad.routing import Table as Table
-from postroad.values.trace import Finding as Finding
-from postroad.values.trace import Trace as Trace
+from postroad.values.reading import SeekAction
 
 Name: TypeAlias = str | FormatName | PathName
 Sendable: TypeAlias = Message | bytes | str
@@ -39,6 +25,7 @@ MAX_PAGE_MESSAGES = 5000
 PAGE_BYTES = 4 << 20  # about what a later step brings
 MOVE_MESSAGES = 1000  # messages that one commit of a move takes
 MAX_SUBMISSION = 10_000  # rows of one submission
+REMOTE_READ_PORT = 2103  # [MS-MQMP] 3.1.4.24
 KNOWN_NAMES = 1024  # names that are kept as they were read, for the next call
 
 _PLACES = {action.name.lower(): action for action in SeekAction}

@@ -1,5 +1,5 @@
 """A running queue manager: the core of queues/ with a store, an event loop and a clock."""
 
-from postroad.manager.manager import Locked, Manager
+from postroad.manager.manager import NAME_STATE, Locked, Manager
 
-__all__ = ["Locked", "Manager"]
+__all__ = ["NAME_STATE", "Locked", "Manager"]

@@ -11,13 +11,13 @@ from typing import Any
 from uuid import UUID
 
 from postroad.names import FormatName, PathName
-from postroad.queues.info import LockInfo, TransactionInfo
 from postroad.queues.leases import Holder, Leases, LeaseTimes, TakenBack, locked_messages
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.queues.transaction import Transaction
 from postroad.runtime.logs import RateLimitedLog
 from postroad.store.interface import Record
+from postroad.values.info import LockInfo, TransactionInfo
 
 Name = FormatName | PathName | str
 

@@ -34,18 +34,17 @@ from postroad.offsets import Offsets
 from postroad.queues.collection import QueueCollection
 from postroad.queues.commits import Commits, Done
 from postroad.queues.cursor import Cursor
-from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
-from postroad.queues.info import ListenerInfo, ManagerInfo, QueueInfo, describe_manager
+from postroad.queues.descriptor import OpenQueueDescriptor
+from postroad.queues.info import describe_manager
 from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing import is_http
 from postroad.queues.properties import MAX_QUOTA_KB
 from postroad.queues.queue import Queue
-from postroad.queues.reading import SeekAction
 from postroad.queues.transacting import MOST_APART
 from postroad.queues.transaction import Transaction
 from postroad.queues.troubles import Troubles
-from postroad.queues.waiting import ReadCall, WaitingRead
+from postroad.queues.waiting import WaitingRead
 from postroad.received import ReceivedMessage
 from postroad.remote_read.server import RemoteReaders
 from postroad.routing import Router
@@ -59,6 +58,8 @@ from postroad.status.search import Search
 from postroad.status.soap import told_by
 from postroad.store.interface import Batch, Record, Store
 from postroad.store.writer import Writer
+from postroad.values.info import ListenerInfo, ManagerInfo, QueueInfo
+from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
 from postroad.values.trace import Trace
 from postroad.wire.view import MessageView
 
@@ -68,6 +69,7 @@ T = TypeVar("T")
 Name = FormatName | PathName | str
 
 IDENTITY_STATE = "manager"
+NAME_STATE = "manager/name"
 TIMER_INTERVAL_S = 0.5
 MOVE_BATCH = 1000
 DESCRIBED_AT_ONCE = 100  # queues, between two turns of everybody else

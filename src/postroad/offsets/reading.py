@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from postroad.errors import InvalidArgument
-from postroad.offsets.values import Selection
 from postroad.queues.queue import Queue
 from postroad.store.interface import ARRIVAL_MASK, Columns, Record, Store
+from postroad.values.offsets import Selection
 
 PAGE_IDS = 100_000  # lookup ids that one step reads
 LOOP_S = 60.0  # how long a thread waits for its turn on the event loop

@@ -12,15 +12,16 @@ from postroad.errors import AccessDenied
 from postroad.message import Message
 from postroad.names import FormatName, PathName, parse_name
 from postroad.offsets.reading import arrival_behind, arrow_columns, runs, stream
-from postroad.offsets.values import HoldInfo, Mark, Selection, Submission
 from postroad.queues.delivery import is_internal
-from postroad.queues.descriptor import QueueAccess, ShareMode, check_sharing
+from postroad.queues.descriptor import check_sharing
 from postroad.queues.holds import COMMIT_BATCH, Hold
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.queues.submissions import Part, Sender
 from postroad.received import ReceivedMessage
 from postroad.store.interface import ARRIVAL_MASK
+from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
+from postroad.values.reading import QueueAccess, ShareMode
 
 Name = FormatName | PathName | str
 PAGE = 500  # messages that one turn of the event loop reads

@@ -4,31 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum, auto
 
 from postroad.errors import AccessDenied, QueueNotAvailable, SharingViolation
 from postroad.names import FormatName
 from postroad.queues.cursor import Cursor
 from postroad.queues.queue import Queue
-
-
-class QueueAccess(Enum):
-    """3.1.1.17 QueueAccessType"""
-
-    RECEIVE = auto()
-    SEND = auto()
-    PEEK = auto()
-    MOVE = auto()
-    RECEIVE_ADMIN = auto()
-    PEEK_ADMIN = auto()
-
-
-class ShareMode(Enum):
-    """3.1.1.17 QueueShareMode"""
-
-    DENY_NONE = auto()
-    DENY_RECEIVE = auto()
-
+from postroad.values.reading import QueueAccess, ShareMode
 
 RECEIVING = frozenset({QueueAccess.RECEIVE, QueueAccess.RECEIVE_ADMIN, QueueAccess.MOVE})
 READING = RECEIVING | {QueueAccess.PEEK, QueueAccess.PEEK_ADMIN}

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 from postroad.errors import LeaseEnded, PostroadError, TransactionSequence
-from postroad.queues.info import LockInfo, TransactionInfo
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
 from postroad.queues.transaction import OperationType, Transaction, TransactionalOperation
 from postroad.store.interface import Record
+from postroad.values.info import LockInfo, TransactionInfo
 
 HANDLE_TIMEOUT_S = 3600.0  # a handle that nobody uses is closed
 # One step of the leases' own time, at the most: the timer comes twice a second. What is longer is a clock that was set,

@@ -51,7 +51,7 @@ from postroad.queues.counters import MAX_MESSAGE_ID, Counters
 from postroad.queues.counters import STATE as COUNTERS_STATE
 from postroad.queues.cursor import Cursor
 from postroad.queues.delivery import Delivery, as_format_name, check_kind, check_movable, is_internal
-from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, QueueAccess, ShareMode, check_sharing
+from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, check_sharing
 from postroad.queues.expiry import Expiry
 from postroad.queues.holds import STATE as HOLD_STATE
 from postroad.queues.holds import Holding
@@ -67,6 +67,7 @@ from postroad.queues.transacting import Transacting
 from postroad.queues.transaction import Transaction
 from postroad.store.interface import ARRIVAL_MASK, NEVER, Record, Store
 from postroad.store.memory import MemoryStore
+from postroad.values.reading import QueueAccess, ShareMode
 from postroad.wire.constants import MessageClass
 from postroad.wire.multi_queue_header import MultiQueueFormatHeader
 from postroad.wire.packets import check_place

@@ -6,7 +6,6 @@ Time is an argument. A read that finds nothing is kept until a message comes, ti
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum, auto
 
 from postroad.errors import (
     InvalidArgument,
@@ -26,17 +25,8 @@ from postroad.queues.queue import START, PositionState, Queue
 from postroad.queues.transaction import OperationType, Transaction, TransactionalOperation
 from postroad.queues.waiting import CURSOR_CALLS, WaitingRead
 from postroad.store.interface import NEVER, Record
+from postroad.values.reading import SeekAction
 from postroad.wire.constants import MessageClass
-
-
-class SeekAction(Enum):
-    """[MS-MQDMPR] 3.1.1.17 MessageSeekAction"""
-
-    FIRST = auto()
-    PREVIOUS = auto()
-    CURRENT = auto()
-    NEXT = auto()
-    LAST = auto()
 
 
 class Reading:

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum, auto
 
 from postroad.errors import PostroadError
 from postroad.queues.cursor import Cursor, CursorCall
 from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.transaction import Transaction
 from postroad.store.interface import Record
-
-
-class ReadCall(Enum):
-    """What a reader asks for."""
-
-    PEEK = auto()
-    PEEK_NEXT = auto()  # with a cursor
-    RECEIVE = auto()
-
+from postroad.values.reading import ReadCall
 
 CURSOR_CALLS = {
     ReadCall.PEEK: CursorCall.PEEK,

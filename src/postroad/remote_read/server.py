@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from functools import partial
 
 from postroad.net.endpoints import endpoint
-from postroad.queues.info import LockInfo, ReaderInfo
 from postroad.remote_read.handlers import Handlers, Host
 from postroad.remote_read.qm2qm import QM2QM
 from postroad.remote_read.qmcomm import QMCOMM
@@ -22,6 +21,7 @@ from postroad.rpc.epm import Offer, Registration, offer
 from postroad.rpc.security import Provider
 from postroad.rpc.server import RpcServer
 from postroad.security.attempts import Audit, FailedLogins
+from postroad.values.info import LockInfo, ReaderInfo
 
 # A request holds no message; but one with an lpBuffer of the largest size is no invalid one.
 MAX_REQUEST = MAX_BUFFER + 4096

@@ -14,9 +14,7 @@ from postroad.errors import NoMessage, OperationCancelled, PostroadError, Remote
 from postroad.names import DistributionListName, MulticastName
 from postroad.names.queue_format import Arm, QueueFormat
 from postroad.queues.descriptor import RECEIVING
-from postroad.queues.info import LockInfo, ReaderInfo
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager
-from postroad.queues.reading import SeekAction
 from postroad.queues.waiting import WaitingRead
 from postroad.remote_read.entries import (
     Answer,
@@ -43,6 +41,8 @@ from postroad.remote_read.values import (
 )
 from postroad.rpc.caller import Caller
 from postroad.store.interface import Record
+from postroad.values.info import LockInfo, ReaderInfo
+from postroad.values.reading import SeekAction
 
 Done = Callable[[Answer], None]
 _Entry = TypeVar("_Entry", OpenQueueEntry, RemoteReadEntry)

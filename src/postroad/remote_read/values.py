@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.reading import SeekAction
-from postroad.queues.waiting import ReadCall
+from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
 
 INFINITE_MS = 0xFFFFFFFF  # of ulTimeout: no time limit
 MAX_BUFFER = 0x00420000  # of dwSize: the largest lpBuffer

@@ -5,18 +5,16 @@ Pure: the directory comes in as a snapshot and the time as an argument.
 
 from postroad.routing.hops import NextHops, get_next_hops
 from postroad.routing.router import Router
-from postroad.routing.routes import Route, Routes, Table
+from postroad.routing.routes import Routes
 from postroad.routing.table import RoutingTable, Row, SiteGraph, build_table
 
 __all__ = [
     "NextHops",
-    "Route",
     "Router",
     "Routes",
     "RoutingTable",
     "Row",
     "SiteGraph",
-    "Table",
     "build_table",
     "get_next_hops",
 ]

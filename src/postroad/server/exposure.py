@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from postroad.config import Configuration, RpcLevel
-from postroad.queues.info import ListenerInfo
 from postroad.runtime.logs import TABLE
 from postroad.runtime.private_files import others_can_read
+from postroad.values.info import ListenerInfo
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from postroad.directory.file import Enterprise
 from postroad.errors import ConfigurationError, PostroadError, QueueNotFound
 from postroad.manager import Manager
 from postroad.names import QueueTail
-from postroad.queues.info import QueueInfo
+from postroad.values.info import QueueInfo
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,6 @@ from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySettings
 from postroad.binary.transport import BinaryTransport
-from postroad.client.embedded import NAME_STATE
 from postroad.config import (
     WITH_RPC,
     Configuration,
@@ -39,11 +38,10 @@ from postroad.config import (
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, NoRoute, PostroadError, RpcUnavailable
-from postroad.manager import Manager
+from postroad.manager import NAME_STATE, Manager
 from postroad.names import DirectName, PublicName
 from postroad.net.endpoints import is_loopback
 from postroad.net.limits import Limits, usable_descriptors
-from postroad.queues.info import ListenerInfo
 from postroad.queues.leases import LeaseTimes
 from postroad.remote_read.admission import readers_log_in
 from postroad.remote_read.server import RemoteReadServer
@@ -62,6 +60,7 @@ from postroad.soap.service import SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.soap.transport import Listener, SoapTransport
 from postroad.store import open_store
+from postroad.values.info import ListenerInfo
 
 log = logging.getLogger(__name__)
 

@@ -7,14 +7,15 @@ from uuid import UUID
 from postroad.errors import PostroadError
 from postroad.message import Message
 from postroad.names import FormatName
-from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
+from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.transaction import Transaction
-from postroad.queues.waiting import ReadCall, WaitingRead
+from postroad.queues.waiting import WaitingRead
 from postroad.simulation.ledger import Promise, TrackedMessage
 from postroad.simulation.node import Node
 from postroad.simulation.scenario import ACKS, Consumer, Flow, Kind, Naming
 from postroad.simulation.stage import Stage
 from postroad.store.interface import Record
+from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 
 RETRY_S = 0.5  # how long an application waits for a manager that is down, or refuses
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from postroad.client.aio.opening import REMOTE_READ_PORT
+from postroad.client.values import REMOTE_READ_PORT
 from postroad.errors import IllegalName, InvalidArgument
 from postroad.names import parse_name
 from postroad.spark.schema import choose, suggestion

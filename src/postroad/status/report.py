@@ -18,11 +18,12 @@ from postroad.binary.session import Session
 from postroad.deadlines import earliest
 from postroad.errors import IllegalName
 from postroad.names import DirectName, FormatName
-from postroad.queues.info import QueueInfo, SessionInfo, WayReport, describe_queue
+from postroad.queues.info import WayReport, describe_queue
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import OutgoingState
 from postroad.queues.queue import PositionState, Queue
 from postroad.store.interface import Key
+from postroad.values.info import QueueInfo, SessionInfo
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView

@@ -17,14 +17,14 @@ from postroad.binary.settings import BinarySettings
 from postroad.errors import StorageError
 from postroad.message import Message
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
-from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus, OutgoingInfo
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
-from postroad.queues.waiting import ReadCall, WaitingRead
+from postroad.queues.waiting import WaitingRead
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
+from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire.framer import Framer
 from postroad.wire.internal import SessionAck
 from postroad.wire.ordering import FinalAck, OrderAck

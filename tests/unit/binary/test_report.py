@@ -8,9 +8,9 @@ from postroad.binary.settings import BinarySettings
 from postroad.errors import NoRoute
 from postroad.message import Message
 from postroad.names import FormatName
-from postroad.queues.info import QueueInfo, SessionInfo
 from postroad.queues.outgoing import OutgoingState
 from postroad.status.report import STUCK_S, OutgoingReport, Outlook, span
+from postroad.values.info import QueueInfo, SessionInfo
 from tests.unit.binary.network import LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 

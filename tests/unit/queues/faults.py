@@ -17,18 +17,18 @@ from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.message import Composer, Message
 from postroad.queues import delivery, local, transacting
-from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.holds import Hold
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueueProperties, QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Change
-from postroad.queues.waiting import ReadCall, WaitingRead
+from postroad.queues.waiting import WaitingRead
 from postroad.soap.service import Peer as SoapPeer
 from postroad.soap.service import Post, SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
+from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire.ordering import OrderingAck
 from postroad.wire.patch import stamp_transaction
 from postroad.wire.transaction_header import TxSequenceId

@@ -11,14 +11,15 @@ import pytest
 from postroad.errors import PostroadError, StorageError
 from postroad.message import Message
 from postroad.queues.cursor import Cursor
-from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
+from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
 from postroad.queues.transaction import Transaction
-from postroad.queues.waiting import ReadCall, WaitingRead
+from postroad.queues.waiting import WaitingRead
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
+from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire.view import MessageView
 from tests.follow_ups import raised
 

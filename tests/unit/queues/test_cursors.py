@@ -9,9 +9,10 @@ import pytest
 from postroad.errors import OperationCancelled
 from postroad.message import Message
 from postroad.queues.cursor import TRANSITIONS, Cursor, CursorCall, CursorState
-from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess
+from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.queue import START
-from postroad.queues.waiting import CURSOR_CALLS, ReadCall
+from postroad.queues.waiting import CURSOR_CALLS
+from postroad.values.reading import QueueAccess, ReadCall
 from tests.unit.queues.office import ORDERS, Answer, Office, labels, refused
 
 PEEK, PEEK_NEXT, RECEIVE = ReadCall.PEEK, ReadCall.PEEK_NEXT, ReadCall.RECEIVE

@@ -7,7 +7,7 @@ import pytest
 from postroad.errors import AccessDenied, QueueNotFound
 from postroad.message import Message
 from postroad.queues.queue import Queue
-from postroad.queues.waiting import ReadCall
+from postroad.values.reading import ReadCall
 from tests.unit.queues.office import (
     ACKS,
     DEADLETTER,

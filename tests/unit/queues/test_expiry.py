@@ -6,8 +6,7 @@ import pytest
 
 from postroad.message import Message
 from postroad.queues.expiry import EXPIRY_BATCH
-from postroad.queues.reading import SeekAction
-from postroad.queues.waiting import ReadCall
+from postroad.values.reading import ReadCall, SeekAction
 from postroad.wire.constants import INFINITE
 from postroad.wire.view import MessageView
 from tests.packets import patched, u32

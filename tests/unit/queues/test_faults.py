@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from postroad.errors import StorageError, TransactionUsage
-from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.queue import PositionState
-from postroad.queues.reading import SeekAction
+from postroad.values.reading import QueueAccess, SeekAction, ShareMode
 from postroad.wire.view import MessageView
 from tests.unit.queues.faults import HTTP, Broken, House, told
 from tests.unit.queues.office import ELSEWHERE, LEDGER, ORDERS, OTHER

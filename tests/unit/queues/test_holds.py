@@ -7,9 +7,8 @@ import pytest
 from postroad.errors import InvalidArgument, MessageNotFound, NoMessage, SharingViolation, TransactionSequence
 from postroad.message import Message
 from postroad.queues.holds import Hold
-from postroad.queues.reading import SeekAction
-from postroad.queues.waiting import ReadCall
 from postroad.store.interface import ARRIVAL_MASK
+from postroad.values.reading import ReadCall, SeekAction
 from tests.unit.queues.office import DEADLETTER, JOURNAL, LEDGER, ORDERS, Office, labels
 
 END = 1 << 40

@@ -7,8 +7,8 @@ import pytest
 from postroad.errors import LimitReached, QuotaExceeded
 from postroad.message import Message
 from postroad.names import parse_format_name
-from postroad.queues.descriptor import QueueAccess
 from postroad.queues.queue import Queue
+from postroad.values.reading import QueueAccess
 from tests.unit.queues.office import ORDERS, Office
 
 OLD_S = 11 * 60

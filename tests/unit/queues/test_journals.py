@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from postroad.message import Message
-from postroad.queues.waiting import ReadCall
+from postroad.values.reading import ReadCall
 from postroad.wire.view import MessageView
 from tests.packets import patched
 from tests.unit.queues.office import DEADLETTER, DEADXACT, ELSEWHERE, JOURNAL, LEDGER, ORDERS, OTHER, Office

@@ -11,7 +11,8 @@ from postroad.message import Message
 from postroad.queues import leases as module
 from postroad.queues.leases import HANDLE_TIMEOUT_S, LONGEST_STEP_S, Holder, Leases, LeaseTimes, TakenBack
 from postroad.queues.transaction import Transaction
-from postroad.queues.waiting import ReadCall, WaitingRead
+from postroad.queues.waiting import WaitingRead
+from postroad.values.reading import ReadCall
 from tests.unit.queues.office import ACKS, LEDGER, ORDERS, Answer, Office
 
 ANN = Holder("ann@desk (pid 1) from 10.0.0.1")

@@ -8,8 +8,7 @@ import pytest
 
 from postroad.errors import AccessDenied, IllegalFormatName, InvalidHandle, SharingViolation
 from postroad.names import DistributionListName, FormatName, parse_format_name
-from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.waiting import ReadCall
+from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from tests.unit.queues.office import (
     ELSEWHERE,
     IDENTIFIER,

@@ -7,10 +7,10 @@ import pytest
 from postroad.errors import PostroadError
 from postroad.message import Message
 from postroad.names import parse_format_name
-from postroad.queues.descriptor import QueueAccess
 from postroad.queues.info import describe_queue
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingInfo, OutgoingState
 from postroad.queues.properties import QueueType
+from postroad.values.reading import QueueAccess
 from tests.unit.queues.office import ELSEWHERE, ORDERS, Office
 
 HTTP = "DIRECT=HTTP://beta/msmq/private$/orders"

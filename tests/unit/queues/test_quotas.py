@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from postroad.errors import NoMessage, QuotaExceeded
 from postroad.message import Message
-from postroad.queues.reading import SeekAction
 from postroad.queues.tick import Tick
 from postroad.queues.transaction import Transaction
+from postroad.values.reading import SeekAction
 from tests.unit.queues.office import DEADLETTER, DEADXACT, ELSEWHERE, JOURNAL, LEDGER, ORDERS, OTHER, Office
 
 SMALL = r"private$\small"

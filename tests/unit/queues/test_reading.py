@@ -6,12 +6,10 @@ import pytest
 
 from postroad.errors import InvalidArgument
 from postroad.message import Message
-from postroad.queues.descriptor import QueueAccess
 from postroad.queues.queue import PositionState
-from postroad.queues.reading import SeekAction
 from postroad.queues.transaction import OperationType
-from postroad.queues.waiting import ReadCall
 from postroad.store.interface import Record
+from postroad.values.reading import QueueAccess, ReadCall, SeekAction
 from postroad.wire.view import MessageView
 from tests.unit.queues.office import LEDGER, ORDERS, Office, labels, refused
 

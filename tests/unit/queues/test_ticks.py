@@ -6,7 +6,7 @@ import pytest
 
 from postroad.errors import QueueNotFound
 from postroad.message import Message
-from postroad.queues.descriptor import QueueAccess
+from postroad.values.reading import QueueAccess
 from tests.unit.queues.office import DISK_FULL, ELSEWHERE, LEDGER, ORDERS, Office
 
 NEW = r"private$\new"

@@ -6,7 +6,7 @@ import pytest
 
 from postroad.errors import OperationCancelled, Status
 from postroad.message import Message
-from postroad.queues.waiting import ReadCall
+from postroad.values.reading import ReadCall
 from postroad.wire.view import MessageView
 from tests.unit.queues.office import ACKS, LEDGER, ORDERS, Answer, Office, refused
 

@@ -6,10 +6,10 @@ import pytest
 
 from postroad.errors import Status
 from postroad.names.base import QueueFormatType
-from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.remote_read.entries import RemoteReadState
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.values import Ack, Action, DesiredAccess, DesiredShare
+from postroad.values.reading import QueueAccess, ShareMode
 from tests.unit.queues.office import ORDERS, OTHER, refused
 from tests.unit.remote_read.desk import CLIENT, FIRST_HANDLE, NOBODY, OK, SOMEBODY, Desk, Reader, parts
 

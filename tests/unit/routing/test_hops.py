@@ -287,8 +287,10 @@ def test_routing_knows_names_and_the_directory_and_makes_no_packets() -> None:
     for file in Path(postroad.routing.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("postroad."):
-                known.add(node.module.split(".")[1])
-    assert known == {"routing", "directory", "names", "errors"}
+                known.add(node.module.removeprefix("postroad."))
+    rooms = {module.split(".")[0] for module in known}
+    assert rooms == {"routing", "directory", "names", "errors", "values"}
+    assert {module for module in known if module.startswith("values")} == {"values.routes"}  # which knows no packet
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,11 @@ from uuid import UUID
 
 from postroad.errors import StorageError
 from postroad.message import Message
-from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus, OutgoingInfo
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
-from postroad.queues.waiting import ReadCall, WaitingRead
+from postroad.queues.waiting import WaitingRead
 from postroad.soap.elements import Attachments, Envelope, Msmq, Path, Properties, Services, Stream, StreamId
 from postroad.soap.envelope import read_envelope, write_envelope
 from postroad.soap.multipart import join_entity, split_entity
@@ -27,6 +26,7 @@ from postroad.soap.service import Address, Peer, Post, SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
+from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 from tests.follow_ups import raised

@@ -11,9 +11,8 @@ from uuid import UUID
 
 from postroad.client.values import QueueAttributes
 from postroad.message import Message
-from postroad.offsets import HoldInfo, Mark, Selection, Submission
-from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.info import (
+from postroad.received import ReceivedMessage
+from postroad.values.info import (
     ListenerInfo,
     LockInfo,
     ManagerInfo,
@@ -22,10 +21,9 @@ from postroad.queues.info import (
     SessionInfo,
     TransactionInfo,
 )
-from postroad.queues.reading import SeekAction
-from postroad.queues.waiting import ReadCall
-from postroad.received import ReceivedMessage
-from postroad.routing import Route, Table
+from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
+from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+from postroad.values.routes import Route, Table
 from postroad.values.trace import Trace
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from postroad.client.aio.backend import Backend
 from postroad.client.aio.manager import QueueManager
-
-REMOTE_READ_PORT = 2103  # [MS-MQMP] 3.1.4.24
+from postroad.client.values import REMOTE_READ_PORT
 
 
 class Opening:
@@ -64,7 +63,7 @@ def connect(
     """
 
     async def backend() -> Backend:
-        from postroad.client.http import HttpBackend
+        from postroad.client.aio.http import HttpBackend
 
         return HttpBackend(url, token, client_certificate, client_key)
 

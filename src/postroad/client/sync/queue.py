@@ -21,10 +21,10 @@ from postroad.client.values import (
     next_page,
 )
 from postroad.errors import InvalidArgument, PostroadError
-from postroad.offsets import HoldInfo, Mark, Selection, Submission
-from postroad.queues.descriptor import QueueAccess, ShareMode
-from postroad.queues.info import QueueInfo
 from postroad.received import ReceivedMessage
+from postroad.values.info import QueueInfo
+from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
+from postroad.values.reading import QueueAccess, ShareMode
 
 if TYPE_CHECKING:
     from postroad.client.sync.manager import QueueManager

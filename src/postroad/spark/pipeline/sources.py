@@ -17,7 +17,7 @@ from postroad.spark.pipeline.locations import KnownManager
 from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
 
 if TYPE_CHECKING:
-    from postroad.client.values import QueueInfo
+    from postroad.values.info import QueueInfo
 
 T = TypeVar("T")
 

@@ -1,0 +1,138 @@
+"""The commands by name: which module has each, and what `postroad --help` says of it.
+
+A command's module is imported when that command runs, so listing them all imports none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+MARKUP: Final = "markdown"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A function of a module of this package, or a Typer with commands of its own; `help` is its first paragraph."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS = {
+    "serve": Source("serve", "serve", "Run a queue manager."),
+    "status": Source(
+        "status",
+        "status",
+        "Show the manager, its queues, sessions, remote readers, locks, transactions and listeners, and what needs "
+        "attention, with the reasons.",
+    ),
+    "queue": Source("queue", "app", "Make, list, show, change, empty, pause, release and delete queues."),
+    "send": Source("send", "send", "Send a message, and print its id."),
+    "receive": Source("read", "receive", "Take messages from a queue, and print them."),
+    "peek": Source("read", "peek", "Print messages from the first on, and leave them where they are."),
+    "browse": Source("read", "browse", "List the messages of a queue, one a line; on a terminal, a page at a time."),
+    "move": Source("rescue", "move", "Move messages to another local queue."),
+    "export": Source("rescue", "export", "Write the messages of a queue to a file, byte for byte, in queue order."),
+    "import": Source("rescue", "import_packets", "Put the messages of a file into a local queue, byte for byte."),
+    "lock": Source("lock", "app", "List and release messages that clients have locked."),
+    "transaction": Source("lock", "transactions", "List and abort the open transactions of clients."),
+    "remote": Source("remote", "app", "Read the queues of another computer, whatever MSMQ server runs there."),
+    "route": Source(
+        "route", "route", "Show where a message for a queue manager goes next, which way it takes, and why."
+    ),
+    "trace": Source(
+        "trace",
+        "trace",
+        "Tell where a message went: in which queues it, its copies, its acknowledgments and reports on it are.",
+    ),
+    "ping": Source(
+        "ping", "ping", "Ask a queue manager by UDP whether it would take a session, as MSMQ does before it connects."
+    ),
+    "simulate": Source(
+        "simulate",
+        "simulate",
+        "Run a network of queue managers in virtual time, and report what arrived, how fast, and what is stuck.",
+    ),
+    "pipeline": Source(
+        "pipeline",
+        "app",
+        "Bring messages to Spark: tables, a report, routes of an enterprise, dead letters sent again.",
+    ),
+    "decode": Source("decode", "decode", "Show the packets in a file, field by field."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """A group that knows the names of its commands, and loads the one that is run."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, source in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=source.help, rich_markup_mode=MARKUP))
+
+    def get_params(self, ctx: Any) -> Any:
+        return _spared(super().get_params, ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed and load(name or ""), rest
+
+
+def load(name: str) -> TyperCommand | TyperGroup:
+    """The command itself."""
+    source = COMMANDS[name]
+    found = getattr(import_module(f"postroad.cli.{source.module}"), source.attribute)
+    holder = typer.Typer(rich_markup_mode=MARKUP, add_completion=False, pretty_exceptions_enable=False)
+    if isinstance(found, typer.Typer):
+        holder.add_typer(found, name=name)
+    else:
+        holder.command(name)(found)
+        holder.callback()(_nothing)  # or Typer makes the only command the program itself
+    group = typer.main.get_group(holder)
+    command = group.commands[name]
+    assert isinstance(command, TyperCommand | TyperGroup)
+    for each in (command, *getattr(command, "commands", {}).values()):
+        each.get_params = partial(_spared, each.get_params)
+    return command
+
+
+def _nothing() -> None: ...
+
+
+class _Coercion:
+    """Converts the value of one parameter as Typer does, but without pydantic where there is nothing to convert.
+
+    Typer imports pydantic for the first value of any parameter, even for a text that stays a text. That takes longer
+    than everything else that a small command does.
+    """
+
+    def __init__(self, parameter: Any, typers: Callable[[], Any]) -> None:
+        self._typers = typers
+        self._is_text = parameter.type_descriptor.annotation is str
+        self._default = parameter.default
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        if value is self._default or (self._is_text and isinstance(value, str)):
+            return value
+        return self._typers().coerce(value, param=param, ctx=ctx)
+
+
+def _spared(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
+    """The parameters of a command, --help among them, each with its _Coercion."""
+    parameters = get_params(ctx)
+    for parameter in parameters:
+        # Typer 0.29 has this method. With another version commands may start more slowly.
+        typers = getattr(parameter, "get_runtime_param", None)
+        if typers is not None and not isinstance(typers, partial):
+            parameter.get_runtime_param = partial(_Coercion, parameter, typers)
+    return parameters

@@ -1,0 +1,338 @@
+"""A queue manager in another process or on another machine, by its HTTP API (docs/reference/http-api.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+from postroad.client.aio.exchange import Exchange
+from postroad.client.exchange import JSON, Address, Answer
+from postroad.client.leases import LeaseKeeper
+from postroad.client.payloads import (
+    INCOMPLETE,
+    InfoT,
+    T,
+    check_timeout,
+    hold_path,
+    message_json,
+    queue_path,
+    read_hold,
+    read_info,
+    read_lease,
+    read_one,
+    submissions_path,
+    word,
+)
+from postroad.client.values import QueueAttributes
+from postroad.errors import NoMessage, RemoteProtocolError
+from postroad.message import Message
+from postroad.received import ReceivedMessage, decode_records
+from postroad.values.info import (
+    ListenerInfo,
+    LockInfo,
+    ManagerInfo,
+    QueueInfo,
+    ReaderInfo,
+    SessionInfo,
+    TransactionInfo,
+)
+from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
+from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+from postroad.values.routes import Route, Table
+from postroad.values.trace import Trace, read_message_id
+
+ARROW = "application/vnd.apache.arrow.stream"
+WAIT_S = 60.0  # one request waits this long and is then sent again: a broken connection is noticed
+NO_TIME = "there was no message within the time to wait"
+
+
+class HttpBackend:
+    """The verbs of `Backend`, each one request."""
+
+    def __init__(
+        self, url: str, token: str | None = None, certificate: str | Path | None = None, key: str | Path | None = None
+    ) -> None:
+        self._address = Address(url, token, certificate, key)
+        self._exchange = Exchange(self._address)
+        self._keeper = LeaseKeeper(self._address)
+
+    async def close(self) -> None:
+        self._keeper.close()
+        await self._exchange.close()
+
+    async def info(self) -> ManagerInfo:
+        return read_info(ManagerInfo, await self._exchange.json("GET", "/manager"))
+
+    async def route(self, destination: str, source: str | None) -> Route:
+        return await self._read(Route.from_json, "/route", {"to": destination, "from": source})
+
+    async def route_table(self, source: str | None) -> Table:
+        return await self._read(Table.from_json, "/route/table", {"from": source})
+
+    async def sessions(self) -> list[SessionInfo]:
+        return await self._list(SessionInfo, "/sessions", "sessions")
+
+    async def readers(self) -> list[ReaderInfo]:
+        return await self._list(ReaderInfo, "/readers", "readers")
+
+    async def exposure(self) -> list[ListenerInfo]:
+        return await self._list(ListenerInfo, "/exposure", "exposure")
+
+    async def trace(self, message_id: str) -> Trace:
+        read_message_id(message_id)  # what is none might be taken for another path of the API
+        return await self._read(Trace.from_json, f"/trace/{quote(message_id, safe='')}", {})
+
+    async def _read(self, read: Callable[[Any], T], path: str, query: Mapping[str, object]) -> T:
+        answer = await self._exchange.json("GET", path, query=query)
+        try:
+            return read(answer)
+        except (LookupError, TypeError):
+            raise RemoteProtocolError(INCOMPLETE) from None
+
+    async def _list(
+        self, kind: type[InfoT], path: str, member: str, query: Mapping[str, object] | None = None
+    ) -> list[InfoT]:
+        return [read_info(kind, each) for each in await self._exchange.json("GET", path, query=query, member=member)]
+
+    # Queues
+
+    async def queues(self) -> list[QueueInfo]:
+        return await self._list(QueueInfo, "/queues", "queues")
+
+    async def queue(self, name: str) -> QueueInfo:
+        return read_info(QueueInfo, await self._exchange.json("GET", queue_path(name)))
+
+    async def create_queue(self, path: str, attributes: QueueAttributes) -> QueueInfo:
+        return read_info(QueueInfo, await self._exchange.json("POST", "/queues", {"path": path, **attributes}))
+
+    async def set_queue(self, name: str, attributes: QueueAttributes) -> QueueInfo:
+        return read_info(QueueInfo, await self._exchange.json("PATCH", queue_path(name), attributes))
+
+    async def delete_queue(self, name: str) -> None:
+        await self._exchange.json("DELETE", queue_path(name))
+
+    async def purge_queue(self, name: str) -> int:
+        return int(await self._exchange.json("POST", queue_path(name, "purge"), member="purged"))
+
+    async def pause_queue(self, name: str) -> QueueInfo:
+        return read_info(QueueInfo, await self._exchange.json("POST", queue_path(name, "pause")))
+
+    async def resume_queue(self, name: str) -> QueueInfo:
+        return read_info(QueueInfo, await self._exchange.json("POST", queue_path(name, "resume")))
+
+    # Sending
+
+    async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]:
+        path = queue_path(name, "messages")
+        if transaction is not None:
+            path += f"?transaction={transaction}"
+        sending = {"messages": list(map(message_json, messages))}
+        return list(await self._exchange.json("POST", path, sending, member="ids"))
+
+    async def send_transactional(self, name: str, messages: Sequence[Message]) -> list[str]:
+        sending = {"messages": list(map(message_json, messages)), "transactional": True}
+        return list(await self._exchange.json("POST", queue_path(name, "messages"), sending, member="ids"))
+
+    # Reading
+
+    async def receive(
+        self,
+        name: str,
+        count: int,
+        timeout: float | None,
+        transaction: UUID | None,
+    ) -> list[ReceivedMessage]:
+        query = {"count": count, "transaction": transaction}
+        return decode_records((await self._wait(queue_path(name, "receive"), query, timeout)).content)
+
+    async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
+        return decode_records((await self._wait(queue_path(name, "peek"), {"count": count}, timeout)).content)
+
+    async def _wait(self, path: str, query: Mapping[str, object], timeout: float | None) -> Answer:
+        """Asks again and again until there is a message or the time is over."""
+        check_timeout(timeout)
+        left = timeout
+        while True:
+            wait = WAIT_S if left is None else min(left, WAIT_S)
+            answer = await self._exchange.request("POST", path, {**query, "timeout": wait}, wait=wait)
+            if answer.content:
+                return answer
+            if left is not None:
+                left -= wait
+                if left <= 0:
+                    raise NoMessage(NO_TIME)
+
+    async def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
+        query = {"after": after, "limit": limit}
+        return decode_records((await self._exchange.request("GET", queue_path(name, "messages"), query)).content)
+
+    async def lookup(
+        self, name: str, lookup_id: int, action: SeekAction, receive: bool, transaction: UUID | None
+    ) -> ReceivedMessage:
+        query = {"action": action.name.lower(), "transaction": transaction}
+        method = "DELETE" if receive else "GET"
+        answer = await self._exchange.request(method, queue_path(name, f"messages/{lookup_id}"), query)
+        return read_one(answer.content)
+
+    # Locks and their leases
+
+    async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
+        answer = await self._wait(queue_path(name, "lock"), {"count": count}, timeout)
+        messages = decode_records(answer.content)
+        lease, lease_s = read_lease(answer.headers.get("postroad-lease"), answer.headers.get("postroad-lease-seconds"))
+        self._keeper.hold_messages(lease, lease_s, name, [message.lookup_id for message in messages])
+        return messages
+
+    async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
+        settlement: dict[str, object] = {"lookup_ids": list(lookup_ids), "delete": delete}
+        leases = self._keeper.leases_of(name, lookup_ids)
+        if leases is not None:  # what was locked elsewhere is settled by its number alone
+            settlement["leases"] = [str(lease) for lease in leases]
+        try:
+            await self._exchange.json("POST", queue_path(name, "settle"), settlement)
+        finally:  # a lease whose settlement failed runs out
+            self._keeper.drop_messages(name, lookup_ids)
+
+    async def locks(self, name: str | None) -> list[LockInfo]:
+        return await self._list(LockInfo, "/locks", "locks", {"queue": name})
+
+    async def release_locks(self, name: str, lookup_ids: Sequence[int] | None) -> list[int]:
+        chosen = {} if lookup_ids is None else {"lookup_ids": list(lookup_ids)}
+        return list(await self._exchange.json("POST", queue_path(name, "release"), chosen, member="released"))
+
+    # Ranges by order of arrival
+
+    async def mark(self, name: str, start: int, limit: int | None) -> Mark:
+        query = {"from": start, "limit": limit}
+        return read_info(Mark, await self._exchange.json("GET", queue_path(name, "mark"), query=query))
+
+    async def arrow(self, name: str, selection: Selection) -> AsyncIterator[bytes]:
+        query = {
+            "from": selection.start,
+            "to": selection.end,
+            "hold": selection.hold,
+            "limit": selection.limit,
+            "columns": None if selection.columns is None else ",".join(selection.columns),
+            "priority": selection.priority,
+            "class": selection.message_class,
+            "label": selection.label,
+        }
+        async for piece in self._exchange.stream(queue_path(name, "messages"), query, ARROW):
+            yield piece
+
+    async def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo:
+        return read_hold(await self._exchange.json("PUT", hold_path(name, holder), {"from": start, "to": end}))
+
+    async def holds(self, name: str) -> list[HoldInfo]:
+        return [read_hold(each) for each in await self._exchange.json("GET", queue_path(name, "holds"), member="holds")]
+
+    async def commit_hold(self, name: str, holder: str, end: int) -> int:
+        # However long it takes: a step that is done stays done, so a broken connection loses nothing.
+        path = f"{hold_path(name, holder)}/commit"
+        return int(await self._exchange.json("POST", path, {"to": end}, member="removed", wait=None))
+
+    async def release(self, name: str, holder: str) -> None:
+        await self._exchange.json("DELETE", hold_path(name, holder))
+
+    # Submissions
+
+    async def submit(
+        self,
+        name: str,
+        sender: str,
+        epoch: int,
+        partition: int,
+        row: int,
+        messages: Sequence[Message] | bytes,
+        transactional: bool | None,
+    ) -> Submission:
+        if isinstance(messages, bytes):
+            body, media_type = messages, ARROW
+        else:
+            body, media_type = json.dumps({"messages": list(map(message_json, messages))}).encode(), JSON
+        switch = None if transactional is None else str(transactional).lower()
+        answer = await self._exchange.request(
+            "POST",
+            f"{submissions_path(name, sender)}/{epoch}/{partition}",
+            {"row": row, "transactional": switch},
+            body=body,
+            media_type=media_type,
+        )
+        return read_info(Submission, self._address.parsed(answer.content))
+
+    async def commit_submission(self, name: str, sender: str, epoch: int) -> None:
+        await self._exchange.json("POST", f"{submissions_path(name, sender)}/{epoch}/commit")
+
+    async def forget_submission(self, name: str, sender: str) -> None:
+        await self._exchange.json("DELETE", submissions_path(name, sender))
+
+    # Handles and cursors
+
+    async def open_queue(self, name: str, access: QueueAccess, share: ShareMode) -> int:
+        opening = {"queue": name, "access": word(access), "share": word(share)}
+        return int(await self._exchange.json("POST", "/handles", opening, member="handle"))
+
+    async def close_queue(self, handle: int) -> None:
+        await self._exchange.json("DELETE", f"/handles/{handle}")
+
+    async def open_cursor(self, handle: int) -> int:
+        return int(await self._exchange.json("POST", f"/handles/{handle}/cursors", member="cursor"))
+
+    async def close_cursor(self, handle: int, cursor: int) -> None:
+        await self._exchange.json("DELETE", f"/handles/{handle}/cursors/{cursor}")
+
+    async def read_cursor(self, handle: int, cursor: int, call: ReadCall, timeout: float | None) -> ReceivedMessage:
+        # In one request however long it waits: the end of a wait moves the cursor.
+        check_timeout(timeout)
+        path = f"/handles/{handle}/cursors/{cursor}/{word(call)}"
+        answer = await self._exchange.request("POST", path, {"timeout": timeout}, wait=timeout)
+        if not answer.content:
+            raise NoMessage(NO_TIME)
+        return read_one(answer.content)
+
+    # Transactions
+
+    async def begin(self) -> UUID:
+        begun = await self._exchange.json("POST", "/transactions")
+        transaction, lease_s = read_lease(begun.get("id"), begun.get("lease_s"))
+        self._keeper.hold(transaction, lease_s)
+        return transaction
+
+    async def commit(self, transaction: UUID) -> None:
+        await self._end(transaction, "commit")
+
+    async def abort(self, transaction: UUID) -> None:
+        await self._end(transaction, "abort")
+
+    async def _end(self, transaction: UUID, how: str) -> None:
+        try:
+            await self._exchange.json("POST", f"/transactions/{transaction}/{how}")
+        finally:
+            self._keeper.drop(transaction)
+
+    async def transactions(self) -> list[TransactionInfo]:
+        return await self._list(TransactionInfo, "/transactions", "transactions")
+
+    async def abort_transaction(self, transaction: UUID) -> None:
+        await self._exchange.json("DELETE", f"/transactions/{transaction}")
+
+    # Rescue
+
+    async def move(self, name: str, target: str, lookup_ids: Sequence[int]) -> list[int]:
+        return await self._move(name, {"to": target, "lookup_ids": list(lookup_ids)})
+
+    async def move_page(self, name: str, target: str, after: int, limit: int) -> list[int]:
+        return await self._move(name, {"to": target, "after": after, "limit": limit})
+
+    async def _move(self, name: str, order: Mapping[str, object]) -> list[int]:
+        return list(await self._exchange.json("POST", queue_path(name, "move"), order, member="moved"))
+
+    async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]:
+        answer = await self._exchange.request(
+            "POST", queue_path(name, "packets"), body=b"".join(packets), media_type="application/octet-stream"
+        )
+        return list(self._address.parsed(answer.content, "lookup_ids"))

@@ -1,0 +1,136 @@
+"""What goes into requests to the HTTP API, and what comes out of its answers: paths, JSON and values."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar
+from urllib.parse import quote
+from uuid import UUID
+
+from postroad.client.values import as_name
+from postroad.errors import InvalidArgument, RemoteProtocolError
+from postroad.message import Message
+from postroad.names import MessageId
+from postroad.received import ReceivedMessage, decode_records
+from postroad.values.info import (
+    ListenerInfo,
+    LockInfo,
+    ManagerInfo,
+    QueueInfo,
+    ReaderInfo,
+    SessionInfo,
+    TransactionInfo,
+)
+from postroad.values.offsets import HoldInfo, Mark, Submission
+from postroad.values.reading import QueueAccess, ReadCall, ShareMode
+
+INCOMPLETE = "the answer lacks members: it is not from a queue manager, or from another version of one"
+
+T = TypeVar("T")
+_Info = (
+    ManagerInfo
+    | QueueInfo
+    | SessionInfo
+    | ReaderInfo
+    | ListenerInfo
+    | LockInfo
+    | TransactionInfo
+    | Mark
+    | HoldInfo
+    | Submission
+)
+InfoT = TypeVar("InfoT", bound=_Info)
+
+
+def queue_path(name: str, call: str = "") -> str:
+    as_name(name)  # what is no name might be taken for another path of the API
+    return f"/queues/{quote(name, safe='')}{'/' if call else ''}{call}"
+
+
+def hold_path(name: str, holder: str) -> str:
+    return queue_path(name, f"holds/{quote(holder, safe='')}")
+
+
+def submissions_path(name: str, sender: str) -> str:
+    return queue_path(name, f"submissions/{quote(sender, safe='')}")
+
+
+def read_hold(values: Mapping[str, Any]) -> HoldInfo:
+    return read_info(HoldInfo, {**values, "start": values.get("from"), "end": values.get("to")})
+
+
+def word(member: QueueAccess | ShareMode | ReadCall) -> str:
+    return member.name.lower().replace("_", "-")
+
+
+def check_timeout(timeout: float | None) -> None:
+    if timeout is not None and timeout < 0:
+        raise InvalidArgument(f"timeout: {timeout} seconds is negative; 0 does not wait, and none waits for ever")
+
+
+def read_one(answer: bytes) -> ReceivedMessage:
+    messages = decode_records(answer)
+    if len(messages) != 1:
+        raise RemoteProtocolError(f"the answer must hold one message, got {len(messages)}")
+    return messages[0]
+
+
+def read_lease(identifier: object, lease_s: object) -> tuple[UUID, float]:
+    """What keeps messages locked or a transaction open, and the seconds within which it must be renewed."""
+    try:
+        return UUID(str(identifier)), float(str(lease_s))
+    except ValueError:
+        raise RemoteProtocolError(INCOMPLETE) from None
+
+
+def read_info(kind: type[InfoT], values: Mapping[str, Any]) -> InfoT:
+    """What a manager says of itself, of a queue or of a session; what another version says besides is left out."""
+    found: dict[str, Any] = {}
+    for field in fields(kind):
+        if field.name in values:
+            value = values[field.name]
+            found[field.name] = tuple(value) if isinstance(value, list) else value
+    try:
+        return kind(**found)
+    except TypeError:
+        raise RemoteProtocolError(INCOMPLETE) from None
+
+
+# The properties of a message that JSON has as they are, each with its default.
+_PLAIN = {
+    field.name: field.default
+    for field in fields(Message)
+    if field.default is not MISSING
+    and field.name not in {"body", "extension", "message_class", "correlation_id", "trace"}
+}
+
+
+def message_json(message: Message) -> dict[str, object]:
+    """A message as the API takes it, without what is as it is by default."""
+    values: dict[str, object] = {
+        name: str(value) if isinstance(value, UUID) else value
+        for name, default in _PLAIN.items()
+        if (value := getattr(message, name)) != default
+    }
+    if isinstance(message.body, str):
+        values["body"] = message.body
+    else:
+        values["body_base64"] = b64encode(message.body).decode()
+    for name in ("response_queue", "admin_queue"):
+        if name in values:
+            values[name] = str(values[name])
+    if message.extension:
+        values["extension_base64"] = b64encode(message.extension).decode()
+    if message.message_class:
+        values["class"] = message.message_class
+    if message.correlation_id is not None:
+        values["correlation_id"] = _identifier(message.correlation_id)
+    if message.trace is not None:
+        values["trace"] = f"PUBLIC={message.trace}" if isinstance(message.trace, UUID) else message.trace
+    return values
+
+
+def _identifier(value: MessageId | bytes | str) -> str:
+    return str(MessageId.from_bytes(value)) if isinstance(value, bytes) else str(value)

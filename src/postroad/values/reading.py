@@ -1,0 +1,41 @@
+"""How a queue is opened and read: what a reader may do, with whom it shares, and which message it asks for."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+
+class QueueAccess(Enum):
+    """3.1.1.17 QueueAccessType"""
+
+    RECEIVE = auto()
+    SEND = auto()
+    PEEK = auto()
+    MOVE = auto()
+    RECEIVE_ADMIN = auto()
+    PEEK_ADMIN = auto()
+
+
+class ShareMode(Enum):
+    """3.1.1.17 QueueShareMode"""
+
+    DENY_NONE = auto()
+    DENY_RECEIVE = auto()
+
+
+class ReadCall(Enum):
+    """What a reader asks for."""
+
+    PEEK = auto()
+    PEEK_NEXT = auto()  # with a cursor
+    RECEIVE = auto()
+
+
+class SeekAction(Enum):
+    """[MS-MQDMPR] 3.1.1.17 MessageSeekAction"""
+
+    FIRST = auto()
+    PREVIOUS = auto()
+    CURRENT = auto()
+    NEXT = auto()
+    LAST = auto()
