@@ -72,7 +72,7 @@ def test_a_table(api: Served) -> None:
         ("from=lon-gate&to=gamma", 404, "lon-gate has no route to gamma: no routing link leads to its site", "NoRoute"),
         ("to=gamma", 404, "the way alpha -> lon-gate ends there: lon-gate has no route to gamma", "NoRoute"),
         ("", 400, "to: the name of the queue manager to go to is missing", "InvalidArgument"),
-        ("to=beta&by=road", 400, "by: this call has no such parameter; it takes to, from", "InvalidArgument"),
+        ("to=beta&by=road", 400, "by: this call has no such parameter; known are to, from", "InvalidArgument"),
     ],
 )
 def test_what_is_refused(api: Served, query: str, status: int, detail: str, error: str) -> None:

@@ -20,7 +20,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("deadlines", "errors", "version", "runtime"),
     ("net",),
     ("names",),
-    ("wire", "settings"),
+    ("wire", "fields"),
     ("message",),
     ("store", "security"),
     ("capture", "describe"),
@@ -43,8 +43,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 )
 WORDS = frozenset({"errors", "version", "names", "wire", "message"})
 ONLY: dict[str, frozenset[str]] = {
-    # Reading settings needs names at the most.
-    "settings": frozenset({"errors", "names"}),
+    # Values that people write need names at the most.
+    "fields": frozenset({"errors", "names"}),
     # Reading captured bytes and showing packets need no queue and no store.
     "capture": WORDS,
     "describe": WORDS | {"security"},
@@ -54,12 +54,12 @@ ONLY: dict[str, frozenset[str]] = {
     "aio": WORDS | {"client", "received"},
     FRONT_DOOR: WORDS | {"aio", "client", "received"},
     "spark": WORDS
-    | {"client", "capture", "columns", "describe", "received"}
+    | {"client", "capture", "columns", "describe", "fields", "received"}
     | {"directory", "routing"},  # the routes of a whole enterprise follow the rules of one manager's
     # The console is a user of the API; a command is a user of the client. `serve` alone starts a server.
     "console": WORDS | {FRONT_DOOR, "api", "client"},
     "cli": WORDS
-    | {FRONT_DOOR, "client", "capture", "describe", "received", "spark", "simulation"}
+    | {FRONT_DOOR, "client", "capture", "describe", "fields", "received", "spark", "simulation"}
     | {"server", "config", "runtime"}
     | {"directory", "routing"},  # `route --enterprise` asks a file where no manager runs
     "__main__": frozenset({"cli"}),

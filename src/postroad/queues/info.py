@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from postroad.fields.queue import QueueSettings, settings_of
 from postroad.queues.collection import QueueCollection
 from postroad.queues.delivery import is_internal
 from postroad.queues.local import LocalQueueManager
@@ -14,8 +15,8 @@ from postroad.version import __version__
 _MADE = (QueueType.PRIVATE, QueueType.PUBLIC)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueInfo:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo(QueueSettings):
     """`messages` counts what is in the queue, `locked` those of them that a reader has; `holds` are ranges that readers
     keep to themselves, by order of arrival.
 
@@ -29,14 +30,6 @@ class QueueInfo:
     format_name: str
     id: str
     type: str
-    label: str
-    transactional: bool
-    journal: bool
-    quota_kb: int | None
-    journal_quota_kb: int | None
-    authenticate: bool
-    privacy: str
-    abort_limit: int | None
     messages: int
     bytes: int
     locked: int
@@ -236,14 +229,7 @@ def describe_queue(queues: QueueCollection, queue: Queue, damaged: int) -> Queue
         format_name=properties.path if queue.is_outgoing else str(queues.format_name(queue)),
         id=str(properties.identifier),
         type=properties.queue_type.value,
-        label=properties.label,
-        transactional=properties.transactional,
-        journal=properties.journaling,
-        quota_kb=properties.quota_kb,
-        journal_quota_kb=properties.journal_quota_kb,
-        authenticate=properties.authenticate,
-        privacy=properties.privacy.value,
-        abort_limit=properties.abort_limit,
+        **settings_of(properties),
         messages=queue.count,
         bytes=queue.total_bytes,
         locked=sum(state is not PositionState.DELETED for state in queue.positions.values()),
