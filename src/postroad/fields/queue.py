@@ -92,7 +92,7 @@ class QueueSettings:
     privacy: QueuePrivacy = queue_property(
         choice(QueuePrivacy),
         QueuePrivacy.OPTIONAL,
-        "which bodies the queue takes: clear ones, both kinds, or encrypted ones",
+        "which bodies the queue takes: none (clear ones), optional (both kinds) or body (encrypted ones)",
         "[MS-MQMQ] 2.3.1.12",
     )
     abort_limit: int | None = queue_property(
