@@ -135,5 +135,5 @@ def test_a_directory_file_that_went_bad_needs_attention(api: Served, tmp_path: P
     assert (status["manager"]["directory_failures"], status["manager"]["directory_error"]) == (1, watch.last_error)
     assert status["attention"] == [f"the directory is not what its file says: {file}: site[1].name: is missing"]
     metrics = api.call("GET", "/metrics").body.decode().splitlines()
-    assert "postroad_directory_up 0" in metrics
-    assert "postroad_directory_failures_total 1" in metrics
+    assert "postroad_directory_up 0.0" in metrics
+    assert "postroad_directory_failures_total 1.0" in metrics
