@@ -1,6 +1,6 @@
 """The configuration of one queue manager, as its TOML file has it: every setting with its type, range and default.
 
-Sections of protocols that this version does not speak yet are checked all the same. What a setting does is elsewhere.
+Other modules know what a setting does.
 """
 
 # ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
@@ -13,126 +13,87 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 from uuid import UUID
 
-from postroad.errors import ConfigurationError, IllegalName
-from postroad.names import DirectName, PathName, QueueKind
-from postroad.queues.collection import MAX_LABEL
-from postroad.queues.properties import DEFAULT_JOURNAL_QUOTA_KB, QueuePrivacy
-from postroad.security.relay import RelayRule
-from postroad.settings import (
-    Place,
-    Table,
+from postroad.errors import ConfigurationError
+from postroad.fields.kinds import (
+    FILE,
+    GUID,
+    HOST,
+    LISTEN_PORT,
+    MANAGER_NAME,
+    PATH,
+    PORT_MAX,
+    SWITCH,
+    UINT16_MAX,
+    UINT32,
+    UINT32_MAX,
+    URL,
+    FieldFault,
+    Kind,
     choice,
-    guid,
-    host_name,
     items,
-    load,
-    manager_name,
+    line,
     number,
-    path,
-    read_file,
-    refuse_duplicates,
-    required,
-    secret_text,
-    setting,
-    switch,
-    tables_by_key,
-    text,
+    parsed,
+    quoted,
     whole,
 )
+from postroad.fields.queue import QueueSettings
+from postroad.fields.tables import required, setting, table, tables, tables_by_key
+from postroad.fields.toml import Place, load, read_file, refuse_duplicates
+from postroad.names import DirectName, PathName, QueueKind
+from postroad.security.relay import RelayRule
 
-UINT16_MAX = 0xFFFF
-UINT32_MAX = 0xFFFFFFFF
-PORT_MAX = 65535
-DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB of messages, journals and dead letters among them: strangers can fill no more
+DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB of messages, journals and dead letters included: strangers can fill no more
 YEAR_S = 365 * 86400
 WITH_RPC = -1  # of rpc_read: the standard port where rpc has its own, else the same port as rpc
 DEFAULT_RESEND_S = (30.0, 30.0, 30.0, 300.0, 300.0, 300.0, 1800.0, 1800.0, 1800.0, 21600.0)
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-_PASSWORD = re.compile(r"//[^/]*@")  # of a URL that brings a user and a password
 
 
-# Readers of what only a queue manager's configuration holds
+# Kinds of values that only the configuration of a queue manager has
 
 
-def port_number(value: object, place: Place) -> int | None:
-    """A port to listen on, 0 for any free one, false for off."""
-    if value is False:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= PORT_MAX:
-        shown = repr(value).lower() if isinstance(value, bool) else repr(value)
-        place.fail(f"{shown} is no port: a whole number from 1 to {PORT_MAX}, 0 for any free one, or false for off")
-    return value
-
-
-def queue_path(value: object, place: Place) -> PathName:
-    r"""A queue to be here: `private$\orders`, or with a computer before it."""
-    try:
-        name = PathName.parse(text(1024)(value, place))
-    except IllegalName as fault:
-        place.fail(str(fault))
+def _queue_path(text: str) -> PathName:
+    r"""A queue to create: `private$\orders`, or the same with a computer before it."""
+    name = PathName.parse(text)
     if name.tail.kind is QueueKind.SYSTEM:
-        place.fail(f"{value!r} is one of the queue manager's own queues, which are always there")
+        raise FieldFault(f"must not be one of the queue manager's own queues, which always exist, got {quoted(text)}")
     if name.tail.journal or name.tail.subqueue is not None:
-        place.fail(f"{value!r}: journals and subqueues come with their queue")
+        raise FieldFault(f"must not be a journal or subqueue, which come with their queue, got {quoted(text)}")
     return name
 
 
-def api_token(value: object, place: Place) -> str:
-    token = secret_text(4096)(value, place)
-    if not _TOKEN.fullmatch(token):
-        place.fail("a token has visible ASCII characters and no spaces")
-    return token
+def _token(text: str) -> str:
+    if not _TOKEN.fullmatch(text):
+        raise FieldFault("must have visible ASCII characters only, without spaces")
+    return text
 
 
-def relay_rule(value: object, place: Place) -> RelayRule:
+def _relay_rule(text: str) -> RelayRule:
     """A network or a host pattern of `[relay] allow`."""
     try:
-        return RelayRule.parse(text(253)(value, place))
+        return RelayRule.parse(text)
     except ValueError as fault:
-        place.fail(str(fault))
+        raise FieldFault(str(fault)) from None
 
 
-def existing_file(value: object, place: Place) -> Path:
-    file = path(value, place)
-    if not file.is_file():
-        place.fail(f"there is no file {file}")
-    return file
+def _queue_url(text: str) -> str:
+    DirectName.from_wire(URL(text))
+    return text
 
 
-def url(value: object, place: Place) -> str:
-    """An http or https URL with a host; one that means more than itself may end in an asterisk."""
-    string = text(2048)(value, place)
-    try:
-        parts = urlsplit(string)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        valid = False
-    if not valid:
-        shown = _PASSWORD.sub("//...@", string)
-        place.fail(f"{shown!r} is no URL of HTTP or HTTPS, as in http://alpha/msmq/private$/orders")
-    return string
-
-
-def queue_url(value: object, place: Place) -> str:
-    """The URL of a queue."""
-    string = url(value, place)
-    try:
-        DirectName.from_wire(string)
-    except IllegalName as fault:
-        place.fail(str(fault))
-    return string
+TOKEN = parsed("text", _token, 4096, secret=True)
+QUEUE_URL = parsed("text", _queue_url, 2048)
+RESEND_TABLE = items(number(0.001, YEAR_S), least=1, most=1000)
+PEER_PORT = whole(1, PORT_MAX)
+SECONDS = number(1, YEAR_S)
 
 
 class StandardPort(int):
-    """The port of a listener that nobody has asked for: it is done without where it cannot be had."""
-
-
-quota = whole(0, UINT32_MAX)
-resend_table = items(number(0.001, YEAR_S), least=1, most=1000)
+    """The port of a listener that the file does not mention: the manager starts without it if the port is taken."""
 
 
 # The sections
@@ -142,36 +103,36 @@ resend_table = items(number(0.001, YEAR_S), least=1, most=1000)
 class ManagerSettings:
     """`[manager]`"""
 
-    name: str = required(manager_name)
-    id: UUID | None = setting(guid, None)
-    data: Path | None = setting(path, None)
-    quota_kb: int = setting(quota, DEFAULT_QUOTA_KB)
+    name: str = required(MANAGER_NAME)
+    id: UUID | None = setting(GUID, None)
+    data: Path | None = setting(PATH, None)
+    quota_kb: int = setting(UINT32, DEFAULT_QUOTA_KB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenSettings:
     """`[listen]`: a port of None is off; for `rpc_read` that means that remote readers use `rpc`'s."""
 
-    host: str = setting(host_name, "127.0.0.1")
-    binary: int | None = setting(port_number, 1801)
-    ping: int | None = setting(port_number, 3527)
-    http: int | None = setting(port_number, StandardPort(80))
-    https: int | None = setting(port_number, None)
-    rpc: int | None = setting(port_number, 2103)
-    rpc_read: int | None = setting(port_number, WITH_RPC)
-    api: int | None = setting(port_number, 8180)
-    epm: int | None = setting(port_number, None)
+    host: str = setting(HOST, "127.0.0.1")
+    binary: int | None = setting(LISTEN_PORT, 1801)
+    ping: int | None = setting(LISTEN_PORT, 3527)
+    http: int | None = setting(LISTEN_PORT, StandardPort(80))
+    https: int | None = setting(LISTEN_PORT, None)
+    rpc: int | None = setting(LISTEN_PORT, 2103)
+    rpc_read: int | None = setting(LISTEN_PORT, WITH_RPC)
+    api: int | None = setting(LISTEN_PORT, 8180)
+    epm: int | None = setting(LISTEN_PORT, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSettings:
     """`[api]`: who may use it from other computers."""
 
-    token: str | None = setting(api_token, None, secret=True)
-    token_file: Path | None = setting(existing_file, None)  # what it holds is in `token` once the file is loaded
-    client_ca: Path | None = setting(existing_file, None)
-    tls_certificate: Path | None = setting(existing_file, None)
-    tls_key: Path | None = setting(existing_file, None)
+    token: str | None = setting(TOKEN, None, secret=True)
+    token_file: Path | None = setting(FILE, None)  # what it holds is in `token` once the file is loaded
+    client_ca: Path | None = setting(FILE, None)
+    tls_certificate: Path | None = setting(FILE, None)
+    tls_key: Path | None = setting(FILE, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,26 +141,26 @@ class BinarySettings:
 
     window_size: int = setting(whole(1, UINT16_MAX), 64)
     ack_timeout_ms: int = setting(whole(20_000, 120_000), 120_000)  # what [MS-MQQB] 2.2.2.1 allows
-    insecure_nacks: bool = setting(switch, False)
+    insecure_nacks: bool = setting(SWITCH, False)
     retry_connect_s: float = setting(number(0.001, YEAR_S), 1.0)
-    resend_s: tuple[float, ...] = setting(resend_table, DEFAULT_RESEND_S)
-    ping: bool = setting(switch, False)
+    resend_s: tuple[float, ...] = setting(RESEND_TABLE, DEFAULT_RESEND_S)
+    ping: bool = setting(SWITCH, False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRedirection:
     """One of `[[srmp.inbound]]` or `[[srmp.receipts]]`: a URL, and the queue that takes its place."""
 
-    source: str = required(url, key="from")
-    target: str = required(queue_url, key="to")
+    source: str = required(URL, key="from")
+    target: str = required(QUEUE_URL, key="to")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRedirection:
     """One of `[[srmp.outbound]]`: a URL, and whose host is connected to instead."""
 
-    source: str = required(url, key="from")
-    target: str = required(url, key="to")
+    source: str = required(URL, key="from")
+    target: str = required(URL, key="to")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,20 +168,20 @@ class SrmpSettings:
     """`[srmp]`: MC-MQSRM, its redirections, and how HTTP reaches others."""
 
     retransmission_ms: int = setting(whole(1, UINT32_MAX), 20_000)
-    resend_s: tuple[float, ...] = setting(resend_table, DEFAULT_RESEND_S)
+    resend_s: tuple[float, ...] = setting(RESEND_TABLE, DEFAULT_RESEND_S)
     cleanup_ms: int = setting(whole(1, UINT32_MAX), 300_000)
-    hosts: tuple[str, ...] = setting(items(host_name), ())
-    store_and_forward: bool = setting(switch, False)
-    inbound: tuple[QueueRedirection, ...] = setting(items(Table(QueueRedirection)), ())
-    outbound: tuple[HostRedirection, ...] = setting(items(Table(HostRedirection)), ())
-    outbound_exceptions: tuple[str, ...] = setting(items(url), ())
-    receipts: tuple[QueueRedirection, ...] = setting(items(Table(QueueRedirection)), ())
-    receipts_url: str | None = setting(queue_url, None)
-    proxy: str | None = setting(url, None, secret=True)  # it may hold a password
-    no_proxy: tuple[str, ...] = setting(items(host_name), ())
-    ca_certificates: Path | None = setting(existing_file, None)
-    tls_certificate: Path | None = setting(existing_file, None)
-    tls_key: Path | None = setting(existing_file, None)
+    hosts: tuple[str, ...] = setting(items(HOST), ())
+    store_and_forward: bool = setting(SWITCH, False)
+    inbound: tuple[QueueRedirection, ...] = setting(tables(QueueRedirection), ())
+    outbound: tuple[HostRedirection, ...] = setting(tables(HostRedirection), ())
+    outbound_exceptions: tuple[str, ...] = setting(items(URL), ())
+    receipts: tuple[QueueRedirection, ...] = setting(tables(QueueRedirection), ())
+    receipts_url: str | None = setting(QUEUE_URL, None)
+    proxy: str | None = setting(URL, None, secret=True)  # it may hold a password
+    no_proxy: tuple[str, ...] = setting(items(HOST), ())
+    ca_certificates: Path | None = setting(FILE, None)
+    tls_certificate: Path | None = setting(FILE, None)
+    tls_key: Path | None = setting(FILE, None)
 
 
 class RpcLevel(Enum):
@@ -235,8 +196,8 @@ class RpcLevel(Enum):
 class RpcSettings:
     """`[rpc]`: MS-MQQP. With `authenticate`, queues open only for a `[[user]]` who has proved to be one."""
 
-    authenticate: bool | None = setting(switch, None)  # None: where other computers can reach the listener
-    anonymous: bool = setting(switch, False)
+    authenticate: bool | None = setting(SWITCH, None)  # None: where other computers can reach the listener
+    anonymous: bool = setting(SWITCH, False)
     minimum_level: RpcLevel = setting(choice(RpcLevel), RpcLevel.INTEGRITY)
 
 
@@ -244,11 +205,11 @@ class RpcSettings:
 class DirectorySettings:
     """`[directory]`: `poll_s` is how often to see whether the file was written; the others are the specifications'."""
 
-    file: Path | None = setting(path, None)
+    file: Path | None = setting(PATH, None)
     poll_s: float = setting(number(0.05, YEAR_S), 5.0)
-    sites_update_s: float = setting(number(1, YEAR_S), 43_200.0)  # [MS-MQDMPR] 3.1.2.1
-    site_gates_update_s: float = setting(number(1, YEAR_S), 3_600.0)  # [MS-MQDMPR] 3.1.2.2
-    query_s: float = setting(number(1, YEAR_S), 3_600.0)  # [MS-MQBR] 3.1.3
+    sites_update_s: float = setting(SECONDS, 43_200.0)  # [MS-MQDMPR] 3.1.2.1
+    site_gates_update_s: float = setting(SECONDS, 3_600.0)  # [MS-MQDMPR] 3.1.2.2
+    query_s: float = setting(SECONDS, 3_600.0)  # [MS-MQBR] 3.1.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,20 +217,20 @@ class Peer:
     """One line of `[peers]`: the ports of a host that does not use the standard ones."""
 
     host: str
-    binary: int = setting(whole(1, PORT_MAX), 1801)
-    ping: int = setting(whole(1, PORT_MAX), 3527)
-    http: int = setting(whole(1, PORT_MAX), 80)
-    https: int = setting(whole(1, PORT_MAX), 443)
-    rpc: int = setting(whole(1, PORT_MAX), 2103)
+    binary: int = setting(PEER_PORT, 1801)
+    ping: int = setting(PEER_PORT, 3527)
+    http: int = setting(PEER_PORT, 80)
+    https: int = setting(PEER_PORT, 443)
+    rpc: int = setting(PEER_PORT, 2103)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
     """`[[user]]`: who may authenticate."""
 
-    name: str = required(text(256))
-    password: str = setting(secret_text(256), "", secret=True)  # never empty once the file is loaded
-    password_file: Path | None = setting(existing_file, None)
+    name: str = required(line(256))
+    password: str = setting(line(256, secret=True), "", secret=True)  # never empty once the file is loaded
+    password_file: Path | None = setting(FILE, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,37 +248,29 @@ class LimitSettings:
 class RelaySettings:
     """`[relay]`: hosts that messages of strangers may make this manager call."""
 
-    allow: tuple[RelayRule, ...] = setting(items(relay_rule, most=10_000), ())
+    allow: tuple[RelayRule, ...] = setting(items(parsed("text", _relay_rule, 253), most=10_000), ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseSettings:
     """`[leases]`: how long a client may be silent before what it has taken goes back."""
 
-    receive_s: float = setting(number(1, YEAR_S), 60.0)
-    transaction_s: float = setting(number(1, YEAR_S), 60.0)
+    receive_s: float = setting(SECONDS, 60.0)
+    transaction_s: float = setting(SECONDS, 60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSettings:
     """`[audit]`: a file that gets one JSON line for each change by people, and for each refused login."""
 
-    file: Path | None = setting(path, None)
+    file: Path | None = setting(PATH, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfiguredQueue:
-    """`[[queue]]`: a queue that is here from the start. A quota of None is no limit."""
+class ConfiguredQueue(QueueSettings):
+    """`[[queue]]`: a queue that is here from the start."""
 
-    path: PathName = required(queue_path)
-    transactional: bool = setting(switch, False)
-    journal: bool = setting(switch, False)
-    quota_kb: int | None = setting(quota, None)
-    journal_quota_kb: int = setting(quota, DEFAULT_JOURNAL_QUOTA_KB)
-    authenticate: bool = setting(switch, False)
-    privacy: QueuePrivacy = setting(choice(QueuePrivacy), QueuePrivacy.OPTIONAL)
-    label: str = setting(text(MAX_LABEL, empty=True), "")
-    abort_limit: int | None = setting(whole(1, UINT32_MAX), None)
+    path: PathName = required(parsed("text", _queue_path))
 
 
 # The whole file
@@ -325,20 +278,20 @@ class ConfiguredQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    manager: ManagerSettings = required(Table(ManagerSettings))
-    listen: ListenSettings = setting(Table(ListenSettings), ListenSettings())
-    api: ApiSettings = setting(Table(ApiSettings), ApiSettings())
-    binary: BinarySettings = setting(Table(BinarySettings), BinarySettings())
-    srmp: SrmpSettings = setting(Table(SrmpSettings), SrmpSettings())
-    rpc: RpcSettings = setting(Table(RpcSettings), RpcSettings())
-    directory: DirectorySettings = setting(Table(DirectorySettings), DirectorySettings())
-    limits: LimitSettings = setting(Table(LimitSettings), LimitSettings())
-    relay: RelaySettings = setting(Table(RelaySettings), RelaySettings())
-    leases: LeaseSettings = setting(Table(LeaseSettings), LeaseSettings())
-    audit: AuditSettings = setting(Table(AuditSettings), AuditSettings())
-    peers: tuple[Peer, ...] = setting(tables_by_key(Peer, host_name, "host"), ())
-    users: tuple[User, ...] = setting(items(Table(User)), (), key="user")
-    queues: tuple[ConfiguredQueue, ...] = setting(items(Table(ConfiguredQueue)), (), key="queue")
+    manager: ManagerSettings = required(table(ManagerSettings))
+    listen: ListenSettings = setting(table(ListenSettings), ListenSettings())
+    api: ApiSettings = setting(table(ApiSettings), ApiSettings())
+    binary: BinarySettings = setting(table(BinarySettings), BinarySettings())
+    srmp: SrmpSettings = setting(table(SrmpSettings), SrmpSettings())
+    rpc: RpcSettings = setting(table(RpcSettings), RpcSettings())
+    directory: DirectorySettings = setting(table(DirectorySettings), DirectorySettings())
+    limits: LimitSettings = setting(table(LimitSettings), LimitSettings())
+    relay: RelaySettings = setting(table(RelaySettings), RelaySettings())
+    leases: LeaseSettings = setting(table(LeaseSettings), LeaseSettings())
+    audit: AuditSettings = setting(table(AuditSettings), AuditSettings())
+    peers: tuple[Peer, ...] = setting(tables_by_key(Peer, HOST, "host"), ())
+    users: tuple[User, ...] = setting(tables(User), (), key="user")
+    queues: tuple[ConfiguredQueue, ...] = setting(tables(ConfiguredQueue), (), key="queue")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,7 +302,7 @@ class Configuration(_File):
     data: Path
 
     def fail(self, key: str, fault: str) -> NoReturn:
-        """Refuses a setting for a reason that shows only when it is used."""
+        """Refuses a setting for a reason that shows only when the server uses it."""
         raise ConfigurationError(str(self.file or "default configuration"), key, fault)
 
 
@@ -361,7 +314,7 @@ def load_configuration(file: Path) -> Configuration:
     _check_ports(settings.listen, place)
     _check_tls(settings.api, place.inside("api"))
     if settings.api.client_ca is not None and settings.api.tls_certificate is None:
-        fault = "is missing: client_ca asks for certificates of clients, which only TLS carries; set it and tls_key"
+        fault = "is missing: client_ca needs TLS, because only TLS carries client certificates; set it and tls_key"
         place.inside("api").inside("tls_certificate").fail(fault)
     _check_tls(settings.srmp, place.inside("srmp"))
     if settings.listen.https is not None and settings.srmp.tls_certificate is None:
@@ -369,7 +322,7 @@ def load_configuration(file: Path) -> Configuration:
     refuse_duplicates(settings.users, place.inside("user"), "name")
     for index, queue in enumerate(settings.queues, 1):
         if not queue.path.is_local and queue.path.computer.lower() != settings.manager.name.lower():
-            fault = f"{queue.path} is on {queue.path.computer}; queues are made on {settings.manager.name} only"
+            fault = f"must be a queue of {settings.manager.name}, got {queue.path}"
             place.inside("queue").item(index).inside("path").fail(fault)
     refuse_duplicates(settings.queues, place.inside("queue"), "path", lambda queue: queue.path.tail)
     data = settings.manager.data or file.parent / "data" / settings.manager.name
@@ -377,7 +330,7 @@ def load_configuration(file: Path) -> Configuration:
 
 
 def default_configuration() -> Configuration:
-    """Without a file: a manager with this computer's name, its data in ./data/NAME, every listener at its default."""
+    """Without a file: a manager with this computer's name, its data in ./data/NAME, and every default."""
     name = re.sub(r"[^A-Za-z0-9_-]", "-", platform.node().partition(".")[0]).strip("-")
     if not name or name.lower() == "localhost":
         name = "postroad"
@@ -389,44 +342,49 @@ def _values(settings: _File) -> dict[str, Any]:
 
 
 def _with_secrets(settings: _File, place: Place) -> _File:
-    """Tokens and passwords that stand in files of their own, read."""
+    """The same with tokens and passwords that are in files of their own."""
     api = settings.api
     if api.token_file is not None:
         inside = place.inside("api").inside("token_file")
         if api.token is not None:
-            inside.fail("there is api.token too: give one of them")
-        api = replace(api, token=api_token(_secret(api.token_file, inside), inside))
+            inside.fail("must not be set together with api.token")
+        api = replace(api, token=_secret(api.token_file, inside, TOKEN))
     users = []
     for index, user in enumerate(settings.users, 1):
         inside = place.inside("user").item(index)
         if user.password_file is not None:
             if user.password:
-                inside.inside("password_file").fail("there is a password too: give one of them")
-            user = replace(user, password=_secret(user.password_file, inside.inside("password_file")))
+                inside.inside("password_file").fail("must not be set together with password")
+            user = replace(
+                user, password=_secret(user.password_file, inside.inside("password_file"), line(4096, secret=True))
+            )
         elif not user.password:
             inside.inside("password").fail("is missing: set password or password_file")
         users.append(user)
     return replace(settings, api=api, users=tuple(users))
 
 
-def _secret(file: Path, place: Place) -> str:
-    """The first line of a file that holds a secret and nothing else."""
+def _secret(file: Path, place: Place, kind: Kind[str]) -> str:
+    """The secret that a file holds in its only line."""
     try:
         lines = read_file(file).decode().splitlines()
     except UnicodeDecodeError:
-        place.fail(f"{file} is not UTF-8 text")
+        place.fail(f"{file} must be UTF-8 text")
     if len(lines) != 1 or not lines[0].strip():
         place.fail(f"{file} must hold one line with the secret, and nothing else")
-    return secret_text(4096)(lines[0].strip(), place)
+    try:
+        return kind(lines[0].strip())
+    except FieldFault as fault:
+        place.fail(fault.fault)
 
 
 def _check_ports(listen: ListenSettings, place: Place) -> None:
-    """Two listeners on one TCP port would fail later, and less clearly; ping is UDP."""
+    """Two listeners on one TCP port would fail later, with a less clear error. Ping is UDP."""
     taken: dict[int, str] = {}
     for name in ("binary", "http", "https", "rpc", "rpc_read", "api", "epm"):
         number: int | None = getattr(listen, name)
         if number and number in taken:
-            place.inside("listen").inside(name).fail(f"port {number} is listen.{taken[number]}'s already")
+            place.inside("listen").inside(name).fail(f"must differ from listen.{taken[number]}, got port {number}")
         if number:
             taken[number] = name
 
@@ -437,4 +395,4 @@ def _check_tls(section: ApiSettings | SrmpSettings, place: Place) -> None:
         ("tls_key", section.tls_key, section.tls_certificate),
     ):
         if here is None and other is not None:
-            place.inside(name).fail("is missing: a certificate and its key go together")
+            place.inside(name).fail("is missing: a certificate and its key must be set together")

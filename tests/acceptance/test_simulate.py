@@ -139,7 +139,7 @@ def test_one_seed_gives_one_log(tmp_path: Path) -> None:
             TWO.replace("to = 'beta\\private$\\orders'", "to = 'beta\\private$\\order'"),
             "flow[1].to: there is no [[queue]]",
         ),
-        (TWO.replace("'beta\\private$\\orders'", "'private$\\orders'"), "is no private queue of a queue manager"),
+        (TWO.replace("'beta\\private$\\orders'", "'private$\\orders'"), "must be a private queue of a queue manager"),
         (TWO.replace('kind = "transactional"\n', ""), "flow[1].kind: recoverable messages would be refused"),
         (TWO + '[[fault]]\nkind = "crash"\nat_s = 1\n', "fault[1].manager: a crash happens to one queue manager"),
         (TWO + '[[fault]]\nkind = "cut"\nat_s = 1\n', "fault[1].between: a cut happens between two queue managers"),

@@ -265,5 +265,5 @@ def test_a_message_that_no_queue_takes_is_seen_where_it_was_refused(scene: Scene
     assert f"warning message refused id={identifier} to={json.dumps(queue)} " in line
     assert line.endswith(' reason="it found no such queue"')
     with urllib.request.urlopen(f"{scene.servers['beta'].api}/metrics", timeout=PATIENCE_S) as answer:
-        assert "postroad_session_messages_refused_total 1" in answer.read().decode().splitlines()
+        assert "postroad_session_messages_refused_total 1.0" in answer.read().decode().splitlines()
     assert beta.queue(";deadletter").receive().text == "not lost"

@@ -71,7 +71,7 @@ def test_a_table(api: Served) -> None:
         ("from=lon-gate&to=gamma", 404, "lon-gate has no route to gamma: no routing link leads to its site", "NoRoute"),
         ("to=gamma", 404, "the way alpha -> lon-gate ends there: lon-gate has no route to gamma", "NoRoute"),
         ("", 400, "to: the name of the queue manager to go to is missing", "InvalidArgument"),
-        ("to=beta&by=road", 400, "by: this call has no such parameter; it takes to, from", "InvalidArgument"),
+        ("to=beta&by=road", 400, "by: this call has no such parameter; known are to, from", "InvalidArgument"),
     ],
 )
 def test_what_is_refused(api: Served, query: str, status: int, detail: str, error: str) -> None:
@@ -134,5 +134,5 @@ def test_a_directory_file_that_went_bad_needs_attention(api: Served, tmp_path: P
     assert (status["manager"]["directory_failures"], status["manager"]["directory_error"]) == (1, watch.last_error)
     assert status["attention"] == [f"the directory is not what its file says: {file}: site[1].name: is missing"]
     metrics = api.call("GET", "/metrics").body.decode().splitlines()
-    assert "postroad_directory_up 0" in metrics
-    assert "postroad_directory_failures_total 1" in metrics
+    assert "postroad_directory_up 0.0" in metrics
+    assert "postroad_directory_failures_total 1.0" in metrics

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from postroad.api.app import OPERATIONS
 from tests.served import API, ORDERS, FailingStore, Served, served
 
 SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(?P<labels>.*)\})? (?P<value>\+Inf|-?[0-9.e+-]+)")
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
+PAGE = Path(__file__).parent / "metrics_page.txt"
 Samples = dict[tuple[str, str], float]
 
 
@@ -138,3 +141,21 @@ def test_the_reference_page_has_every_call(api: Served) -> None:
     page = api.call("GET", "/docs").body.decode()
     for operation in OPERATIONS:
         assert f"{API}{operation.path}" in page
+
+
+def test_dashboards_find_the_metrics_that_they_know(api: Served) -> None:
+    """The page of an earlier version, with the same queues: the same families, samples and labels."""
+    api.call("POST", f"{API}/queues/DIRECT=OS:beta%5Cq/messages", {"body": "away"})
+
+    def families(text: str) -> list[tuple[str, str, str, list[tuple[str, list[str]]]]]:
+        return [
+            (each.name, each.type, each.documentation, [(one.name, _labels(one.labels)) for one in each.samples])
+            for each in text_string_to_metric_families(text)
+        ]
+
+    known = PAGE.read_text(encoding="utf-8")
+    assert families(api.call("GET", "/metrics").body.decode()) == families(known)
+
+
+def _labels(labels: Mapping[str, str]) -> list[str]:
+    return [name if name in ("id", "version") else f"{name}={value}" for name, value in sorted(labels.items())]

@@ -56,8 +56,8 @@ class QueueMachine(RuleBasedStateMachine):
     def create(self) -> None:
         self.open_store()
         self.manager.create_queue(PLAIN, self.now)
-        self.manager.create_queue(OTHER, self.now, journaling=True)
-        self.manager.create_queue(TRANSACTIONAL, self.now, transactional=True, journaling=True, abort_limit=ABORT_LIMIT)
+        self.manager.create_queue(OTHER, self.now, journal=True)
+        self.manager.create_queue(TRANSACTIONAL, self.now, transactional=True, journal=True, abort_limit=ABORT_LIMIT)
         self.commit_tick()
 
     def open_store(self) -> None:

@@ -524,9 +524,9 @@ def test_readers_are_shown_by_api_and_metrics(office: Station) -> None:
         manager.queue(ORDERS).lock(1, timeout=5)
 
         async def look() -> str:
-            return metrics_text(office.manager, office.manager.queues())
+            return metrics_text(office.manager, office.manager.queues()).decode()
 
         text = office.run(look())
-        assert 'postroad_remote_readers{access="receive"} 1' in text
+        assert 'postroad_remote_readers{access="receive"} 1.0' in text
         assert "postroad_remote_unacknowledged 1" in text
         assert "postroad_remote_messages_received_total 1" in text

@@ -131,5 +131,5 @@ def test_new_public_queues_are_made_when_the_file_is_written(
 
     with caplog.at_level(logging.ERROR):
         asyncio.run(body())
-    (told,) = [record for record in caplog.records if record.getMessage() == "public queue not made"]
-    assert r"the queue alpha\third is here already" in str(told.__dict__["reason"])
+    (told,) = [record for record in caplog.records if record.getMessage() == "public queue not created"]
+    assert r"the queue alpha\third exists with the id" in str(told.__dict__["reason"])

@@ -67,8 +67,8 @@ class House:
         self.binary = BinaryService(self.core, BinarySettings(), self._resolve, self)
         self.soap = SoapService(self.core, SoapSettings(), self)
         self.queues = {
-            False: self.core.create_queue(r"private$\orders", STARTED, journaling=True),
-            True: self.core.create_queue(r"private$\ledger", STARTED, journaling=True, transactional=True),
+            False: self.core.create_queue(r"private$\orders", STARTED, journal=True),
+            True: self.core.create_queue(r"private$\ledger", STARTED, journal=True, transactional=True),
         }
         self.core.create_queue(r"private$\acks", STARTED)
         self.others = {

@@ -85,16 +85,20 @@ def test_a_port_that_is_asked_for_is_no_standard_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "key", "fault"),
     [
-        ('[srmp]\nreceipts_url = "gate"\n', "srmp.receipts_url", "is no URL of HTTP or HTTPS"),
+        ('[srmp]\nreceipts_url = "gate"\n', "srmp.receipts_url", "must be an http or https URL"),
         ('[srmp]\nreceipts_url = "http://gate/elsewhere"\n', "srmp.receipts_url", "/MSMQ must follow the host"),
-        ('[srmp]\nreceipts_url = "http://gate:x/msmq/q"\n', "srmp.receipts_url", "is no URL"),
-        ('[srmp]\nproxy = "ftp://proxy"\n', "srmp.proxy", "is no URL"),
+        ('[srmp]\nreceipts_url = "http://gate:x/msmq/q"\n', "srmp.receipts_url", "must be an http or https URL"),
+        ('[srmp]\nproxy = "ftp://proxy"\n', "srmp.proxy", "must be an http or https URL"),
         ('[[srmp.outbound]]\nfrom = "http://a/*"\n', "srmp.outbound[1].to", "is missing"),
-        ('[[srmp.inbound]]\nfrom = "x"\nto = "http://a/msmq/q"\n', "srmp.inbound[1].from", "is no URL"),
+        (
+            '[[srmp.inbound]]\nfrom = "x"\nto = "http://a/msmq/q"\n',
+            "srmp.inbound[1].from",
+            "must be an http or https URL",
+        ),
         ('[srmp]\ntls_key = "nothing.key"\n', "srmp.tls_key", "there is no file"),
         ("[listen]\nhttps = 443\n", "srmp.tls_certificate", "listen.https needs a certificate"),
-        ("[listen]\nhttps = 8180\n", "listen.api", "port 8180 is listen.https's already"),
-        ("[srmp]\ncleanup_ms = 0\n", "srmp.cleanup_ms", "out of range"),
+        ("[listen]\nhttps = 8180\n", "listen.api", "must differ from listen.https, got port 8180"),
+        ("[srmp]\ncleanup_ms = 0\n", "srmp.cleanup_ms", "must be between 1 and"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, text: str, key: str, fault: str) -> None:

@@ -50,14 +50,14 @@ def test_what_protocols_cannot_protect_is_said() -> None:
     ("api", "row"),
     [
         (ApiSettings(), ("none", "none", "everybody on this computer may do everything")),
-        (ApiSettings(token="x"), ("token", "none", "whoever has the token may do everything")),
+        (ApiSettings(token="x"), ("token", "none", "callers with the token may do everything")),
         (
             ApiSettings(client_ca=FILE, tls_certificate=FILE, tls_key=FILE),
-            ("client certificate", "tls", "whoever has the client certificate may do everything"),
+            ("client certificate", "tls", "callers with the client certificate may do everything"),
         ),
         (
             ApiSettings(token="x", client_ca=FILE, tls_certificate=FILE, tls_key=FILE),
-            ("token and client certificate", "tls", "whoever has the token and client certificate may do everything"),
+            ("token and client certificate", "tls", "callers with the token and client certificate may do everything"),
         ),
     ],
 )

@@ -20,7 +20,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("deadlines", "errors", "version", "runtime"),
     ("net",),
     ("names",),
-    ("wire", "settings"),
+    ("wire", "fields"),
     ("message",),
     ("store", "security"),
     ("capture", "describe"),
@@ -43,25 +43,25 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 )
 WORDS = frozenset({"errors", "version", "names", "wire", "message"})
 ONLY: dict[str, frozenset[str]] = {
-    # Reading settings needs names at the most.
-    "settings": frozenset({"errors", "names"}),
+    # Values that people write need names at the most.
+    "fields": frozenset({"errors", "names"}),
     # Reading captured bytes and showing packets need no queue and no store.
     "capture": WORDS,
     "describe": WORDS | {"security"},
     "received": WORDS | {"describe"},
     "columns": WORDS | {"describe"},
     # A client of the HTTP API needs nothing of what runs a queue manager; LOADED_LATE has the modules that do.
-    "client": WORDS | {"describe", "received", "values", "net.endpoints"},
+    "client": WORDS | {"describe", "fields", "received", "values", "net.endpoints"},
     # Pipelines and the front door see a queue manager as its users do.
     "aio": WORDS | {"client", "received"},
     FRONT_DOOR: WORDS | {"aio", "client", "received", "values"},
     "spark": WORDS
-    | {"client", "capture", "columns", "describe", "received", "values"}
+    | {"client", "capture", "columns", "describe", "fields", "received", "values"}
     | {"directory", "routing"},  # the routes of a whole enterprise follow the rules of one manager's
     # The console is a user of the API; a command is a user of the client. `serve` alone starts a server.
     "console": WORDS | {FRONT_DOOR, "api", "client"},
     "cli": WORDS
-    | {FRONT_DOOR, "client", "capture", "describe", "received", "spark", "simulation", "values"}
+    | {FRONT_DOOR, "client", "capture", "describe", "fields", "received", "spark", "simulation", "values"}
     | {"server", "config", "runtime"}
     | {"directory", "routing"},  # `route --enterprise` asks a file where no manager runs
     "__main__": frozenset({"cli"}),
@@ -83,6 +83,9 @@ PURE = (
     "version",
     "names",
     "wire",
+    "fields.kinds",
+    "fields.queue",
+    "fields.tables",
     "message",
     "capture",
     "values.info",

@@ -1,6 +1,6 @@
 """What a call of the API is: one row of a table that the router, the checks of parameters and OpenAPI all read.
 
-The rows themselves stand in queues.py, messages.py, transactions.py, handles.py, routes.py and ways.py, by noun.
+The rows are in queues.py, messages.py, transactions.py and the other modules of this room, by noun.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroad.api.identity import Caller
-from postroad.api.kinds import LOOKUP_ID, Kind, NotOfKind
 from postroad.api.schema import json_object, queue_name
 from postroad.api.waits import Waits
 from postroad.errors import InvalidArgument, MessageTooLarge
+from postroad.fields.kinds import LOOKUP_ID, Kind, suggestion
+from postroad.fields.tables import read_text
 from postroad.manager import Manager
 from postroad.queues.leases import Holder
 
@@ -34,7 +35,7 @@ class Parameter:
     """A query parameter; `default` is its value where it is absent."""
 
     name: str
-    kind: Kind
+    kind: Kind[Any]
     description: str
     default: object = None
 
@@ -69,11 +70,11 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     body: Body | None = None
     errors: tuple[HTTPStatus, ...] = ()
-    audited: str | None = None  # what the audit log says was done; None where nobody will ask about it
+    audited: str | None = None  # what the audit log says was done; None where the audit log leaves it out
 
 
 class Call:
-    """One request, with its parameters read and checked. `facts` are what the audit log tells of it besides."""
+    """One request, with its parameters read and checked. `facts` are what else the audit log says of it."""
 
     __slots__ = ("facts", "manager", "query", "request", "waits")
 
@@ -90,11 +91,7 @@ class Call:
 
     @property
     def lookup_id(self) -> int:
-        text = unquote(self.request.path_params["lookup_id"])
-        try:
-            return int(LOOKUP_ID.from_text(text))
-        except NotOfKind as problem:
-            raise InvalidArgument(f"lookup_id: {problem}") from None
+        return read_text(LOOKUP_ID, unquote(self.request.path_params["lookup_id"]), "lookup_id")
 
     @property
     def caller(self) -> Caller:
@@ -103,7 +100,7 @@ class Call:
 
     @property
     def holder(self) -> Holder:
-        """Who calls, in words for people: what a client says of itself, and where it is."""
+        """Who calls, in words: what the client says of itself, and its address."""
         client = self.request.client
         place = "an unknown address" if client is None else client.host
         said = self.request.headers.get(CLIENT, "")[:MAX_CLIENT]
@@ -128,7 +125,7 @@ class Call:
 
 
 def _too_large(limit: int) -> MessageTooLarge:
-    return MessageTooLarge(f"the body of this request can have {limit} bytes at most")
+    return MessageTooLarge(f"the body of this request must not be larger than {limit} bytes")
 
 
 def read_query(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
@@ -141,19 +138,15 @@ def read_query(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
     try:
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
     except ValueError:
-        raise InvalidArgument(f"query: at most {MAX_PARAMETERS} parameters are read") from None
+        raise InvalidArgument(f"query: must have at most {MAX_PARAMETERS} parameters") from None
     for name, text in pairs:
         parameter = known.get(name)
         if parameter is None:
-            takes = f"; it takes {', '.join(known)}" if known else ""
-            raise InvalidArgument(f"{name}: this call has no such parameter{takes}")
+            raise InvalidArgument(f"{name}: this call has no such parameter{suggestion(name, known)}")
         if name in seen:
-            raise InvalidArgument(f"{name}: it is given twice")
+            raise InvalidArgument(f"{name}: must be given once, got it twice")
         seen.add(name)
-        try:
-            values[name] = parameter.kind.from_text(text)
-        except NotOfKind as problem:
-            raise InvalidArgument(f"{name}: {problem}") from None
+        values[name] = read_text(parameter.kind, text, name)
     return values
 
 

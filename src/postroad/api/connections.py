@@ -8,19 +8,19 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Call, Operation, json_answer
 from postroad.api.formats import JSON
-from postroad.api.schema import listener_json, reader_json, session_json
+from postroad.api.schema import info_json
 
 
 async def list_sessions(call: Call) -> Response:
-    return json_answer({"sessions": [session_json(each) for each in call.manager.outlook().sessions()]})
+    return json_answer({"sessions": [info_json(each) for each in call.manager.outlook().sessions()]})
 
 
 async def list_readers(call: Call) -> Response:
-    return json_answer({"readers": [reader_json(each) for each in call.manager.remote_read.readers()]})
+    return json_answer({"readers": [info_json(each) for each in call.manager.remote_read.readers()]})
 
 
 async def list_exposure(call: Call) -> Response:
-    return json_answer({"exposure": [listener_json(each) for each in call.manager.exposure]})
+    return json_answer({"exposure": [info_json(each) for each in call.manager.exposure]})
 
 
 async def trace_message(call: Call) -> Response:

@@ -9,10 +9,11 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Body, Call, Operation, json_answer, no_content
 from postroad.api.formats import ARROW, JSON, RECORDS, choose, whole_answer
-from postroad.api.kinds import LOOKUP_ID, NotOfKind, choice
 from postroad.api.messages import PACKET, TIMEOUT
-from postroad.api.schema import QUEUE, Property, read_object, require
+from postroad.api.schema import QUEUE
 from postroad.errors import InvalidHandle, MessageNotFound
+from postroad.fields.kinds import LOOKUP_ID, FieldFault, choice
+from postroad.fields.tables import Property, read_object
 from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 
 ACCESSES = {"receive": QueueAccess.RECEIVE, "peek": QueueAccess.PEEK}
@@ -29,16 +30,13 @@ def _number(call: Call, name: str) -> int:
     """A handle of the path; text that cannot be one names no open queue."""
     text = unquote(call.request.path_params[name])
     try:
-        return int(LOOKUP_ID.from_text(text))
-    except NotOfKind:
+        return LOOKUP_ID.from_text(text)
+    except FieldFault:
         raise InvalidHandle(f"there is no open {name} {text}") from None
 
 
 async def open_queue(call: Call) -> Response:
-    values = read_object(await call.json_object(), _OPENING)
-    if "name" not in values:
-        require(values, "queue")
-    require(values, "access")
+    values = read_object(await call.json_object(), _OPENING, required=("queue", "access"))
     return json_answer({"handle": call.manager.open_queue(**values)}, HTTPStatus.CREATED)
 
 

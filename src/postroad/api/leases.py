@@ -8,24 +8,32 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Body, Call, Operation, Parameter, json_answer
 from postroad.api.formats import JSON
-from postroad.api.kinds import GUID, LOOKUP_ID, distinct
-from postroad.api.schema import MAX_BATCH_MESSAGES, QUEUE, Property, lock_json, read_object, require
+from postroad.api.schema import MAX_BATCH_MESSAGES, QUEUE, info_json
+from postroad.fields.kinds import GUID, LOOKUP_ID, items
+from postroad.fields.tables import Property, read_object
 
+_LEASES = items(GUID, most=MAX_BATCH_MESSAGES, distinct=True, first=0)
+_LOOKUP_IDS = items(LOOKUP_ID, most=MAX_BATCH_MESSAGES, distinct=True, first=0)
 _RENEWAL = {
     "leases": Property(
-        "leases", "leases", distinct(GUID, MAX_BATCH_MESSAGES), "leases of locked messages, and ids of transactions"
+        "leases",
+        "leases",
+        _LEASES,
+        "leases of locked messages, and ids of transactions",
     )
 }
 _RELEASE = {
     "lookup_ids": Property(
-        "lookup_ids", "lookup_ids", distinct(LOOKUP_ID, MAX_BATCH_MESSAGES), "which messages; all locked ones if absent"
+        "lookup_ids",
+        "lookup_ids",
+        _LOOKUP_IDS,
+        "which messages; all locked ones if absent",
     )
 }
 
 
 async def renew(call: Call) -> Response:
-    values = read_object(await call.json_object(), _RENEWAL)
-    require(values, "leases")
+    values = read_object(await call.json_object(), _RENEWAL, required=("leases",))
     gone = set(call.manager.leases.renew(values["leases"]))
     return json_answer(
         {
@@ -36,7 +44,7 @@ async def renew(call: Call) -> Response:
 
 
 async def list_locks(call: Call) -> Response:
-    return json_answer({"locks": [lock_json(each) for each in call.manager.leases.locks(call.query["queue"])]})
+    return json_answer({"locks": [info_json(each) for each in call.manager.leases.locks(call.query["queue"])]})
 
 
 async def release(call: Call) -> Response:

@@ -11,20 +11,18 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Body, Call, Operation, Parameter, json_answer, no_content
 from postroad.api.formats import ARROW, JSON, RECORDS, Format, choose, streamed_answer, whole_answer
-from postroad.api.kinds import GUID, LOOKUP_ID, MAX_LOOKUP_ID, SWITCH, choice, distinct, number, whole
 from postroad.api.ranges import RANGE, answer_range, is_range
 from postroad.api.schema import (
     MAX_BATCH_MESSAGES,
     MESSAGE_PROPERTIES,
     QUEUE,
     TRANSACTIONAL,
-    Property,
     check_batch,
-    read_object,
     read_sending,
-    require,
 )
 from postroad.errors import InvalidArgument, RemoteProtocolError
+from postroad.fields.kinds import GUID, LOOKUP_ID, MAX_LOOKUP_ID, SWITCH, choice, items, number, whole
+from postroad.fields.tables import Property, read_object
 from postroad.manager.manager import MOVE_BATCH
 from postroad.message import Message
 from postroad.queues.queue import START
@@ -70,19 +68,20 @@ _SENDING = (
         if each.field != "body"
     ),
 )
+_LOOKUP_IDS = items(LOOKUP_ID, most=MAX_BATCH_MESSAGES, distinct=True, first=0)
 _SETTLEMENT = {
-    "lookup_ids": Property("lookup_ids", "lookup_ids", distinct(LOOKUP_ID, MAX_BATCH_MESSAGES), "which messages"),
+    "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "which messages"),
     "delete": Property("delete", "delete", SWITCH, "whether they go; if not, they return to their places"),
     "leases": Property(
         "leases",
         "leases",
-        distinct(GUID, MAX_BATCH_MESSAGES),
+        items(GUID, most=MAX_BATCH_MESSAGES, distinct=True, first=0),
         "whose messages alone, so that nobody else's are settled",
     ),
 }
 _MOVE = {
     "to": Property("to", "target", QUEUE, "the queue that they move to"),
-    "lookup_ids": Property("lookup_ids", "lookup_ids", distinct(LOOKUP_ID, MAX_BATCH_MESSAGES), "which messages"),
+    "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "which messages"),
     "after": Property("after", "after", whole(START, MAX_LOOKUP_ID), "the lookup id behind which to begin"),
     "limit": Property("limit", "limit", whole(1, MAX_BATCH_MESSAGES), f"how many at the most; {MOVE_BATCH} if absent"),
 }
@@ -197,8 +196,7 @@ async def lock(call: Call) -> Response:
 
 
 async def settle(call: Call) -> Response:
-    values = read_object(await call.json_object(), _SETTLEMENT)
-    require(values, "lookup_ids", "delete")
+    values = read_object(await call.json_object(), _SETTLEMENT, required=("lookup_ids", "delete"))
     await call.manager.settle(call.queue, **values)
     return no_content()
 
@@ -222,9 +220,7 @@ async def take(call: Call) -> Response:
 
 
 async def move(call: Call) -> Response:
-    values = read_object(await call.json_object(), _MOVE)
-    if "target" not in values:
-        raise InvalidArgument("to: it is missing")
+    values = read_object(await call.json_object(), _MOVE, required=("to",))
     if "lookup_ids" in values and ("after" in values or "limit" in values):
         raise InvalidArgument("lookup_ids: they say which messages, so that `after` and `limit` cannot")
     call.facts["to"] = values["target"]

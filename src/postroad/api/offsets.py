@@ -11,10 +11,11 @@ from starlette.responses import Response
 from postroad.api.arrow import sending_room
 from postroad.api.calls import Answer, Body, Call, Operation, Parameter, json_answer, no_content
 from postroad.api.formats import ARROW, JSON
-from postroad.api.kinds import SWITCH, Kind, NotOfKind, nullable, whole
 from postroad.api.messages import MAX_BATCH_BYTES, MAX_LIMIT
-from postroad.api.schema import MAX_BATCH_MESSAGES, TRANSACTIONAL, Property, read_object, read_sending
+from postroad.api.schema import MAX_BATCH_MESSAGES, TRANSACTIONAL, read_sending
 from postroad.errors import InvalidArgument
+from postroad.fields.kinds import SWITCH, nullable, whole
+from postroad.fields.tables import Property, read_object, read_text
 from postroad.queues.submissions import MAX_EPOCH
 from postroad.store.interface import ARRIVAL_MASK
 from postroad.values.offsets import HoldInfo, Mark, Submission
@@ -36,11 +37,8 @@ def _segment(call: Call, name: str) -> str:
     return unquote(call.request.path_params[name])
 
 
-def _number(call: Call, name: str, kind: Kind = EPOCH) -> int:
-    try:
-        return int(kind.from_text(_segment(call, name)))
-    except NotOfKind as problem:
-        raise InvalidArgument(f"{name}: {problem}") from None
+def _number(call: Call, name: str) -> int:
+    return read_text(EPOCH, _segment(call, name), name)
 
 
 def _json(value: Mark | HoldInfo | Submission) -> dict[str, object]:
@@ -59,16 +57,12 @@ async def list_holds(call: Call) -> Response:
 
 
 async def put_hold(call: Call) -> Response:
-    values = read_object(await call.json_object(), _HOLD)
-    if "start" not in values:
-        raise InvalidArgument("from: it is missing")
+    values = read_object(await call.json_object(), _HOLD, required=("from",))
     return json_answer(_json(await call.manager.offsets.hold(call.queue, _segment(call, "name"), **values)))
 
 
 async def commit_hold(call: Call) -> Response:
-    values = read_object(await call.json_object(), _COMMIT)
-    if "end" not in values:
-        raise InvalidArgument("to: it is missing")
+    values = read_object(await call.json_object(), _COMMIT, required=("to",))
     removed = await call.manager.offsets.commit_hold(call.queue, _segment(call, "name"), values["end"])
     return json_answer({"removed": removed})
 

@@ -1,19 +1,21 @@
-"""The OpenAPI 3.1 description, made from the tables of calls and of properties: what is served is described."""
+"""The OpenAPI 3.1 description, generated from the tables of calls and of properties that the server itself uses."""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from enum import Enum
 from http import HTTPStatus
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from postroad.api import handles, leases, messages, offsets, queues
 from postroad.api.calls import Answer, Operation, Parameter
-from postroad.api.kinds import LOOKUP_ID
 from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
-from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL, Table
+from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL
+from postroad.fields.kinds import LOOKUP_ID
+from postroad.fields.tables import Properties
 from postroad.values.info import (
     ListenerInfo,
     LockInfo,
@@ -30,19 +32,19 @@ Json = dict[str, Any]
 
 PATH_PARAMETERS: Mapping[str, tuple[str, Json]] = {
     "queue": (
-        "any name of a queue, percent-encoded; a local path may have slashes, as in private$/orders",
+        "the queue's name, percent-encoded; a local path may have slashes, as in private$/orders",
         {"type": "string"},
     ),
-    "lookup_id": ("the message's place in its queue", dict(LOOKUP_ID.schema)),
+    "lookup_id": ("the message's lookup id", dict(LOOKUP_ID.schema)),
     "id": ("the transaction", {"type": "string", "format": "uuid"}),
-    "handle": ("an open queue", {"type": "integer"}),
-    "cursor": ("a cursor of this handle", {"type": "integer"}),
-    "name": ("who holds or sends", {"type": "string"}),
-    "epoch": ("which of its epochs", dict(offsets.EPOCH.schema)),
-    "partition": ("which part of the epoch", dict(offsets.EPOCH.schema)),
-    "message_id": (r"{guid}\ordinal, percent-encoded; the braces may be left out", {"type": "string"}),
+    "handle": ("the open queue", {"type": "integer"}),
+    "cursor": ("the cursor of this handle", {"type": "integer"}),
+    "name": ("the name of the hold or submission", {"type": "string"}),
+    "epoch": ("the epoch's number", dict(offsets.EPOCH.schema)),
+    "partition": ("the partition's number", dict(offsets.EPOCH.schema)),
+    "message_id": (r"{guid}\ordinal, percent-encoded; the braces are optional", {"type": "string"}),
 }
-# What any call can answer with, whatever it is about.
+# Errors that every call can answer with.
 COMMON_ERRORS = (
     HTTPStatus.BAD_REQUEST,
     HTTPStatus.UNAUTHORIZED,
@@ -57,7 +59,7 @@ _NULLABLE_TEXT, _NULLABLE_NUMBER = {"type": ["string", "null"]}, {"type": ["inte
 _TIME = {"type": ["string", "null"], "format": "date-time"}
 _NAMES = {"type": "array", "items": _TEXT}
 
-# A message as it is read; what it lacks is null, and there is exactly one of `body` and `body_base64`.
+# A message that is read. A missing property is null. There is exactly one of `body` and `body_base64`.
 MESSAGE: Mapping[str, Json] = {
     "id": _TEXT,
     "lookup_id": _NUMBER,
@@ -102,7 +104,7 @@ HOLD: Mapping[str, Json] = {
     "since_s": _NUMBER,
     "passed_over": _NUMBER,
 }
-# All by name, in the order that is tried.
+# Manager names, in the order in which they are tried.
 ROUTE: Mapping[str, Json] = {
     "from": _TEXT,
     "to": _TEXT,
@@ -139,7 +141,7 @@ def document(operations: Iterable[Operation]) -> Json:
             "schemas": schemas(),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}, "certificate": {"type": "mutualTLS"}},
         },
-        # None on a loopback address; the token, a client's certificate or both where they are configured.
+        # None on a loopback address; else the token, a client certificate or both, as configured.
         "security": [{}, {"token": []}, {"certificate": []}, {"token": [], "certificate": []}],
     }
 
@@ -210,7 +212,7 @@ def _reference(name: str) -> Json:
 
 
 def schemas() -> dict[str, Json]:
-    """Every schema by its name; closed objects are those that we read, and refuse other keys in."""
+    """Every schema by its name; the server reads closed objects, and refuses other keys in them."""
     tables = {**queues.SCHEMAS, **messages.SCHEMAS, **leases.SCHEMAS, **offsets.SCHEMAS, **handles.SCHEMAS}
     required = {
         "NewQueue": ["path"],
@@ -306,7 +308,7 @@ def _open(properties: Mapping[str, Json], required: list[str] | None = None) -> 
     }
 
 
-def _closed(table: Table, required: list[str] | None = None) -> Json:
+def _closed(table: Properties, required: list[str] | None = None) -> Json:
     properties = {each.name: dict(each.kind.schema) | {"description": each.description} for each in table.values()}
     return _open(properties, required or []) | {"additionalProperties": False}
 
@@ -332,6 +334,8 @@ _TYPES: Mapping[object, str] = {
 
 def _of_type(hint: Any) -> Json:
     origin = get_origin(hint)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return {"type": "string", "enum": [each.value for each in hint]}
     if origin in (Union, types.UnionType):
         return {"type": [_TYPES[each] for each in get_args(hint)]}
     if origin is tuple:

@@ -1,6 +1,6 @@
-"""Errors as HTTP answers: which status each of our errors is, as data, and the problem+json that tells of it.
+"""Errors as HTTP answers: the status of each of our errors, as data, and the problem+json that describes it.
 
-[RFC 9457]. The sentence of an error is its own; nothing is worded here but what HTTP itself refuses.
+[RFC 9457]. An error brings its own sentence; only what HTTP itself refuses is worded here.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class HttpFault(Exception):
-    """An error that HTTP has a status of its own for, other than the table's."""
+    """An error with an HTTP status of its own, other than the table's."""
 
     def __init__(self, status: HTTPStatus, error: PostroadError, headers: Mapping[str, str] | None = None) -> None:
         self.status = status
@@ -114,7 +114,7 @@ def status_of(error: type[PostroadError]) -> HTTPStatus:
 def problem(
     error: PostroadError, status: HTTPStatus | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The answer that tells of `error`; with no body where the status allows none."""
+    """The answer that describes `error`; without a body where the status allows none."""
     status = status or status_of(type(error))
     if status is HTTPStatus.NO_CONTENT:
         return Response(status_code=status, headers=headers)
@@ -171,5 +171,5 @@ def _taken_for_a_queue(path: str) -> str:
 
 
 async def on_bug(request: Request, error: Exception) -> Response:
-    """Whatever nobody expected. The server logs it; the caller is told no more than that it was ours."""
-    return problem(PostroadError("a fault of the server itself: its log has the details"))
+    """An error that no code expected. The server logs it; the caller learns only that the server failed."""
+    return problem(PostroadError("the server failed; its log has the details"))

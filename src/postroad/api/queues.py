@@ -9,39 +9,29 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Body, Call, Operation, json_answer, no_content
 from postroad.api.formats import JSON
-from postroad.api.schema import (
-    NEW_QUEUE,
-    QUEUE_CHANGES,
-    listener_json,
-    lock_json,
-    manager_json,
-    queue_json,
-    read_object,
-    reader_json,
-    require,
-    session_json,
-    transaction_json,
-)
+from postroad.api.schema import NEW_QUEUE, info_json
+from postroad.fields.queue import QUEUE_CHANGES
+from postroad.fields.tables import read_object
 from postroad.values.info import ManagerInfo, QueueInfo
 
 MOST_NAMED = 20  # of the queues that are stuck, those whose messages wait longest
 
 
 async def show_manager(call: Call) -> Response:
-    return json_answer(manager_json(call.manager.info()))
+    return json_answer(info_json(call.manager.info()))
 
 
 async def show_status(call: Call) -> Response:
     info, queues = call.manager.info(), await call.manager.all_queues()
     return json_answer(
         {
-            "manager": manager_json(info),
-            "queues": [queue_json(each) for each in queues],
-            "sessions": [session_json(each) for each in call.manager.outlook().sessions()],
-            "readers": [reader_json(each) for each in call.manager.remote_read.readers()],
-            "exposure": [listener_json(each) for each in call.manager.exposure],
-            "locks": [lock_json(each) for each in call.manager.leases.locks()],
-            "transactions": [transaction_json(each) for each in call.manager.leases.transactions()],
+            "manager": info_json(info),
+            "queues": [info_json(each) for each in queues],
+            "sessions": [info_json(each) for each in call.manager.outlook().sessions()],
+            "readers": [info_json(each) for each in call.manager.remote_read.readers()],
+            "exposure": [info_json(each) for each in call.manager.exposure],
+            "locks": [info_json(each) for each in call.manager.leases.locks()],
+            "transactions": [info_json(each) for each in call.manager.leases.transactions()],
             "attention": list(attention(info, queues)),
         }
     )
@@ -77,24 +67,23 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
 
 
 async def list_queues(call: Call) -> Response:
-    return json_answer({"queues": [queue_json(each) for each in await call.manager.all_queues()]})
+    return json_answer({"queues": [info_json(each) for each in await call.manager.all_queues()]})
 
 
 async def create_queue(call: Call) -> Response:
-    values = read_object(await call.json_object(), NEW_QUEUE)
-    require(values, "path")
+    values = read_object(await call.json_object(), NEW_QUEUE, required=("path",))
     call.facts["queue"] = values["path"]
-    return json_answer(queue_json(await call.manager.create_queue(**values)), HTTPStatus.CREATED)
+    return json_answer(info_json(await call.manager.create_queue(**values)), HTTPStatus.CREATED)
 
 
 async def show_queue(call: Call) -> Response:
-    return json_answer(queue_json(call.manager.queue(call.queue)))
+    return json_answer(info_json(call.manager.queue(call.queue)))
 
 
 async def change_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), QUEUE_CHANGES)
     call.facts["properties"] = ",".join(values)
-    return json_answer(queue_json(await call.manager.set_queue(call.queue, **values)))
+    return json_answer(info_json(await call.manager.set_queue(call.queue, **values)))
 
 
 async def delete_queue(call: Call) -> Response:
@@ -108,11 +97,11 @@ async def purge_queue(call: Call) -> Response:
 
 
 async def pause_queue(call: Call) -> Response:
-    return json_answer(queue_json(call.manager.pause_queue(call.queue)))
+    return json_answer(info_json(call.manager.pause_queue(call.queue)))
 
 
 async def resume_queue(call: Call) -> Response:
-    return json_answer(queue_json(call.manager.resume_queue(call.queue)))
+    return json_answer(info_json(call.manager.resume_queue(call.queue)))
 
 
 _NOT_FOUND = (HTTPStatus.NOT_FOUND,)

@@ -7,8 +7,8 @@ from starlette.responses import Response, StreamingResponse
 from postroad.api.arrow import columns_room
 from postroad.api.calls import Call, Parameter
 from postroad.api.formats import ARROW, choose, negotiate, streamed_answer
-from postroad.api.kinds import TEXT, Kind, whole
 from postroad.errors import InvalidArgument
+from postroad.fields.kinds import TEXT, FieldFault, Kind, whole
 from postroad.message import MAX_PRIORITY
 from postroad.store.interface import ARRIVAL_MASK
 from postroad.values.offsets import Selection
@@ -19,7 +19,7 @@ _ARRIVAL = whole(0, ARRIVAL_MASK)
 def _columns(value: object) -> tuple[str, ...]:
     names = tuple(TEXT.check(value).split(","))
     if len(set(names)) != len(names):
-        raise ValueError
+        raise FieldFault("must not name a column twice")
     return names
 
 
@@ -29,7 +29,7 @@ RANGE = (
     Parameter("hold", TEXT, "whose hold it is read with: what this name holds is shown too"),
     Parameter(
         "columns",
-        Kind("names of columns, parted by commas and none twice", {"type": "string"}, _columns),
+        Kind("names of columns, separated by commas", {"type": "string"}, _columns),
         "which columns Arrow has; all if absent",
     ),
     Parameter("priority", whole(0, MAX_PRIORITY), "messages of this priority alone"),
@@ -46,13 +46,13 @@ def answer_range(call: Call, limit: int | None) -> Response:
     """A stream in the order of arrival; its columns are those asked for, its rows those that pass the filters."""
     query = call.query
     if query["to"] is not None and query["from"] is not None and query["to"] < query["from"]:
-        raise InvalidArgument(f"to: {query['to']} is before {query['from']}, where the range begins")
+        raise InvalidArgument(f"to: must be at least {query['from']}, where the range begins, got {query['to']}")
     media_type = negotiate(call.request.headers.get("accept"))
     columns = query["columns"]
     if media_type == ARROW:
         columns = columns or columns_room().listed(packet=bool(query["packet"]))
     elif columns is not None:
-        raise InvalidArgument(f"columns: they are of {ARROW} alone")
+        raise InvalidArgument(f"columns: only answers of the type {ARROW} have columns")
     selection = Selection(
         query["from"] or 0,
         query["to"],

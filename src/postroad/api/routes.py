@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Call, Operation, Parameter, json_answer
 from postroad.api.formats import JSON
-from postroad.api.kinds import TEXT
 from postroad.errors import InvalidArgument
+from postroad.fields.kinds import TEXT
 
 
 async def show_route(call: Call) -> Response:

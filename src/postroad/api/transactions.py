@@ -10,17 +10,13 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Call, Operation, json_answer, no_content
 from postroad.api.formats import JSON
-from postroad.api.kinds import GUID, NotOfKind
-from postroad.api.schema import transaction_json
-from postroad.errors import InvalidArgument
+from postroad.api.schema import info_json
+from postroad.fields.kinds import GUID
+from postroad.fields.tables import read_text
 
 
 def _identifier(call: Call) -> UUID:
-    try:
-        identifier: UUID = GUID.from_text(unquote(call.request.path_params["id"]))
-    except NotOfKind as problem:
-        raise InvalidArgument(f"id: {problem}") from None
-    return identifier
+    return read_text(GUID, unquote(call.request.path_params["id"]), "id")
 
 
 async def begin(call: Call) -> Response:
@@ -40,7 +36,7 @@ async def abort(call: Call) -> Response:
 
 
 async def list_transactions(call: Call) -> Response:
-    return json_answer({"transactions": [transaction_json(each) for each in call.manager.leases.transactions()]})
+    return json_answer({"transactions": [info_json(each) for each in call.manager.leases.transactions()]})
 
 
 async def abort_transaction(call: Call) -> Response:

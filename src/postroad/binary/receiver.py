@@ -16,11 +16,12 @@ from postroad.binary.settings import BinarySettings
 from postroad.binary.tracing import send_report
 from postroad.deadlines import Deadlines, earliest
 from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
+from postroad.fields.queue import QueuePrivacy
 from postroad.names import DirectName, FormatName, PrivateName, parse_format_name
 from postroad.queues.delivery import is_internal
 from postroad.queues.duplicates import MessageIdHistory, foreign_id
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.properties import QueuePrivacy, QueueType
+from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.store.interface import NEVER, Record
 from postroad.wire.constants import MAX_HOP_COUNT, MessageClass, TransactionFlags

@@ -68,23 +68,6 @@ def connect(api: str, token: str | None) -> QueueManager:
         fail(f"--api: {sentence[5:]}" if sentence.startswith("url: ") else sentence, ExitCode.USAGE)
 
 
-NO_QUOTA_KB = 0xFFFFFFFF  # what the API takes for no limit, of journals too
-
-
-def quota_or_none(text: str | None, option: str) -> int | None:
-    """A quota in KiB: None where the option is not given, and no limit for the word `none`."""
-    return NO_QUOTA_KB if text is not None and text.lower() == "none" else whole_or_none(text, option)
-
-
-def whole_or_none(text: str | None, option: str, lowest: int = 0) -> int | None:
-    """The number of an option that also takes the word `none`."""
-    if text is None or text.lower() == "none":
-        return None
-    if not text.isascii() or not text.isdigit() or not lowest <= int(text) <= 0xFFFFFFFF:
-        fail(f"{option}: {text!r} is neither a whole number from {lowest} to {0xFFFFFFFF} nor none", ExitCode.USAGE)
-    return int(text)
-
-
 def predicate(expression: str | None) -> Callable[[Mapping[str, object]], bool] | None:
     """The test of a message that `--where` asks for; a mistake in it is one of usage."""
     from postroad.describe.where import parse_where

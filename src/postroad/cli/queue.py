@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from postroad.cli.lock import tell_locked
-from postroad.cli.options import DEFAULT_API, Api, AsJson, QueueName, Token, connect, quota_or_none, whole_or_none
+from postroad.cli.options import DEFAULT_API, Api, AsJson, QueueName, Token, connect
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
+from postroad.cli.property_options import property_options
+from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, QueueAttributes
 
 if TYPE_CHECKING:
-    from postroad.client.values import QueueAttributes
     from postroad.values.info import QueueInfo
 
 app = typer.Typer(help="Make, list, show, change, empty, pause, release and delete queues.")
@@ -29,61 +29,16 @@ _OUTGOING = (
 )
 
 
-class PrivacyWord(Enum):
-    """Which bodies a queue takes."""
-
-    NONE = "none"
-    OPTIONAL = "optional"
-    BODY = "body"
-
-
-QuotaKb = Annotated[
-    str | None, typer.Option("--quota-kb", metavar="N", help="How much it holds, in KiB; none is no limit.")
-]
-JournalQuotaKb = Annotated[
-    str | None,
-    typer.Option("--journal-quota-kb", metavar="N", help="How much its journal holds, in KiB; none is no limit."),
-]
-AbortLimit = Annotated[
-    str | None,
-    typer.Option("--abort-limit", metavar="N", help="Aborts after which a message moves to the subqueue ;poison."),
-]
-Label = Annotated[str | None, typer.Option("--label", help="A title for people.")]
-Privacy = Annotated[
-    PrivacyWord | None, typer.Option("--privacy", help="Which bodies it takes: clear ones, both, or encrypted ones.")
-]
-
-
 @app.command("create")
+@property_options(QUEUE_PROPERTIES)
 def create(
-    path: Annotated[str, typer.Argument(metavar="PATH", help=r"Where it is to be, as in private$\orders.")],
-    transactional: Annotated[
-        bool, typer.Option("--transactional", help="All of its messages are sent within transactions.")
-    ] = False,
-    journal: Annotated[bool, typer.Option("--journal", help="Copy received messages to its journal.")] = False,
-    quota_kb: QuotaKb = None,
-    journal_quota_kb: JournalQuotaKb = None,
-    authenticate: Annotated[bool, typer.Option("--authenticate", help="Take signed messages only.")] = False,
-    privacy: Privacy = None,
-    label: Label = None,
-    abort_limit: AbortLimit = None,
+    path: Annotated[str, typer.Argument(metavar="PATH", help=r"The new queue's path, as in private$\orders.")],
+    attributes: QueueAttributes,
     as_json: AsJson = False,
     api: Api = DEFAULT_API,
     token: Token = None,
 ) -> None:
-    """Make a queue, and print its path."""
-    attributes: QueueAttributes = {
-        "transactional": transactional,
-        "journal": journal,
-        "authenticate": authenticate,
-        "quota_kb": quota_or_none(quota_kb, "--quota-kb"),
-        "journal_quota_kb": quota_or_none(journal_quota_kb, "--journal-quota-kb"),
-        "abort_limit": whole_or_none(abort_limit, "--abort-limit", lowest=1),
-    }
-    if privacy is not None:
-        attributes["privacy"] = privacy.value
-    if label is not None:
-        attributes["label"] = label
+    """Create a queue, and print its path."""
     with connect(api, token) as manager:
         info = manager.backend.create_queue(path, attributes)
     if as_json:
@@ -120,41 +75,17 @@ def show(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, toke
 
 
 @app.command("set")
+@property_options(CHANGEABLE)
 def set_properties(
     queue: QueueName,
-    label: Label = None,
-    journal: Annotated[
-        bool | None, typer.Option("--journal/--no-journal", help="Copy received messages to its journal.")
-    ] = None,
-    quota_kb: QuotaKb = None,
-    journal_quota_kb: JournalQuotaKb = None,
-    authenticate: Annotated[
-        bool | None, typer.Option("--authenticate/--no-authenticate", help="Take signed messages only.")
-    ] = None,
-    privacy: Privacy = None,
-    abort_limit: AbortLimit = None,
+    attributes: QueueAttributes,
     as_json: AsJson = False,
     api: Api = DEFAULT_API,
     token: Token = None,
 ) -> None:
-    """Change properties of a queue. Limits take a number or none. Whether it is transactional cannot be changed."""
-    attributes: QueueAttributes = {}
-    if label is not None:
-        attributes["label"] = label
-    if journal is not None:
-        attributes["journal"] = journal
-    if authenticate is not None:
-        attributes["authenticate"] = authenticate
-    if privacy is not None:
-        attributes["privacy"] = privacy.value
-    if quota_kb is not None:
-        attributes["quota_kb"] = quota_or_none(quota_kb, "--quota-kb")
-    if journal_quota_kb is not None:
-        attributes["journal_quota_kb"] = quota_or_none(journal_quota_kb, "--journal-quota-kb")
-    if abort_limit is not None:
-        attributes["abort_limit"] = whole_or_none(abort_limit, "--abort-limit", lowest=1)
+    """Change properties of a queue. Quotas and limits take a number or none."""
     if not attributes:
-        fail("there is nothing to change: give one of the options, such as --quota-kb", ExitCode.USAGE)
+        fail("there is nothing to change: give an option, such as --quota-kb", ExitCode.USAGE)
     with connect(api, token) as manager:
         info = manager.queue(queue).change(**attributes)
     _print_one(info, as_json)
@@ -258,6 +189,7 @@ def _print_one(info: QueueInfo, as_json: bool) -> None:
     if as_json:
         print_json(fields)
         return
+    fields = {name: fields[name] for name in ("path", "format_name", "id", "type")} | fields
     history = fields.pop("history")
     fields["holds"] = ", ".join(f"{each['name']}: {each['from']} to {each['to']}" for each in info.holds) or None
     fields["next_hops"] = ", ".join(info.next_hops) or None

@@ -11,10 +11,11 @@ from uuid import UUID
 
 from postroad.client.values import MAX_SUBMISSION, QueueAttributes, as_name
 from postroad.errors import IllegalName, InvalidArgument, MessageNotFound, NoMessage
+from postroad.fields.queue import NEW_QUEUE
+from postroad.fields.tables import read_object
 from postroad.manager import NAME_STATE, Manager
 from postroad.message import Message
 from postroad.names import FormatName, MultipleElementName, PathName
-from postroad.queues.properties import QueuePrivacy
 from postroad.received import ReceivedMessage
 from postroad.store import Store, open_store
 from postroad.values.info import (
@@ -112,10 +113,10 @@ class EmbeddedBackend:
         return self.manager.queue(as_name(name))
 
     async def create_queue(self, path: str, attributes: QueueAttributes) -> QueueInfo:
-        return await self.manager.create_queue(path, **_properties(attributes))
+        return await self.manager.create_queue(path, **read_object(attributes, NEW_QUEUE))
 
     async def set_queue(self, name: str, attributes: QueueAttributes) -> QueueInfo:
-        return await self.manager.set_queue(as_name(name), **_properties(attributes))
+        return await self.manager.set_queue(as_name(name), **read_object(attributes, NEW_QUEUE))
 
     async def delete_queue(self, name: str) -> None:
         await self.manager.delete_queue(as_name(name))
@@ -298,20 +299,3 @@ class EmbeddedBackend:
 
     async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]:
         return await self.manager.insert(as_name(name), packets)
-
-
-def _properties(attributes: QueueAttributes) -> dict[str, object]:
-    """The attributes under the names that the specification has for them."""
-    properties: dict[str, object] = {**attributes}
-    unknown = properties.keys() - QueueAttributes.__annotations__.keys()
-    if unknown:
-        raise InvalidArgument(f"{min(unknown)}: a queue has no such attribute")
-    if "journal" in properties:
-        properties["journaling"] = properties.pop("journal")
-    if "privacy" in properties:
-        try:
-            properties["privacy"] = QueuePrivacy(properties["privacy"])
-        except ValueError:
-            words = ", ".join(level.value for level in QueuePrivacy)
-            raise InvalidArgument(f"privacy: {properties['privacy']!r} is not one of {words}") from None
-    return properties

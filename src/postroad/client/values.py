@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, TypeAlias
 
 from postroad.errors import InvalidArgument
+from postroad.fields.queue import QueueAttributes as QueueAttributes
 from postroad.message import Message
 from postroad.names import FormatName, PathName, parse_name
 from postroad.received import ReceivedMessage
@@ -17,7 +18,6 @@ from postroad.values.reading import SeekAction
 
 Name: TypeAlias = str | FormatName | PathName
 Sendable: TypeAlias = Message | bytes | str
-Privacy = Literal["none", "optional", "body"]
 Place = Literal["current", "next", "previous", "first", "last"]
 
 PAGE_MESSAGES = 100  # messages that the first step of an iteration brings
@@ -33,19 +33,6 @@ _PLACES = {action.name.lower(): action for action in SeekAction}
 
 # A program uses a few names over and over, and reading one costs more than sending a small message.
 as_name = lru_cache(KNOWN_NAMES)(parse_name)
-
-
-class QueueAttributes(TypedDict, total=False):
-    """What can be said of a queue. A quota of None is no limit; `transactional` is for the creation alone."""
-
-    transactional: bool
-    label: str
-    journal: bool
-    quota_kb: int | None
-    journal_quota_kb: int | None
-    authenticate: bool
-    privacy: Privacy
-    abort_limit: int | None
 
 
 def as_messages(given: Sendable | Iterable[Sendable]) -> tuple[list[Message], bool]:

@@ -17,24 +17,22 @@ from postroad.directory import objects
 from postroad.directory.objects import MAX_COST, MIN_COST
 from postroad.directory.reading import ObjectSource
 from postroad.directory.snapshot import Directory
-from postroad.errors import IllegalName
-from postroad.names import PathName, QueueKind
-from postroad.settings import (
-    Place,
-    Table,
-    guid,
-    host_name,
+from postroad.fields.kinds import (
+    GUID,
+    HOST,
+    MANAGER_NAME,
+    SWITCH,
+    FieldFault,
     items,
-    load,
-    manager_name,
-    refuse_duplicates,
-    required,
-    setting,
+    line,
+    parsed,
+    quoted,
     suggestion,
-    switch,
-    text,
     whole,
 )
+from postroad.fields.tables import required, setting, tables
+from postroad.fields.toml import Place, load, refuse_duplicates
+from postroad.names import PathName, QueueKind
 
 T = TypeVar("T")
 
@@ -46,21 +44,16 @@ def derived_site_id(name: str) -> UUID:
     return uuid5(SITE_NAMESPACE, name.lower())
 
 
-def public_path(value: object, place: Place) -> PathName:
+def public_path(text: str) -> PathName:
     r"""`computer\queue`: what the directory knows is public."""
-    try:
-        name = PathName.parse(text(1024)(value, place))
-    except IllegalName as fault:
-        place.fail(str(fault))
+    name = PathName.parse(text)
     if name.tail.kind is not QueueKind.PUBLIC or name.tail.journal or name.tail.subqueue is not None or name.is_local:
-        place.fail(
-            rf"must be a queue manager's name, a backslash and a public queue, as in alpha\orders, got {value!r}"
-        )
+        raise FieldFault(rf"must be a public queue with its queue manager, as in alpha\orders, got {quoted(text)}")
     return name
 
 
-_names = items(manager_name)
-_site_name = text(64)
+_names = items(MANAGER_NAME)
+_site_name = line(64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +68,7 @@ class Site:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SiteTable:
     name: str = required(_site_name)
-    id: UUID | None = setting(guid, None)
+    id: UUID | None = setting(GUID, None)
     gates: tuple[str, ...] = setting(_names, ())
 
 
@@ -92,11 +85,11 @@ class Link:
 class ManagerEntry:
     """A QueueManager of the directory. Without an address, its name is what to look up."""
 
-    name: str = required(manager_name)
-    id: UUID = required(guid)
-    address: str | None = setting(host_name, None)
+    name: str = required(MANAGER_NAME)
+    id: UUID = required(GUID)
+    address: str | None = setting(HOST, None)
     sites: tuple[str, ...] = required(items(_site_name, least=1))
-    routing_server: bool = setting(switch, False)
+    routing_server: bool = setting(SWITCH, False)
     in_routing_servers: tuple[str, ...] = setting(_names, ())
     out_routing_servers: tuple[str, ...] = setting(_names, ())
 
@@ -105,16 +98,16 @@ class ManagerEntry:
 class PublicQueue:
     """A queue that everybody can find by its identifier."""
 
-    path: PathName = required(public_path)
-    id: UUID = required(guid)
+    path: PathName = required(parsed("text", public_path))
+    id: UUID = required(GUID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    sites: tuple[_SiteTable, ...] = setting(items(Table(_SiteTable)), (), key="site")
-    links: tuple[Link, ...] = setting(items(Table(Link)), (), key="link")
-    managers: tuple[ManagerEntry, ...] = setting(items(Table(ManagerEntry)), (), key="manager")
-    queues: tuple[PublicQueue, ...] = setting(items(Table(PublicQueue)), (), key="queue")
+    sites: tuple[_SiteTable, ...] = setting(tables(_SiteTable), (), key="site")
+    links: tuple[Link, ...] = setting(tables(Link), (), key="link")
+    managers: tuple[ManagerEntry, ...] = setting(tables(ManagerEntry), (), key="manager")
+    queues: tuple[PublicQueue, ...] = setting(tables(PublicQueue), (), key="queue")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

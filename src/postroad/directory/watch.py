@@ -14,7 +14,7 @@ from pathlib import Path
 from postroad.directory.file import load_enterprise, read_directory
 from postroad.directory.review import review
 from postroad.errors import ConfigurationError, PostroadError
-from postroad.settings import read_file
+from postroad.fields.toml import read_file
 
 log = logging.getLogger(__name__)
 

@@ -26,6 +26,7 @@ from postroad.errors import (
     StorageError,
     UnsupportedFormatNameOperation,
 )
+from postroad.fields.queue import MAX_QUOTA_KB
 from postroad.manager.leases import LeaseService
 from postroad.message import Message
 from postroad.names import FormatName, PathName
@@ -39,7 +40,6 @@ from postroad.queues.info import describe_manager
 from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing import is_http
-from postroad.queues.properties import MAX_QUOTA_KB
 from postroad.queues.queue import Queue
 from postroad.queues.transacting import MOST_APART
 from postroad.queues.transaction import Transaction
@@ -270,7 +270,7 @@ class Manager:
         return self._describe(queue)
 
     async def set_queue(self, name: Name, **attributes: object) -> QueueInfo:
-        """Changes properties of a queue that may change: label, journaling, quotas, limits."""
+        """Changes properties of a queue that may change: label, journal, quotas, limits."""
         queue = self.core.queues.get(name)
         await self._durably(lambda: self.core.change_queue(queue, self.clock(), **attributes))
         return self._describe(queue)

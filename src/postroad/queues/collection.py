@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from postroad.errors import (
@@ -32,8 +32,7 @@ from postroad.names import (
 )
 from postroad.queues.idle import IdleQueues
 from postroad.queues.outgoing import OutgoingInfo
-from postroad.queues.properties import MAX_LABEL as MAX_LABEL
-from postroad.queues.properties import QueueProperties, QueueType, check_attributes
+from postroad.queues.properties import CHANGEABLE, QueueProperties, QueueType, check_attributes
 from postroad.queues.queue import Queue, Usage
 from postroad.queues.tick import Tick
 from postroad.store.interface import MAX_QUEUE, Store
@@ -42,9 +41,6 @@ _Key = TypeVar("_Key")
 
 QUEUE_STATE = "queue/"
 COUNT_STATE = "count/"
-CHANGEABLE = frozenset(
-    {"label", "journaling", "quota_kb", "journal_quota_kb", "authenticate", "privacy", "abort_limit", "base_priority"}
-)
 FIRST_PRIVATE_NUMBER = 8  # those before it are the manager's own
 POISON = "poison"
 STANDARD_HTTP_PORTS = frozenset({80, 443})  # what a URL without a port means
@@ -204,18 +200,19 @@ class QueueCollection:
         queue_type = _TYPES[tail.kind]
         if queue_type is QueueType.SYSTEM and key not in _SYSTEM_SUFFIXES.values():
             raise IllegalPathName(str(path), 0, "a queue manager's own queues are ;journal, ;deadletter and ;deadxact")
-        attributes = check_attributes(queue_type, attributes)
+        identifier = attributes.pop("identifier", None) or uuid4()
+        checked = check_attributes(queue_type, attributes)
         number = INTERNAL_QUEUES.get(key)
         if queue_type is QueueType.PRIVATE and number is None:
             number = self._last_private_number + 1
         properties = QueueProperties(
             queue_type=queue_type,
             path=str(tail)[1:],
-            identifier=attributes.pop("identifier", None) or uuid4(),  # type: ignore[arg-type]
+            identifier=identifier,  # type: ignore[arg-type]
             private_queue_number=number or 0,
             create_time=now_s,
             modify_time=now_s,
-            **attributes,  # type: ignore[arg-type]
+            **checked,
         )
         queue = self._add(tick, properties)
         if queue_type is not QueueType.SYSTEM:
@@ -302,17 +299,17 @@ class QueueCollection:
         """Sets properties that may change while the queue is in use: all of those given, or none."""
         for name in attributes:
             if name not in CHANGEABLE:
-                raise InvalidArgument(f"{name}: this property of a queue cannot be changed")
+                raise InvalidArgument(f"{name}: this property cannot change once the queue exists")
         changes = check_attributes(queue.properties.queue_type, attributes) | {"modify_time": now_s}
         before = {name: getattr(queue.properties, name) for name in changes}
-        _set(queue.properties, changes)
+        queue.properties = replace(queue.properties, **changes)
         tick.undo.append(lambda gathering: self._undo_change(queue, before, gathering))
         tick.set_state(f"{QUEUE_STATE}{queue.number}", queue.properties.encode())
         if queue.journal is not None and "journal_quota_kb" in changes:
             self.change(tick, queue.journal, now_s, quota_kb=changes["journal_quota_kb"])
 
-    def _undo_change(self, queue: Queue, before: dict[str, object], gathering: Tick) -> None:
-        _set(queue.properties, before)
+    def _undo_change(self, queue: Queue, before: dict[str, Any], gathering: Tick) -> None:
+        queue.properties = replace(queue.properties, **before)
         name = f"{QUEUE_STATE}{queue.number}"
         if gathering.batch.state.get(name) is not None:  # a later change was made on top of the lost one
             gathering.batch.state[name] = queue.properties.encode()
@@ -455,11 +452,6 @@ def _forget(queues: dict[_Key, Queue], key: _Key, queue: Queue) -> None:
     """A new queue may stand there by now."""
     if queues.get(key) is queue:
         del queues[key]
-
-
-def _set(properties: QueueProperties, values: dict[str, object]) -> None:
-    for name, value in values.items():
-        setattr(properties, name, value)
 
 
 def _journal_or_self(queue: Queue | None, journal: bool) -> Queue | None:

@@ -320,7 +320,7 @@ class Delivery:
             return
         try:
             if reason == MessageClass.ACK_RECEIVE:
-                if queue.properties.journaling and queue.journal is not None:
+                if queue.properties.journal and queue.journal is not None:
                     self.copy(queue.journal, packet, now)
                 if view.positive_journaling and view.transactional and self._is_own(view):
                     self.copy(self.queues.system(JOURNAL), packet, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from postroad.fields.queue import settings_of
 from postroad.queues.collection import QueueCollection
 from postroad.queues.delivery import is_internal
 from postroad.queues.local import LocalQueueManager
@@ -74,14 +75,7 @@ def describe_queue(queues: QueueCollection, queue: Queue, damaged: int) -> Queue
         format_name=properties.path if queue.is_outgoing else str(queues.format_name(queue)),
         id=str(properties.identifier),
         type=properties.queue_type.value,
-        label=properties.label,
-        transactional=properties.transactional,
-        journal=properties.journaling,
-        quota_kb=properties.quota_kb,
-        journal_quota_kb=properties.journal_quota_kb,
-        authenticate=properties.authenticate,
-        privacy=properties.privacy.value,
-        abort_limit=properties.abort_limit,
+        **settings_of(properties),
         messages=queue.count,
         bytes=queue.total_bytes,
         locked=sum(state is not PositionState.DELETED for state in queue.positions.values()),

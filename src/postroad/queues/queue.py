@@ -13,7 +13,8 @@ from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from postroad.queues.properties import MAX_QUOTA_KB, QueueProperties, QueueType
+from postroad.fields.queue import MAX_QUOTA_KB
+from postroad.queues.properties import QueueProperties, QueueType
 from postroad.store.interface import ARRIVAL_MASK, PRIORITY_SHIFT, Record, Store
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""Who reaches this queue manager and may do what there: one row for each listener, in words, and what to warn of.
+"""Who can reach this queue manager and what they may do: one row for each listener, in words, and the warnings.
 
-Nothing is decided here: each listener keeps its own rules, and this tells of them.
+Nothing is decided here: each listener has its own rules, and this module describes them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from postroad.values.info import ListenerInfo
 
 log = logging.getLogger(__name__)
 
-SHORT_TOKEN = 16  # characters: fewer can be guessed by somebody with patience
+SHORT_TOKEN = 16  # characters: a shorter one can be guessed
 NOBODY, TOKEN, CERTIFICATE = "none", "token", "client certificate"
 PLAIN, TLS = "none", "tls"
 _LEVELS = {
@@ -30,7 +30,7 @@ _LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class RpcFacts:
-    """What the listener of remote readers asks of them, and where else it listens."""
+    """What the listener for remote readers requires, and where else it listens."""
 
     authenticate: bool
     mechanisms: tuple[str, ...] = ()
@@ -73,11 +73,11 @@ def _api(config: Configuration, everybody: str) -> tuple[str, str, str]:
     if not needed:
         return NOBODY, encryption, f"{everybody} may do everything"
     words = " and ".join(needed)
-    return words, encryption, f"whoever has the {words} may do everything"
+    return words, encryption, f"callers with the {words} may do everything"
 
 
 def is_open_to_strangers(listener: ListenerInfo) -> bool:
-    """Other computers reach it, it asks nobody who they are, and everybody on the way can read along."""
+    """Other computers can reach it without authentication, and anyone on the network can read the traffic."""
     return listener.reachable and listener.authentication == NOBODY and listener.encryption == PLAIN
 
 
@@ -101,12 +101,12 @@ def readable_secrets(config: Configuration) -> Iterator[tuple[str, Path]]:
 
 
 def announce(config: Configuration, listeners: tuple[ListenerInfo, ...]) -> None:
-    """Tells the log who may do what, and warns of what nobody may have meant."""
+    """Logs who may do what, and warns of what is probably a mistake."""
     log.info("listeners, and who may do what", extra={TABLE: [asdict(each) for each in listeners]})
     for each in listeners:
         if is_open_to_strangers(each):
             facts = {"listener": each.listener, "address": each.address, "allows": each.allows}
-            log.warning("other computers reach this listener, without authentication or encryption", extra=facts)
+            log.warning("other computers can reach this listener without authentication or encryption", extra=facts)
     token = config.api.token
     if token is not None and len(token) < SHORT_TOKEN:
         log.warning(

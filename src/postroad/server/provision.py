@@ -1,6 +1,6 @@
-"""Queues that have to be here: those of the configuration, and the public ones of the directory.
+"""Queues that must exist: those of the configuration, and the public ones of the directory.
 
-They are made, or changed where they may change; what may not is refused.
+The server creates them, or changes properties that may change. It refuses a change of any other.
 """
 
 from __future__ import annotations
@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from postroad.config import Configuration, ConfiguredQueue
 from postroad.directory.file import Enterprise
 from postroad.errors import ConfigurationError, PostroadError, QueueNotFound
+from postroad.fields.kinds import shown
+from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, settings_of
 from postroad.manager import Manager
 from postroad.names import QueueTail
 from postroad.values.info import QueueInfo
@@ -24,16 +27,16 @@ CONFIGURATION = "configuration"  # who made a queue, in the audit log
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A queue that has to be here, and where that is said."""
+    """A queue that must exist, and the key that says so."""
 
     settings: ConfiguredQueue
-    key: str | None = None  # of the configuration; None where only the directory speaks of it
+    key: str | None = None  # of the configuration; None where only the directory names it
     identifier: UUID | None = None  # of a public queue in the directory
     directory_key: str | None = None
 
 
 async def provide_all(manager: Manager, config: Configuration, enterprise: Enterprise) -> None:
-    """All of them, in one commit; ConfigurationError for one that is here already, and is another."""
+    """All of them, in one commit; ConfigurationError for one that exists with another id or another fixed property."""
     await asyncio.gather(*(_provide(manager, config, wanted) for wanted in _wanted_queues(config, enterprise)))
 
 
@@ -52,25 +55,23 @@ def _wanted_queues(config: Configuration, enterprise: Enterprise) -> list[_Wante
 
 
 async def provide_public(manager: Manager, config: Configuration, enterprise: Enterprise) -> None:
-    """Makes the public queues that the directory has and this manager has not. Others stay as they are."""
+    """Creates the public queues of the directory that do not exist here yet. Others stay as they are."""
     for wanted in _wanted_queues(config, enterprise):
         if wanted.identifier is not None:
             try:
                 await _provide(manager, config, replace(wanted, key=None))
             except PostroadError as fault:
-                log.error("public queue not made", extra={"queue": wanted.settings.path, "reason": fault})
+                log.error("public queue not created", extra={"queue": wanted.settings.path, "reason": fault})
 
 
 async def _provide(manager: Manager, config: Configuration, wanted: _Wanted) -> None:
-    """Makes the queue, or changes what may change; what may not is refused."""
+    """Creates the queue, or changes what may change; refuses a change of anything else."""
     settings = wanted.settings
     path = str(settings.path)
     try:
         info = manager.queue(path)
     except QueueNotFound:
-        await manager.create_queue(
-            path, transactional=settings.transactional, identifier=wanted.identifier, **_properties(settings)
-        )
+        await manager.create_queue(path, identifier=wanted.identifier, **settings_of(settings))
         log.info("queue created", extra={"queue": path, "transactional": settings.transactional})
         manager.audit("create queue", who=CONFIGURATION, queue=path)
         return
@@ -78,44 +79,21 @@ async def _provide(manager: Manager, config: Configuration, wanted: _Wanted) -> 
         raise ConfigurationError(
             str(config.directory.file),
             f"{wanted.directory_key}.id",
-            f"the queue {path} is here already with the id {info.id}; delete it first, or use that id",
+            f"the queue {path} exists with the id {info.id}: delete the queue first, or use that id",
         )
     if wanted.key is None:
         return
-    if settings.transactional != info.transactional:
-        kind = "transactional" if info.transactional else "not transactional"
-        config.fail(f"{wanted.key}.transactional", f"the queue {path} is here already and is {kind}; delete it first")
+    for name in QUEUE_PROPERTIES.keys() - CHANGEABLE.keys():
+        if (value := getattr(info, name)) != getattr(settings, name):
+            fault = f"must be {shown(value)}, which the queue {path} was created with; delete the queue first"
+            config.fail(f"{wanted.key}.{name}", fault)
     if changes := _changes(settings, info):
         await manager.set_queue(path, **changes)
         log.info("queue changed", extra={"queue": path, "properties": ",".join(changes)})
         manager.audit("change queue", who=CONFIGURATION, queue=path, properties=",".join(changes))
 
 
-def _properties(settings: ConfiguredQueue) -> dict[str, object]:
-    """What may change while the queue is there, under the queue's own words."""
-    return {
-        "label": settings.label,
-        "journaling": settings.journal,
-        "quota_kb": settings.quota_kb,
-        "journal_quota_kb": settings.journal_quota_kb,
-        "authenticate": settings.authenticate,
-        "privacy": settings.privacy,
-        "abort_limit": settings.abort_limit,
-    }
-
-
-def _changes(settings: ConfiguredQueue, info: QueueInfo) -> dict[str, object]:
-    now = {
-        "label": info.label,
-        "journaling": info.journal,
-        "quota_kb": info.quota_kb,
-        "journal_quota_kb": info.journal_quota_kb,
-        "authenticate": info.authenticate,
-        "privacy": info.privacy,
-        "abort_limit": info.abort_limit,
-    }
-    return {
-        name: value
-        for name, value in _properties(settings).items()
-        if now[name] != (settings.privacy.value if name == "privacy" else value)
-    }
+def _changes(settings: ConfiguredQueue, info: QueueInfo) -> dict[str, Any]:
+    """The properties that differ and can change."""
+    wanted = {name: getattr(settings, name) for name in CHANGEABLE}
+    return {name: value for name, value in wanted.items() if value != getattr(info, name)}

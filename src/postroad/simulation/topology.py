@@ -11,29 +11,27 @@ from pathlib import Path
 from typing import TypeVar
 
 from postroad.binary.settings import BinarySettings
-from postroad.config import UINT32_MAX, quota
 from postroad.config import BinarySettings as BinaryTable
 from postroad.config import SrmpSettings as SrmpTable
 from postroad.directory.file import Enterprise, ManagerEntry, Site, derived_site_id, load_enterprise
-from postroad.errors import IllegalName
-from postroad.names import PathName, QueueKind
-from postroad.settings import (
-    Place,
-    Table,
+from postroad.fields.kinds import (
+    MANAGER_NAME,
+    PATH,
+    SWITCH,
+    UINT32,
+    FieldFault,
     choice,
     items,
-    load,
-    manager_name,
     number,
-    path,
-    refuse_duplicates,
-    required,
-    setting,
+    parsed,
+    quoted,
     suggestion,
-    switch,
-    text,
     whole,
 )
+from postroad.fields.queue import QUEUE_PROPERTIES
+from postroad.fields.tables import required, setting, table, tables
+from postroad.fields.toml import Place, load, refuse_duplicates
+from postroad.names import PathName, QueueKind
 from postroad.simulation.network import Line
 from postroad.simulation.scenario import (
     LASTING,
@@ -57,24 +55,24 @@ MAX_MESSAGES = 1_000_000  # of one flow
 SITE = "simulation"  # where all managers are that no directory knows
 _SHARE = number(0.0, 1.0)
 _SECONDS = number(0.0, YEAR_S)
-_PAIR = items(manager_name, least=2, most=2)
+_PAIR = items(MANAGER_NAME, least=2, most=2)
 
 
-def queue_of_manager(value: object, place: Place) -> PathName:
+def _queue_of_manager(text: str) -> PathName:
     r"""`beta\private$\orders`: a manager's name, and a private queue there."""
-    try:
-        name = PathName.parse(text(1024)(value, place))
-    except IllegalName as fault:
-        place.fail(str(fault))
+    name = PathName.parse(text)
     if name.is_local or name.tail.kind is not QueueKind.PRIVATE or name.tail.journal or name.tail.subqueue is not None:
-        place.fail(rf"{value!r} is no private queue of a queue manager, as in beta\private$\orders")
+        raise FieldFault(rf"must be a private queue of a queue manager, as in beta\private$\orders, got {quoted(text)}")
     return name
+
+
+QUEUE_OF_MANAGER = parsed("text", _queue_of_manager)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Manager:
-    name: str = required(manager_name)
-    quota_kb: int | None = setting(quota, None)
+    name: str = required(MANAGER_NAME)
+    quota_kb: int | None = setting(UINT32, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,16 +85,16 @@ class _Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Queue:
-    path: PathName = required(queue_of_manager)
-    transactional: bool = setting(switch, False)
-    quota_kb: int | None = setting(quota, None)
-    abort_limit: int | None = setting(whole(1, UINT32_MAX), None)
+    path: PathName = required(QUEUE_OF_MANAGER)
+    transactional: bool = setting(SWITCH, False)
+    quota_kb: int | None = setting(UINT32, None)
+    abort_limit: int | None = setting(QUEUE_PROPERTIES["abort_limit"].kind, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Flow:
-    source: str = required(manager_name, key="from")
-    to: PathName = required(queue_of_manager)
+    source: str = required(MANAGER_NAME, key="from")
+    to: PathName = required(QUEUE_OF_MANAGER)
     kind: Kind = setting(choice(Kind), Kind.RECOVERABLE)
     naming: Naming = setting(choice(Naming), Naming.DIRECT)
     count: int = setting(whole(1, MAX_MESSAGES), 100)
@@ -104,16 +102,16 @@ class _Flow:
     start_s: float = setting(_SECONDS, 0.0)
     every_ms: float = setting(number(0.0, YEAR_S * 1000), 100.0)
     size: int = setting(whole(0, 4_000_000), 100)
-    time_to_reach_queue_s: int | None = setting(whole(0, UINT32_MAX), None)
-    dead_letter: bool = setting(switch, False)
-    journal: bool = setting(switch, False)
-    ack: bool = setting(switch, False)
+    time_to_reach_queue_s: int | None = setting(UINT32, None)
+    dead_letter: bool = setting(SWITCH, False)
+    journal: bool = setting(SWITCH, False)
+    ack: bool = setting(SWITCH, False)
     aborts: float = setting(_SHARE, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reader:
-    queue: PathName = required(queue_of_manager)
+    queue: PathName = required(QUEUE_OF_MANAGER)
     start_s: float = setting(_SECONDS, 0.0)
     think_ms: float = setting(number(0.0, YEAR_S * 1000), 10.0)
     batch: int = setting(whole(1, 10_000), 1)
@@ -123,7 +121,7 @@ class _Reader:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fault:
     kind: FaultKind = required(choice(FaultKind))
-    manager: str | None = setting(manager_name, None)
+    manager: str | None = setting(MANAGER_NAME, None)
     between: tuple[str, ...] | None = setting(_PAIR, None)
     at_s: float = required(_SECONDS)
     for_s: float | None = setting(_SECONDS, None)
@@ -134,15 +132,15 @@ class _File:
     seed: int = setting(whole(0, 2**63 - 1), 0)
     workload_s: float = setting(_SECONDS, 60.0)
     settle_s: float = setting(_SECONDS, 3600.0)
-    enterprise: Path | None = setting(path, None)
-    binary: BinaryTable = setting(Table(BinaryTable), BinaryTable())
-    srmp: SrmpTable = setting(Table(SrmpTable), SrmpTable())
-    managers: tuple[_Manager, ...] = setting(items(Table(_Manager)), (), key="manager")
-    lines: tuple[_Line, ...] = setting(items(Table(_Line)), (), key="line")
-    queues: tuple[_Queue, ...] = setting(items(Table(_Queue)), (), key="queue")
-    flows: tuple[_Flow, ...] = setting(items(Table(_Flow)), (), key="flow")
-    readers: tuple[_Reader, ...] = setting(items(Table(_Reader)), (), key="reader")
-    faults: tuple[_Fault, ...] = setting(items(Table(_Fault)), (), key="fault")
+    enterprise: Path | None = setting(PATH, None)
+    binary: BinaryTable = setting(table(BinaryTable), BinaryTable())
+    srmp: SrmpTable = setting(table(SrmpTable), SrmpTable())
+    managers: tuple[_Manager, ...] = setting(tables(_Manager), (), key="manager")
+    lines: tuple[_Line, ...] = setting(tables(_Line), (), key="line")
+    queues: tuple[_Queue, ...] = setting(tables(_Queue), (), key="queue")
+    flows: tuple[_Flow, ...] = setting(tables(_Flow), (), key="flow")
+    readers: tuple[_Reader, ...] = setting(tables(_Reader), (), key="reader")
+    faults: tuple[_Fault, ...] = setting(tables(_Fault), (), key="fault")
 
 
 def load_scenario(file: Path) -> Scenario:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from postroad.deadlines import Agenda, earliest
 from postroad.errors import IllegalName, MalformedSoap, ManagerFull, PostroadError, QuotaExceeded
+from postroad.fields.queue import QueuePrivacy
 from postroad.message import Composer, Message
 from postroad.names import DirectName, FormatName
 from postroad.net.endpoints import is_address
 from postroad.queues.delivery import is_internal
 from postroad.queues.duplicates import MessageIdHistory, foreign_id
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.properties import QueuePrivacy, QueueType
+from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.soap.addresses import at_address, destination_of, url_of
 from postroad.soap.elements import Attachments, Envelope, Stream

@@ -1,17 +1,19 @@
-"""The options of our sources and sinks: read from Spark's text, checked, and each fault told by the option's name."""
+"""The options of our sources and sinks: read from Spark's text and checked. Errors start with the option's name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 from postroad.client.values import REMOTE_READ_PORT
-from postroad.errors import IllegalName, InvalidArgument
+from postroad.errors import InvalidArgument
+from postroad.fields.kinds import SWITCH, URL, FieldFault, Kind, choice, number, parsed, quoted, suggestion, whole
+from postroad.fields.tables import read_text
 from postroad.names import parse_name
-from postroad.spark.schema import choose, suggestion
+from postroad.spark.schema import choose
 
 API = "http://127.0.0.1:8180"  # of a manager on this machine that was started without a configuration
 TIMEOUT_S = 60.0  # for a manager that is being started again
@@ -20,8 +22,8 @@ MAX_ROWS = 1_000_000_000
 ARRIVAL_MASK = (1 << 56) - 1  # of a lookup id; what is above it is the priority
 MOST_CLASS = 0xFFFF
 MOST_PRIORITY = 7
-_TRUTHS = {"true": True, "false": False}
 T = TypeVar("T")
+D = TypeVar("D")
 
 
 class Mode(Enum):
@@ -72,7 +74,7 @@ class Rpc:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """With `rpc` the place's queue is one of that server, and its API is not used."""
+    """With `rpc`, the queue is one of that server, and the API is not used."""
 
     place: Place
     rpc: Rpc | None
@@ -114,9 +116,9 @@ class Options:
         self._known = {name.lower(): name for name in known}
 
     def check_names(self) -> None:
-        """InvalidArgument for an option that is nearly one of ours. Others may be Spark's own, and are left alone."""
+        """InvalidArgument for an option that is nearly one of ours. Others may be Spark's own, so they pass."""
         if "path" in self._given and "path" not in self._known:
-            raise InvalidArgument("path: a queue is not a path; name it by the option `queue`")
+            raise InvalidArgument("path: a queue is not a path; name it with the option `queue`")
         for name in self._given:
             if name not in self._known:
                 near = suggestion(name, self._known)
@@ -126,48 +128,17 @@ class Options:
     def text(self, name: str) -> str | None:
         return self._given.get(name.lower())
 
-    def read(self, name: str, kind: Callable[[str], T], wanted: str, default: T) -> T:
+    def read(self, name: str, kind: Kind[T], default: D) -> T | D:
         text = self.text(name)
-        if text is None:
-            return default
-        try:
-            return kind(text.strip())
-        except (ValueError, KeyError):
-            raise InvalidArgument(f"{name}: {text!r} is not {wanted}") from None
-
-    def truth(self, name: str, default: bool) -> bool:
-        return self.read(name, lambda text: _TRUTHS[text.lower()], "true or false", default)
-
-    def whole(self, name: str, most: int, least: int = 1) -> int | None:
-        def kind(text: str) -> int | None:
-            if not least <= int(text) <= most:
-                raise ValueError
-            return int(text)
-
-        return self.read(name, kind, f"a whole number between {least} and {most}", None)
-
-    def word(self, name: str, words: type[Enum], default: T) -> T:
-        listed = " or ".join(each.value for each in words)
-        return self.read(name, lambda text: words(text.lower()), listed, default)  # type: ignore[arg-type,return-value]
+        return default if text is None else read_text(kind, text.strip(), name)
 
 
 def _place(options: Options) -> Place:
-    api = options.text("api") or API
-    parts = urlsplit(api)
-    try:
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise InvalidArgument(f"api: {api!r} is not the address of an HTTP API, as in {API}")
-    queue = options.text("queue")
-    if not queue:
-        raise InvalidArgument(r"queue: it is missing; name one, as in .option('queue', r'private$\orders')")
-    try:
-        parse_name(queue)
-    except IllegalName as fault:
-        raise InvalidArgument(f"queue: {fault}") from None
-    return Place(api.rstrip("/"), queue, options.text("token") or None, _timeout(options))
+    api = options.read("api", URL, None) or API
+    if not options.text("queue"):
+        raise InvalidArgument(r"queue: is missing; name one, as in .option('queue', r'private$\orders')")
+    queue = options.read("queue", _QUEUE, "")
+    return Place(api.rstrip("/"), queue, options.text("token") or None, options.read("timeout", _SECONDS, TIMEOUT_S))
 
 
 def _rpc(options: Options) -> Rpc | None:
@@ -175,7 +146,7 @@ def _rpc(options: Options) -> Rpc | None:
     if text is None:
         for name in _ACCOUNT:
             if options.text(name) is not None:
-                raise InvalidArgument(f"{name}: it goes with the option `rpc`; an HTTP API wants a `token`")
+                raise InvalidArgument(f"{name}: needs the option `rpc`; an HTTP API takes a `token`")
         return None
     for name, why in _NOT_BY_RPC.items():
         if options.text(name) is not None:
@@ -186,47 +157,49 @@ def _rpc(options: Options) -> Rpc | None:
     except ValueError:
         host, port = "", 0
     if not host or not port or parts.username is not None or parts.path or parts.query:
-        raise InvalidArgument(f"rpc: {text!r} is not a host, as in winserver or 10.0.0.5:2103")
+        raise InvalidArgument(f"rpc: must be a host, as in winserver or 10.0.0.5:2103, got {text!r}")
     user, password = (options.text(name) or None for name in _ACCOUNT)
     if password is not None and user is None:
-        raise InvalidArgument("password: there is no `user` that it is of")
+        raise InvalidArgument("password: needs the option `user`")
     return Rpc(host, port, user, password)
 
 
 _NOT_BY_RPC = {
-    "api": "a queue is read by `api` or by `rpc`, not by both",
-    "token": "it goes with the option `api`; a server that is read by `rpc` wants `user` and `password`",
-    "hold": "MS-MQQP holds no messages for a stream; use the option `api`",
-    "startingOffsets": "a stream by `rpc` begins with what is in the queue",
+    "api": "must not be set together with `rpc`",
+    "token": "needs the option `api`; a server behind `rpc` takes `user` and `password`",
+    "hold": "needs the option `api`: MS-MQQP cannot hold messages for a stream",
+    "startingOffsets": "needs the option `api`: a stream from `rpc` starts with what is in the queue",
 }
 
 
-def _timeout(options: Options) -> float:
-    def kind(text: str) -> float:
-        if not 0 <= float(text) <= 86_400:
-            raise ValueError
-        return float(text)
-
-    return options.read("timeout", kind, "a number of seconds between 0 and 86400", TIMEOUT_S)
+def _checked_name(text: str) -> str:
+    parse_name(text)
+    return text
 
 
 def _start(text: str) -> Start | int:
     if text.lower() in ("earliest", "latest"):
         return Start(text.lower())
-    if int(text) < 0:
-        raise ValueError
+    if not text.isascii() or not text.isdigit():
+        raise FieldFault(f"must be earliest, latest or an arrival number, got {quoted(text)}")
     return int(text)
+
+
+_QUEUE = parsed("text", _checked_name)
+_SECONDS = number(0, 86_400)
+_ARRIVAL = whole(0, ARRIVAL_MASK)
+_START: Kind[Start | int] = parsed("text", _start)
 
 
 def _selection(options: Options) -> Selection:
     equal = {
-        "class": options.whole("class", MOST_CLASS, 0),
-        "priority": options.whole("priority", MOST_PRIORITY, 0),
+        "class": options.read("class", whole(0, MOST_CLASS), None),
+        "priority": options.read("priority", whole(0, MOST_PRIORITY), None),
         "label": options.text("label"),
     }
-    end = options.whole("arrivalTo", ARRIVAL_MASK, 0)
+    end = options.read("arrivalTo", _ARRIVAL, None)
     return Selection(
-        begin=options.whole("arrivalFrom", ARRIVAL_MASK, 0) or 0,
+        begin=options.read("arrivalFrom", _ARRIVAL, 0),
         end=ARRIVAL_MASK if end is None else end,
         equal={name: value for name, value in equal.items() if value is not None},
     )
@@ -235,19 +208,20 @@ def _selection(options: Options) -> Selection:
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     options = Options(given, READ)
     options.check_names()
-    wanted = "earliest, latest or an arrival number"
     return ReadOptions(
         place=_place(options),
         rpc=_rpc(options),
         columns=choose(
-            options.text("columns"), body=options.truth("body", True), packet=options.truth("packet", False)
+            options.text("columns"),
+            body=options.read("body", SWITCH, True),
+            packet=options.read("packet", SWITCH, False),
         ),
         selection=_selection(options),
-        mode=options.word("mode", Mode, Mode.PEEK),
-        partitions=options.whole("partitions", MAX_PARTITIONS),
-        max_rows=options.whole("maxMessagesPerBatch", MAX_ROWS),
-        start=options.read("startingOffsets", _start, wanted, _start("earliest")),
-        fail_on_data_loss=options.truth("failOnDataLoss", True),
+        mode=options.read("mode", choice(Mode), Mode.PEEK),
+        partitions=options.read("partitions", whole(1, MAX_PARTITIONS), None),
+        max_rows=options.read("maxMessagesPerBatch", whole(1, MAX_ROWS), None),
+        start=options.read("startingOffsets", _START, Start.EARLIEST),
+        fail_on_data_loss=options.read("failOnDataLoss", SWITCH, True),
         hold=options.text("hold") or None,
     )
 
@@ -257,7 +231,7 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
     options = Options(given, READ)
     for name in SELECTING:
         if options.text(name) is not None:
-            raise InvalidArgument(f"{name}: a stream takes what comes; select from its rows with .where(...)")
+            raise InvalidArgument(f"{name}: a stream reads every message; select rows with .where(...)")
     return read_options(given)
 
 
@@ -266,7 +240,6 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     options.check_names()
     if options.text("rpc") is not None:
         raise InvalidArgument(
-            "rpc: MS-MQQP reads queues and cannot send; name a manager to send from by the option `api`"
+            "rpc: MS-MQQP can read queues but not send; name the manager to send from with the option `api`"
         )
-    transactional = None if options.text("transactional") is None else options.truth("transactional", False)
-    return WriteOptions(_place(options), options.text("name") or None, transactional)
+    return WriteOptions(_place(options), options.text("name") or None, options.read("transactional", SWITCH, None))

@@ -23,6 +23,7 @@ from postroad.columns.schema import PACKET
 from postroad.describe import packet_json
 from postroad.describe.packet import packet_kind
 from postroad.errors import InvalidArgument
+from postroad.fields.kinds import PORT_MAX, parsed, whole
 from postroad.spark.options import Options
 from postroad.spark.schema import FOUND, arrow_schema, named, spark_schema
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
@@ -31,6 +32,7 @@ from postroad.wire import MessageView
 MOST_ROWS = 1000  # of a record batch
 MOST_BYTES = 8 << 20
 _OPTIONS = ("path", "port", "pingPort")
+_PORTS = parsed("text", lambda text: frozenset(whole(1, PORT_MAX).from_text(each.strip()) for each in text.split(",")))
 
 
 class PacketSource(DataSource):
@@ -93,15 +95,8 @@ def _files(given: Mapping[str, str]) -> list[str]:
 def _ports(given: Mapping[str, str]) -> Ports:
     options = Options(given, _OPTIONS)
 
-    def kind(text: str) -> frozenset[int]:
-        ports = frozenset(int(each) for each in text.split(","))
-        if not all(0 < port <= 0xFFFF for port in ports):
-            raise ValueError
-        return ports
-
-    wanted = "one or more ports, with commas"
-    sessions = options.read("port", kind, wanted, frozenset[int]())
-    pings = options.read("pingPort", kind, wanted, frozenset[int]())
+    sessions = options.read("port", _PORTS, frozenset[int]())
+    pings = options.read("pingPort", _PORTS, frozenset[int]())
     return Ports(STANDARD_PORTS.sessions | sessions, STANDARD_PORTS.pings | pings)
 
 

@@ -5,8 +5,7 @@ What Spark takes from a reader must equal its own Arrow schema to the letter, so
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -25,6 +24,7 @@ from postroad.columns.schema import BYTES, ERROR, INT, LONG, PACKET, PROPERTIES,
 from postroad.columns.schema import MESSAGE as SHOWN
 from postroad.columns.schema import arrow_type as type_of
 from postroad.errors import InvalidArgument
+from postroad.fields.kinds import suggestion
 
 Kinds = Mapping[str, pa.DataType]
 _SPARK: dict[pa.DataType, DataType] = {
@@ -94,12 +94,6 @@ def named(schema: StructType, kinds: Kinds = MESSAGE) -> tuple[str, ...]:
         if field.dataType != kind:
             raise InvalidArgument(f"schema: {field.name} is {kind.simpleString()}, not {field.dataType.simpleString()}")
     return tuple(schema.fieldNames())
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    known = list(known)
-    close = get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
 
 
 def spark_schema(columns: Sequence[str], kinds: Kinds = MESSAGE) -> StructType:

@@ -22,7 +22,8 @@ from pyspark.sql.types import (
 
 from postroad.columns.schema import PACKET
 from postroad.errors import InvalidArgument
-from postroad.spark.schema import MESSAGE, suggestion
+from postroad.fields.kinds import suggestion
+from postroad.spark.schema import MESSAGE
 
 MOST_ROWS = 5000  # in a request
 MOST_BYTES = 16 << 20  # about: the manager takes 64 MiB

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from postroad.fields.queue import QueueSettings
 
-@dataclass(frozen=True, slots=True)
-class QueueInfo:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo(QueueSettings):
     """`messages` counts what is in the queue, `locked` those of them that a reader has; `holds` are ranges that readers
     keep to themselves, by order of arrival.
 
@@ -20,14 +22,6 @@ class QueueInfo:
     format_name: str
     id: str
     type: str
-    label: str
-    transactional: bool
-    journal: bool
-    quota_kb: int | None
-    journal_quota_kb: int | None
-    authenticate: bool
-    privacy: str
-    abort_limit: int | None
     messages: int
     bytes: int
     locked: int

@@ -73,7 +73,7 @@ def test_a_message_that_left_and_was_not_kept_is_not_found(alpha: Station) -> No
 
 
 def test_journal_and_dead_letter(network: Network, alpha: Station) -> None:
-    alpha.create(r"private$\kept", journaling=True)
+    alpha.create(r"private$\kept", journal=True)
     (ordinal,) = alpha.send(r"private$\kept", "a")
     network.wait(1)
     alpha.receive(r"private$\kept")

@@ -103,7 +103,7 @@ def test_the_example_of_the_reference_is_sound() -> None:
 
 @pytest.mark.spec("DM-3.1.1.7-01")
 def test_a_site_that_is_there_twice_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"site\[2\]\.name: London is that of site\[1\] already"):
+    with pytest.raises(ConfigurationError, match=r"site\[2\]\.name: must be unique, but site\[1\] has London too"):
         read('[[site]]\nname = "london"\n[[site]]\nname = "London"\n')
 
 

@@ -94,8 +94,8 @@ class House:
             for name in _STORE_CALLS:
                 patch.setattr(store, name, self.faults.passing(f"store.{name}", getattr(store, name)))
         for path in (ORDERS, OTHER, ACKS):
-            core.create_queue(path, self.now, journaling=path == ORDERS)
-        core.create_queue(LEDGER, self.now, transactional=True, journaling=True, abort_limit=1)
+            core.create_queue(path, self.now, journal=path == ORDERS)
+        core.create_queue(LEDGER, self.now, transactional=True, journal=True, abort_limit=1)
         self.land()
 
     def _break_at_hooks(self) -> None:

@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 
 from postroad.errors import IllegalPathName, InvalidArgument, QueueExists, QueueNotFound
+from postroad.fields.queue import QueuePrivacy
 from postroad.names import PrivateName, PublicName
-from postroad.queues.properties import QueuePrivacy, QueueProperties, QueueType
+from postroad.queues.properties import QueueProperties, QueueType
 from postroad.wire.layout import NULL_GUID
 from tests.unit.queues.office import IDENTIFIER, JOURNAL, NAME, ORDERS, Office, refused
 
@@ -17,7 +18,7 @@ SERVICE = UUID("a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf")
 GIVEN: dict[str, object] = {
     "label": "what came in",
     "type_id": SERVICE,
-    "journaling": True,
+    "journal": True,
     "quota_kb": 10,
     "journal_quota_kb": 20,
     "authenticate": True,
@@ -72,7 +73,7 @@ def test_a_queue_has_what_its_creator_said(office: Office) -> None:
 def test_what_nobody_said_is_the_default(office: Office) -> None:
     properties = office.create(r"private$\plain").properties
     assert (properties.label, properties.type_id, properties.multicast_address) == ("", NULL_GUID, None)
-    assert (properties.journaling, properties.authenticate, properties.transactional) == (False, False, False)
+    assert (properties.journal, properties.authenticate, properties.transactional) == (False, False, False)
     assert (properties.quota_kb, properties.journal_quota_kb) == (None, 1048576)
     assert (properties.privacy, properties.base_priority) == (QueuePrivacy.OPTIONAL, 0)
 

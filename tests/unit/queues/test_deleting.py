@@ -69,7 +69,7 @@ def test_the_queue_is_gone_for_those_who_have_it_open_and_for_all_others(office:
 
 
 def test_journal_and_subqueues_go_with_their_queue(office: Office) -> None:
-    queue = office.create(r"private$\kept", journaling=True)
+    queue = office.create(r"private$\kept", journal=True)
     office.manager.queues.subqueue(office.manager.tick, queue, "aside", int(office.now))
     office.send(r"private$\kept", "a", "b")
     office.receive(r"private$\kept")
@@ -222,7 +222,7 @@ def test_a_queue_that_comes_back_has_its_path_again_when_its_successor_is_lost_t
 
 
 def test_the_journal_of_another_queue_is_not_touched(office: Office) -> None:
-    office.manager.queues.change(office.manager.tick, office.queue(OTHER), 0, journaling=True)
+    office.manager.queues.change(office.manager.tick, office.queue(OTHER), 0, journal=True)
     office.send(OTHER, "a")
     office.receive(OTHER)
     office.delete(ORDERS)

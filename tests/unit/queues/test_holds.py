@@ -89,7 +89,7 @@ def test_what_is_held_does_not_expire_until_it_is_released(office: Office) -> No
 
 
 def test_a_commit_is_a_receive_with_all_that_follows_from_it(office: Office) -> None:
-    office.manager.queues.change(office.manager.tick, office.queue(ORDERS), 0, journaling=True)
+    office.manager.queues.change(office.manager.tick, office.queue(ORDERS), 0, journal=True)
     office.send(ORDERS, "a", "b")
     hold(office, "s")
     assert commit(office, "s") == 2

@@ -31,7 +31,7 @@ def of_another_manager(office: Office, message: Message) -> MessageView:
 @pytest.mark.spec("DM-3.1.1.2-13", "MQ-2.3.1.4-01")
 @pytest.mark.parametrize("recoverable", [True, False])
 def test_a_queue_that_keeps_a_journal_keeps_what_is_received(office: Office, recoverable: bool) -> None:
-    office.create(KEEPING, journaling=True)
+    office.create(KEEPING, journal=True)
     office.send(KEEPING, Message(b"body", label="a", recoverable=recoverable))
     packet = next(office.queue(KEEPING).everything()).packet
     assert office.labels(rf"{KEEPING};journal") == []
@@ -48,7 +48,7 @@ def test_a_queue_keeps_no_journal_unless_it_is_told_to(office: Office) -> None:
 
 @pytest.mark.spec("DM-3.1.1.2-13")
 def test_only_what_an_application_receives_is_journaled(office: Office) -> None:
-    office.create(KEEPING, journaling=True)
+    office.create(KEEPING, journal=True)
     office.send(KEEPING, "moved", "purged", Message(label="too late", recoverable=True, time_to_be_received=1))
     queue = office.queue(KEEPING)
     office.manager.move(queue, office.queue(OTHER), queue.available(1), office.now)
@@ -60,7 +60,7 @@ def test_only_what_an_application_receives_is_journaled(office: Office) -> None:
 
 @pytest.mark.spec("MQ-2.3.1.7-01")
 def test_a_journal_stops_growing_at_its_quota(office: Office) -> None:
-    office.create(KEEPING, journaling=True, journal_quota_kb=1)
+    office.create(KEEPING, journal=True, journal_quota_kb=1)
     for label in "ab":
         office.send(KEEPING, Message(bytes(600), label=label, recoverable=True))
     assert office.receive(KEEPING, 2) == ["a", "b"]
@@ -69,7 +69,7 @@ def test_a_journal_stops_growing_at_its_quota(office: Office) -> None:
 
 
 def test_the_journal_is_written_with_the_receive_or_not_at_all(office: Office) -> None:
-    queue = office.create(KEEPING, journaling=True)
+    queue = office.create(KEEPING, journal=True)
     office.send(KEEPING, "a")
     (record,) = office.lock(KEEPING)
     office.manager.reading.end(queue, record, office.now, delete=True)
@@ -80,7 +80,7 @@ def test_the_journal_is_written_with_the_receive_or_not_at_all(office: Office) -
 
 
 def test_a_journal_is_read_without_a_trace(office: Office) -> None:
-    office.create(KEEPING, journaling=True)
+    office.create(KEEPING, journal=True)
     office.send(KEEPING, Message(label="a", recoverable=True, dead_letter=True, journal=True))
     office.receive(KEEPING)
     office.receive(rf"{KEEPING};journal")
@@ -114,7 +114,7 @@ def test_a_transactional_message_is_delivered_once_it_is_received(office: Office
 
 @pytest.mark.parametrize("call", ["journal of the manager", "journal of the queue", "dead letters"])
 def test_reading_a_copy_makes_no_further_copy(office: Office, call: str) -> None:
-    office.create(KEEPING, transactional=True, journaling=True)
+    office.create(KEEPING, transactional=True, journal=True)
     office.send_transactional(KEEPING, Message(label="a", journal=True, dead_letter=True))
     if call == "dead letters":
         office.purge(KEEPING)

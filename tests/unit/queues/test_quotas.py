@@ -185,7 +185,7 @@ def test_every_path_leaves_the_sizes_right(steps: list[tuple[str, str]]) -> None
     """Whatever happens while a tick is on its way, and however that ends."""
     office = Office()
     for name in (ORDERS, OTHER):
-        office.create(name, journaling=True, quota_kb=2, journal_quota_kb=1)
+        office.create(name, journal=True, quota_kb=2, journal_quota_kb=1)
     office.create(LEDGER, transactional=True, abort_limit=2)
     open_transactions: list[Transaction] = []
     on_its_way: Tick | None = None
@@ -261,7 +261,7 @@ def _act(office: Office, action: str, open_transactions: list[Transaction]) -> N
                 manager.run_timers(office.now)
             case "delete":
                 manager.delete_queue(queue, now)
-                manager.create_queue(ORDERS, now, journaling=True, quota_kb=2)
+                manager.create_queue(ORDERS, now, journal=True, quota_kb=2)
                 manager.delete_queue(office.queue(LEDGER), now)
                 manager.create_queue(LEDGER, now, transactional=True, abort_limit=2)
     except (QuotaExceeded, NoMessage):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
 from postroad.errors import QueueNotFound, StorageError
+from postroad.fields.queue import QueuePrivacy
 from postroad.manager import Manager
 from postroad.message import Message
 from postroad.queues.counters import ARRIVAL_BLOCK, MESSAGE_ID_BLOCK, STATE, Counters
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.properties import QueuePrivacy, QueueProperties
+from postroad.queues.properties import QueueProperties, QueueType
 from postroad.store.interface import Batch, Key
 from postroad.store.memory import MemoryStore
 from tests.unit.queues.office import (
@@ -37,7 +38,7 @@ def test_every_property_of_a_queue_survives(office: Office) -> None:
         r"private$\all",
         label="label",
         transactional=True,
-        journaling=True,
+        journal=True,
         quota_kb=7,
         journal_quota_kb=8,
         authenticate=True,
@@ -167,11 +168,8 @@ def test_the_managers_own_queues_are_made_once(office: Office) -> None:
 
 def test_queue_numbers_may_wrap_around(office: Office) -> None:
     definition = office.store.state()[f"queue/{office.queue(ORDERS).number}"]
-    owner = QueueProperties.decode(definition, "orders")
-    owner.path = r"private$\last"
-    journal = QueueProperties.decode(definition, "orders")
-    journal.path, journal.owner = r"private$\last;journal", 65535
-    journal.queue_type = office.queue(rf"{ORDERS};journal").properties.queue_type
+    owner = replace(QueueProperties.decode(definition, "orders"), path=r"private$\last")
+    journal = replace(owner, path=r"private$\last;journal", owner=65535, queue_type=QueueType.JOURNAL)
     free = max(queue.number for queue in office.manager.queues) + 1
     office.store.set_state("queue/65535", owner.encode())
     office.store.set_state(f"queue/{free}", journal.encode())
@@ -222,7 +220,7 @@ def test_messages_keep_their_places_though_the_counters_are_damaged(office: Offi
 
 
 def test_a_queue_whose_definition_is_damaged_gives_its_number_to_nobody(office: Office) -> None:
-    queue = office.create(r"private$\last", journaling=True)
+    queue = office.create(r"private$\last", journal=True)
     office.send(r"private$\last", "kept on disk")
     restart_damaged(office, f"queue/{queue.number}")
     with pytest.raises(QueueNotFound):

@@ -95,7 +95,7 @@ def test_an_outgoing_queue_of_a_lost_tick_stays_for_an_open_transaction(office: 
 
 
 def test_a_queue_of_a_lost_tick_stays_with_its_journal_for_those_who_have_opened_it(office: Office) -> None:
-    office.manager.create_queue(NEW, office.now, journaling=True)
+    office.manager.create_queue(NEW, office.now, journal=True)
     lost = office.seal()
     descriptor = office.open(NEW)
     office.lose(lost)

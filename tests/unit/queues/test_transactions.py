@@ -258,7 +258,7 @@ def test_aborts_are_counted_across_a_restart(office: Office, transaction: Transa
 @pytest.mark.parametrize("end", [commit, abort])
 def test_a_read_of_a_deleted_queue_ends_without_a_trace(office: Office, transaction: Transaction, end: End) -> None:
     office.create(r"private$\kept", transactional=True)
-    queue = office.create(r"private$\short", transactional=True, journaling=True, abort_limit=1)
+    queue = office.create(r"private$\short", transactional=True, journal=True, abort_limit=1)
     office.send_transactional(
         r"private$\short", Message(label="a", admin_queue=ACKS, ack=("receive", "nack-receive")), "b"
     )

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from postroad.fields.queue import QueuePrivacy
 from postroad.message import Message
-from postroad.queues.properties import QueuePrivacy
 from postroad.soap.elements import (
     Attachments,
     CommitmentReceipt,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import Self, overload
+from typing import Self, Unpack, overload
 from uuid import UUID
 
 from postroad.client.aio.backend import Backend
 from postroad.client.aio.queue import Queue
 from postroad.client.aio.transaction import Transaction
-from postroad.client.values import MOVE_MESSAGES, Name, Privacy, QueueAttributes, Sendable, as_lookup_ids
+from postroad.client.values import MOVE_MESSAGES, Name, QueueAttributes, Sendable, as_lookup_ids
 from postroad.errors import InvalidArgument, InvalidHandle, PostroadError, QueueExists
 from postroad.names import MessageId
 from postroad.received import ReceivedMessage
@@ -126,36 +126,20 @@ class QueueManager:
         self,
         path: Name,
         *,
-        transactional: bool = False,
-        label: str = "",
-        journal: bool = False,
-        quota_kb: int | None = None,
-        journal_quota_kb: int | None = None,
-        authenticate: bool = False,
-        privacy: Privacy = "optional",
-        abort_limit: int | None = None,
         exist_ok: bool = False,
+        **attributes: Unpack[QueueAttributes],
     ) -> Queue:
         r"""A new queue, as in `create_queue(r"private$\orders")`. Quotas of None are no limit. A message that aborted
         transactions put back `abort_limit` times moves to the subqueue `;poison`.
 
         QueueExists if it is there already; with `exist_ok`, only if it is not of the kind that was asked for.
         """
-        attributes: QueueAttributes = {
-            "transactional": transactional,
-            "label": label,
-            "journal": journal,
-            "quota_kb": quota_kb,
-            "journal_quota_kb": journal_quota_kb,
-            "authenticate": authenticate,
-            "privacy": privacy,
-            "abort_limit": abort_limit,
-        }
         try:
             await self.backend.create_queue(str(path), attributes)
         except QueueExists:
             if not exist_ok:
                 raise
+            transactional = attributes.get("transactional", False)
             if (await self.backend.queue(str(path))).transactional != transactional:
                 kind = "not transactional" if transactional else "transactional"
                 raise QueueExists(f"the queue {path} exists already, and is {kind}") from None

@@ -1,0 +1,352 @@
+"""Kinds of values. A kind checks a value of TOML, JSON or Python, reads it from text, and has a JSON schema.
+
+One object does all three, so the check, the reader and the documentation cannot differ. No tables and no files here.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, time
+from difflib import get_close_matches
+from enum import Enum
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from postroad.errors import IllegalName
+from postroad.names import parse_guid
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
+
+UINT16_MAX = 0xFFFF
+UINT32_MAX = 0xFFFFFFFF
+PORT_MAX = 65535
+MAX_LOOKUP_ID = (1 << 63) - 1
+SHOWN_CHARACTERS = 60
+_WHOLE = re.compile(r"-?[0-9]{1,20}")
+_SWITCHES = {"true": True, "1": True, "false": False, "0": False}
+_MANAGER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?\.?")
+_NUMERIC = re.compile(r"[0-9.]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_USER_OF_URL = re.compile(r"//[^/]*@")  # may hold a password
+
+
+class FieldFault(ValueError):
+    """A value that does not fit. `key` says where it is, seen from the value that was checked."""
+
+    def __init__(self, fault: str, key: str = "") -> None:
+        self.fault = fault
+        self.key = key
+        super().__init__(f"{key}: {fault}" if key else fault)
+
+    def inside(self, key: str) -> FieldFault:
+        """The same fault, seen from the table or list that holds the value under `key`."""
+        return FieldFault(self.fault, join_keys(key, self.key))
+
+
+def join_keys(outer: str, inner: str) -> str:
+    return f"{outer}.{inner}" if outer and inner and not inner.startswith("[") else f"{outer}{inner}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind(Generic[T]):
+    """`what` completes the sentence "must be ...". `read` turns text into the value that `check` takes.
+
+    Both raise FieldFault, or ValueError or TypeError where that sentence says enough.
+    """
+
+    what: str
+    schema: Mapping[str, object]
+    check: Callable[[Any], T]
+    read: Callable[[str], object] = str
+
+    def __call__(self, value: object) -> T:
+        try:
+            return self.check(value)
+        except FieldFault:
+            raise
+        except (ValueError, TypeError):
+            raise FieldFault(f"must be {self.what}, got {shown(value)}") from None
+
+    def from_text(self, text: str) -> T:
+        """The value of an option of a command, a query parameter or an option of Spark."""
+        try:
+            value = self.read(text)
+        except ValueError:
+            raise FieldFault(f"must be {self.what}, got {quoted(text)}") from None
+        return self(value)
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"the text {quoted(value)}"
+        case int() | float():
+            return f"the number {_cut(repr(value))}"
+        case list() | tuple():
+            return "a list"
+        case dict():
+            return "an object"
+        case date() | time():
+            return "a date or time"
+    return f"a value of type {type(value).__name__}"
+
+
+def quoted(text: str) -> str:
+    return _cut(repr(str(text)))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
+
+
+def listed(words: Iterable[str]) -> str:
+    """`a, b or c`"""
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean x?` where a known word is close, else the known words."""
+    by_lower = {each.lower(): each for each in known}
+    close = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {by_lower[close[0]]}?"
+    return f"; known are {', '.join(by_lower.values())}" if by_lower else "; none is known"
+
+
+# Text
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def text(longest: int) -> Kind[str]:
+    """Any text of up to `longest` characters."""
+
+    def check(value: Any) -> str:
+        if len(_text(value)) > longest:
+            raise FieldFault(f"must have at most {longest} characters, got {len(value)}")
+        return str(value)
+
+    return Kind("text", {"type": "string", "maxLength": longest}, check)
+
+
+def line(longest: int, *, empty: bool = False, secret: bool = False) -> Kind[str]:
+    """Text of one line, without control characters. No error shows a secret."""
+    limited = text(longest)
+
+    def check(value: Any) -> str:
+        if secret and not isinstance(value, str):
+            raise FieldFault("must be text, got a value of another type")
+        found = limited.check(value)
+        if not found and not empty:
+            raise FieldFault("must not be empty")
+        if _CONTROL.search(found):
+            raise FieldFault(f"must not contain control characters{'' if secret else f', got {quoted(found)}'}")
+        return found
+
+    return Kind(limited.what, limited.schema, check)
+
+
+def parsed(what: str, parse: Callable[[str], T], longest: int = 1024, *, secret: bool = False) -> Kind[T]:
+    """A name that `parse` reads; the error of an illegal name says what is wrong with it."""
+    plain = line(longest, secret=secret)
+
+    def check(value: Any) -> T:
+        try:
+            return parse(plain.check(value))
+        except IllegalName as fault:
+            raise FieldFault(str(fault)) from None
+
+    return Kind(what, plain.schema, check)
+
+
+def choice(words: type[E] | Mapping[str, E]) -> Kind[E]:
+    """One of a few words, each for a member of an enum. Case does not matter."""
+    members = words if isinstance(words, Mapping) else {str(member.value): member for member in words}
+    what = listed(members)
+
+    def check(value: Any) -> E:
+        try:
+            return members[_text(value).lower()]
+        except KeyError:
+            raise FieldFault(f"must be {what}, got {quoted(value)}") from None
+
+    return Kind(what, {"type": "string", "enum": list(members)}, check)
+
+
+def _guid(value: Any) -> UUID:
+    if isinstance(value, UUID):
+        return value
+    try:
+        return parse_guid(_text(value).removeprefix("{").removesuffix("}"))
+    except IllegalName as fault:
+        raise FieldFault(str(fault)) from None
+
+
+def _base64(value: Any) -> bytes:
+    return b64decode(_text(value).encode("ascii"), validate=True)
+
+
+def _manager_name(name: str) -> str:
+    if not _MANAGER_NAME.fullmatch(name):
+        raise FieldFault(
+            "must be a computer name of letters, digits, '-', '_' and '.', and start with a letter, digit or '_', "
+            f"got {quoted(name)}"
+        )
+    if name.lower() == "localhost":
+        raise FieldFault("must not be localhost, which every computer is called: give this one a name of its own")
+    return name
+
+
+def _host(name: str) -> str:
+    try:
+        return str(ip_address(name))
+    except ValueError:
+        if not _HOST_NAME.fullmatch(name) or _NUMERIC.fullmatch(name):
+            raise FieldFault(f"must be an IP address or a host name, got {quoted(name)}") from None
+        return name
+
+
+def _url(string: str) -> str:
+    try:
+        parts = urlsplit(string)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        shown_url = quoted(_USER_OF_URL.sub("//...@", string))
+        raise FieldFault(f"must be an http or https URL, as in http://alpha/msmq/private$/orders, got {shown_url}")
+    return string
+
+
+TEXT = Kind("text", {"type": "string"}, _text)
+BASE64 = Kind("base64", {"type": "string", "contentEncoding": "base64"}, _base64)
+GUID = Kind("a GUID as text", {"type": "string", "format": "uuid"}, _guid)
+MANAGER_NAME = parsed("text", _manager_name, 256)  # what stands before the backslash in a path
+HOST = parsed("text", _host, 253)
+URL = parsed("text", _url, 2048)
+PATH = parsed("text", Path, 4096)  # in a file, relative to that file
+FILE = parsed("text", Path, 4096)  # the same, and the file must exist
+
+
+# Numbers and switches
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _read_switch(text: str) -> bool:
+    try:
+        return _SWITCHES[text.lower()]
+    except KeyError:
+        raise ValueError from None
+
+
+def _read_whole(text: str) -> int:
+    if not _WHOLE.fullmatch(text):
+        raise ValueError
+    return int(text)
+
+
+def whole(lowest: int, highest: int) -> Kind[int]:
+    """A whole number in this range. Neither true nor 1.0 is one."""
+
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError
+        if not lowest <= value <= highest:
+            raise _out_of_range(lowest, highest, value)
+        return value
+
+    schema = {"type": "integer", "minimum": lowest, "maximum": highest}
+    return Kind("a whole number", schema, check, _read_whole)
+
+
+def number(lowest: float, highest: float) -> Kind[float]:
+    """A number in this range, with or without a fraction."""
+
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError
+        if not lowest <= value <= highest:  # NaN is in no range
+            raise _out_of_range(lowest, highest, value)
+        return float(value)
+
+    return Kind("a number", {"type": "number", "minimum": lowest, "maximum": highest}, check, float)
+
+
+def _out_of_range(lowest: float, highest: float, value: float) -> FieldFault:
+    return FieldFault(f"must be between {lowest} and {highest}, got {_cut(repr(value))}")
+
+
+def _port_or_off(value: Any) -> int | None:
+    return None if value is False else _PORT.check(value)
+
+
+SWITCH = Kind("true or false", {"type": "boolean"}, _switch, _read_switch)
+UINT32 = whole(0, UINT32_MAX)
+LOOKUP_ID = whole(0, MAX_LOOKUP_ID)
+_PORT = whole(0, PORT_MAX)
+# To listen on: 0 is any free port, and None is off.
+LISTEN_PORT = Kind(
+    "a port number, 0 for any free port, or false for off", {"type": ["integer", "boolean"]}, _port_or_off
+)
+
+
+# Kinds made of others
+
+
+def nullable(kind: Kind[T]) -> Kind[T | None]:
+    """The same, or null."""
+    schema = dict(kind.schema)
+    if isinstance(schema.get("type"), str):
+        schema["type"] = [schema["type"], "null"]
+    else:
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    return Kind(f"{kind.what}, or null", schema, lambda value: None if value is None else kind.check(value), kind.read)
+
+
+def items(
+    kind: Kind[T], *, least: int = 0, most: int = 1_000_000, distinct: bool = False, first: int = 1
+) -> Kind[tuple[T, ...]]:
+    """A list. Errors count its items from `first`: 1 in files, which people read, and 0 in JSON."""
+
+    def check(value: Any) -> tuple[T, ...]:
+        if not isinstance(value, list | tuple):
+            raise TypeError
+        if not least <= len(value) <= most:
+            wanted = least if least == most else f"at least {least}" if len(value) < least else f"at most {most}"
+            raise FieldFault(f"must have {wanted} item{'' if str(wanted).endswith(' 1') else 's'}, got {len(value)}")
+        found: list[T] = []
+        for index, each in enumerate(value, first):
+            try:
+                found.append(kind(each))
+            except FieldFault as fault:
+                raise fault.inside(f"[{index}]") from None
+        if distinct and len(set(found)) != len(found):
+            twice = next(each for index, each in enumerate(found) if each in found[:index])
+            raise FieldFault(f"must not list an item twice, got {twice} twice")
+        return tuple(found)
+
+    schema = {"type": "array", "items": dict(kind.schema), "minItems": least, "maxItems": most}
+    return Kind("a list", schema | ({"uniqueItems": True} if distinct else {}), check)

@@ -1,0 +1,161 @@
+"""Every surface follows the table of queue properties: a property that one of them lacks fails here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+import postroad
+from postroad.cli.queue import app
+from postroad.config import ConfiguredQueue, load_configuration
+from postroad.errors import InvalidArgument
+from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, QueueAttributes, QueuePrivacy, QueueProperty
+from postroad.queues.properties import QueueProperties
+from postroad.values.info import QueueInfo
+from tests.served import API, ORDERS, Served, served
+
+DOCS = Path(__file__).parents[2] / "docs" / "reference"
+# A value of each property that is not its default, and one that does not fit.
+EXAMPLES: dict[str, tuple[Any, Any]] = {
+    "transactional": (True, "yes"),
+    "label": ("orders", "x" * 125),
+    "journal": (True, 1),
+    "quota_kb": (10, -1),
+    "journal_quota_kb": (20, 1 << 32),
+    "authenticate": (True, "no"),
+    "privacy": ("body", "full"),
+    "abort_limit": (3, 0),
+}
+GOOD = {name: good for name, (good, _) in EXAMPLES.items()}
+
+
+@pytest.fixture
+def api() -> Iterator[Served]:
+    with served() as running:
+        yield running
+
+
+def toml(values: dict[str, Any]) -> str:
+    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
+    return f"[manager]\nname = \"alpha\"\n[[queue]]\npath = 'private$\\orders'\n{lines}"
+
+
+def option(each: QueueProperty) -> str:
+    return f"--{each.name.replace('_', '-')}"
+
+
+def test_each_property_has_an_example() -> None:
+    assert list(EXAMPLES) == list(QUEUE_PROPERTIES)
+    for name, each in QUEUE_PROPERTIES.items():
+        assert each.help
+        assert each.kind(GOOD[name]) != each.default
+
+
+def test_type_checkers_know_the_properties() -> None:
+    assert list(QueueAttributes.__annotations__) == list(QUEUE_PROPERTIES)
+
+
+def test_the_file_sets_each_property(tmp_path: Path) -> None:
+    file = tmp_path / "alpha.toml"
+    file.write_text(toml(GOOD), encoding="utf-8")
+    (queue,) = load_configuration(file).queues
+    assert {name: getattr(queue, name) for name in GOOD} == GOOD
+    file.write_text(toml({}), encoding="utf-8")
+    (plain,) = load_configuration(file).queues
+    assert {name: getattr(plain, name) for name in GOOD} == {n: each.default for n, each in QUEUE_PROPERTIES.items()}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_each_surface_refuses_what_does_not_fit_by_its_name(api: Served, tmp_path: Path, name: str) -> None:
+    bad = EXAMPLES[name][1]
+    file = tmp_path / "alpha.toml"
+    file.write_text(toml({name: bad}), encoding="utf-8")
+    with pytest.raises(postroad.PostroadError, match=rf"queue\[1\]\.{name}: must "):
+        load_configuration(file)
+    answer = api.call("POST", f"{API}/queues", {"path": "private$/orders", name: bad})
+    assert (answer.status, answer.json["code"]) == (400, "INVALID_PARAMETER")
+    assert answer.json["detail"].startswith(f"{name}: must ")
+    with (
+        postroad.open(tmp_path / "data") as manager,
+        pytest.raises(InvalidArgument, match=f"^{name}: must "),
+    ):
+        manager.create_queue(r"private$\orders", **{name: bad})
+
+
+def test_the_api_sets_changes_and_shows_each_property(api: Served) -> None:
+    made = api.call("POST", f"{API}/queues", {"path": "private$/orders", **GOOD})
+    assert {name: made.json[name] for name in GOOD} == GOOD
+    api.create("private$/plain")
+    changes = {name: GOOD[name] for name in CHANGEABLE}
+    changed = api.call("PATCH", f"{API}/queues/private$/plain", changes)
+    assert {name: changed.json[name] for name in changes} == changes
+    for name in QUEUE_PROPERTIES.keys() - CHANGEABLE.keys():
+        assert api.call("PATCH", ORDERS, {name: GOOD[name]}).status == 400
+
+
+def test_openapi_describes_each_property(api: Served) -> None:
+    schemas = api.call("GET", f"{API}/openapi.json").json["components"]["schemas"]
+    assert list(schemas["NewQueue"]["properties"]) == ["path", *QUEUE_PROPERTIES]
+    assert list(schemas["QueueChanges"]["properties"]) == list(CHANGEABLE)
+    assert schemas["Queue"]["properties"].keys() >= QUEUE_PROPERTIES.keys()
+    for name, each in QUEUE_PROPERTIES.items():
+        described = schemas["NewQueue"]["properties"][name]
+        assert described == json.loads(json.dumps(each.json_kind.schema)) | {"description": each.help}
+
+
+def test_the_verbs_set_each_property_and_the_store_keeps_it(tmp_path: Path) -> None:
+    with postroad.open(tmp_path) as manager:
+        manager.create_queue(r"private$\orders", **GOOD)
+    with postroad.open(tmp_path) as manager:
+        info = manager.queue(r"private$\orders").info()
+        assert {name: getattr(info, name) for name in GOOD} == GOOD
+
+
+def test_a_store_of_the_first_version_is_read() -> None:
+    stored = (
+        b'{"queue_type":"private","path":"private$\\\\orders","identifier":"a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf",'
+        b'"private_queue_number":9,"transactional":true,"label":"a\\nb","journaling":true,"quota_kb":10,'
+        b'"journal_quota_kb":null,"authenticate":false,"privacy":"body","type_id":'
+        b'"00000000-0000-0000-0000-000000000000","base_priority":0,"abort_limit":3,"multicast_address":null,'
+        b'"create_time":1,"modify_time":2,"owner":null}'
+    )
+    properties = QueueProperties.decode(stored, "orders")
+    assert (properties.journal, properties.journal_quota_kb, properties.label) == (True, 1048576, "a\nb")
+    assert properties.privacy is QueuePrivacy.BODY
+    assert json.loads(properties.encode()).items() >= (json.loads(stored) | {"journal_quota_kb": 1048576}).items()
+
+
+@pytest.mark.parametrize(("command", "table"), [("create", QUEUE_PROPERTIES), ("set", CHANGEABLE)])
+def test_the_commands_have_an_option_for_each_property(command: str, table: dict[str, QueueProperty]) -> None:
+    options = {name for each in get_command(app).commands[command].params for name in each.opts}  # type: ignore[attr-defined]
+    assert {option(each) for each in table.values()} <= options
+    assert not {option(each) for name, each in QUEUE_PROPERTIES.items() if name not in table} & options
+
+
+def test_the_word_none_is_no_limit_for_a_command() -> None:
+    assert QUEUE_PROPERTIES["quota_kb"].from_text("none") == 0xFFFFFFFF
+    assert QUEUE_PROPERTIES["journal_quota_kb"].from_text("None") == 0xFFFFFFFF
+    assert QUEUE_PROPERTIES["abort_limit"].from_text("none") is None
+
+
+def test_dataclasses_have_each_property() -> None:
+    for kind in (ConfiguredQueue, QueueInfo, QueueProperties):
+        assert kind.__dataclass_fields__.keys() >= QUEUE_PROPERTIES.keys()
+
+
+def row(each: QueueProperty) -> str:
+    default = "no limit" if each.default is None else f"`{json.dumps(each.default)}`"
+    return f"| `{each.name}` | {each.help} | {default} |"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_reference_has_each_property(name: str) -> None:
+    each = QUEUE_PROPERTIES[name]
+    assert row(each) in (DOCS / "configuration.md").read_text(encoding="utf-8").splitlines()
+    assert f"`{name}`" in (DOCS / "http-api.md").read_text(encoding="utf-8")
+    assert f"`{option(each)}" in (DOCS / "commands.md").read_text(encoding="utf-8")
