@@ -57,7 +57,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row and what the run says of it; `notes` are the tests of a covered row, the reason of a deviation or waiver."""
+    """A row and what the run says of it; `notes` are the tests of a covered row, otherwise the reason."""
 
     row: Row
     verdict: Verdict

@@ -116,6 +116,7 @@ MESSAGE_PROPERTIES = _table(
     Property("time_to_be_received", "time_to_be_received", SECONDS, "seconds until it leaves unread"),
     Property("journal", "journal", SWITCH, "whether a copy is kept once it is delivered"),
     Property("dead_letter", "dead_letter", SWITCH, "whether a copy is kept if it cannot be delivered"),
+    Property("dead_letter_queue", "dead_letter_queue", nullable(QUEUE), "a local queue that takes the copy if it dies"),
     Property("trace", "trace", nullable(TEXT), "PUBLIC=<guid> of the queue that hears of each hop"),
     Property("extension_base64", "extension", BASE64, "bytes for the application's own use"),
     Property("connector_type", "connector_type", nullable(GUID), "of a message to a foreign system"),

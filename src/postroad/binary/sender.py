@@ -22,6 +22,7 @@ from postroad.queues.queue import PositionState, Queue
 from postroad.queues.tick import Tick
 from postroad.store.interface import Record
 from postroad.wire.constants import MessageClass
+from postroad.wire.local_part import without_local_part
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.patch import with_previous_number
 from postroad.wire.queue_names import destination_name
@@ -156,7 +157,7 @@ class Sender:
 
     def _send(self, session: Session, queue: Queue, record: Record, view: MessageView, now: float) -> None:
         flight = Flight(queue, record, sent_at=now)
-        packet = record.packet
+        packet = without_local_part(record.packet)
         queue.mark(record.lookup_id, PositionState.LOCKED)
         fields = view.transaction_fields
         if fields is not None and view.source_queue_manager_bytes == self._own:

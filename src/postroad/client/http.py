@@ -35,6 +35,7 @@ from postroad.queues.waiting import ReadCall
 from postroad.received import ReceivedMessage, decode_records
 from postroad.routing import Route, Table
 from postroad.values.trace import Trace, read_message_id
+from postroad.wire.local_part import without_local_part
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
@@ -363,7 +364,10 @@ class HttpBackend:
 
     async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]:
         answer = await self._exchange.request(
-            "POST", _queue(name, "packets"), body=b"".join(packets), media_type="application/octet-stream"
+            "POST",
+            _queue(name, "packets"),
+            body=b"".join(map(without_local_part, packets)),
+            media_type="application/octet-stream",
         )
         return list(self._exchange.parsed(answer, "lookup_ids"))
 
@@ -442,7 +446,7 @@ def message_json(message: Message) -> dict[str, object]:
         values["body"] = message.body
     else:
         values["body_base64"] = b64encode(message.body).decode()
-    for name in ("response_queue", "admin_queue"):
+    for name in ("response_queue", "admin_queue", "dead_letter_queue"):
         if name in values:
             values[name] = str(values[name])
     if message.extension:
