@@ -289,7 +289,7 @@ class Server:
             ack_timeout_ms=config.binary.ack_timeout_ms,
             retry_connect_s=config.binary.retry_connect_s,
             resend_s=config.binary.resend_s,
-            cleanup_ms=ROUTING_CLEANUP_MS if routing else CLEANUP_MS,
+            cleanup_ms=config.binary.cleanup_ms or (ROUTING_CLEANUP_MS if routing else CLEANUP_MS),
             remote_managers=config.limits.remote_managers,
         )
         peers = {peer.host.lower(): peer for peer in config.peers}
