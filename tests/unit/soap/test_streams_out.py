@@ -66,7 +66,6 @@ def deaf(network: Network, beta: Station) -> str:
 
 
 @pytest.mark.spec(
-    "SRM-3.1.7.2.3-01",
     "SRM-3.1.7.2.3-02",
     "SRM-3.1.7.2.3-03",
     "SRM-3.1.7.2.3-05",
@@ -89,6 +88,15 @@ def test_messages_of_one_queue_are_numbered_in_one_stream(network: Network, alph
     assert posts[0].stream.stream_id.sequence.ordinal == 1
     urls = [each.stream.send_receipts_to for each in posts]
     assert urls == ["http://alpha/MSMQ/PRIVATE$/order_queue$", None, None]
+
+
+@pytest.mark.spec("SRM-3.1.7.2.3-01")
+def test_each_queue_of_a_host_has_a_stream_of_its_own(network: Network, alpha: Station, beta: Station) -> None:
+    network.answers[beta.address] = 200
+    for path in (LEDGER, r"private$\books", LEDGER):
+        alpha.send_transactional(beta.direct(path), "a")
+    ids = [each.stream.stream_id for each in network.user_posts("alpha")]
+    assert ids[0] == ids[2] != ids[1]
 
 
 @pytest.mark.spec("SRM-3.1.7.2.5-03", "SRM-3.1.1.1.3-02", "SRM-3.1.1.1.4-01", "SRM-3.1.7.7-03")
