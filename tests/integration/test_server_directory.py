@@ -17,6 +17,7 @@ from postroad.binary.states import SessionState
 from postroad.config import load_configuration
 from postroad.errors import QueueNotFound
 from postroad.manager import Manager
+from postroad.message import Message
 from postroad.server.server import Server
 from postroad.wire import ConnectionParameters
 from postroad.wire.framer import Framer
@@ -128,6 +129,25 @@ def test_a_server_offers_a_window_of_64_unless_it_is_told_another(tmp_path: Path
 
     assert with_session(configured(tmp_path), look) == 0x40
     assert with_session(configured(tmp_path, "window_size = 9"), look) == 9
+
+
+@pytest.mark.spec("DM-3.1.7.1.5-12")
+def test_an_outgoing_queue_has_the_base_priority_that_the_directory_gives(tmp_path: Path) -> None:
+    configured(tmp_path)
+    beta = '[[manager]]\nname = "beta"\nid = "00000000-0000-0000-0000-00000000000b"\nsites = ["london"]\n'
+    there = queue(r"beta\first", FIRST) + "base_priority = -7\n"
+    (tmp_path / "enterprise.toml").write_text(ENTERPRISE.format(routing_server="true") + beta + there)
+
+    server = Server(load_configuration(tmp_path / "alpha.toml"))
+
+    async def body() -> int:
+        manager = await started(server)
+        await manager.send(f"PUBLIC={FIRST}", [Message(b"")])
+        found = manager.core.queues.get(f"PUBLIC={FIRST}").properties.base_priority
+        await server.stop()
+        return found
+
+    assert asyncio.run(body()) == -7
 
 
 @pytest.mark.spec("QB-3.1.3.2-20", "QB-6-25")

@@ -40,7 +40,7 @@ from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, NoRoute, PostroadError, RpcUnavailable
 from postroad.manager import Manager
-from postroad.names import DirectName, PublicName
+from postroad.names import DirectName, FormatName, PublicName
 from postroad.net.endpoints import is_loopback
 from postroad.net.limits import Limits, usable_descriptors
 from postroad.queues.info import ListenerInfo
@@ -305,6 +305,7 @@ class Server:
         known = KnownManagers(lambda: manager.router, manager.identifier)
         service = BinaryService(manager.core, settings, resolver(lambda: manager.router), transport, known)
         manager.core.delivery.locate = lambda name: _manager_of(manager, name)
+        manager.core.queues.base_priority = lambda name: _base_priority(manager, name)
         manager.binary = service
         await self._listen("binary", port, transport.start(service))
         log.info("listening", extra={"listener": "binary", "address": transport.address})
@@ -457,6 +458,12 @@ def _manager_of(manager: Manager, name: PublicName) -> UUID | None:
         return manager.router.destination(name)
     except NoRoute:
         return None
+
+
+def _base_priority(manager: Manager, name: FormatName) -> int:
+    """[MS-MQMQ] 2.3.1.6: only a public format name has one; private queues and direct names count as 0."""
+    queue = manager.router.directory.queue(name.guid) if isinstance(name, PublicName) else None
+    return 0 if queue is None else queue.base_priority
 
 
 def _watch(settings: DirectorySettings) -> DirectoryWatch | None:
