@@ -1,14 +1,14 @@
 """The ledger, a pytest plugin: which rows of conformance/*.csv are covered by tests that pass.
 
-It reads rows, waivers and marks, judges them after the run, and prints the totals. How the page looks
-is in `tests.ledger_page`; what any row means is nowhere in the plugin. `--conformance` writes the page,
+It reads rows, waivers, deviations and marks, judges them after the run, and prints the totals. `tests.ledger_page`
+knows how the page looks; the plugin does not know what a row means. `--conformance` writes the page,
 `--conformance-check` compares it with the run and fails the run if they differ.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -18,8 +18,9 @@ import pytest
 from tests.ledger_page import Entry, Row, Verdict, render, totals_lines
 
 ROW_COLUMNS = ("id", "section", "level", "role", "requirement", "check")
-WAIVER_COLUMNS = ("id", "reason")
-WAIVERS = "waived.csv"
+REASON_COLUMNS = ("id", "reason")
+WAIVERS = "waived.csv"  # rules that do not apply to us
+DEVIATIONS = "deviations.csv"  # rules that apply, and that we break on purpose
 DIFFERENCES_SHOWN = 40
 
 
@@ -29,15 +30,15 @@ class Ledger:
 
     rows: dict[str, Row]
     waivers: dict[str, str]
+    deviations: dict[str, str]
 
 
 def read_ledger(directory: Path) -> Ledger:
-    """Read every row and waiver, or raise one UsageError that lists all that is wrong with them."""
+    """Read every row, waiver and deviation, or raise one UsageError that lists all that is wrong with them."""
     rows: dict[str, Row] = {}
-    waivers: dict[str, str] = {}
     faults: list[str] = []
     for path in sorted(directory.glob("*.csv")):
-        if path.name == WAIVERS:
+        if path.name in (WAIVERS, DEVIATIONS):
             continue
         for place, cells in _read_csv(path, ROW_COLUMNS):
             if not cells["id"]:
@@ -46,18 +47,25 @@ def read_ledger(directory: Path) -> Ledger:
                 faults.append(f"{place}: {cells['id']} is there twice")
             else:
                 rows[cells["id"]] = Row(spec=path.stem, **{key: cells[key] for key in ROW_COLUMNS[:-1]})
-    if (directory / WAIVERS).exists():
-        for place, cells in _read_csv(directory / WAIVERS, WAIVER_COLUMNS):
-            if cells["id"] not in rows:
-                faults.append(f"{place}: {cells['id']!r} is no row of conformance/*.csv")
-            elif cells["id"] in waivers:
-                faults.append(f"{place}: {cells['id']} is waived twice")
-            elif not cells["reason"]:
-                faults.append(f"{place}: {cells['id']} is waived without a reason")
-            else:
-                waivers[cells["id"]] = cells["reason"]
+    waivers = _read_reasons(directory / WAIVERS, rows, faults)
+    deviations = _read_reasons(directory / DEVIATIONS, rows, faults)
+    faults.extend(f"{row_id} is in {WAIVERS} and in {DEVIATIONS}" for row_id in waivers if row_id in deviations)
     _raise_if_any(faults)
-    return Ledger(rows, waivers)
+    return Ledger(rows, waivers, deviations)
+
+
+def _read_reasons(path: Path, rows: Container[str], faults: list[str]) -> dict[str, str]:
+    reasons: dict[str, str] = {}
+    for place, cells in _read_csv(path, REASON_COLUMNS) if path.exists() else ():
+        if cells["id"] not in rows:
+            faults.append(f"{place}: {cells['id']!r} is no row of conformance/*.csv")
+        elif cells["id"] in reasons:
+            faults.append(f"{place}: {cells['id']} is there twice")
+        elif not cells["reason"]:
+            faults.append(f"{place}: {cells['id']} has no reason")
+        else:
+            reasons[cells["id"]] = cells["reason"]
+    return reasons
 
 
 def _read_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -97,12 +105,17 @@ def read_marks(items: Iterable[pytest.Item], ledger: Ledger) -> dict[str, list[s
 
 
 def judge(ledger: Ledger, carriers: dict[str, list[str]], passed: set[str]) -> list[Entry]:
-    """One entry a row, in the ledger's order. A row is covered only if every test that carries it passed."""
+    """One entry a row, in the ledger's order. A row is covered only if every test that carries it passed.
+
+    A row that we break on purpose may have tests of what we do instead: they have to pass too.
+    """
     entries = []
     for row in ledger.rows.values():
         tests = carriers.get(row.id, [])
         if row.id in ledger.waivers:
             entries.append(Entry(row, Verdict.WAIVED, (ledger.waivers[row.id],)))
+        elif row.id in ledger.deviations and passed.issuperset(tests):
+            entries.append(Entry(row, Verdict.DEVIATES, (ledger.deviations[row.id],)))
         elif tests and passed.issuperset(tests):
             entries.append(Entry(row, Verdict.COVERED, tuple(sorted({_without_parameters(test) for test in tests}))))
         else:

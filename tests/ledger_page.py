@@ -30,8 +30,9 @@ FAILED_TESTS_NAMED = 20
 INTRODUCTION = """# Conformance
 
 Written by `make conformance`; do not edit. Every row is one rule of a specification, kept with its whole wording in
-`conformance/*.csv`. A row is *covered* if every test that carries its id passed, *waived* if
-`conformance/waived.csv` gives a reason to leave it out, and *open* otherwise.
+`conformance/*.csv`. A row is *covered* if every test that carries its id passed. It *deviates* if Postroad breaks the
+rule on purpose: `conformance/deviations.csv` gives the reason. It is *waived* if the rule does not apply to Postroad:
+`conformance/waived.csv` says why. Every other row is *open*: nobody has built or tested it yet.
 """
 
 
@@ -49,13 +50,14 @@ class Row:
 
 class Verdict(Enum):
     COVERED = "covered"
+    DEVIATES = "deviates"
     WAIVED = "waived"
     OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row and what the run says of it; `notes` are the tests of a covered row, the reason of a waived one."""
+    """A row and what the run says of it; `notes` are the tests of a covered row, otherwise the reason."""
 
     row: Row
     verdict: Verdict
@@ -81,7 +83,7 @@ def totals_lines(entries: Sequence[Entry]) -> Iterator[str]:
     for title, group in [*groups, ("all", list(entries))]:
         counts = _count(group)
         covered, rows = counts[Verdict.COVERED], len(group)
-        rest = f"{counts[Verdict.WAIVED]} waived, {counts[Verdict.OPEN]} open"
+        rest = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if verdict is not Verdict.COVERED)
         yield f"{title:<10} {covered:>5} of {rows:>5} covered ({_percent(covered, rows)} %), {rest}"
 
 
@@ -93,8 +95,8 @@ def _failure_note(failed: Sequence[str]) -> str:
 
 
 def _summary_lines(entries: Sequence[Entry]) -> Iterator[str]:
-    yield "| specification | role | rows | covered | waived | open | covered, % |"
-    yield "|---|---|--:|--:|--:|--:|--:|"
+    yield "| specification | role | rows | covered | deviates | waived | open | covered, % |"
+    yield "|---|---|--:|--:|--:|--:|--:|--:|"
     for spec, group in _by_spec(entries):
         yield _summary_row(f"**{_short_title(spec)}**", "**all**", group)
         for role in sorted({entry.row.role for entry in group}):
@@ -104,7 +106,7 @@ def _summary_lines(entries: Sequence[Entry]) -> Iterator[str]:
 
 def _summary_row(spec: str, role: str, entries: Sequence[Entry]) -> str:
     counts = _count(entries)
-    cells = [spec, role, len(entries), counts[Verdict.COVERED], counts[Verdict.WAIVED], counts[Verdict.OPEN]]
+    cells = [spec, role, len(entries), *(counts[verdict] for verdict in Verdict)]
     return "| " + " | ".join(map(str, [*cells, _percent(counts[Verdict.COVERED], len(entries))])) + " |"
 
 
@@ -130,8 +132,8 @@ def _state(entry: Entry) -> str:
             # The directory of a test adds nothing that its name does not say, times 2400.
             name = f"`{entry.notes[0].rpartition('/')[2]}`"
             return name if len(entry.notes) == 1 else f"{name} and {len(entry.notes) - 1} more"
-        case Verdict.WAIVED:
-            return f"waived: {_escape(entry.notes[0])}"
+        case Verdict.DEVIATES | Verdict.WAIVED:
+            return f"{entry.verdict.value}: {_escape(entry.notes[0])}"
         case Verdict.OPEN:
             return "open"
 

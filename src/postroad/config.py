@@ -144,6 +144,7 @@ class BinarySettings:
     insecure_nacks: bool = setting(SWITCH, False)
     retry_connect_s: float = setting(number(0.001, YEAR_S), 1.0)
     resend_s: tuple[float, ...] = setting(RESEND_TABLE, DEFAULT_RESEND_S)
+    cleanup_ms: int | None = setting(whole(1, UINT32_MAX), None)  # None: as the manager's role says
     ping: bool = setting(SWITCH, False)
 
 

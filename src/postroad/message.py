@@ -29,6 +29,7 @@ from postroad.wire.constants import (
     UserFlags,
 )
 from postroad.wire.layout import NULL_GUID, Writer
+from postroad.wire.local_part import with_dead_letter_queue
 from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
 from postroad.wire.properties_header import LAYOUT as PROPERTIES
 from postroad.wire.properties_header import NO_CORRELATION
@@ -77,8 +78,9 @@ class Message:
 
     `recoverable` messages survive a restart; other messages are express and live in memory. In a transaction every
     message is recoverable and is delivered exactly once and in order. `journal` keeps a copy in the manager's journal
-    after delivery. `dead_letter` keeps a copy in its dead-letter queue if delivery fails. Times are in seconds.
-    Acknowledgments go to `admin_queue`: `ack` and `admin_queue` have an effect only together.
+    after delivery. `dead_letter` keeps a copy in its dead-letter queue if delivery fails; `dead_letter_queue` asks for
+    that copy in another queue of the sending manager. Times are in seconds. Acknowledgments go to `admin_queue`: `ack`
+    and `admin_queue` have an effect only together.
     """
 
     body: bytes | str = b""
@@ -96,6 +98,7 @@ class Message:
     time_to_be_received: int | None = None
     journal: bool = False
     dead_letter: bool = False
+    dead_letter_queue: FormatName | PathName | str | None = None
     trace: UUID | str | None = None
     extension: bytes = b""
     connector_type: UUID | None = None
@@ -137,6 +140,14 @@ def _trace_queue(value: UUID | str) -> UUID:
     if not isinstance(name, PublicName):
         raise InvalidMessage(f"trace: must be a public queue, as in PUBLIC=<guid>, got {value!r}")
     return name.guid
+
+
+def _local_queue(name: FormatName | PathName | str) -> str:
+    """Only its form is checked: whether there is such a queue counts when the message has died."""
+    try:
+        return str(parse_name(name) if isinstance(name, str) else name)
+    except IllegalName as fault:
+        raise InvalidMessage(f"dead_letter_queue: {fault}") from None
 
 
 class Composer:
@@ -181,7 +192,7 @@ class Composer:
             flags |= _RECOVERABLE
         if message.journal:
             flags |= UserFlags.POSITIVE_JOURNALING.value
-        if message.dead_letter:
+        if message.dead_letter or message.dead_letter_queue is not None:
             flags |= UserFlags.NEGATIVE_JOURNALING.value
         label = message.label.encode("utf-16-le", "surrogatepass") + b"\0\0" if message.label else b""
         if len(label) > 2 * MAX_LABEL_UNITS or "\0" in message.label:
@@ -250,7 +261,10 @@ class Composer:
             message_id,
             flags,
         )
-        return b"".join(parts)
+        packet = b"".join(parts)
+        if message.dead_letter_queue is None:
+            return packet
+        return with_dead_letter_queue(packet, _local_queue(message.dead_letter_queue))
 
     def _encode_names(self, key: tuple[FormatName | str | None, FormatName | str | None, UUID | None]) -> _Names:
         """User flags, QueueManagerAddress and the name bytes, kept for the next message with the same names."""

@@ -117,6 +117,11 @@ class ReceivedMessage:
         return response_text(self.view)
 
     @property
+    def dead_letter_queue(self) -> str | None:
+        """The queue that its sender has named for it; only the sender's own manager knows."""
+        return self.view.dead_letter_queue
+
+    @property
     def sent_at(self) -> datetime:
         return datetime.fromtimestamp(self.view.sent_time, UTC)
 

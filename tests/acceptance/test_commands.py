@@ -20,8 +20,8 @@ from tests.commands import Outcome, postroad, serving
 GUID = "8f3c6a52-0d1e-4b7a-9c55-2f1f0f6f7a10"
 MESSAGE_KEYS = """
     id lookup_id class class_name label body body_type priority delivery correlation_id sent_at arrived_at
-    source_manager destination_queue admin_queue response_queue extension_base64 app_tag hops authenticated
-    encrypted sender_id first_in_transaction last_in_transaction transaction_id
+    source_manager destination_queue admin_queue response_queue dead_letter_queue extension_base64 app_tag hops
+    authenticated encrypted sender_id first_in_transaction last_in_transaction transaction_id
 """
 FULL_DISK = Path("/dev/full")
 Damage = Callable[[bytes], bytes]
@@ -232,7 +232,17 @@ def test_every_property_of_a_message(office: Office) -> None:
         *("send", queue.name, "--body", "grüße", "--label", "Größe", "--priority", "6", "--recoverable"),
         *("--ttrq", "100", "--ttbr", "200", "--admin-queue", admin.name, "--ack", "reach-queue,nack-receive"),
         *("--response-queue", r"DIRECT=OS:beta\private$\answers", "--correlation", identifier, "--journal"),
-        *("--dead-letter", "--trace", f"PUBLIC={GUID}", "--body-type", "8", "--app-tag", "7", "--json"),
+        *(
+            "--dead-letter-queue",
+            r"private$\dead",
+            "--trace",
+            f"PUBLIC={GUID}",
+            "--body-type",
+            "8",
+            "--app-tag",
+            "7",
+            "--json",
+        ),
     )
     message = queue.peek(0)
     assert sent.objects == [{"id": str(message.id)}]
@@ -245,6 +255,7 @@ def test_every_property_of_a_message(office: Office) -> None:
     assert (found["class"], found["correlation_id"]) == (0, identifier)
     assert found["response_queue"] == r"DIRECT=OS:beta\private$\answers"
     assert found["admin_queue"] == admin.info().format_name
+    assert found["dead_letter_queue"] == r".\private$\dead"
     view = message.view
     assert (view.time_to_reach_queue, view.time_to_be_received) == (100, 200)
     assert view.ack_flags == 0x01 | 0x08

@@ -31,6 +31,7 @@ MESSAGE_KEYS = {
     "destination_queue",
     "admin_queue",
     "response_queue",
+    "dead_letter_queue",
     "extension_base64",
     "app_tag",
     "hops",

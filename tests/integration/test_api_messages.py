@@ -48,6 +48,7 @@ def test_every_property_of_a_message_goes_into_its_packet(api: Served) -> None:
         "time_to_be_received": 3600,
         "journal": True,
         "dead_letter": True,
+        "dead_letter_queue": "private$/dead",
         "trace": "PUBLIC=0f0e0d0c-0b0a-0908-0706-050403020100",
         "extension_base64": b64encode(b"\x00\xff").decode(),
         "connector_type": "0f0e0d0c-0b0a-0908-0706-050403020100",
@@ -59,6 +60,7 @@ def test_every_property_of_a_message_goes_into_its_packet(api: Served) -> None:
         assert read[name] == sent[name]
     assert (read["id"], read["delivery"]) == (answer.json["ids"][0], "recoverable")
     assert read["response_queue"].startswith("PRIVATE=")
+    assert read["dead_letter_queue"] == r".\private$\dead"
     assert read["extension_base64"] == sent["extension_base64"]
     (record,) = decode_records(api.call("GET", f"{ORDERS}/messages", headers={"Accept": RECORDS}).body)
     view = record.view
@@ -68,6 +70,15 @@ def test_every_property_of_a_message_goes_into_its_packet(api: Served) -> None:
     assert view.tracing
     assert view.ack_flags == 3
     assert str(view.connector_type) == sent["connector_type"]
+
+
+def test_an_export_has_the_packet_and_not_what_this_manager_keeps_with_it(api: Served) -> None:
+    for label in "ab":
+        api.call("POST", f"{ORDERS}/messages", {"label": label, "dead_letter_queue": "private$/dead"})
+    put = api.call("POST", f"{OTHER}/packets", body=api.call("GET", f"{ORDERS}/packets").body)
+    assert put.status == 201
+    assert [each["dead_letter_queue"] for each in listed(api)] == [r".\private$\dead"] * 2
+    assert [(each["label"], each["dead_letter_queue"]) for each in listed(api, OTHER)] == [("a", None), ("b", None)]
 
 
 def test_bytes_come_and_go_as_base64(api: Served) -> None:

@@ -212,6 +212,7 @@ def test_every_property_of_a_message_arrives(qm: postroad.QueueManager, queue: p
             ack=("reach-queue", "receive"),
             time_to_reach_queue=100,
             time_to_be_received=200,
+            dead_letter_queue=r"private$\replies",
             trace=GUID,
             extension=b"\1\2",
             connector_type=GUID,
@@ -225,7 +226,7 @@ def test_every_property_of_a_message_arrives(qm: postroad.QueueManager, queue: p
     assert message.admin_queue == r"DIRECT=OS:alpha\private$\replies"
     assert (message.extension, message.connector_type) == (b"\1\2", GUID)
     assert (message.view.time_to_reach_queue, message.view.time_to_be_received) == (100, 200)
-    assert message.view.tracing
+    assert (message.view.tracing, message.dead_letter_queue) == (True, r".\private$\replies")
     assert [ack.class_name for ack in replies.receive_many(5, 5)]
 
 

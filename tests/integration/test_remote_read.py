@@ -115,6 +115,14 @@ def test_a_message_is_what_its_own_manager_says_it_is(office: Station, manager: 
         assert there.arrived_ms == here.arrived_ms // 1000 * 1000
 
 
+def test_what_a_manager_keeps_with_a_message_stays_there(office: Station, manager: postroad.QueueManager) -> None:
+    office.send("one", dead_letter_queue=r"private$\dead")
+    (here,) = office.run(office.manager.peek(ORDERS, 1, 0))
+    there = manager.queue(ORDERS).peek(timeout=5)
+    assert (here.dead_letter_queue, there.dead_letter_queue) == (r".\private$\dead", None)
+    assert there.packet == here.packet[: here.view.packet_size]
+
+
 def test_a_block_takes_its_message_when_it_ends_well(office: Station, manager: postroad.QueueManager) -> None:
     office.send("one", "two")
     orders = manager.queue(ORDERS)

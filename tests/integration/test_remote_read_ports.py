@@ -6,13 +6,16 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
+from postroad.config import load_configuration
 from postroad.remote_read import qm2qm, qmcomm
 from postroad.remote_read.values import PortType
 from postroad.rpc.client import connect
 from postroad.rpc.interface import Nothing
+from postroad.server.server import Server
 from tests.remote.station import Station, station
 
 HOST = "127.0.70.5"  # nobody else's, so that the standard ports are free
@@ -47,7 +50,7 @@ def told(office: Station, at: int) -> tuple[list[int], list[int]]:
     return asyncio.run(ask())
 
 
-@pytest.mark.spec("QP-3.1.4.8-03", "QP-3.1.4.8-04", "QP-2.1-04")
+@pytest.mark.spec("QP-3.1.4.8-03", "QP-2.1-04")
 def test_the_standard_ports() -> None:
     with station(host=HOST, port=2103, read_port=2105) as office:
         for port in (2103, 2105):
@@ -70,3 +73,23 @@ def test_one_port_can_serve_both_interfaces() -> None:
     with station(host=HOST) as office:
         port = office.address[1]
         assert told(office, port) == ([port, port], [port, port])
+
+
+@pytest.mark.spec("QP-3.1.4.8-04")
+def test_a_server_without_settings_reads_at_2105(tmp_path: Path) -> None:
+    settings = ["[manager]", 'name = "alpha"', "[listen]", f'host = "{HOST}"']
+    settings += [f"{name} = false" for name in ("binary", "ping", "http", "api")]
+    (tmp_path / "alpha.toml").write_text("\n".join(settings))
+    server = Server(load_configuration(tmp_path / "alpha.toml"))
+
+    async def ask() -> int:
+        await server.start()
+        try:
+            connection = await connect(HOST, 2105, qm2qm.QM2QM)
+            found = (await connection.call(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(PortType.IP_READ))).result
+            await connection.close()
+            return int(found)
+        finally:
+            await server.stop()
+
+    assert asyncio.run(ask()) == 2105

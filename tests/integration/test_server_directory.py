@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
 
+from postroad.binary.session import Session
+from postroad.binary.settings import BinarySettings as PeerSettings
+from postroad.binary.states import SessionState
 from postroad.config import load_configuration
 from postroad.errors import QueueNotFound
 from postroad.manager import Manager
+from postroad.message import Message
 from postroad.server.server import Server
+from postroad.wire import ConnectionParameters
+from postroad.wire.framer import Framer
 from postroad.wire.layout import NULL_GUID
+from postroad.wire.packets import decode_packet
 
+T = TypeVar("T")
 PATIENCE_S = 20
 FIRST, SECOND, THIRD = (UUID(int=number) for number in (1, 2, 3))
 CONFIGURATION = """
@@ -61,18 +71,83 @@ async def started(server: Server) -> Manager:
     return server._manager
 
 
-@pytest.mark.spec("QB-6-20")
-@pytest.mark.parametrize(("server", "cleanup_ms"), [(False, 300_000), (True, 120_000)], indirect=["server"])
-def test_idle_sessions_close_earlier_on_a_routing_server(server: Server, cleanup_ms: int) -> None:
-    async def body() -> None:
+def with_session(server: Server, look: Callable[[Session, bytes], T]) -> T:
+    """What `look` finds at a session that a peer has opened at 1000.0, and in what the manager has said on it."""
+
+    async def body() -> T:
         manager = await started(server)
         assert manager.binary is not None
         session = manager.binary.accepted("127.0.20.42", 1000.0)
         assert session is not None
-        assert session.settings.cleanup_ms == cleanup_ms
-        await server.stop()
+        peer, said = Session.initiate(FIRST, NULL_GUID, PeerSettings(), 1000.0), b""
+        while asked := peer.data_to_send():
+            session.receive_data(asked, 1000.0)
+            answer = session.data_to_send()
+            peer.receive_data(answer, 1000.0)
+            said += answer
+        try:
+            return look(session, said)
+        finally:
+            await server.stop()
 
-    asyncio.run(body())
+    return asyncio.run(body())
+
+
+def check_idle(server: Server, seconds: float) -> None:
+    def look(session: Session, said: bytes) -> None:
+        for now, state in ((seconds - 0.001, SessionState.OPEN), (seconds, SessionState.CLOSED)):
+            session.on_timer(1000.0 + now)
+            assert session.state is state
+
+    with_session(server, look)
+
+
+def configured(tmp_path: Path, *settings: str) -> Server:
+    text = CONFIGURATION.replace("[directory]", "\n".join(("[binary]", *settings, "[directory]")))
+    (tmp_path / "alpha.toml").write_text(text)
+    (tmp_path / "enterprise.toml").write_text(ENTERPRISE.format(routing_server="true"))
+    return Server(load_configuration(tmp_path / "alpha.toml"))
+
+
+@pytest.mark.spec("QB-6-20")
+@pytest.mark.parametrize(("server", "seconds"), [(False, 300), (True, 120)], indirect=["server"])
+def test_idle_sessions_close_earlier_on_a_routing_server(server: Server, seconds: int) -> None:
+    check_idle(server, seconds)
+
+
+@pytest.mark.spec("QB-6-20")
+def test_a_setting_says_when_idle_sessions_close(tmp_path: Path) -> None:
+    check_idle(configured(tmp_path, "cleanup_ms = 7000"), 7)
+
+
+@pytest.mark.spec("QB-6-17")
+def test_a_server_offers_a_window_of_64_unless_it_is_told_another(tmp_path: Path) -> None:
+    def look(session: Session, said: bytes) -> int:
+        packets = [decode_packet(each) for each in Framer().feed(said)]
+        (parameters,) = (each for each in packets if isinstance(each, ConnectionParameters))
+        return parameters.window_size
+
+    assert with_session(configured(tmp_path), look) == 0x40
+    assert with_session(configured(tmp_path, "window_size = 9"), look) == 9
+
+
+@pytest.mark.spec("DM-3.1.7.1.5-12")
+def test_an_outgoing_queue_has_the_base_priority_that_the_directory_gives(tmp_path: Path) -> None:
+    configured(tmp_path)
+    beta = '[[manager]]\nname = "beta"\nid = "00000000-0000-0000-0000-00000000000b"\nsites = ["london"]\n'
+    there = queue(r"beta\first", FIRST) + "base_priority = -7\n"
+    (tmp_path / "enterprise.toml").write_text(ENTERPRISE.format(routing_server="true") + beta + there)
+
+    server = Server(load_configuration(tmp_path / "alpha.toml"))
+
+    async def body() -> int:
+        manager = await started(server)
+        await manager.send(f"PUBLIC={FIRST}", [Message(b"")])
+        found = manager.core.queues.get(f"PUBLIC={FIRST}").properties.base_priority
+        await server.stop()
+        return found
+
+    assert asyncio.run(body()) == -7
 
 
 @pytest.mark.spec("QB-3.1.3.2-20", "QB-6-25")

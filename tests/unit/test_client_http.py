@@ -34,6 +34,7 @@ MESSAGES = st.builds(
     time_to_be_received=st.none() | st.integers(0, 2**32 - 1),
     journal=st.booleans(),
     dead_letter=st.booleans(),
+    dead_letter_queue=NAMES,
     trace=st.none() | GUIDS.map(lambda guid: f"PUBLIC={guid}"),
     extension=st.binary(max_size=20),
     connector_type=st.none() | GUIDS,

@@ -110,19 +110,29 @@ def test_a_waived_row_shows_its_reason(suite: Suite) -> None:
     assert suite.line("QB-2.1-01").endswith("| waived: no such hardware, here |")
 
 
+def test_a_row_that_deviates_shows_its_reason_and_its_tests_have_to_pass(suite: Suite) -> None:
+    suite.write("deviations.csv", "id,reason", '"QB-2.1-01","one session is enough"', "BR-1.3-01,why")
+    suite.run(marked("QB-2.1-01", "test_instead", "pass"))
+    assert suite.line("QB-2.1-01").endswith("| deviates: one session is enough |")
+    assert suite.line("BR-1.3-01").endswith("| deviates: why |")
+    suite.run(marked("QB-2.1-01", "test_instead", "assert False"))
+    assert suite.line("QB-2.1-01").endswith("| open |")
+
+
 def test_counts_per_specification_and_role_on_the_page_and_the_terminal(suite: Suite) -> None:
     suite.write("waived.csv", "id,reason", "QB-2.1-02,why")
+    suite.write("deviations.csv", "id,reason", "BR-1.3-01,why")
     result = suite.run(marked("QB-2.1-01", "test_plain", "pass"))
     text = suite.page.read_text(encoding="utf-8")
-    assert "| **MS-MQQB** | **all** | 3 | 1 | 1 | 1 | 33.3 |" in text
-    assert "|  | codec | 1 | 1 | 0 | 0 | 100.0 |" in text
-    assert "|  | sender | 2 | 0 | 1 | 1 | 0.0 |" in text
-    assert "| **all** | **all** | 4 | 1 | 1 | 2 | 25.0 |" in text
+    assert "| **MS-MQQB** | **all** | 3 | 1 | 0 | 1 | 1 | 33.3 |" in text
+    assert "|  | codec | 1 | 1 | 0 | 0 | 0 | 100.0 |" in text
+    assert "|  | sender | 2 | 0 | 0 | 1 | 1 | 0.0 |" in text
+    assert "| **all** | **all** | 4 | 1 | 1 | 1 | 1 | 25.0 |" in text
     result.stdout.fnmatch_lines(
         [
-            "MS-MQQB *1 of *3 covered (33.3 %), 1 waived, 1 open",
-            "MS-MQBR *0 of *1 covered (0.0 %), 0 waived, 1 open",
-            "all *1 of *4 covered (25.0 %), 1 waived, 2 open",
+            "MS-MQQB *1 of *3 covered (33.3 %), 0 deviates, 1 waived, 1 open",
+            "MS-MQBR *0 of *1 covered (0.0 %), 1 deviates, 0 waived, 0 open",
+            "all *1 of *4 covered (25.0 %), 1 deviates, 1 waived, 1 open",
             "written to out/page.md",
         ]
     )
@@ -169,15 +179,18 @@ def test_a_waived_row_may_not_be_carried(suite: Suite) -> None:
     ("name", "lines", "fault"),
     [
         ("waived.csv", ["id,reason", "QB-9-99,why"], "waived.csv:2: 'QB-9-99' is no row of"),
-        ("waived.csv", ["id,reason", "QB-2.1-01,why", "QB-2.1-01,why"], "waived.csv:3: QB-2.1-01 is waived twice"),
-        ("waived.csv", ["id,reason", "QB-2.1-01,"], "waived.csv:2: QB-2.1-01 is waived without a reason"),
+        ("waived.csv", ["id,reason", "QB-2.1-01,why", "QB-2.1-01,why"], "waived.csv:3: QB-2.1-01 is there twice"),
+        ("waived.csv", ["id,reason", "QB-2.1-01,"], "waived.csv:2: QB-2.1-01 has no reason"),
         ("waived.csv", ["id;reason"], "waived.csv:1: the columns must be id,reason"),
+        ("deviations.csv", ["id,reason", "QB-9-99,why"], "deviations.csv:2: 'QB-9-99' is no row of"),
+        ("deviations.csv", ["id,reason", "BR-1.3-01,why"], "BR-1.3-01 is in waived.csv and in deviations.csv"),
         ("mqxx.csv", [HEADER, "QB-2.1-01,2.1,MUST,codec,rule,look"], "mqxx.csv:2: QB-2.1-01 is there twice"),
         ("mqxx.csv", [HEADER, ",2.1,MUST,codec,rule,look"], "mqxx.csv:2: a row without an id"),
         ("mqxx.csv", [HEADER, "XX-1,2.1,MUST,codec,rule"], "mqxx.csv:2: 5 cells where there must be 6"),
     ],
 )
 def test_a_ledger_that_does_not_add_up_is_refused(suite: Suite, name: str, lines: list[str], fault: str) -> None:
+    suite.write("waived.csv", "id,reason", "BR-1.3-01,why")
     suite.write(name, *lines)
     with pytest.raises(pytest.UsageError) as caught:
         read_ledger(suite.pytester.path / "conformance")

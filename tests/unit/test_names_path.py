@@ -119,7 +119,9 @@ def test_a_subqueue_has_1_to_32_characters_of_the_restricted_alphabet() -> None:
 def test_queue_names_reach_one_character_further_than_computer_names() -> None:
     tail = PathName.parse("h\\q\x7f;s\x7f").tail
     assert (tail.name, tail.subqueue) == ("q\x7f", "s\x7f")
-    refused("h\x7f\\q")
+    assert refused("h\x7f\\q").position == 1
+    for name in ("h\\q\x80", "h\\q;s\x80"):
+        assert refused(name).position == len(name) - 1
 
 
 @pytest.mark.spec("MQ-2.1.1-10")

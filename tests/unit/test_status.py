@@ -7,7 +7,6 @@ import pytest
 from postroad.errors import CUSTOMER_BIT, PostroadError, Status, VendorStatus
 
 CODES = {
-    "MQ-2.4-02": ("INFORMATION_OPERATION_PENDING", 0x400E0006),
     "MQ-2.4-03": ("ERROR", 0xC00E0001),
     "MQ-2.4-04": ("QUEUE_NOT_FOUND", 0xC00E0003),
     "MQ-2.4-05": ("QUEUE_EXISTS", 0xC00E0005),
@@ -17,7 +16,6 @@ CODES = {
     "MQ-2.4-09": ("SHARING_VIOLATION", 0xC00E0009),
     "MQ-2.4-10": ("NO_DS", 0xC00E0013),
     "MQ-2.4-11": ("ILLEGAL_QUEUE_PATHNAME", 0xC00E0014),
-    "MQ-2.4-12": ("BUFFER_OVERFLOW", 0xC00E001A),
     "MQ-2.4-13": ("IO_TIMEOUT", 0xC00E001B),
     "MQ-2.4-14": ("ILLEGAL_CURSOR_ACTION", 0xC00E001C),
     "MQ-2.4-15": ("MESSAGE_ALREADY_RECEIVED", 0xC00E001D),
@@ -28,14 +26,19 @@ CODES = {
     "MQ-2.4-20": ("UNSUPPORTED_ACCESS_MODE", 0xC00E0045),
     "MQ-2.4-21": ("QUEUE_NOT_AVAILABLE", 0xC00E004B),
     "MQ-2.4-22": ("TRANSACTION_USAGE", 0xC00E0050),
-    "MQ-2.4-23": ("TRANSACTION_SEQUENCE", 0xC00E0051),
-    "MQ-2.4-24": ("STALE_HANDLE", 0xC00E0056),
-    "MQ-2.4-25": ("QUEUE_DELETED", 0xC00E005A),
     "MQ-2.4-26": ("REMOTE_MACHINE_NOT_AVAILABLE", 0xC00E0069),
     "MQ-2.4-27": ("MESSAGE_NOT_FOUND", 0xC00E0088),
     "MQ-2.4-28": ("MESSAGE_NOT_AUTHENTICATED", 0xC00E009B),
-    "MQ-2.4-29": ("MESSAGE_LOCKED_UNDER_TRANSACTION", 0xC00E009C),
 }
+# Their rows ask for the situation: another test has it, or nothing here returns the code yet.
+NUMBERS = [
+    ("INFORMATION_OPERATION_PENDING", 0x400E0006),
+    ("BUFFER_OVERFLOW", 0xC00E001A),
+    ("TRANSACTION_SEQUENCE", 0xC00E0051),
+    ("STALE_HANDLE", 0xC00E0056),
+    ("QUEUE_DELETED", 0xC00E005A),
+    ("MESSAGE_LOCKED_UNDER_TRANSACTION", 0xC00E009C),
+]
 NOT_OF_MSMQ = {Status.STATUS_NOT_FOUND, Status.STATUS_INVALID_PARAMETER}
 
 
@@ -44,7 +47,8 @@ def error_classes(root: type[PostroadError]) -> set[type[PostroadError]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [pytest.param(*code, id=code[0], marks=pytest.mark.spec(row)) for row, code in CODES.items()]
+    ("name", "value"),
+    [*NUMBERS, *(pytest.param(*code, id=code[0], marks=pytest.mark.spec(row)) for row, code in CODES.items())],
 )
 def test_each_code_has_its_number(name: str, value: int) -> None:
     assert Status[name] == value

@@ -30,6 +30,7 @@ from postroad.received import ReceivedMessage
 from postroad.values.reading import SeekAction
 from postroad.wire.constants import MAX_PACKET_SIZE
 from postroad.wire.framer import Framer
+from postroad.wire.local_part import without_local_part
 
 MAX_BATCH_BYTES = 64 << 20  # of a request with several messages or packets, and about of an answer with several
 MAX_ANSWER_MESSAGES = 10_000
@@ -239,7 +240,7 @@ async def export_packets(call: Call) -> Response:
         messages = await call.manager.peek(queue, min(page, limit), after=after)
         if not messages:
             break
-        packets += [message.packet for message in messages]
+        packets += [without_local_part(message.packet) for message in messages]
         size += sum(len(message.packet) for message in messages)
         limit -= len(messages)
         after = messages[-1].lookup_id

@@ -78,6 +78,7 @@ MESSAGE: Mapping[str, Json] = {
     "destination_queue": _NULLABLE_TEXT,
     "admin_queue": _NULLABLE_TEXT,
     "response_queue": _NULLABLE_TEXT,
+    "dead_letter_queue": _NULLABLE_TEXT,
     "extension_base64": _NULLABLE_TEXT,
     "app_tag": _NUMBER,
     "hops": _NUMBER,

@@ -76,6 +76,7 @@ MESSAGE_PROPERTIES = properties(
     Property("time_to_be_received", "time_to_be_received", SECONDS, "seconds until the message expires unread"),
     Property("journal", "journal", SWITCH, "whether the sender keeps a copy once the message is delivered"),
     Property("dead_letter", "dead_letter", SWITCH, "whether a copy is kept if the message cannot be delivered"),
+    Property("dead_letter_queue", "dead_letter_queue", nullable(QUEUE), "the local queue for that copy"),
     Property("trace", "trace", nullable(TEXT), "PUBLIC=<guid> of the queue for reports about each hop"),
     Property("extension_base64", "extension", BASE64, "bytes for the application's own use"),
     Property("connector_type", "connector_type", nullable(GUID), "the connector of a message to a foreign system"),

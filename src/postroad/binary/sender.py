@@ -22,6 +22,7 @@ from postroad.queues.queue import PositionState, Queue
 from postroad.queues.tick import Tick
 from postroad.store.interface import Record
 from postroad.wire.constants import MessageClass
+from postroad.wire.local_part import without_local_part
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.patch import with_previous_number
 from postroad.wire.queue_names import destination_name
@@ -75,6 +76,9 @@ class OutgoingSequence:
             self.unacked.append(flight)
 
 
+_FIRST_OF_ALL = 0x8000  # above every base priority
+
+
 class Sender:
     """One for a queue manager; sessions are handed in."""
 
@@ -99,16 +103,24 @@ class Sender:
     def pump(self, session: Session, queues: Iterable[Queue], now: float, address: str) -> int:
         """Sends what half a window takes to the manager at `address`; how many went.
 
-        Queues share the window, so that none waits for another's backlog. Ordering acknowledgments go first: until
-        they are there, everything else is sent again and again.
+        Queues of one base priority share the window, so none waits for another's backlog; those of a higher one go
+        first ([MS-MQDMPR] 3.1.7.1.28). Ordering acknowledgments go before all: until they are there, everything else
+        is sent again and again.
         """
         sent = 0
         traced: list[MessageView] = []
-        waiting = deque(sorted(queues, key=lambda queue: not self._is_ordering(queue)))
+        levels: dict[int, deque[Queue]] = {}
+        for queue in queues:
+            level = _FIRST_OF_ALL if self._is_ordering(queue) else queue.properties.base_priority
+            levels.setdefault(level, deque()).append(queue)
         most = (session.window + 1) // 2
-        while waiting and not session.full and (free := min(session.free, most - sent)) > 0:
+        while levels and not session.full and (free := min(session.free, most - sent)) > 0:
+            waiting = levels[highest := max(levels)]
+            if not waiting:
+                del levels[highest]
+                continue
             queue = waiting.popleft()
-            share = free if self._is_ordering(queue) else max(1, free // (len(waiting) + 1))
+            share = free if highest == _FIRST_OF_ALL else max(1, free // (len(waiting) + 1))
             if queue.total_bytes > MAX_UNWRITTEN:  # large ones are not read before there is room for them
                 share = min(share, max(1, MAX_UNWRITTEN * queue.count // queue.total_bytes))
             found = self._ready(queue, self.core.reading.fresh(queue, share, now))
@@ -156,7 +168,7 @@ class Sender:
 
     def _send(self, session: Session, queue: Queue, record: Record, view: MessageView, now: float) -> None:
         flight = Flight(queue, record, sent_at=now)
-        packet = record.packet
+        packet = without_local_part(record.packet)
         queue.mark(record.lookup_id, PositionState.LOCKED)
         fields = view.transaction_fields
         if fields is not None and view.source_queue_manager_bytes == self._own:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -166,10 +166,16 @@ def _writable(file: str, force: bool) -> AbstractContextManager[BinaryIO]:
         fail(f"{file}: cannot be opened: {fault.strerror}", ExitCode.USAGE)
 
 
+def _packets(batch: Iterable[ReceivedMessage]) -> bytes:
+    from postroad.wire.local_part import without_local_part
+
+    return b"".join(without_local_part(message.packet) for message in batch)
+
+
 def _copy(queue: Queue, stream: BinaryIO, bar: Bar) -> None:
     messages = queue.messages()
     while batch := list(islice(messages, BATCH_MESSAGES)):
-        stream.write(b"".join(message.packet for message in batch))
+        stream.write(_packets(batch))
         bar.advance(len(batch))
     _make_durable(stream)
 
@@ -182,7 +188,7 @@ def _take(queue: Queue, stream: BinaryIO, bar: Bar) -> None:
     while left := (bar.total or 0) - bar.done:
         try:
             with queue.receiving_many(min(left, BATCH_MESSAGES), timeout=0) as batch:
-                stream.write(b"".join(message.packet for message in batch))
+                stream.write(_packets(batch))
                 _make_durable(stream)
         except NoMessage:
             return

@@ -67,6 +67,10 @@ def send(
     dead_letter: Annotated[
         bool, typer.Option("--dead-letter", help="Keep a copy in ;deadletter or ;deadxact if it cannot be delivered.")
     ] = False,
+    dead_letter_queue: Annotated[
+        str | None,
+        typer.Option("--dead-letter-queue", metavar="NAME", help="Keep that copy in this local queue instead."),
+    ] = None,
     trace: Annotated[
         str | None, typer.Option("--trace", metavar="NAME", help="PUBLIC=<guid> of the queue that hears of each hop.")
     ] = None,
@@ -115,6 +119,7 @@ def send(
         time_to_be_received=ttbr,
         journal=journal,
         dead_letter=dead_letter,
+        dead_letter_queue=_queue_name("--dead-letter-queue", dead_letter_queue),
         trace=_public_queue(trace),
     )
     from postroad.errors import TransactionUsage

@@ -118,7 +118,7 @@ def message_json(message: Message) -> dict[str, object]:
         values["body"] = message.body
     else:
         values["body_base64"] = b64encode(message.body).decode()
-    for name in ("response_queue", "admin_queue"):
+    for name in ("response_queue", "admin_queue", "dead_letter_queue"):
         if name in values:
             values[name] = str(values[name])
     if message.extension:

@@ -195,6 +195,7 @@ _COLUMNS: dict[str, Callable[[_Batch], Any]] = {
     "correlation_id": _Batch.correlation_ids,
     "sent_at": lambda batch: pa.array(batch.layout.sent_time * _MICROSECONDS).cast(arrow_type("sent_at")),
     "source_manager": lambda batch: fixed(guid_rows(batch.layout.source)),
+    "dead_letter_queue": _Batch.all_null,
     "extension": lambda batch: slices(batch.packets, batch.layout.extension_at, batch.layout.body_at),
     "app_tag": lambda batch: pa.array(batch.layout.app_tag),
     "hops": lambda batch: pa.array((batch.layout.user_flags & UserFlags.HOP_COUNT.value).astype(np.int32)),

@@ -30,6 +30,7 @@ PROPERTIES: dict[str, Any] = {
     "destination_queue": TEXT,
     "admin_queue": TEXT,
     "response_queue": TEXT,
+    "dead_letter_queue": TEXT,
     "extension": BYTES,
     "app_tag": LONG,
     "hops": INT,
@@ -48,7 +49,7 @@ PLACE: dict[str, Any] = {"lookup_id": LONG, "arrived_at": TIME, "aborts": INT, "
 MESSAGE = (
     *("id", "lookup_id", "class", "class_name", "label", "body", "body_text", "body_type", "priority", "delivery"),
     *("correlation_id", "sent_at", "arrived_at", "source_manager", "destination_queue", "admin_queue"),
-    *("response_queue", "extension", "app_tag", "hops", "authenticated", "encrypted", "sender_id"),
+    *("response_queue", "dead_letter_queue", "extension", "app_tag", "hops", "authenticated", "encrypted", "sender_id"),
     *("first_in_transaction", "last_in_transaction", "transaction_id", "aborts"),
 )
 _TYPES = {**PROPERTIES, **PLACE, ERROR: TEXT}

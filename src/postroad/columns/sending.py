@@ -217,6 +217,7 @@ COLUMNS: Mapping[str, _Column] = {
     "time_to_be_received": _number("time_to_be_received", INFINITE),
     "journal": _Column("journal", _TRUTH, _is_truth),
     "dead_letter": _Column("dead_letter", _TRUTH, _is_truth),
+    "dead_letter_queue": _Column("dead_letter_queue", "the name of a queue", _is_text, _queue),
     "trace": _Column("trace", "PUBLIC=<guid>", _is_text, _trace),
     "extension": _Column("extension", "bytes", _is_bytes),
     "connector_type": _Column("connector_type", "a GUID", _is_text, _guid),

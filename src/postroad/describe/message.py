@@ -47,6 +47,7 @@ def message_json(view: MessageView) -> dict[str, object]:
         "destination_queue": destination_text(view),
         "admin_queue": admin_text(view),
         "response_queue": response_text(view),
+        "dead_letter_queue": view.dead_letter_queue,
         "extension_base64": base64_text(view.extension) if view.extension else None,
         "app_tag": view.application_tag,
         "hops": view.hop_count,

@@ -100,6 +100,7 @@ class PublicQueue:
 
     path: PathName = required(parsed("text", public_path))
     id: UUID = required(GUID)
+    base_priority: int = setting(whole(-0x8000, 0x7FFF), 0)  # [MS-MQMQ] 2.3.1.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +211,10 @@ def read_directory(enterprise: Enterprise) -> Directory:
     ]
     found += [
         objects.Queue(
-            identifier=each.id, pathname=each.path, queue_manager_identifier=by_lower[each.path.computer.lower()]
+            identifier=each.id,
+            pathname=each.path,
+            queue_manager_identifier=by_lower[each.path.computer.lower()],
+            base_priority=each.base_priority,
         )
         for each in enterprise.queues
     ]

@@ -69,3 +69,4 @@ class Queue(DirectoryObject):
 
     pathname: PathName
     queue_manager_identifier: UUID
+    base_priority: int = 0

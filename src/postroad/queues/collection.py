@@ -81,6 +81,7 @@ class QueueCollection:
         self.outgoing: dict[FormatName, Queue] = {}
         self.outgoing_info: dict[Queue, OutgoingInfo] = {}
         self.outgoing_made = 0  # since the start
+        self.base_priority: Callable[[FormatName], int] = lambda name: 0  # of a public queue, by the directory
         self.idle = IdleQueues(self)
         self._by_path: dict[str, Queue] = {}
         self._namesakes: dict[str, dict[Queue, None]] = {}  # by path: while a tick is lost there can be two
@@ -267,7 +268,13 @@ class QueueCollection:
         self.outgoing_made += 1
         path = str(name)
         properties = QueueProperties(
-            QueueType.OUTGOING, path, uuid4(), label=path, create_time=now_s, modify_time=now_s
+            QueueType.OUTGOING,
+            path,
+            uuid4(),
+            label=path,
+            base_priority=self.base_priority(name),
+            create_time=now_s,
+            modify_time=now_s,
         )
         return self._add(tick, properties)
 

@@ -24,7 +24,7 @@ from postroad.errors import (
     UnsupportedFormatNameOperation,
 )
 from postroad.message import Composer, Message
-from postroad.names import DirectName, FormatName, MachineName, MessageId, PathName, PublicName
+from postroad.names import DirectName, FormatName, MachineName, MessageId, PathName, PublicName, parse_name
 from postroad.queues.atomic import Atomic
 from postroad.queues.collection import (
     DEADLETTER,
@@ -293,7 +293,8 @@ class Delivery:
             self.atomic.follow_ups.append((self._taken, (queue, record, reason, now)))
 
     def _taken(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        self._tell(queue, record.packet, reason, now)
+        if not record.reason:  # the end of a dead letter has been told
+            self._tell(queue, record.packet, reason, now)
         for subscriber in self.deleted:
             try:
                 subscriber(queue, record, reason, now)
@@ -413,8 +414,21 @@ class Delivery:
         self.add(queue, packet, packet[2] & 7, NEVER, now, reason=reason)
 
     def dead_letter(self, packet: bytes, view: MessageView, reason: int, now: float) -> None:
+        """Into the queue that the message names, or the system's ([MS-MQDMPR] 3.1.1.12, [MC-MQSRM] 3.1.5.2.1.2)."""
         self.tally.dead_lettered += 1
-        self.copy(self.queues.system(DEADXACT if view.transactional else DEADLETTER), packet, now, reason)
+        system = self.queues.system(DEADXACT if view.transactional else DEADLETTER)
+        self.copy(self._named_dead_letter_queue(view) or system, packet, now, reason)
+
+    def _named_dead_letter_queue(self, view: MessageView) -> Queue | None:
+        """None where it is not here, cannot hold this kind of message, or is full: no dead letter is lost for that."""
+        name = view.dead_letter_queue
+        queue = None if name is None else self.queues.find(parse_name(name))
+        if queue is None or queue.properties.queue_type not in (QueueType.PRIVATE, QueueType.PUBLIC):
+            return None
+        if is_internal(queue) or queue.properties.transactional != view.transactional:
+            return None
+        quota = queue.quota_bytes
+        return queue if quota is None or queue.used_bytes + len(view.data) <= quota else None
 
     def _is_own(self, view: MessageView) -> bool:
         return view.source_queue_manager_bytes == self.identifier.bytes_le

@@ -19,6 +19,7 @@ from postroad.rpc.calls import Call
 from postroad.rpc.ndr import NULL_HANDLE, Handle
 from postroad.rpc.server import RpcServer
 from postroad.security.attempts import Audit
+from postroad.wire.local_part import without_local_part
 
 Out = TypeVar("Out")
 
@@ -269,16 +270,17 @@ def _asked(desc: RemoteReadDesc | None) -> ReadRequest | None:
 def _filled(desc: RemoteReadDesc, answer: Answer) -> RemoteReadDesc:
     """The descriptor as it goes back: what the client set, and the message if there is one."""
     record = answer.record
+    packet = None if record is None else without_local_part(record.packet)
     return RemoteReadDesc(
         desc.remote_queue,
         desc.cursor,
         desc.action,
         desc.timeout,
-        0 if record is None else len(record.packet),
+        0 if packet is None else len(packet),
         desc.queue,
         desc.request_id,
         FROM_SERVER,
         0 if record is None else record.arrived_ms // 1000,
         0,
-        None if record is None else record.packet,
+        packet,
     )

@@ -39,7 +39,7 @@ from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, NoRoute, PostroadError, RpcUnavailable
 from postroad.manager import NAME_STATE, Manager
-from postroad.names import DirectName, PublicName
+from postroad.names import DirectName, FormatName, PublicName
 from postroad.net.endpoints import is_loopback
 from postroad.net.limits import Limits, usable_descriptors
 from postroad.queues.leases import LeaseTimes
@@ -288,7 +288,7 @@ class Server:
             ack_timeout_ms=config.binary.ack_timeout_ms,
             retry_connect_s=config.binary.retry_connect_s,
             resend_s=config.binary.resend_s,
-            cleanup_ms=ROUTING_CLEANUP_MS if routing else CLEANUP_MS,
+            cleanup_ms=config.binary.cleanup_ms or (ROUTING_CLEANUP_MS if routing else CLEANUP_MS),
             remote_managers=config.limits.remote_managers,
         )
         peers = {peer.host.lower(): peer for peer in config.peers}
@@ -304,6 +304,7 @@ class Server:
         known = KnownManagers(lambda: manager.router, manager.identifier)
         service = BinaryService(manager.core, settings, resolver(lambda: manager.router), transport, known)
         manager.core.delivery.locate = lambda name: _manager_of(manager, name)
+        manager.core.queues.base_priority = lambda name: _base_priority(manager, name)
         manager.binary = service
         await self._listen("binary", port, transport.start(service))
         log.info("listening", extra={"listener": "binary", "address": transport.address})
@@ -456,6 +457,12 @@ def _manager_of(manager: Manager, name: PublicName) -> UUID | None:
         return manager.router.destination(name)
     except NoRoute:
         return None
+
+
+def _base_priority(manager: Manager, name: FormatName) -> int:
+    """[MS-MQMQ] 2.3.1.6: only a public format name has one; private queues and direct names count as 0."""
+    queue = manager.router.directory.queue(name.guid) if isinstance(name, PublicName) else None
+    return 0 if queue is None else queue.base_priority
 
 
 def _watch(settings: DirectorySettings) -> DirectoryWatch | None:

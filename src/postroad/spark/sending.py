@@ -57,6 +57,7 @@ COLUMNS: Mapping[str, tuple[type[DataType], ...]] = {
     "time_to_be_received": _WHOLE,
     "journal": _TRUTH,
     "dead_letter": _TRUTH,
+    "dead_letter_queue": _TEXT,
     "trace": _TEXT,
     "extension": _BYTES,
     "connector_type": _TEXT,

@@ -23,6 +23,7 @@ from postroad.wire.constants import (
     VERSION,
 )
 from postroad.wire.layout import Reader, check_text
+from postroad.wire.local_part import dead_letter_queue
 from postroad.wire.multi_queue_header import MultiQueueFormatHeader
 from postroad.wire.properties_header import LAYOUT as PROPERTIES
 from postroad.wire.security_header import LAYOUT as SECURITY
@@ -47,7 +48,10 @@ _NO_TRAILERS: _Trailers = (None, None, None)
 
 
 class MessageView:
-    """`data` is exactly one packet, with its SessionHeader. Raises RemoteProtocolError if it is not a UserMessage."""
+    """`data` is exactly one packet, with its SessionHeader. Raises RemoteProtocolError if it is not a UserMessage.
+
+    A packet that this manager has stored may be followed by a local part.
+    """
 
     __slots__ = (
         "_fixed",
@@ -79,7 +83,8 @@ class MessageView:
         flags: int = fixed[11]
         if fixed[3] != SIGNATURE or fixed[0] != VERSION or end > MAX_PACKET_SIZE:
             check_base_header(fixed[0], fixed[3], end)
-        if len(data) != (end + SESSION_HEADER_SIZE if base_flags & _SESSION else end):
+        size = end + SESSION_HEADER_SIZE if base_flags & _SESSION else end
+        if len(data) != size and (len(data) < size or dead_letter_queue(data[size:]) is None):
             raise RemoteProtocolError(f"PacketSize {end} does not match the {len(data)} bytes of the packet", 8)
         if base_flags & _IN:
             raise RemoteProtocolError("an internal packet is not a UserMessage", 2)
@@ -397,6 +402,12 @@ class MessageView:
     @property
     def multi_queue_header(self) -> MultiQueueFormatHeader | None:
         return self._trailing()[2]
+
+    @property
+    def dead_letter_queue(self) -> str | None:
+        """The queue that its sender has named for it, while the sender's manager has the message."""
+        end = self._fixed[4]
+        return None if len(self.data) == end else dead_letter_queue(self.data[end:])
 
     @property
     def session_header(self) -> SessionHeader | None:

@@ -118,6 +118,7 @@ class Station(Party):
         self.core.delivery.follow_up_failed = raised
         self.core.queues.local_hosts.add(self.address)
         self.core.delivery.locate = self.network.owner
+        self.core.queues.base_priority = lambda name: self.network.base_priorities.get(name, 0)
         self.core.start(self.network.now)
         self.commit()
         self.service = BinaryService(self.core, self.settings, self._resolve, self, self.network.directory)
@@ -274,6 +275,7 @@ class Network:
         self.held: set[tuple[Party, Party]] = set()  # bytes of the one do not reach the other
         self.routes: dict[tuple[Party, UUID], list[Party]] = {}  # next hops; those not listed lead straight there
         self.public: dict[UUID, Party] = {}  # who has a public queue
+        self.base_priorities: dict[FormatName, int] = {}  # of public queues, by the directory
         self.connections: list[tuple[str, str]] = []  # every attempt: who, and which address
         self.names: dict[str, str] = {}  # addresses of hosts that direct names call by name
         self.listed = True  # whether there is a directory, which has all stations and no stranger

@@ -12,6 +12,7 @@ from postroad.message import Message
 from postroad.names import parse_format_name
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState
 from postroad.wire.internal import EstablishConnection
+from postroad.wire.layout import NULL_GUID
 from tests.unit.binary.network import ACKS, LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 
@@ -155,6 +156,20 @@ def test_a_session_that_breaks_while_it_opens_is_an_unknown_failure(
     network.cut(alpha, beta)
     last = alpha.outgoing(there).history[-1]
     assert (last.status, last.error) == (ConnectionStatus.UNKNOWN_FAILURE, Status.ERROR.value)
+
+
+@pytest.mark.spec("QB-2.2.3.1-04")
+def test_a_request_names_the_manager_that_a_name_means_and_none_for_a_direct_name(
+    network: Network, alpha: Station, beta: Station, gamma: Station
+) -> None:
+    alpha.send(beta.private(ORDERS), "a")
+    alpha.send(gamma.direct(ORDERS), "b")
+    assert (beta.labels(ORDERS), gamma.labels(ORDERS)) == (["a"], ["b"])
+    asked = [
+        [each.server_guid for each in network.packets(alpha, station) if isinstance(each, EstablishConnection)]
+        for station in (beta, gamma)
+    ]
+    assert asked == [[beta.identifier], [NULL_GUID]]
 
 
 @pytest.mark.spec("QB-3.1.5.2-02")

@@ -16,6 +16,7 @@ from tests.packets import with_bits
 from tests.unit.binary.network import DEADLETTER, DEADXACT, JOURNAL, LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 
+DEAD = r"private$\dead"
 SEQUENCE = TxSequenceId(3, 7)
 JOURNALED = Message(b"body", label="a", journal=True)
 GUARDED = Message(b"body", label="a", dead_letter=True)
@@ -208,6 +209,35 @@ def test_a_message_that_nobody_received_is_dead(network: Network, alpha: Station
     assert (alpha.labels(JOURNAL), alpha.labels(DEADXACT), awaiting(alpha)) == ([], ["a"], [])
     assert alpha.classes(DEADXACT) == [MessageClass.NACK_Q_PURGED]
     assert alpha.labels(DEADLETTER) == []
+
+
+@pytest.mark.spec("QB-3.1.5.7-04", "DM-3.1.1.12-05")
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_dead_message_goes_to_the_queue_that_it_names(
+    network: Network, alpha: Station, beta: Station, restart: bool
+) -> None:
+    """Its name never leaves the sender's manager: what is sent is the packet alone."""
+    alpha.create(DEAD, transactional=True)
+    alpha.send_transactional(beta.direct(LEDGER), Message(b"body", label="a", dead_letter_queue=DEAD))
+    network.wait(1)
+    if restart:
+        alpha.restart()
+    (sent,) = network.user_messages(alpha, beta)
+    assert (sent.negative_journaling, sent.dead_letter_queue, len(sent.data)) == (True, None, sent.packet_size)
+    purge(beta, beta.queue(LEDGER))
+    network.run()
+    network.wait(1)
+    assert (alpha.labels(DEAD), alpha.labels(DEADXACT), awaiting(alpha)) == (["a"], [], [])
+    assert alpha.classes(DEAD) == [MessageClass.NACK_Q_PURGED]
+
+
+@pytest.mark.spec("QB-3.1.7.1.2-07", "DM-3.1.1.12-05")
+def test_an_expired_message_goes_to_the_queue_that_it_names(network: Network, alpha: Station, beta: Station) -> None:
+    network.refused.add(beta.address)
+    alpha.create(DEAD, transactional=True)
+    alpha.send_transactional(beta.direct(LEDGER), Message(label="a", dead_letter_queue=DEAD, time_to_reach_queue=5))
+    network.wait(6)
+    assert (alpha.labels(DEAD), alpha.labels(DEADXACT)) == (["a"], [])
 
 
 @pytest.mark.spec("QB-3.1.5.7-05")

@@ -37,7 +37,7 @@ def bodies(station: Station) -> list[str]:
     return [view.body.decode("utf-16-le") for view in station.messages(REPORTS)]
 
 
-@pytest.mark.spec("QB-3.1.5.8.9-01", "QB-3.1.5.8.9-02", "QB-3.1.5.8.9-04")
+@pytest.mark.spec("QB-3.1.5.8.9-01", "QB-3.1.5.8.9-02", "QB-3.1.5.8.9-04", "MQ-2.2.18.1.6-02")
 def test_a_traced_message_that_arrives_is_reported(
     network: Network, beta: Station, gamma: Station, stranger: Stranger, reports: UUID
 ) -> None:
@@ -45,7 +45,7 @@ def test_a_traced_message_that_arrives_is_reported(
     stranger.send(stranger.call(beta), packet)
     assert beta.labels(ORDERS) == ["a"]
     (report,) = gamma.messages(REPORTS)
-    assert (report.message_class, report.recoverable) == (MessageClass.REPORT, False)
+    assert (report.message_class, report.recoverable) == (0x0001, False)
     assert str(destination_name(report)).lower() == f"public={reports}"
     assert not report.tracing
     assert bodies(gamma) == [

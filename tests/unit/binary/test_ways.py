@@ -43,7 +43,7 @@ def test_a_direct_name_is_its_own_way_and_anybody_may_answer(name: str, host: st
     assert ways(name) == [Hop(host, NULL_GUID)]
 
 
-@pytest.mark.spec("QB-3.1.7.4-03")
+@pytest.mark.spec("QB-3.1.7.4-03", "QB-2.2.3.1-04")
 def test_a_private_name_holds_the_guid_of_its_manager() -> None:
     first, *_ = ways(f"PRIVATE={guid('neighbour')}\\8")
     assert first == Hop("10.0.0.4", guid("neighbour"))

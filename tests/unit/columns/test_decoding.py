@@ -88,6 +88,7 @@ messages = st.builds(
     response_queue=st.sampled_from(ANSWERS),
     admin_queue=st.sampled_from(ANSWERS),
     ack=st.sampled_from((0, 15)),
+    dead_letter_queue=st.sampled_from((None, r"private$\dead")),
     trace=st.sampled_from((None, UUID(int=7))),
     extension=st.binary(max_size=10),
     connector_type=st.none() | st.just(OTHER),

@@ -11,6 +11,7 @@ from postroad.names import MessageId
 from postroad.queues.queue import PositionState
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
+from postroad.wire.view import MessageView
 from tests.unit.queues.office import ELSEWHERE, IDENTIFIER, LEDGER, ORDERS, OTHER, Office, labels
 
 ARRIVAL = (1 << 56) - 1
@@ -38,14 +39,17 @@ def test_express_and_recoverable_messages_stand_in_one_order(office: Office) -> 
 
 @pytest.mark.spec("DM-3.1.1.12-02")
 def test_lookup_ids_ascend_along_the_queue_and_never_repeat(office: Office) -> None:
+    """By the ids alone, wherever the records come from: the queue's order is priority, then arrival."""
     random = Random(7)
-    for _ in range(50):
-        message = Message(label="x", priority=random.randrange(8), recoverable=random.random() < 0.5)
-        office.send(ORDERS, message)
-    lookup_ids = [record.lookup_id for record in office.queue(ORDERS).available(100)]
-    assert len(set(lookup_ids)) == 50
-    assert lookup_ids == sorted(lookup_ids)
-    assert all(0 <= lookup_id < 1 << 64 for lookup_id in lookup_ids)
+    sent = [(random.randrange(8), number) for number in range(50)]
+    for priority, number in sent:
+        office.send(ORDERS, Message(label=str(number), priority=priority, recoverable=random.random() < 0.5))
+    by_id = {record.lookup_id: MessageView(record.packet).label for record in office.queue(ORDERS).available(100)}
+    assert len(by_id) == 50
+    assert [by_id[lookup_id] for lookup_id in sorted(by_id)] == [
+        str(number) for _, number in sorted(sent, key=lambda each: (-each[0], each[1]))
+    ]
+    assert all(0 <= lookup_id < 1 << 64 for lookup_id in by_id)
 
 
 @pytest.mark.spec("DM-3.1.7.1.9-04")

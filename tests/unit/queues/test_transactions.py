@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from postroad.errors import InvalidArgument, TransactionSequence
+from postroad.errors import InvalidArgument, PostroadError, TransactionSequence
 from postroad.message import Message
 from postroad.queues.queue import PositionState, Queue
 from postroad.queues.transaction import OperationType, Transaction
@@ -331,6 +331,7 @@ def test_messages_to_one_destination_are_numbered_from_1_on(office: Office) -> N
 
 
 @pytest.mark.spec("MQ-2.2.20.5-12", "DM-3.1.1.12-33", "MQ-2.2.18.1.2-03", "QB-3.1.1.3.1-08", "QB-3.1.1.3.1-10")
+@pytest.mark.spec("QB-3.1.1.3.1-11")
 @pytest.mark.parametrize("seconds", [0, 5, -5])
 def test_a_start_begins_a_later_sequence_whatever_the_clock_says(office: Office, seconds: float) -> None:
     office.send_transactional(ELSEWHERE, "a", "b")
@@ -344,7 +345,7 @@ def test_a_start_begins_a_later_sequence_whatever_the_clock_says(office: Office,
     assert (after.sequence_number, after.previous_sequence_number) == (1, 0)
 
 
-@pytest.mark.spec("QB-3.1.1.3.1-11", "QB-3.1.1.3.1-14")
+@pytest.mark.spec("QB-3.1.1.3.1-14")
 @pytest.mark.parametrize("seconds", [0, 5, -5])
 def test_a_sequence_goes_on_after_a_start_while_messages_of_it_wait(office: Office, seconds: float) -> None:
     office.send_transactional(ELSEWHERE, "a", "b")
@@ -423,6 +424,18 @@ def test_a_commit_that_cannot_be_written_is_an_abort(office: Office, transaction
     assert office.queue(BOOKS).reserved_bytes == 0
     with pytest.raises(TransactionSequence):
         abort(office, transaction)
+
+
+@pytest.mark.spec("MQ-2.4-23")
+@pytest.mark.parametrize("ended", ["committed", "aborted"])
+@pytest.mark.parametrize("call", [commit, abort])
+def test_the_end_of_a_transaction_that_is_not_open_is_out_of_sequence(
+    office: Office, transaction: Transaction, ended: str, call: End
+) -> None:
+    (commit if ended == "committed" else abort)(office, transaction)
+    with pytest.raises(PostroadError) as caught:
+        call(office, transaction)
+    assert caught.value.status == 0xC00E0051
 
 
 def test_the_numbers_of_a_lost_commit_are_given_to_the_messages_behind_it(office: Office) -> None:

@@ -81,7 +81,7 @@ def test_who_reads_already_keeps_an_exclusive_reader_out(desk: Desk) -> None:
     assert desk.try_open(share=DesiredShare.DENY_RECEIVE)[0] == Status.SHARING_VIOLATION
 
 
-@pytest.mark.spec("QP-2.1-08", "QP-5-04")
+@pytest.mark.spec("QP-5-04")
 def test_who_may_not_open_the_queue_gets_no_handle_to_read_with(desk: Desk) -> None:
     """What a handle may do is decided when the queue is opened: no method of qm2qm asks again who calls."""
     status, remote = desk.try_open(r"private$\order_queue$")

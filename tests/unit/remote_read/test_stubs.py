@@ -147,7 +147,7 @@ def test_end_receive() -> None:
 
 @pytest.mark.spec("QP-3.1.4.3-01", "QP-3.1.4.3-02", "QP-2.2.1.1-01", "QP-6-02")
 def test_open_queue() -> None:
-    octets = request(qm2qm.OPEN_QUEUE, qm2qm.OpenQueueIn(GUID, 1, 2, 3, 4))
+    octets = request(qm2qm.OPEN_QUEUE, qm2qm.OpenQueueIn(lic_guid=GUID, mqs=1, queue_handle=2, queue=3, open_context=4))
     assert octets == GUID.bytes_le + pack("<4I", 1, 2, 3, 4)
     assert len(octets) == 32
     assert reply(qm2qm.OPEN_QUEUE, qm2qm.OpenQueueOut(HANDLE, 0)) == HANDLE_OCTETS + bytes(4)

@@ -27,6 +27,7 @@ from tests.unit.soap.mail import (
 )
 
 ORDER_QUEUE = r"private$\order_queue$"
+DEAD = r"private$\dead"
 RESEND_S = 30
 
 
@@ -65,7 +66,6 @@ def deaf(network: Network, beta: Station) -> str:
 
 
 @pytest.mark.spec(
-    "SRM-3.1.7.2.3-01",
     "SRM-3.1.7.2.3-02",
     "SRM-3.1.7.2.3-03",
     "SRM-3.1.7.2.3-05",
@@ -88,6 +88,15 @@ def test_messages_of_one_queue_are_numbered_in_one_stream(network: Network, alph
     assert posts[0].stream.stream_id.sequence.ordinal == 1
     urls = [each.stream.send_receipts_to for each in posts]
     assert urls == ["http://alpha/MSMQ/PRIVATE$/order_queue$", None, None]
+
+
+@pytest.mark.spec("SRM-3.1.7.2.3-01")
+def test_each_queue_of_a_host_has_a_stream_of_its_own(network: Network, alpha: Station, beta: Station) -> None:
+    network.answers[beta.address] = 200
+    for path in (LEDGER, r"private$\books", LEDGER):
+        alpha.send_transactional(beta.direct(path), "a")
+    ids = [each.stream.stream_id for each in network.user_posts("alpha")]
+    assert ids[0] == ids[2] != ids[1]
 
 
 @pytest.mark.spec("SRM-3.1.7.2.5-03", "SRM-3.1.1.1.3-02", "SRM-3.1.1.1.4-01", "SRM-3.1.7.7-03")
@@ -444,6 +453,38 @@ def test_a_final_receipt_ends_one_message_by_what_it_says(
     assert alpha.classes(DEADXACT) == ([MessageClass.NACK_Q_PURGED] if dead else [])
     assert alpha.labels(JOURNAL) == ([] if dead else ["b"])
     assert alpha.queue(ORDER_QUEUE).count == 0
+
+
+@pytest.mark.spec("SRM-3.1.5.2.1.2-02", "SRM-1.3.7.2-01")
+@pytest.mark.parametrize(
+    ("attributes", "used"), [({"transactional": True}, True), ({"transactional": False}, False), (None, False)]
+)
+def test_a_dead_stream_message_goes_to_the_transactional_queue_that_it_names(
+    network: Network, alpha: Station, deaf: str, attributes: dict[str, object] | None, used: bool
+) -> None:
+    if attributes is not None:
+        alpha.create(DEAD, **attributes)
+    alpha.send_transactional(deaf, Message(label="a", dead_letter_queue=DEAD))
+    post = network.exchanges[0]
+    assert b"dead_letter_queue" not in post.body
+    alpha.ask(receipt(alpha, post.stream.stream_id, 1))
+    assert alpha.ask(final(alpha, post.stream.stream_id, 1, Decision.NEGATIVE)) == 200
+    assert alpha.labels(DEADXACT) == ([] if used else ["a"])
+    if attributes is not None:
+        assert alpha.labels(DEAD) == (["a"] if used else [])
+
+
+@pytest.mark.spec("SRM-1.3.7.2-01")
+def test_a_stream_message_that_was_received_is_no_dead_letter(network: Network, alpha: Station, beta: Station) -> None:
+    """And one that nobody received is: by the system queue, where it names none."""
+    there = beta.direct(LEDGER)
+    alpha.send_transactional(there, Message(label="a", dead_letter=True), Message(label="b", dead_letter=True))
+    beta.receive(LEDGER)
+    network.wait(10)
+    assert alpha.labels(DEADXACT) == []
+    beta.purge(LEDGER)
+    network.wait(10)
+    assert alpha.labels(DEADXACT) == ["b"]
 
 
 def test_a_final_receipt_may_come_before_the_stream_receipt(network: Network, alpha: Station, deaf: str) -> None:

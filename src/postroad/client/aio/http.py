@@ -44,6 +44,7 @@ from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
 from postroad.values.routes import Route, Table
 from postroad.values.trace import Trace, read_message_id
+from postroad.wire.local_part import without_local_part
 
 ARROW = "application/vnd.apache.arrow.stream"
 WAIT_S = 60.0  # one request waits this long and is then sent again: a broken connection is noticed
@@ -333,6 +334,9 @@ class HttpBackend:
 
     async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]:
         answer = await self._exchange.request(
-            "POST", queue_path(name, "packets"), body=b"".join(packets), media_type="application/octet-stream"
+            "POST",
+            queue_path(name, "packets"),
+            body=b"".join(map(without_local_part, packets)),
+            media_type="application/octet-stream",
         )
         return list(self._address.parsed(answer.content, "lookup_ids"))
