@@ -133,7 +133,7 @@ class Search:
             return _finding(FindingKind.JOURNAL, f"received from {owner}: a copy is in its journal", queue, record)
         if path == JOURNAL:
             return _finding(FindingKind.JOURNAL, "delivered: a copy is in the manager's journal", queue, record)
-        if path in (DEADLETTER, DEADXACT):
+        if record.reason or path in (DEADLETTER, DEADXACT):
             reason = record.reason or view.message_class
             sentence = f"died: {class_words(reason)}; a copy is in {_shown(queue)}"
             return _finding(FindingKind.DEAD_LETTER, sentence, queue, record, reason)

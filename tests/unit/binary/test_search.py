@@ -87,6 +87,14 @@ def test_journal_and_dead_letter(network: Network, alpha: Station) -> None:
     assert (dead.queue, dead.class_name) == (DEADLETTER, "nack-receive-timeout")
 
 
+def test_a_dead_letter_in_the_queue_that_it_names(network: Network, alpha: Station) -> None:
+    alpha.create(r"private$\dead")
+    (ordinal,) = alpha.send(ORDERS, Message(b"", dead_letter_queue=r"private$\dead", time_to_be_received=2))
+    network.wait(5)
+    dead = only(alpha, name(alpha, ordinal), "dead-letter")
+    assert dead.sentence == r"died: it was not received in time; a copy is in private$\dead"
+
+
 def test_a_message_that_waits_to_leave_says_why(network: Network, alpha: Station) -> None:
     (ordinal,) = alpha.send(NOWHERE, "a")
     outgoing = only(alpha, name(alpha, ordinal), "outgoing")
