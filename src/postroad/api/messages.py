@@ -25,7 +25,7 @@ from postroad.api.schema import (
     require,
 )
 from postroad.errors import InvalidArgument, RemoteProtocolError
-from postroad.manager.manager import MOVE_BATCH
+from postroad.manager.rescue import MOVE_BATCH
 from postroad.message import Message
 from postroad.queues.queue import START
 from postroad.queues.reading import SeekAction

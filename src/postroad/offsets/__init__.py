@@ -4,7 +4,6 @@ What pipelines need of a manager. The rules are in queues/holds.py and queues/su
 here, and from nowhere deeper.
 """
 
-from postroad.offsets.service import Offsets
 from postroad.offsets.values import HoldInfo, Mark, Selection, Submission
 
-__all__ = ["HoldInfo", "Mark", "Offsets", "Selection", "Submission"]
+__all__ = ["HoldInfo", "Mark", "Selection", "Submission"]

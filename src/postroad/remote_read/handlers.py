@@ -3,24 +3,26 @@ reply goes. The rules are in service.py; connections and stubs are the RPC runti
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from postroad.errors import PostroadError, RpcFault, Status
 from postroad.net.limits import Limits
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.waiting import WaitingRead
 from postroad.remote_read import fast_stubs, qm2qm, qmcomm
 from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry
 from postroad.remote_read.qm2qm import RemoteReadDesc, RemoteReadDesc2
 from postroad.remote_read.service import RemoteReadService
-from postroad.remote_read.values import INFINITE_MS, OWN_VERSION, SEQUENTIAL_MASK, Ack, ReadRequest
+from postroad.remote_read.values import OWN_VERSION, SEQUENTIAL_MASK, Ack, ReadRequest
 from postroad.rpc.calls import Call
 from postroad.rpc.ndr import NULL_HANDLE, Handle
 from postroad.rpc.server import RpcServer
 from postroad.security.attempts import Audit
+from postroad.store.interface import Record
 
 Out = TypeVar("Out")
+T = TypeVar("T")
 
 SESSION_KIND = "PCTX_RRSESSION_HANDLE_TYPE"
 READ_KIND = "PCTX_REMOTEREAD_HANDLE_TYPE"
@@ -39,7 +41,13 @@ class Host(Protocol):
 
     def commit_soon(self) -> None: ...
 
-    async def durable(self) -> None: ...
+    def change(self, operation: Callable[[], T]) -> tuple[T, Awaitable[None] | None]: ...
+
+    async def durably(self, operation: Callable[[], T]) -> T: ...
+
+    def wait(
+        self, request: WaitingRead, take: Callable[[list[Record]], T], refuse: Callable[[PostroadError], T]
+    ) -> Awaitable[T]: ...
 
 
 class Handlers:
@@ -140,12 +148,13 @@ class Handlers:
         return result
 
     async def _purge_queue(self, call: Call, request: qm2qm.PurgeQueueIn) -> qm2qm.Result:
-        status, more = self.service.purge_queue(request.queue_handle, self.host.clock(), call.caller)
+        def step() -> tuple[int, bool]:
+            return self.service.purge_queue(request.queue_handle, self.host.clock(), call.caller)
+
         try:
-            while more:
-                await self.host.durable()  # one commit for each step
-                status, more = self.service.purge_queue(request.queue_handle, self.host.clock(), call.caller)
-            await self.host.durable()
+            status, more = await self.host.durably(step)
+            while more:  # one commit for each step
+                status, more = await self.host.durably(step)
         except PostroadError as error:
             return qm2qm.Result(error.status)
         return qm2qm.Result(status)
@@ -186,32 +195,16 @@ class Handlers:
         )
 
     def _read(self, call: Call, desc: RemoteReadDesc | None, reply: Callable[[Answer], Out]) -> Out | Awaitable[Out]:
-        answers: list[Answer] = []
-        entry = self.service.start_receive(_asked(desc), self.host.clock(), answers.append, call.caller)
-        self.host.commit_soon()  # messages whose time was over went on the way
-        return reply(answers[0]) if entry is None else self._wait(entry, reply)
-
-    def _wait(self, entry: RemoteReadEntry, reply: Callable[[Answer], Out]) -> Awaitable[Out]:
-        """The reply, once there is an answer. If the caller leaves meanwhile, no message leaves with it.
-
-        A future and no coroutine: one that is cancelled before its first step could not give anything back.
-        """
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Out] = loop.create_future()
-        entry.done = lambda answer: None if ended.done() else ended.set_result(reply(answer))
-        alarm = None
-        if entry.timeout_ms != INFINITE_MS:
-            alarm = loop.call_later(entry.timeout_ms / 1000, self.service.time_out, entry)
-
-        def finish(future: asyncio.Future[Out]) -> None:
-            if alarm is not None:
-                alarm.cancel()
-            if future.cancelled():
-                self.service.abandon(entry, self.host.clock())
-                self.host.commit_soon()
-
-        ended.add_done_callback(finish)
-        return ended
+        found = self.service.start_receive(_asked(desc), self.host.clock(), call.caller)
+        self.host.commit_soon()  # the read may have taken out messages that had expired
+        if isinstance(found, Answer):
+            return reply(found)
+        assert found.waiting is not None
+        return self.host.wait(
+            found.waiting,
+            lambda records: reply(self.service.finish(found, records)),
+            lambda error: reply(self.service.fail(found, error)),
+        )
 
     def _context(self, call: Call, answer: Answer) -> Handle:
         if answer.entry is None:
@@ -247,14 +240,12 @@ class Handlers:
 
     def _durably(self, operation: Callable[[], int], reply: Callable[[int], Out]) -> Out | Awaitable[Out]:
         """The reply with the operation's status: at once if nothing has to be on disk for it, else when it is."""
-        tick = self.host.core.tick
-        writes = tick.writes
-        status = operation()
-        return reply(status) if tick.writes == writes else self._when_durable(status, reply)
+        status, durable = self.host.change(operation)
+        return reply(status) if durable is None else self._when_durable(durable, status, reply)
 
-    async def _when_durable(self, status: int, reply: Callable[[int], Out]) -> Out:
+    async def _when_durable(self, durable: Awaitable[None], status: int, reply: Callable[[int], Out]) -> Out:
         try:
-            await self.host.durable()
+            await durable
         except PostroadError as error:
             return reply(error.status)
         return reply(status)

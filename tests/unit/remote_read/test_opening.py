@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.errors import Status
+from postroad.errors import PostroadError, Status
 from postroad.names.base import QueueFormatType
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.remote_read.entries import RemoteReadState
@@ -208,8 +208,14 @@ def test_a_read_that_starts_while_its_queue_closes_is_refused(desk: Desk) -> Non
     reader = desk.reader()
     late: list[int] = []
     read = reader.wait()
-    assert read.pending is not None
-    read.pending.done = lambda answer: late.append(reader.ask(timeout_ms=1000).status)
+    _, waiting = desk.waiting(read)
+    told = waiting.failed
+
+    def failed(error: PostroadError) -> None:
+        told(error)
+        late.append(reader.ask(timeout_ms=1000).status)
+
+    waiting.failed = failed
     reader.close()
     assert late == [Status.INVALID_PARAMETER]
     assert desk.pending() == 0
