@@ -116,7 +116,9 @@ class RemoteReadServer(RemoteReaders):
             Registration.of(QMCOMM, self.host, self.ports.handshake, ANNOTATION),
             Registration.of(QM2QM, self.host, self.ports.read, ANNOTATION),
         )
-        self._offer = await offer(registrations, self.host, mapper_port, self.rpc.shared)
+        self._offer = await offer(
+            registrations, self.host, mapper_port, self.rpc.shared, self.rpc.endpoint.providers, self.rpc.logins
+        )
 
     async def stop(self) -> None:
         """Ends every call and connection; what readers had locked is back in its place."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 from uuid import UUID
 
-from postroad.errors import PostroadError, RemoteCancelled, Status
+from postroad.errors import PostroadError, RemoteCancelled, SharingViolation, Status
 from postroad.names import DistributionListName, MulticastName
 from postroad.names.queue_format import Arm, QueueFormat
 from postroad.queues.descriptor import RECEIVING
@@ -85,6 +85,8 @@ class RemoteReadService:
             if isinstance(name, DistributionListName | MulticastName):
                 return Status.UNSUPPORTED_FORMATNAME_OPERATION, None
             descriptor = self.core.open(name, ACCESS[DesiredAccess(access)], SHARE[DesiredShare(share)], now)
+        except SharingViolation:
+            return Status.STATUS_SHARING_VIOLATION, None  # of the share modes, 3.1.4.2; elsewhere it is an HRESULT
         except PostroadError as error:
             return error.status, None
         assert descriptor.queue is not None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 from uuid import UUID
 
 from postroad.errors import RemoteProtocolError, RpcFault, RpcUnavailable
-from postroad.net.endpoints import is_loopback
+from postroad.net.endpoints import endpoint, is_loopback
 from postroad.net.limits import Limits
 from postroad.rpc import epm_interface as ept
 from postroad.rpc.calls import Call
@@ -20,8 +20,10 @@ from postroad.rpc.client_connection import syntax_of
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import NULL_HANDLE, Handle
 from postroad.rpc.pdu import SyntaxId
+from postroad.rpc.security import Provider
 from postroad.rpc.server import RpcServer
 from postroad.rpc.tower import Tower
+from postroad.security.attempts import FailedLogins
 
 _log = logging.getLogger(__name__)
 
@@ -266,10 +268,18 @@ class Offer:
 
 
 async def offer(
-    registrations: Sequence[Registration], host: str, port: int = PORT, shared: Limits | None = None
+    registrations: Sequence[Registration],
+    host: str,
+    port: int = PORT,
+    shared: Limits | None = None,
+    providers: Mapping[int, Provider] | None = None,
+    logins: FailedLogins | None = None,
 ) -> Offer:
-    """Registers: with an endpoint mapper of our own where `port` can be bound, else with the one that is there."""
-    server = RpcServer(shared=shared)
+    """Registers: with an endpoint mapper of our own where `port` can be bound, else with the one that is there.
+
+    `providers` and `logins` are for clients that authenticate, which none has to.
+    """
+    server = RpcServer(shared=shared, providers=providers, logins=logins)
     mapper = EndpointMapper()
     mapper.attach(server)
     mapper.add(registrations)
@@ -287,8 +297,10 @@ async def offer(
         reply = await client.call(ept.EPT_INSERT, ept.Insert(len(entries), entries, 0), timeout=CONNECT_TIMEOUT_S)
     except (RpcFault, TimeoutError) as fault:
         await client.close()
-        raise RpcUnavailable(f"the endpoint mapper at {there}:{port} takes no registration: {fault}") from None
+        raise RpcUnavailable(f"the endpoint mapper at {endpoint(there, port)} takes no registration: {fault}") from None
     if reply.status:
         await client.close()
-        raise RpcUnavailable(f"the endpoint mapper at {there}:{port} takes no registration: 0x{reply.status:08X}")
+        raise RpcUnavailable(
+            f"the endpoint mapper at {endpoint(there, port)} takes no registration: 0x{reply.status:08X}"
+        )
     return Offer(None, client, port)

@@ -68,7 +68,7 @@ def test_the_managers_own_queues_and_journals_open(desk: Desk) -> None:
 
 def test_an_exclusive_reader_keeps_others_out_until_it_closes(desk: Desk) -> None:
     reader = desk.reader(share=DesiredShare.DENY_RECEIVE)
-    assert desk.try_open()[0] == Status.SHARING_VIOLATION
+    assert desk.try_open()[0] == Status.STATUS_SHARING_VIOLATION
     assert desk.try_open(OTHER)[0] == OK
     with refused(Status.SHARING_VIOLATION):
         desk.office.open(ORDERS, QueueAccess.RECEIVE, ShareMode.DENY_NONE)
@@ -78,7 +78,7 @@ def test_an_exclusive_reader_keeps_others_out_until_it_closes(desk: Desk) -> Non
 
 def test_who_reads_already_keeps_an_exclusive_reader_out(desk: Desk) -> None:
     desk.reader()
-    assert desk.try_open(share=DesiredShare.DENY_RECEIVE)[0] == Status.SHARING_VIOLATION
+    assert desk.try_open(share=DesiredShare.DENY_RECEIVE)[0] == Status.STATUS_SHARING_VIOLATION
 
 
 @pytest.mark.spec("QP-2.1-08", "QP-5-04")
