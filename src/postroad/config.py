@@ -18,6 +18,7 @@ from uuid import UUID
 
 from postroad.errors import ConfigurationError, IllegalName
 from postroad.names import DirectName, PathName, QueueKind
+from postroad.net import ports
 from postroad.queues.collection import MAX_LABEL
 from postroad.queues.properties import DEFAULT_JOURNAL_QUOTA_KB, QueuePrivacy
 from postroad.security.relay import RelayRule
@@ -153,13 +154,13 @@ class ListenSettings:
     """`[listen]`: a port of None is off; for `rpc_read` that means that remote readers use `rpc`'s."""
 
     host: str = setting(host_name, "127.0.0.1")
-    binary: int | None = setting(port_number, 1801)
-    ping: int | None = setting(port_number, 3527)
-    http: int | None = setting(port_number, StandardPort(80))
+    binary: int | None = setting(port_number, ports.BINARY)
+    ping: int | None = setting(port_number, ports.PING)
+    http: int | None = setting(port_number, StandardPort(ports.HTTP))
     https: int | None = setting(port_number, None)
-    rpc: int | None = setting(port_number, 2103)
+    rpc: int | None = setting(port_number, ports.RPC_HANDSHAKE)
     rpc_read: int | None = setting(port_number, WITH_RPC)
-    api: int | None = setting(port_number, 8180)
+    api: int | None = setting(port_number, ports.API)
     epm: int | None = setting(port_number, None)
 
 
@@ -256,11 +257,11 @@ class Peer:
     """One line of `[peers]`: the ports of a host that does not use the standard ones."""
 
     host: str
-    binary: int = setting(whole(1, PORT_MAX), 1801)
-    ping: int = setting(whole(1, PORT_MAX), 3527)
-    http: int = setting(whole(1, PORT_MAX), 80)
-    https: int = setting(whole(1, PORT_MAX), 443)
-    rpc: int = setting(whole(1, PORT_MAX), 2103)
+    binary: int = setting(whole(1, PORT_MAX), ports.BINARY)
+    ping: int = setting(whole(1, PORT_MAX), ports.PING)
+    http: int = setting(whole(1, PORT_MAX), ports.HTTP)
+    https: int = setting(whole(1, PORT_MAX), ports.HTTPS)
+    rpc: int = setting(whole(1, PORT_MAX), ports.RPC_HANDSHAKE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from postroad.remote_read import qm2qm, qmcomm
+from postroad.remote_read import qm2qm, qmcomm, structures
 from postroad.remote_read.values import PortType
 from postroad.rpc.client import connect
 from postroad.rpc.interface import Nothing
@@ -36,7 +36,7 @@ def told(office: Station, at: int) -> tuple[list[int], list[int]]:
     async def ask() -> tuple[list[int], list[int]]:
         connection = await connect(HOST, at, qm2qm.QM2QM, qmcomm.QMCOMM)
         kinds = (PortType.IP_HANDSHAKE, PortType.IP_READ)
-        ours = [(await connection.call(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(kind))).result for kind in kinds]
+        ours = [(await connection.call(qm2qm.GET_SERVER_PORT, structures.GetPortIn(kind))).result for kind in kinds]
         theirs = [
             (await connection.call(qmcomm.GET_SERVER_PORT, qmcomm.GetServerPortIn(kind))).result for kind in kinds
         ]

@@ -9,6 +9,7 @@ from postroad.client.aio import opening
 from postroad.client.blocking import BlockingBackend, LoopThread
 from postroad.client.sync.backend import Backend
 from postroad.client.sync.manager import QueueManager
+from postroad.net import ports
 
 
 def open(path: str | Path, *, name: str | None = None) -> QueueManager:
@@ -40,7 +41,7 @@ def connect(
 def remote(
     host: str,
     *,
-    port: int = opening.REMOTE_READ_PORT,
+    port: int = ports.RPC_HANDSHAKE,
     endpoint_mapper: int | None = None,
     user: str | None = None,
     password: str | None = None,

@@ -30,6 +30,7 @@ from postroad.names import (
     parse_format_name,
     parse_name,
 )
+from postroad.net import ports
 from postroad.queues.idle import IdleQueues
 from postroad.queues.outgoing import OutgoingInfo
 from postroad.queues.properties import MAX_LABEL as MAX_LABEL
@@ -47,7 +48,7 @@ CHANGEABLE = frozenset(
 )
 FIRST_PRIVATE_NUMBER = 8  # those before it are the manager's own
 POISON = "poison"
-STANDARD_HTTP_PORTS = frozenset({80, 443})  # what a URL without a port means
+STANDARD_HTTP_PORTS = frozenset({ports.HTTP, ports.HTTPS})  # what a URL without a port means
 
 # [MS-MQDMPR] 3.1.3: the queues that every manager has. Applications cannot open the last three.
 JOURNAL = "system$;journal"

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from postroad.deadlines import Agenda, earliest
 from postroad.names import DirectName, parse_format_name
 from postroad.names.direct import Protocol as Scheme
+from postroad.net import ports
 from postroad.net.endpoints import endpoint, is_address, plain_address
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState, is_http
@@ -184,7 +185,7 @@ class SoapService:
             parts = urlsplit(target)
             secure = parts.scheme == "https"
             host = parts.hostname or name.host
-            return Address(host, self._port_of(host, parts.port or (443 if secure else 80)), secure)
+            return Address(host, self._port_of(host, parts.port or (ports.HTTPS if secure else ports.HTTP)), secure)
         assert name.port is not None
         return Address(name.host, self._port_of(name.host, name.port), name.protocol is Scheme.HTTPS)
 
