@@ -19,7 +19,7 @@ from postroad.client.remote import RemoteBackend
 from postroad.errors import NoMessage
 from postroad.manager import Manager
 from postroad.message import Message
-from postroad.remote_read import qm2qm
+from postroad.remote_read import qm2qm, structures
 from postroad.remote_read.server import RemoteReadServer
 from postroad.remote_read.values import Ack, DesiredAccess
 from postroad.rpc.ndr import Format
@@ -64,7 +64,7 @@ async def measure(port: int, seconds: float, layout: str) -> dict[str, float]:
         connection = await client._read_connection()
 
         async def empty() -> int:
-            await connection.call(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(1))
+            await connection.call(qm2qm.GET_SERVER_PORT, structures.GetPortIn(1))
             return 1
 
         async def pair() -> int:

@@ -56,7 +56,7 @@ def filled(size: int) -> SoapService:
     service = SoapService(core, SoapSettings(), Silence())
     service.start(NOW)
     for number in range(1, size + 1):
-        status, _ = service.received(message(1, source=number, stream=True), NOW)
+        status = service.received(message(1, source=number, stream=True), NOW).status
         assert status == 200
         transaction = core.begin()
         name = f"DIRECT=HTTP://10.2.{number >> 8}.{number & 255}/msmq/private$/q"

@@ -43,6 +43,7 @@ from postroad.fields.queue import QueueSettings
 from postroad.fields.tables import required, setting, table, tables, tables_by_key
 from postroad.fields.toml import Place, load, read_file, refuse_duplicates
 from postroad.names import DirectName, PathName, QueueKind
+from postroad.net import ports
 from postroad.security.relay import RelayRule
 
 DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB of messages, journals and dead letters included: strangers can fill no more
@@ -114,13 +115,13 @@ class ListenSettings:
     """`[listen]`: a port of None is off; for `rpc_read` that means that remote readers use `rpc`'s."""
 
     host: str = setting(HOST, "127.0.0.1")
-    binary: int | None = setting(LISTEN_PORT, 1801)
-    ping: int | None = setting(LISTEN_PORT, 3527)
-    http: int | None = setting(LISTEN_PORT, StandardPort(80))
+    binary: int | None = setting(LISTEN_PORT, ports.BINARY)
+    ping: int | None = setting(LISTEN_PORT, ports.PING)
+    http: int | None = setting(LISTEN_PORT, StandardPort(ports.HTTP))
     https: int | None = setting(LISTEN_PORT, None)
-    rpc: int | None = setting(LISTEN_PORT, 2103)
+    rpc: int | None = setting(LISTEN_PORT, ports.RPC_HANDSHAKE)
     rpc_read: int | None = setting(LISTEN_PORT, WITH_RPC)
-    api: int | None = setting(LISTEN_PORT, 8180)
+    api: int | None = setting(LISTEN_PORT, ports.API)
     epm: int | None = setting(LISTEN_PORT, None)
 
 
@@ -218,11 +219,11 @@ class Peer:
     """One line of `[peers]`: the ports of a host that does not use the standard ones."""
 
     host: str
-    binary: int = setting(PEER_PORT, 1801)
-    ping: int = setting(PEER_PORT, 3527)
-    http: int = setting(PEER_PORT, 80)
-    https: int = setting(PEER_PORT, 443)
-    rpc: int = setting(PEER_PORT, 2103)
+    binary: int = setting(PEER_PORT, ports.BINARY)
+    ping: int = setting(PEER_PORT, ports.PING)
+    http: int = setting(PEER_PORT, ports.HTTP)
+    https: int = setting(PEER_PORT, ports.HTTPS)
+    rpc: int = setting(PEER_PORT, ports.RPC_HANDSHAKE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,9 +24,9 @@ from postroad.errors import (
 )
 from postroad.names import parse_format_name
 from postroad.remote_read import client as client_module
-from postroad.remote_read import qm2qm, qmcomm
+from postroad.remote_read import qm2qm, qmcomm, structures
 from postroad.remote_read.client import OPEN_TIMEOUT_S, Identity, RemoteReadClient
-from postroad.remote_read.qm2qm import GetVersionOut, Result
+from postroad.remote_read.structures import GetVersionOut, Result
 from postroad.remote_read.values import INFINITE_MS, LAST_LOOKUP_ID, Ack, Action
 from postroad.rpc.constants import FaultStatus
 from postroad.rpc.ndr import NULL_HANDLE, Handle
@@ -135,7 +135,7 @@ def test_who_asks_the_endpoint_mapper_does_not_ask_for_the_port() -> None:
 def test_what_qmcomm_gave_goes_into_the_open_and_is_kept(office: Station, trace: Trace) -> None:
     given = qmcomm.OpenRemoteQueueOut(SOME_HANDLE, 11, 12, 13, 0)
     trace.instead(qmcomm.OPEN_REMOTE_QUEUE, lambda call, request: given)
-    trace.instead(qm2qm.OPEN_QUEUE, lambda call, request: qm2qm.OpenQueueOut(SOME_HANDLE, 0))
+    trace.instead(qm2qm.OPEN_QUEUE, lambda call, request: structures.OpenQueueOut(SOME_HANDLE, 0))
 
     async def scene(client: RemoteReadClient) -> None:
         opened = await client.open(NAME)
@@ -144,7 +144,7 @@ def test_what_qmcomm_gave_goes_into_the_open_and_is_kept(office: Station, trace:
 
     play(office, scene)
     (request,) = trace.of("qm2qm 2")
-    assert request == qm2qm.OpenQueueIn(ME, 0, 13, 12, 11)
+    assert request == structures.OpenQueueIn(ME, 0, 13, 12, 11)
 
 
 @pytest.mark.spec("QP-3.2.4.1-06")
@@ -182,7 +182,7 @@ def test_an_open_that_takes_too_long_is_given_up(
 
 
 def test_an_open_that_is_refused_leaves_nothing_behind(office: Station, trace: Trace) -> None:
-    trace.instead(qm2qm.OPEN_QUEUE, lambda call, request: qm2qm.OpenQueueOut(NULL_HANDLE, 0xC00E0006))
+    trace.instead(qm2qm.OPEN_QUEUE, lambda call, request: structures.OpenQueueOut(NULL_HANDLE, 0xC00E0006))
 
     async def scene(client: RemoteReadClient) -> None:
         with pytest.raises(PostroadError):
@@ -410,7 +410,7 @@ def test_every_failure_has_the_same_consequences(office: Station, trace: Trace, 
 
     def refuse(call: Any, request: Any) -> Any:
         handle = call.open_context("PCTX_REMOTEREAD_HANDLE_TYPE", object())
-        return qm2qm.StartReceive2Out(handle, request.remote_read_desc2, status)
+        return structures.StartReceive2Out(handle, request.remote_read_desc2, status)
 
     async def scene(client: RemoteReadClient) -> None:
         opened = await client.open(NAME)
@@ -435,8 +435,8 @@ def test_a_message_that_cannot_be_read_goes_back(office: Station, trace: Trace) 
 
         def spoil(call: Any, request: Any) -> Any:
             answer: Any = handler(call, request)
-            desc = qm2qm.RemoteReadDesc(1, 0, 0, 0, len(spoiled), 1, 1, buffer=spoiled)
-            return qm2qm.StartReceive2Out(answer.context, qm2qm.RemoteReadDesc2(desc), 0)
+            desc = structures.RemoteReadDesc(1, 0, 0, 0, len(spoiled), 1, 1, buffer=spoiled)
+            return structures.StartReceive2Out(answer.context, structures.RemoteReadDesc2(desc), 0)
 
         trace.instead(qm2qm.START_RECEIVE2, spoil)
         with pytest.raises(RemoteProtocolError):
@@ -530,8 +530,8 @@ def test_cursors_are_closed_and_queues_purged_by_their_handles(office: Station, 
         await client.close_cursor(opened, cursor)
         await client.purge(opened)
         assert trace.of("qmcomm 4")[0].queue_handle == opened.queue_handle
-        assert trace.of("qm2qm 4") == [qm2qm.CloseCursorIn(opened.queue_handle, cursor)]
-        assert trace.of("qm2qm 6") == [qm2qm.PurgeQueueIn(opened.queue_handle)]
+        assert trace.of("qm2qm 4") == [structures.CloseCursorIn(opened.queue_handle, cursor)]
+        assert trace.of("qm2qm 6") == [structures.PurgeQueueIn(opened.queue_handle)]
 
     play(office, scene)
 
@@ -574,7 +574,7 @@ def test_a_read_is_cancelled_by_its_queue_and_request_id(office: Station, trace:
         assert client.pending == {}
         with pytest.raises(RemoteCancelled):
             await waiting
-        assert trace.of("qm2qm 5") == [qm2qm.CancelReceiveIn(opened.queue_handle, opened.queue, request_id)]
+        assert trace.of("qm2qm 5") == [structures.CancelReceiveIn(opened.queue_handle, opened.queue, request_id)]
 
     play(office, scene)
 

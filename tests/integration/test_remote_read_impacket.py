@@ -170,7 +170,7 @@ def test_an_exclusive_reader_keeps_others_out(desk: Desk) -> None:
     reader = desk.reader(share=1)
     host, port = desk.office.address
     desk.client.call("second", "connect", host=host, port=port, interface="qmcomm")
-    assert desk.client.call("second", "open", name=desk.name)["status"] == 0xC00E0009
+    assert desk.client.call("second", "open", name=desk.name)["status"] == 0xC0000043
     reader.call("qm2qm", "close_queue")
     assert desk.client.call("second", "open", name=desk.name)["status"] == 0
 

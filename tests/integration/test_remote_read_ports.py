@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroad.config import load_configuration
-from postroad.remote_read import qm2qm, qmcomm
+from postroad.remote_read import qm2qm, qmcomm, structures
 from postroad.remote_read.values import PortType
 from postroad.rpc.client import connect
 from postroad.rpc.interface import Nothing
@@ -39,7 +39,7 @@ def told(office: Station, at: int) -> tuple[list[int], list[int]]:
     async def ask() -> tuple[list[int], list[int]]:
         connection = await connect(HOST, at, qm2qm.QM2QM, qmcomm.QMCOMM)
         kinds = (PortType.IP_HANDSHAKE, PortType.IP_READ)
-        ours = [(await connection.call(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(kind))).result for kind in kinds]
+        ours = [(await connection.call(qm2qm.GET_SERVER_PORT, structures.GetPortIn(kind))).result for kind in kinds]
         theirs = [
             (await connection.call(qmcomm.GET_SERVER_PORT, qmcomm.GetServerPortIn(kind))).result for kind in kinds
         ]
@@ -86,7 +86,7 @@ def test_a_server_without_settings_reads_at_2105(tmp_path: Path) -> None:
         await server.start()
         try:
             connection = await connect(HOST, 2105, qm2qm.QM2QM)
-            found = (await connection.call(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(PortType.IP_READ))).result
+            found = (await connection.call(qm2qm.GET_SERVER_PORT, structures.GetPortIn(PortType.IP_READ))).result
             await connection.close()
             return int(found)
         finally:

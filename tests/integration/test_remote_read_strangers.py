@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroad.client.remote import RemoteBackend
-from postroad.remote_read import qm2qm
+from postroad.remote_read import qm2qm, structures
 from postroad.rpc.client import connect
 from postroad.rpc.constants import AuthLevel
 from tests.remote.station import OTHER_USER, PASSWORD, USER, Station, station
@@ -163,7 +163,7 @@ def test_an_anonymous_handle_is_of_its_address() -> None:
 
         async def purge() -> int:
             other = await connect(*office.address, qm2qm.QM2QM, local_host="127.0.70.66")
-            purged = await other.call(qm2qm.PURGE_QUEUE, qm2qm.PurgeQueueIn(reader.handle))
+            purged = await other.call(qm2qm.PURGE_QUEUE, structures.PurgeQueueIn(reader.handle))
             await other.close()
             return purged.result
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from impacket.dcerpc.v5 import epm as impacket_epm
 from impacket.dcerpc.v5 import transport
+from impacket.dcerpc.v5.rpcrt import RPC_C_AUTHN_LEVEL_PKT_PRIVACY
 from impacket.uuid import uuidtup_to_bin
 
 from postroad.errors import RpcUnavailable
@@ -19,6 +20,7 @@ from postroad.rpc.epm import Registration
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import NULL_HANDLE
 from postroad.rpc.pdu import SyntaxId
+from postroad.rpc.providers import providers
 from postroad.rpc.tower import Tower
 from tests.unit.rpc import parcels
 from tests.unit.rpc.counter import HOST, counter
@@ -46,6 +48,30 @@ def test_impacket_finds_a_port() -> None:
         )
         assert binding == f"ncacn_ip_tcp:{HOST}[4711]"
         entries = await asyncio.to_thread(ask_impacket, offer.port, "hept_lookup", HOST)
+        assert [entry["annotation"] for entry in entries] == [b"parcels\0"]
+        await offer.stop()
+
+    asyncio.run(run())
+
+
+def test_impacket_asks_the_mapper_under_a_name() -> None:
+    """A client may authenticate where it need not."""
+
+    def ask(port: int) -> Any:
+        rpc = transport.DCERPCTransportFactory(f"ncacn_ip_tcp:{HOST}[{port}]").get_dce_rpc()
+        rpc.set_credentials("ann", "secret")
+        rpc.set_auth_level(RPC_C_AUTHN_LEVEL_PKT_PRIVACY)
+        rpc.connect()
+        try:
+            return impacket_epm.hept_lookup(HOST, dce=rpc)
+        finally:
+            rpc.disconnect()
+
+    async def run() -> None:
+        offer = await epm.offer(
+            [Registration.of(PARCELS, HOST, 4711, "parcels")], HOST, 0, providers=providers({"ann": "secret"}, "alpha")
+        )
+        entries = await asyncio.to_thread(ask, offer.port)
         assert [entry["annotation"] for entry in entries] == [b"parcels\0"]
         await offer.stop()
 

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from impacket.dcerpc.v5 import transport
+from impacket.dcerpc.v5 import mgmt, transport
 from impacket.dcerpc.v5.rpcrt import (
     RPC_C_AUTHN_LEVEL_CONNECT,
     RPC_C_AUTHN_LEVEL_PKT_INTEGRITY,
     RPC_C_AUTHN_LEVEL_PKT_PRIVACY,
     DCERPCException,
 )
-from impacket.uuid import uuidtup_to_bin
+from impacket.uuid import bin_to_string, uuidtup_to_bin
 
+from postroad.rpc.mgmt import INQ_PRINC_NAME, MGMT, UNKNOWN_AUTHN_SERVICE, PrincipalName, PrincipalNameReply
 from postroad.rpc.ndr import Format
 from postroad.rpc.pdu import NDR64
 from postroad.rpc.providers import providers
@@ -175,3 +176,42 @@ def test_altering_the_context_with_a_second_authentication(guarded: Counter) -> 
     second = rpc.alter_ctx(uuidtup_to_bin((str(PARCELS.uuid), "1.0")))
     echo(second, 10)
     rpc.disconnect()
+
+
+# Management, [C706] Appendix Q
+
+
+@pytest.fixture
+def manager(it: Counter) -> Iterator[Any]:
+    rpc = connected(it)
+    rpc.bind(mgmt.MSRPC_UUID_MGMT)
+    yield rpc
+    rpc.disconnect()
+
+
+def test_the_server_names_its_interfaces(manager: Any) -> None:
+    found = mgmt.hinq_if_ids(manager)["if_id_vector"]
+    uuids = {bin_to_string(each["Data"]["Uuid"]).lower() for each in found["if_id"]}
+    assert found["count"] == len(uuids)
+    assert uuids == {str(PARCELS.uuid), str(MGMT.uuid)}
+
+
+def test_the_server_counts_its_calls(manager: Any) -> None:
+    first = mgmt.hinq_stats(manager)["statistics"]
+    second = mgmt.hinq_stats(manager, 2)["statistics"]
+    assert len(first) == 4
+    assert [int(each) for each in second] == [int(first[0]) + 1, 0]
+    assert int(mgmt.hinq_stats(manager)["statistics"][2]) == int(first[2]) + 2
+
+
+def test_the_server_listens_whatever_a_caller_wants(manager: Any) -> None:
+    assert mgmt.his_server_listening(manager)["status"] == 0
+    with pytest.raises(DCERPCException) as refused:
+        mgmt.hstop_server_listening(manager)
+    assert refused.value.get_error_code() == 5
+    assert mgmt.his_server_listening(manager)["status"] == 0
+
+
+def test_no_principal_has_a_name(manager: Any) -> None:
+    manager.call(INQ_PRINC_NAME.opnum, INQ_PRINC_NAME.request.encode(PrincipalName(16, 100), Format.NDR))
+    assert INQ_PRINC_NAME.reply.decode(manager.recv(), Format.NDR) == PrincipalNameReply("", UNKNOWN_AUTHN_SERVICE)

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from starlette.responses import PlainTextResponse, Response
 
 from postroad.errors import StorageError
-from postroad.manager.manager import IDENTITY_STATE, Manager
+from postroad.manager import Manager
 
 
 async def live(manager: Manager) -> Response:
@@ -21,8 +21,7 @@ async def ready(manager: Manager) -> Response:
     reasons = [f"the background task {name} is down: {why}" for name, why in manager.supervisor.down.items()]
     if manager.storage_error is not None:
         try:
-            manager.core.tick.set_state(IDENTITY_STATE, manager.identifier.bytes)
-            await manager.durable()
+            await manager.write_identifier()
         except StorageError as error:
             reasons.append(str(error))
     if (full := manager.troubles.look(manager.clock())) is not None:

@@ -23,7 +23,7 @@ from postroad.api.schema import (
 from postroad.errors import InvalidArgument, RemoteProtocolError
 from postroad.fields.kinds import GUID, LOOKUP_ID, MAX_LOOKUP_ID, SWITCH, choice, items, number, whole
 from postroad.fields.tables import Property, read_object
-from postroad.manager.manager import MOVE_BATCH
+from postroad.manager.rescue import MOVE_BATCH
 from postroad.message import Message
 from postroad.queues.queue import START
 from postroad.received import ReceivedMessage

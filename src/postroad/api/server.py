@@ -14,6 +14,7 @@ from postroad.api.app import Settings, build_app
 from postroad.api.identity import NamingProtocol
 from postroad.errors import ConfigurationError
 from postroad.manager import Manager
+from postroad.net import ports
 from postroad.net.endpoints import endpoint, is_loopback
 from postroad.net.http import AcceptingServer
 from postroad.runtime.supervision import Running
@@ -42,7 +43,7 @@ class ApiServer:
         self,
         manager: Manager,
         host: str = "127.0.0.1",
-        port: int = 8180,
+        port: int = ports.API,
         token: str | None = None,
         tls: TlsFiles | None = None,
     ) -> None:
@@ -109,7 +110,7 @@ class ApiServer:
         self._task = self._server = None
 
     async def _listen(self) -> socket.socket:
-        where = f"{self._host}:{self._port}"
+        where = endpoint(self._host, self._port)
         try:
             found = await asyncio.get_running_loop().getaddrinfo(
                 self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -13,7 +13,6 @@ from postroad.errors import RemoteProtocolError
 from postroad.wire.constants import PingFlags
 from postroad.wire.ping import Ping
 
-PING_PORT = 3527  # UDP, 2.1.2
 PING_RESPONSE_S = 1.0  # Ping Response Timer, 3.1.2.9
 _COOKIES = 1 << 32
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from postroad.binary.ping import PING_RESPONSE_S, Pinger, PingResult, answer, ping_cookies
 from postroad.binary.service import BinaryService
+from postroad.net.endpoints import endpoint
 
 
 class Host(Protocol):
@@ -29,7 +30,7 @@ class PingResponder(asyncio.DatagramProtocol):
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
+        return endpoint(self.host, self.port)
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()

@@ -44,7 +44,6 @@ class Host(Protocol):
     def when_durable(self, done: Callable[[BaseException | None], None], *, repeats: bool = False) -> None: ...
 
 
-PORT = 1801
 CONNECT_TIMEOUT_S = 20.0
 WRITE_BUFFER = 1 << 20  # bytes that a peer has not taken, before its session sends nothing more
 NEXT_ADDRESS_S = 0.25  # after which another address of a name is tried beside the one that has not answered

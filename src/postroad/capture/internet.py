@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import ip_address
 from struct import Struct
+
+from postroad.net import ports
+from postroad.net.endpoints import endpoint
 
 # Link types, as pcap and pcapng number them.
 _NULL, _ETHERNET, _LOOP, _LINUX_SLL, _LINUX_SLL2 = 0, 1, 108, 113, 276
@@ -75,8 +78,8 @@ class Unusable:
 class Ports:
     """Which traffic is ours: TCP sessions and UDP pings, by the port at either end."""
 
-    sessions: frozenset[int] = frozenset({1801})  # [MS-MQQB] 1.9
-    pings: frozenset[int] = frozenset({3527})
+    sessions: frozenset[int] = frozenset({ports.BINARY})  # [MS-MQQB] 1.9
+    pings: frozenset[int] = frozenset({ports.PING})
 
     def of(self, protocol: int) -> frozenset[int]:
         return self.sessions if protocol == _TCP else self.pings
@@ -193,4 +196,4 @@ def _udp(data: bytes, ip: _IpPayload, endpoints: Endpoints) -> Datagram | Unusab
 
 
 def _address_text(address: bytes, port: int) -> str:
-    return f"{IPv4Address(address)}:{port}" if len(address) == 4 else f"[{IPv6Address(address)}]:{port}"
+    return endpoint(str(ip_address(address)), port)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol
 import typer
 
 from postroad.cli.outcome import ExitCode, fail
+from postroad.net import ports
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -27,11 +28,15 @@ def decode(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     port: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", min=1, max=65535, help="In a capture, TCP sessions on this port too, not only 1801."),
+        typer.Option(
+            metavar="N", min=1, max=65535, help=f"In a capture, TCP sessions on this port too, not only {ports.BINARY}."
+        ),
     ] = None,
     ping_port: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", min=1, max=65535, help="In a capture, UDP pings on this port too, not only 3527."),
+        typer.Option(
+            metavar="N", min=1, max=65535, help=f"In a capture, UDP pings on this port too, not only {ports.PING}."
+        ),
     ] = None,
 ) -> None:
     """Show the packets in a file, field by field.

@@ -9,6 +9,7 @@ import typer
 from postroad.cli.options import AsJson
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import print_json, print_line
+from postroad.net import ports
 
 MAX_TIMEOUT_S = 3600
 
@@ -18,7 +19,7 @@ def ping(
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="S", help="Seconds to wait for an answer; one ping a second.")
     ] = 3.0,
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The UDP port of its pings.")] = 3527,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The UDP port of its pings.")] = ports.PING,
     as_json: AsJson = False,
 ) -> None:
     """Ask a queue manager by UDP whether it would take a session, as MSMQ does before it connects.

@@ -14,13 +14,12 @@ from postroad.cli.options import AsJson
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import print_json, print_line
 from postroad.cli.read import DEFAULT_TIMEOUT_S, Count, Lookup, Raw, Timeout, end_reading, printer_for, take
+from postroad.net import ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from postroad import Queue, QueueManager, ReceivedMessage
-
-STANDARD_PORT = 2103  # of qmcomm
 
 app = typer.Typer(
     help="Read the queues of another computer, whatever MSMQ server runs there.",
@@ -39,7 +38,10 @@ class Place(StrEnum):
     LAST = "last"
 
 
-Host = Annotated[str, typer.Argument(metavar="HOST", help="A name or address, with :PORT where qmcomm's is not 2103.")]
+Host = Annotated[
+    str,
+    typer.Argument(metavar="HOST", help=f"A name or address, with :PORT where qmcomm's is not {ports.RPC_HANDSHAKE}."),
+]
 RemoteQueueName = Annotated[
     str,
     typer.Argument(metavar="QUEUE", help=r"A path on HOST, such as private$\orders or ;deadletter, or a format name."),
@@ -160,13 +162,13 @@ def _connect(
         fail("--user: there is no password; give --password, or set POSTROAD_PASSWORD", ExitCode.USAGE)
     if port is not None and mapper is not None:
         fail("--endpoint-mapper: HOST's port is known already", ExitCode.USAGE)
-    return postroad.remote(name, port=port or STANDARD_PORT, endpoint_mapper=mapper, user=user, password=password)
+    return postroad.remote(name, port=port or ports.RPC_HANDSHAKE, endpoint_mapper=mapper, user=user, password=password)
 
 
 def _split(host: str) -> tuple[str, int | None]:
     """`host`, `host:port`, `[v6]:port` or a bare IPv6 address."""
     if "/" in host:
-        fail(f"HOST: {host!r} is no name or address, as in 10.0.0.5 or 10.0.0.5:{STANDARD_PORT}", ExitCode.USAGE)
+        fail(f"HOST: {host!r} is no name or address, as in 10.0.0.5 or 10.0.0.5:{ports.RPC_HANDSHAKE}", ExitCode.USAGE)
     name, colon, port = host.rpartition(":")
     if not colon or (":" in name and not name.endswith("]")):
         return host.strip("[]"), None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from postroad.client.sync.backend import Backend
 from postroad.client.sync.manager import QueueManager
-from postroad.client.values import REMOTE_READ_PORT
+from postroad.net import ports
 
 if TYPE_CHECKING:
     from postroad.client.aio.opening import Opening
@@ -45,7 +45,7 @@ def connect(
 def remote(
     host: str,
     *,
-    port: int = REMOTE_READ_PORT,
+    port: int = ports.RPC_HANDSHAKE,
     endpoint_mapper: int | None = None,
     user: str | None = None,
     password: str | None = None,

@@ -8,8 +8,10 @@ import time
 from dataclasses import asdict, dataclass
 from uuid import uuid4
 
-from postroad.binary.ping import PING_PORT, Pinger, PingResult
+from postroad.binary.ping import Pinger, PingResult
 from postroad.errors import InvalidArgument, PostroadError
+from postroad.net import ports
+from postroad.net.endpoints import endpoint
 
 DEFAULT_TIMEOUT_S = 3.0  # three requests: a datagram may be lost
 _DATAGRAM = 2048  # more than a ping, so that a longer one is seen to be too long
@@ -34,7 +36,7 @@ class PingAnswer:
         return asdict(self)
 
 
-def ping(host: str, *, port: int = PING_PORT, timeout: float = DEFAULT_TIMEOUT_S) -> PingAnswer:
+def ping(host: str, *, port: int = ports.PING, timeout: float = DEFAULT_TIMEOUT_S) -> PingAnswer:
     """Asks once a second until there is an answer or `timeout` seconds are over. PostroadError for an unknown host."""
     if not 0 < timeout < math.inf:
         raise InvalidArgument(f"timeout: {timeout:g} seconds is not a time to wait for an answer")
@@ -43,7 +45,7 @@ def ping(host: str, *, port: int = PING_PORT, timeout: float = DEFAULT_TIMEOUT_S
     except OSError as fault:
         raise PostroadError(f"{host} cannot be found: {fault.strerror}") from None
     address = str(found[0])
-    place = f"{address}:{port}"
+    place = endpoint(address, port)
     pinger = Pinger(uuid4())
     silence = f"no answer from {place} within {timeout:g} s"
     with socket.socket(family, socket.SOCK_DGRAM) as connection:

@@ -26,10 +26,10 @@ from postroad.errors import (
 )
 from postroad.message import Message
 from postroad.names import FormatName, parse_format_name
+from postroad.net import ports
 from postroad.received import ReceivedMessage
 from postroad.remote_read.client import Identity, Received, RemoteOpenQueueEntry, RemoteReadClient
 from postroad.remote_read.values import (
-    HANDSHAKE_PORT,
     INFINITE_MS,
     LAST_LOOKUP_ID,
     Ack,
@@ -58,7 +58,7 @@ from postroad.values.trace import Trace
 
 LAYOUTS = (Format.NDR, Format.NDR64)
 # What a person can do about a first contact that failed.
-WHICH_PORT = f"HOST[:PORT] is the port of qmcomm, usually {HANDSHAKE_PORT}"
+WHICH_PORT = f"HOST[:PORT] is the port of qmcomm, usually {ports.RPC_HANDSHAKE}"
 NO_USERS = (
     "it takes the users that [[user]] in its configuration names, and no others: set this one there, or give none"
 )
@@ -86,7 +86,7 @@ class RemoteBackend:
     def __init__(
         self,
         host: str,
-        port: int = HANDSHAKE_PORT,
+        port: int = ports.RPC_HANDSHAKE,
         *,
         endpoint_mapper: int | None = None,
         user: str | None = None,

@@ -25,7 +25,6 @@ MAX_PAGE_MESSAGES = 5000
 PAGE_BYTES = 4 << 20  # about what a later step brings
 MOVE_MESSAGES = 1000  # messages that one commit of a move takes
 MAX_SUBMISSION = 10_000  # rows of one submission
-REMOTE_READ_PORT = 2103  # [MS-MQMP] 3.1.4.24
 KNOWN_NAMES = 1024  # names that are kept as they were read, for the next call
 
 _PLACES = {action.name.lower(): action for action in SeekAction}

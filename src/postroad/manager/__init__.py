@@ -1,5 +1,6 @@
 """A running queue manager: the core of queues/ with a store, an event loop and a clock."""
 
-from postroad.manager.manager import NAME_STATE, Locked, Manager
+from postroad.manager.manager import NAME_STATE, Manager
+from postroad.manager.reads import Locked
 
 __all__ = ["NAME_STATE", "Locked", "Manager"]

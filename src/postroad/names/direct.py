@@ -15,6 +15,7 @@ from postroad.errors import IllegalFormatName
 from postroad.names.base import COMPUTER_SUFFIXES, FormatName, MsmqVersion, QueueSuffixType
 from postroad.names.path import COMPUTER_MAX, KEYWORDS, PathName, QueueKind, QueueTail, scan_computer, scan_tail
 from postroad.names.scanner import Scanner
+from postroad.net import ports
 
 PORT_MAX = 65535
 # Messages repeat the same names. Longer texts are parsed each time, to keep the cache small.
@@ -34,7 +35,7 @@ class Protocol(Enum):
 
 
 _PROTOCOLS = {protocol.value.lower(): protocol for protocol in Protocol}
-_DEFAULT_PORTS = {Protocol.HTTP: 80, Protocol.HTTPS: 443}
+_DEFAULT_PORTS = {Protocol.HTTP: ports.HTTP, Protocol.HTTPS: ports.HTTPS}
 # A computer's name without the comma, which separates two names in a list, [MS-MQMQ] 2.1.7.
 _COMPUTER = re.compile(r"[\x21-\x2B\x2D-\x5B\x5D-\x7E]*")
 # In a URL also without the characters that structure a URL: # % / : ? @ [ ]

@@ -30,6 +30,7 @@ from postroad.names import (
     parse_format_name,
     parse_name,
 )
+from postroad.net import ports
 from postroad.queues.idle import IdleQueues
 from postroad.queues.outgoing import OutgoingInfo
 from postroad.queues.properties import CHANGEABLE, QueueProperties, QueueType, check_attributes
@@ -43,19 +44,15 @@ QUEUE_STATE = "queue/"
 COUNT_STATE = "count/"
 FIRST_PRIVATE_NUMBER = 8  # those before it are the manager's own
 POISON = "poison"
-STANDARD_HTTP_PORTS = frozenset({80, 443})  # what a URL without a port means
+STANDARD_HTTP_PORTS = frozenset({ports.HTTP, ports.HTTPS})  # what a URL without a port means
 
 # [MS-MQDMPR] 3.1.3: the queues that every manager has. Applications cannot open the last three.
 JOURNAL = "system$;journal"
 DEADLETTER = "system$;deadletter"
 DEADXACT = "system$;deadxact"
 AWAITING_FINAL_ACK = "private$\\final_ack_queue$"  # messages sent and put in order, and not yet received
-INTERNAL_QUEUES = {
-    "private$\\admin_queue$": 2,
-    "private$\\notify_queue$": 3,
-    "private$\\order_queue$": 4,
-    AWAITING_FINAL_ACK: 5,
-}
+_INTERNAL_EVERYWHERE = {"private$\\admin_queue$": 2, "private$\\notify_queue$": 3, "private$\\order_queue$": 4}
+INTERNAL_QUEUES = {**_INTERNAL_EVERYWHERE, AWAITING_FINAL_ACK: 5}
 _SYSTEM_SUFFIXES = {
     QueueSuffixType.JOURNAL: JOURNAL,
     QueueSuffixType.DEADLETTER: DEADLETTER,
@@ -434,12 +431,12 @@ class QueueCollection:
 
 
 def leads_to_internal(name: FormatName | PathName | None) -> bool:
-    """Whether a name means a queue that the manager at its destination keeps to itself."""
+    """Whether a name means a queue that every manager keeps to itself: [MS-MQQB] note 62 knows 2, 3 and 4 alone."""
     match name:
         case PrivateName():
-            return name.number in INTERNAL_QUEUES.values()
+            return name.number in _INTERNAL_EVERYWHERE.values()
         case DirectName() | PathName():
-            return _path(name.tail) in INTERNAL_QUEUES
+            return _path(name.tail) in _INTERNAL_EVERYWHERE
     return False
 
 

@@ -164,7 +164,11 @@ class Reading:
     def expire_waits(self, queue: Queue, now: float) -> None:
         """Waiting Message Read Timer Expired, 3.1.6.3"""
         for request in [each for each in queue.waiting if each.deadline is not None and each.deadline <= now]:
-            self.cancel(queue, request, _time_out(request))
+            self.time_out(queue, request)
+
+    def time_out(self, queue: Queue, request: WaitingRead) -> None:
+        """The time of one waiting read is over, whatever the clock says."""
+        self.cancel(queue, request, _time_out(request))
 
     def cancel(self, queue: Queue, request: WaitingRead, error: PostroadError) -> None:
         """Ends one waiting read with `error`."""

@@ -29,6 +29,8 @@ def check(status: int, what: str) -> None:
 
 def error_of(status: int, what: str) -> PostroadError:
     """The exception of an HRESULT. All failures are treated alike; the code is for people."""
+    if status == Status.STATUS_SHARING_VIOLATION:  # [MS-MQMP] 3.1.4.2: of opening alone, and the same as the HRESULT
+        status = Status.SHARING_VIOLATION
     words = WORDS.get(status, f"the server answered 0x{status:08X}")
     return rebuild_error("", status, f"{what}: {words}", {})
 

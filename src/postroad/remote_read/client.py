@@ -22,10 +22,11 @@ from postroad.errors import (
 )
 from postroad.names import FormatName, QueueFormat
 from postroad.received import ReceivedMessage
-from postroad.remote_read import fast_stubs, qm2qm, qmcomm
+from postroad.remote_read import qm2qm, qmcomm, structures
 from postroad.remote_read.answers import check, message_of, told_by_fault
-from postroad.remote_read.qm2qm import QM2QM, RemoteReadDesc, RemoteReadDesc2
+from postroad.remote_read.qm2qm import QM2QM
 from postroad.remote_read.qmcomm import QMCOMM
+from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
 from postroad.remote_read.transfer_buffer import TransferBuffer
 from postroad.remote_read.values import (
     CALLS,
@@ -53,8 +54,6 @@ ANSWER_TIMEOUT_S = 60.0  # for methods that never wait; they are lost with their
 WITHDRAW_TIMEOUT_S = 10.0  # for a cancelled read to come back
 CLIENT_SYSTEM = 0x500  # dwMQS of R_QMOpenRemoteQueue: an operating system without licences to count
 OLD_VERSION = Version(5, 0, 0)  # of a server that does not know RemoteQmGetVersion
-
-fast_stubs.install()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ class RemoteReadClient:
         if not self._ask_port:
             return first
         try:
-            answer = await first.call(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(PortType.IP_READ), ANSWER_TIMEOUT_S)
+            answer = await first.call(qm2qm.GET_SERVER_PORT, structures.GetPortIn(PortType.IP_READ), ANSWER_TIMEOUT_S)
         finally:
             await first.close()
         if not answer.result:
@@ -204,7 +203,7 @@ class RemoteReadClient:
         answer = await _called(handshake, qmcomm.OPEN_REMOTE_QUEUE, request, OPEN_TIMEOUT_S)
         check(answer.result, f"{name} cannot be opened")
         supporting = self.identity.routing_server or self.identity.directory_server
-        request2 = qm2qm.OpenQueueIn(
+        request2 = structures.OpenQueueIn(
             self.identity.identifier, int(supporting), answer.queue_handle, answer.queue, answer.open_context
         )
         try:
@@ -227,7 +226,7 @@ class RemoteReadClient:
             return
         opened.closed = True
         self.open_queues.pop(opened.queue_handle, None)
-        answer = await self._call(qm2qm.CLOSE_QUEUE, qm2qm.CloseQueueIn(opened.session))
+        answer = await self._call(qm2qm.CLOSE_QUEUE, structures.CloseQueueIn(opened.session))
         for entry in [each for each in self.pending.values() if each.queue_handle == opened.queue_handle]:
             self.pending.pop(entry.request_id, None)
         check(answer.result, f"{opened.name} cannot be closed")
@@ -236,7 +235,7 @@ class RemoteReadClient:
         """Purging a Queue, 3.2.4.4"""
         self._require_open(opened)
         # A large queue takes its time.
-        answer = await self._call(qm2qm.PURGE_QUEUE, qm2qm.PurgeQueueIn(opened.queue_handle), None)
+        answer = await self._call(qm2qm.PURGE_QUEUE, structures.PurgeQueueIn(opened.queue_handle), None)
         check(answer.result, f"{opened.name} cannot be purged")
 
     async def create_cursor(self, opened: RemoteOpenQueueEntry) -> int:
@@ -251,7 +250,7 @@ class RemoteReadClient:
     async def close_cursor(self, opened: RemoteOpenQueueEntry, cursor: int) -> None:
         """Closing a Cursor, 3.2.4.8"""
         self._require_open(opened)
-        answer = await self._call(qm2qm.CLOSE_CURSOR, qm2qm.CloseCursorIn(opened.queue_handle, cursor))
+        answer = await self._call(qm2qm.CLOSE_CURSOR, structures.CloseCursorIn(opened.queue_handle, cursor))
         check(answer.result, f"the cursor on {opened.name} cannot be closed")
 
     # Reading
@@ -281,9 +280,9 @@ class RemoteReadClient:
         entry = self._enter(opened)
         receive, _ = SEEKS[action]
         desc = RemoteReadDesc(opened.queue_handle, 0, action, 0, 0, opened.queue, entry.request_id)
-        request = qm2qm.StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(desc))
+        request = structures.StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(desc))
 
-        def taken(answer: qm2qm.StartReceive2Out) -> Received:
+        def taken(answer: structures.StartReceive2Out) -> Received:
             return self._taken2(opened, entry, answer, receive)
 
         return await self._start(opened, entry, qm2qm.START_RECEIVE_BY_LOOKUP_ID, request, taken, receive)
@@ -299,15 +298,17 @@ class RemoteReadClient:
         desc = RemoteReadDesc(opened.queue_handle, cursor, action, timeout_ms, 0, opened.queue, entry.request_id)
         if self.version.is_old:
 
-            def taken(answer: qm2qm.StartReceiveOut) -> Received:
+            def taken(answer: structures.StartReceiveOut) -> Received:
                 return self._taken(opened, entry, answer.result, answer.context, answer.remote_read_desc, 0, receive)
 
-            return await self._start(opened, entry, qm2qm.START_RECEIVE, qm2qm.StartReceiveIn(desc), taken, receive)
+            return await self._start(
+                opened, entry, qm2qm.START_RECEIVE, structures.StartReceiveIn(desc), taken, receive
+            )
 
-        def taken2(answer: qm2qm.StartReceive2Out) -> Received:
+        def taken2(answer: structures.StartReceive2Out) -> Received:
             return self._taken2(opened, entry, answer, receive)
 
-        request = qm2qm.StartReceive2In(RemoteReadDesc2(desc))
+        request = structures.StartReceive2In(RemoteReadDesc2(desc))
         return await self._start(opened, entry, qm2qm.START_RECEIVE2, request, taken2, receive)
 
     def _enter(self, opened: RemoteOpenQueueEntry) -> PendingRemoteReadEntry:
@@ -339,7 +340,11 @@ class RemoteReadClient:
         return Received(message_of(desc.buffer, sequential_id, desc.arrive_time), entry if receive else None)
 
     def _taken2(
-        self, opened: RemoteOpenQueueEntry, entry: PendingRemoteReadEntry, answer: qm2qm.StartReceive2Out, receive: bool
+        self,
+        opened: RemoteOpenQueueEntry,
+        entry: PendingRemoteReadEntry,
+        answer: structures.StartReceive2Out,
+        receive: bool,
     ) -> Received:
         desc2 = answer.remote_read_desc2
         return self._taken(
@@ -417,7 +422,7 @@ class RemoteReadClient:
         check(await self._cancel(opened, request_id), "the read cannot be cancelled")
 
     async def _cancel(self, opened: RemoteOpenQueueEntry, request_id: int) -> int:
-        request = qm2qm.CancelReceiveIn(opened.queue_handle, opened.queue, request_id)
+        request = structures.CancelReceiveIn(opened.queue_handle, opened.queue, request_id)
         answer = await self._call(qm2qm.CANCEL_RECEIVE, request)
         self.pending.pop(request_id, None)
         return answer.result
@@ -428,7 +433,7 @@ class RemoteReadClient:
             raise InvalidHandle("there is no received message to acknowledge")
         handle, entry.remote_read_handle = entry.remote_read_handle, NULL_HANDLE
         try:
-            answer = await self._call(qm2qm.END_RECEIVE, qm2qm.EndReceiveIn(handle, ack), None)
+            answer = await self._call(qm2qm.END_RECEIVE, structures.EndReceiveIn(handle, ack), None)
         finally:
             self.pending.pop(entry.request_id, None)
         check(answer.result, "the message cannot be acknowledged")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
@@ -71,11 +70,10 @@ class RemoteReadEntry:
     timeout_ms: int
     action: int
     request_id: int
-    done: Callable[[Answer], None]
     remote: RemoteQueue
+    waiting: WaitingRead | None = None
     queue: Queue | None = None  # the queue that the message is locked in
     record: Record | None = None  # UserMessagePacket
-    waiting: WaitingRead | None = None
     counted: bool = False  # among the reads that wait
     settled: bool = False
 

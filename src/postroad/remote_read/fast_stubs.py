@@ -1,7 +1,7 @@
 """The stubs of a receive and its acknowledgment in one step each, in little-endian order.
 
 They are what most calls are, and reading them member by member costs more than everything else that a receive does.
-The octets and the values are those of the definitions in qm2qm.py; whatever has another shape is left to those.
+The octets and the values are those of the definitions in structures.py; whatever has another shape is left to those.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from struct import error as StructError  # noqa: N812
 from typing import TypeVar
 from uuid import UUID
 
-from postroad.remote_read.qm2qm import (
-    END_RECEIVE,
-    START_RECEIVE2,
-    START_RECEIVE_BY_LOOKUP_ID,
+from postroad.remote_read.structures import (
+    MAX_BUFFER,
     EndReceiveIn,
     EndReceiveOut,
     RemoteReadDesc,
@@ -23,7 +21,6 @@ from postroad.remote_read.qm2qm import (
     StartReceive2Out,
     StartReceiveByLookupIdIn,
 )
-from postroad.remote_read.values import MAX_BUFFER
 from postroad.rpc.interface import Parameters
 from postroad.rpc.ndr import NULL_HANDLE, Format, Handle, Reader
 
@@ -98,7 +95,7 @@ def _members(desc: RemoteReadDesc, referent: int) -> tuple[int, ...] | None:
     )
 
 
-class _StartIn(FastParameters[StartReceive2In]):
+class StartIn(FastParameters[StartReceive2In]):
     __slots__ = ()
 
     def pack(self, value: StartReceive2In, shape: Shape) -> bytes | None:
@@ -119,7 +116,7 @@ class _StartIn(FastParameters[StartReceive2In]):
         return StartReceive2In(RemoteReadDesc2(RemoteReadDesc(*members), sequential_id))
 
 
-class _LookupIn(FastParameters[StartReceiveByLookupIdIn]):
+class LookupIn(FastParameters[StartReceiveByLookupIdIn]):
     __slots__ = ()
 
     def pack(self, value: StartReceiveByLookupIdIn, shape: Shape) -> bytes | None:
@@ -142,7 +139,7 @@ class _LookupIn(FastParameters[StartReceiveByLookupIdIn]):
         return StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(RemoteReadDesc(*members), sequential_id))
 
 
-class _StartOut(FastParameters[StartReceive2Out]):
+class StartOut(FastParameters[StartReceive2Out]):
     __slots__ = ()
 
     def pack(self, value: StartReceive2Out, shape: Shape) -> bytes | None:
@@ -189,7 +186,7 @@ class _StartOut(FastParameters[StartReceive2Out]):
         return StartReceive2Out(_handle(attributes, octets), RemoteReadDesc2(desc, sequential_id), result)
 
 
-class _EndIn(FastParameters[EndReceiveIn]):
+class EndIn(FastParameters[EndReceiveIn]):
     __slots__ = ()
 
     def pack(self, value: EndReceiveIn, shape: Shape) -> bytes | None:
@@ -207,7 +204,7 @@ class _EndIn(FastParameters[EndReceiveIn]):
         return EndReceiveIn(_handle(attributes, octets), ack)
 
 
-class _EndOut(FastParameters[EndReceiveOut]):
+class EndOut(FastParameters[EndReceiveOut]):
     __slots__ = ()
 
     def pack(self, value: EndReceiveOut, shape: Shape) -> bytes | None:
@@ -219,13 +216,3 @@ class _EndOut(FastParameters[EndReceiveOut]):
         attributes, octets, result = END.unpack_from(reader.data)
         reader.offset = END.size
         return EndReceiveOut(_handle(attributes, octets), result)
-
-
-def install() -> None:
-    """Gives the operations their fast stubs."""
-    START_RECEIVE2.request = _StartIn(StartReceive2In)
-    START_RECEIVE2.reply = _StartOut(StartReceive2Out)
-    START_RECEIVE_BY_LOOKUP_ID.request = _LookupIn(StartReceiveByLookupIdIn)
-    START_RECEIVE_BY_LOOKUP_ID.reply = _StartOut(StartReceive2Out)
-    END_RECEIVE.request = _EndIn(EndReceiveIn)
-    END_RECEIVE.reply = _EndOut(EndReceiveOut)

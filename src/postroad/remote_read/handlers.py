@@ -3,32 +3,32 @@ reply goes. The rules are in service.py; connections and stubs are the RPC runti
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from postroad.errors import PostroadError, RpcFault, Status
 from postroad.net.limits import Limits
 from postroad.queues.local import LocalQueueManager
-from postroad.remote_read import fast_stubs, qm2qm, qmcomm
+from postroad.queues.waiting import WaitingRead
+from postroad.remote_read import qm2qm, qmcomm, structures
 from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry
-from postroad.remote_read.qm2qm import RemoteReadDesc, RemoteReadDesc2
 from postroad.remote_read.service import RemoteReadService
-from postroad.remote_read.values import INFINITE_MS, OWN_VERSION, SEQUENTIAL_MASK, Ack, ReadRequest
+from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
+from postroad.remote_read.values import OWN_VERSION, SEQUENTIAL_MASK, Ack, ReadRequest
 from postroad.rpc.calls import Call
 from postroad.rpc.ndr import NULL_HANDLE, Handle
 from postroad.rpc.server import RpcServer
 from postroad.security.attempts import Audit
+from postroad.store.interface import Record
 from postroad.wire.local_part import without_local_part
 
 Out = TypeVar("Out")
+T = TypeVar("T")
 
 SESSION_KIND = "PCTX_RRSESSION_HANDLE_TYPE"
 READ_KIND = "PCTX_REMOTEREAD_HANDLE_TYPE"
 OPEN_KIND = "PCTX_OPENREMOTE_HANDLE_TYPE"
 FROM_SERVER = 1  # of Reserved, by custom; nobody looks at it
-
-fast_stubs.install()
 
 
 class Host(Protocol):
@@ -40,7 +40,13 @@ class Host(Protocol):
 
     def commit_soon(self) -> None: ...
 
-    async def durable(self) -> None: ...
+    def change(self, operation: Callable[[], T]) -> tuple[T, Awaitable[None] | None]: ...
+
+    async def durably(self, operation: Callable[[], T]) -> T: ...
+
+    def wait(
+        self, request: WaitingRead, take: Callable[[list[Record]], T], refuse: Callable[[PostroadError], T]
+    ) -> Awaitable[T]: ...
 
 
 class Handlers:
@@ -101,37 +107,37 @@ class Handlers:
         status, cursor = self.service.create_remote_cursor(request.queue_handle, call.caller)
         return qmcomm.CreateRemoteCursorOut(cursor, status)
 
-    def _get_rt_server_port(self, call: Call, request: qmcomm.GetServerPortIn) -> qm2qm.Result:
-        return qm2qm.Result(self.service.server_port(request.port_type))
+    def _get_rt_server_port(self, call: Call, request: qmcomm.GetServerPortIn) -> structures.Result:
+        return structures.Result(self.service.server_port(request.port_type))
 
     # qm2qm: opening and closing
 
-    def _get_server_port(self, call: Call, request: qm2qm.GetPortIn) -> qm2qm.Result:
-        return qm2qm.Result(self.service.server_port(request.port_type))
+    def _get_server_port(self, call: Call, request: structures.GetPortIn) -> structures.Result:
+        return structures.Result(self.service.server_port(request.port_type))
 
-    def _get_version(self, call: Call, request: object) -> qm2qm.GetVersionOut:
-        return qm2qm.GetVersionOut(OWN_VERSION.major, OWN_VERSION.minor, OWN_VERSION.build)
+    def _get_version(self, call: Call, request: object) -> structures.GetVersionOut:
+        return structures.GetVersionOut(OWN_VERSION.major, OWN_VERSION.minor, OWN_VERSION.build)
 
-    def _open_queue(self, call: Call, request: qm2qm.OpenQueueIn) -> qm2qm.OpenQueueOut:
+    def _open_queue(self, call: Call, request: structures.OpenQueueIn) -> structures.OpenQueueOut:
         status, entry = self.service.open_queue(request.lic_guid, request.queue, request.open_context, call.caller)
         if entry is None:
-            return qm2qm.OpenQueueOut(NULL_HANDLE, status)
-        return qm2qm.OpenQueueOut(call.open_context(SESSION_KIND, entry, self._run_down_session), status)
+            return structures.OpenQueueOut(NULL_HANDLE, status)
+        return structures.OpenQueueOut(call.open_context(SESSION_KIND, entry, self._run_down_session), status)
 
     def _close_queue(
-        self, call: Call, request: qm2qm.CloseQueueIn
-    ) -> qm2qm.CloseQueueOut | Awaitable[qm2qm.CloseQueueOut]:
+        self, call: Call, request: structures.CloseQueueIn
+    ) -> structures.CloseQueueOut | Awaitable[structures.CloseQueueOut]:
         entry = call.context(request.context, OpenQueueEntry) if request.context else None
         null = call.close_context(request.context)
         return self._durably(
             lambda: self.service.close_queue(entry, self.host.clock()),
-            lambda status: qm2qm.CloseQueueOut(null, status),
+            lambda status: structures.CloseQueueOut(null, status),
         )
 
-    def _close_cursor(self, call: Call, request: qm2qm.CloseCursorIn) -> qm2qm.Result:
-        return qm2qm.Result(self.service.close_cursor(request.queue_handle, request.cursor, call.caller))
+    def _close_cursor(self, call: Call, request: structures.CloseCursorIn) -> structures.Result:
+        return structures.Result(self.service.close_cursor(request.queue_handle, request.cursor, call.caller))
 
-    async def _audited_purge(self, call: Call, request: qm2qm.PurgeQueueIn) -> qm2qm.Result:
+    async def _audited_purge(self, call: Call, request: structures.PurgeQueueIn) -> structures.Result:
         """Whoever has the queue open is named; a handle that nobody has been given purges nothing."""
         remote = self.service.remote_queues.get(request.queue_handle)
         result = await self._purge_queue(call, request)
@@ -140,38 +146,41 @@ class Handlers:
             self.audit("purge", who=who, address=remote.caller.address, queue=remote.path, outcome=outcome)
         return result
 
-    async def _purge_queue(self, call: Call, request: qm2qm.PurgeQueueIn) -> qm2qm.Result:
-        status, more = self.service.purge_queue(request.queue_handle, self.host.clock(), call.caller)
+    async def _purge_queue(self, call: Call, request: structures.PurgeQueueIn) -> structures.Result:
+        def step() -> tuple[int, bool]:
+            return self.service.purge_queue(request.queue_handle, self.host.clock(), call.caller)
+
         try:
-            while more:
-                await self.host.durable()  # one commit for each step
-                status, more = self.service.purge_queue(request.queue_handle, self.host.clock(), call.caller)
-            await self.host.durable()
+            status, more = await self.host.durably(step)
+            while more:  # one commit for each step
+                status, more = await self.host.durably(step)
         except PostroadError as error:
-            return qm2qm.Result(error.status)
-        return qm2qm.Result(status)
+            return structures.Result(error.status)
+        return structures.Result(status)
 
     # qm2qm: reading
 
     def _start_receive(
-        self, call: Call, request: qm2qm.StartReceiveIn
-    ) -> qm2qm.StartReceiveOut | Awaitable[qm2qm.StartReceiveOut]:
+        self, call: Call, request: structures.StartReceiveIn
+    ) -> structures.StartReceiveOut | Awaitable[structures.StartReceiveOut]:
         desc = request.remote_read_desc
         return self._read(
             call,
             desc,
-            lambda answer: qm2qm.StartReceiveOut(self._context(call, answer), _filled(desc, answer), answer.status),
+            lambda answer: structures.StartReceiveOut(
+                self._context(call, answer), _filled(desc, answer), answer.status
+            ),
         )
 
     def _start_receive2(
-        self, call: Call, request: qm2qm.StartReceive2In
-    ) -> qm2qm.StartReceive2Out | Awaitable[qm2qm.StartReceive2Out]:
+        self, call: Call, request: structures.StartReceive2In
+    ) -> structures.StartReceive2Out | Awaitable[structures.StartReceive2Out]:
         desc = request.remote_read_desc2.remote_read_desc
         return self._read(call, desc, lambda answer: self._answer2(call, desc, answer))
 
     def _start_receive_by_lookup_id(
-        self, call: Call, request: qm2qm.StartReceiveByLookupIdIn
-    ) -> qm2qm.StartReceive2Out:
+        self, call: Call, request: structures.StartReceiveByLookupIdIn
+    ) -> structures.StartReceive2Out:
         desc = request.remote_read_desc2.remote_read_desc
         answer = self.service.start_receive_by_lookup_id(
             request.lookup_id, _asked(desc), self.host.clock(), call.caller
@@ -179,40 +188,24 @@ class Handlers:
         self.host.commit_soon()
         return self._answer2(call, desc, answer)
 
-    def _answer2(self, call: Call, desc: RemoteReadDesc | None, answer: Answer) -> qm2qm.StartReceive2Out:
+    def _answer2(self, call: Call, desc: RemoteReadDesc | None, answer: Answer) -> structures.StartReceive2Out:
         sequential_id = 0 if answer.record is None else answer.record.lookup_id & SEQUENTIAL_MASK
         filled = None if desc is None else _filled(desc, answer)
-        return qm2qm.StartReceive2Out(
+        return structures.StartReceive2Out(
             self._context(call, answer), RemoteReadDesc2(filled, sequential_id), answer.status
         )
 
     def _read(self, call: Call, desc: RemoteReadDesc | None, reply: Callable[[Answer], Out]) -> Out | Awaitable[Out]:
-        answers: list[Answer] = []
-        entry = self.service.start_receive(_asked(desc), self.host.clock(), answers.append, call.caller)
-        self.host.commit_soon()  # messages whose time was over went on the way
-        return reply(answers[0]) if entry is None else self._wait(entry, reply)
-
-    def _wait(self, entry: RemoteReadEntry, reply: Callable[[Answer], Out]) -> Awaitable[Out]:
-        """The reply, once there is an answer. If the caller leaves meanwhile, no message leaves with it.
-
-        A future and no coroutine: one that is cancelled before its first step could not give anything back.
-        """
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Out] = loop.create_future()
-        entry.done = lambda answer: None if ended.done() else ended.set_result(reply(answer))
-        alarm = None
-        if entry.timeout_ms != INFINITE_MS:
-            alarm = loop.call_later(entry.timeout_ms / 1000, self.service.time_out, entry)
-
-        def finish(future: asyncio.Future[Out]) -> None:
-            if alarm is not None:
-                alarm.cancel()
-            if future.cancelled():
-                self.service.abandon(entry, self.host.clock())
-                self.host.commit_soon()
-
-        ended.add_done_callback(finish)
-        return ended
+        found = self.service.start_receive(_asked(desc), self.host.clock(), call.caller)
+        self.host.commit_soon()  # the read may have taken out messages that had expired
+        if isinstance(found, Answer):
+            return reply(found)
+        assert found.waiting is not None
+        return self.host.wait(
+            found.waiting,
+            lambda records: reply(self.service.finish(found, records)),
+            lambda error: reply(self.service.fail(found, error)),
+        )
 
     def _context(self, call: Call, answer: Answer) -> Handle:
         if answer.entry is None:
@@ -220,17 +213,17 @@ class Handlers:
         return call.open_context(READ_KIND, answer.entry, self._run_down_read)
 
     def _end_receive(
-        self, call: Call, request: qm2qm.EndReceiveIn
-    ) -> qm2qm.EndReceiveOut | Awaitable[qm2qm.EndReceiveOut]:
+        self, call: Call, request: structures.EndReceiveIn
+    ) -> structures.EndReceiveOut | Awaitable[structures.EndReceiveOut]:
         entry = call.context(request.context, RemoteReadEntry) if request.context else None
         null = call.close_context(request.context)
         return self._durably(
             lambda: self.service.end_receive(entry, request.ack, self.host.clock()),
-            lambda status: qm2qm.EndReceiveOut(null, status),
+            lambda status: structures.EndReceiveOut(null, status),
         )
 
-    def _cancel_receive(self, call: Call, request: qm2qm.CancelReceiveIn) -> qm2qm.Result:
-        return qm2qm.Result(
+    def _cancel_receive(self, call: Call, request: structures.CancelReceiveIn) -> structures.Result:
+        return structures.Result(
             self.service.cancel_receive(request.queue_handle, request.queue, request.request_id, call.caller)
         )
 
@@ -248,14 +241,12 @@ class Handlers:
 
     def _durably(self, operation: Callable[[], int], reply: Callable[[int], Out]) -> Out | Awaitable[Out]:
         """The reply with the operation's status: at once if nothing has to be on disk for it, else when it is."""
-        tick = self.host.core.tick
-        writes = tick.writes
-        status = operation()
-        return reply(status) if tick.writes == writes else self._when_durable(status, reply)
+        status, durable = self.host.change(operation)
+        return reply(status) if durable is None else self._when_durable(durable, status, reply)
 
-    async def _when_durable(self, status: int, reply: Callable[[int], Out]) -> Out:
+    async def _when_durable(self, durable: Awaitable[None], status: int, reply: Callable[[int], Out]) -> Out:
         try:
-            await self.host.durable()
+            await durable
         except PostroadError as error:
             return reply(error.status)
         return reply(status)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from postroad.names.ids import ObjectId
 from postroad.names.queue_format import Arm, DlId, MulticastId, QueueFormat
-from postroad.remote_read.qm2qm import Result
+from postroad.remote_read.structures import Result
 from postroad.remote_read.transfer_buffer import (
     DlIdStructure,
     MulticastIdStructure,

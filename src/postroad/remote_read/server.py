@@ -9,12 +9,14 @@ import secrets
 from collections.abc import Mapping
 from functools import partial
 
+from postroad.net import ports
 from postroad.net.endpoints import endpoint
 from postroad.remote_read.handlers import Handlers, Host
 from postroad.remote_read.qm2qm import QM2QM
 from postroad.remote_read.qmcomm import QMCOMM
 from postroad.remote_read.service import RemoteReadService
-from postroad.remote_read.values import HANDSHAKE_PORT, MAX_BUFFER, READ_PORT, Ports
+from postroad.remote_read.structures import MAX_BUFFER
+from postroad.remote_read.values import Ports
 from postroad.rpc.calls import Limits
 from postroad.rpc.constants import AuthLevel
 from postroad.rpc.epm import Offer, Registration, offer
@@ -101,10 +103,10 @@ class RemoteReadServer(RemoteReaders):
     async def start(self) -> None:
         """Listens; OSError if a port cannot be had, and then nothing is left open."""
         try:
-            handshake = await self.rpc.listen(self.host, self._wanted, probe=self._wanted == HANDSHAKE_PORT)
+            handshake = await self.rpc.listen(self.host, self._wanted, probe=self._wanted == ports.RPC_HANDSHAKE)
             read = handshake
             if self._wanted_read is not None:
-                read = await self.rpc.listen(self.host, self._wanted_read, probe=self._wanted_read == READ_PORT)
+                read = await self.rpc.listen(self.host, self._wanted_read, probe=self._wanted_read == ports.RPC_READ)
         except OSError:
             await self.rpc.stop()
             raise
@@ -116,7 +118,9 @@ class RemoteReadServer(RemoteReaders):
             Registration.of(QMCOMM, self.host, self.ports.handshake, ANNOTATION),
             Registration.of(QM2QM, self.host, self.ports.read, ANNOTATION),
         )
-        self._offer = await offer(registrations, self.host, mapper_port, self.rpc.shared)
+        self._offer = await offer(
+            registrations, self.host, mapper_port, self.rpc.shared, self.rpc.endpoint.providers, self.rpc.logins
+        )
 
     async def stop(self) -> None:
         """Ends every call and connection; what readers had locked is back in its place."""

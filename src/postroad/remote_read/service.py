@@ -6,11 +6,11 @@ core's tick: whoever calls waits for its commit before the client is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 from uuid import UUID
 
-from postroad.errors import NoMessage, OperationCancelled, PostroadError, RemoteCancelled, Status
+from postroad.errors import PostroadError, RemoteCancelled, SharingViolation, Status
 from postroad.names import DistributionListName, MulticastName
 from postroad.names.queue_format import Arm, QueueFormat
 from postroad.queues.descriptor import RECEIVING
@@ -44,7 +44,6 @@ from postroad.store.interface import Record
 from postroad.values.info import LockInfo, ReaderInfo
 from postroad.values.reading import SeekAction
 
-Done = Callable[[Answer], None]
 _Entry = TypeVar("_Entry", OpenQueueEntry, RemoteReadEntry)
 
 _ACTIONS = frozenset(Action)
@@ -86,6 +85,8 @@ class RemoteReadService:
             if isinstance(name, DistributionListName | MulticastName):
                 return Status.UNSUPPORTED_FORMATNAME_OPERATION, None
             descriptor = self.core.open(name, ACCESS[DesiredAccess(access)], SHARE[DesiredShare(share)], now)
+        except SharingViolation:
+            return Status.STATUS_SHARING_VIOLATION, None  # of the share modes, 3.1.4.2; elsewhere it is an HRESULT
         except PostroadError as error:
             return error.status, None
         assert descriptor.queue is not None
@@ -204,44 +205,36 @@ class RemoteReadService:
 
     # Reading, [MS-MQQP] 3.1.4.1, 3.1.4.10 and 3.1.4.11
 
-    def start_receive(
-        self, request: ReadRequest | None, now: float, done: Done, caller: Caller
-    ) -> RemoteReadEntry | None:
-        """RemoteQMStartReceive and RemoteQMStartReceive2. `done` is called once, with the answer.
+    def start_receive(self, request: ReadRequest | None, now: float, caller: Caller) -> Answer | RemoteReadEntry:
+        """RemoteQMStartReceive and RemoteQMStartReceive2: the answer, or the entry of a read that waits.
 
-        The entry comes back where that has not happened yet: for `time_out`, and for `abandon`.
+        Whoever calls ends such a read with `finish` or `fail`, as its WaitingRead says.
         """
         if request is None:
-            done(Answer(Status.INVALID_HANDLE))
-            return None
+            return Answer(Status.INVALID_HANDLE)
         fault, remote = self._check(request, caller)
         if remote is None:
-            done(Answer(self._refusal(caller, fault)))
-            return None
-        entry = self._enter(request, remote, done)
+            return Answer(self._refusal(caller, fault))
         infinite = request.timeout_ms == INFINITE_MS
-        entry.waiting = WaitingRead(
+        waiting = WaitingRead(
             remote.descriptor,
             CALLS[Action(request.action)],
             deadline=None if infinite else now + request.timeout_ms / 1000,
             cursor=remote.descriptor.cursors.get(request.cursor) if request.cursor else None,
             two_phase=request.action == Action.RECEIVE,
             # A Peek Message event has no tag: only its end and the queue's close end a peek that waits.
-            tag=(entry.queue_handle, entry.request_id) if request.action == Action.RECEIVE else None,
-            satisfied=lambda records: self._finish(entry, records[0]),
-            failed=lambda error: self._fail(entry, error),
+            tag=(request.queue_handle, request.request_id) if request.action == Action.RECEIVE else None,
         )
+        entry = self._enter(request, remote, waiting)
         try:
-            records = self.core.reading.read(entry.waiting, now)
+            records = self.core.reading.read(waiting, now)
         except PostroadError as error:
-            self._fail(entry, error)
-            return None
-        if records is None:
-            entry.counted = True
-            remote.holdings.reads += 1
-            return entry
-        self._finish(entry, records[0])
-        return None
+            return self.fail(entry, error)
+        if records is not None:
+            return self.finish(entry, records)
+        entry.counted = True
+        remote.holdings.reads += 1
+        return entry
 
     def _check(self, request: ReadRequest, caller: Caller) -> tuple[int, RemoteQueue | None]:
         """The checks of 3.1.4.1, in their order."""
@@ -290,21 +283,18 @@ class RemoteReadService:
             seek = SeekAction.FIRST
         elif seek is SeekAction.PREVIOUS and lookup_id == LAST_LOOKUP_ID:
             seek, lookup_id = SeekAction.LAST, 0
-        answers: list[Answer] = []
-        entry = self._enter(request, remote, answers.append)
+        entry = self._enter(request, remote)
         try:
             record = self.core.reading.read_by_lookup_id(
                 remote.descriptor, lookup_id, seek, now, peek=not receive, two_phase=True
             )
         except PostroadError as error:
-            self._fail(entry, error)
-        else:
-            self._finish(entry, record, receive=receive)
-        return answers[0]
+            return self.fail(entry, error)
+        return self.finish(entry, [record], receive=receive)
 
-    def _enter(self, request: ReadRequest, remote: RemoteQueue, done: Done) -> RemoteReadEntry:
+    def _enter(self, request: ReadRequest, remote: RemoteQueue, waiting: WaitingRead | None = None) -> RemoteReadEntry:
         entry = RemoteReadEntry(
-            request.queue_handle, request.timeout_ms, request.action, request.request_id, done, remote
+            request.queue_handle, request.timeout_ms, request.action, request.request_id, remote, waiting
         )
         self.remote_reads.setdefault(entry.queue_handle, []).append(entry)
         return entry
@@ -316,19 +306,22 @@ class RemoteReadService:
             entry.counted = False
             entry.remote.holdings.reads -= 1
 
-    def _finish(self, entry: RemoteReadEntry, record: Record, *, receive: bool | None = None) -> None:
+    def finish(self, entry: RemoteReadEntry, records: Sequence[Record], *, receive: bool | None = None) -> Answer:
+        """The read has got its message. Of a receive, the reader has to acknowledge it."""
         self._leave(entry)
+        (record,) = records
         if receive is None:
             receive = entry.action == Action.RECEIVE
         if receive:
             entry.record, entry.queue = record, entry.remote.descriptor.queue
             entry.remote.unacknowledged.add(entry)
             entry.remote.holdings.octets += len(record.packet)
-        entry.done(Answer(Status.OK, record, entry if receive else None))
+        return Answer(Status.OK, record, entry if receive else None)
 
-    def _fail(self, entry: RemoteReadEntry, error: PostroadError) -> None:
+    def fail(self, entry: RemoteReadEntry, error: PostroadError) -> Answer:
+        """The read has ended without a message."""
         self._leave(entry)
-        entry.done(Answer(error.status))
+        return Answer(error.status)
 
     # The end of a read, [MS-MQQP] 3.1.4.2 and 3.1.4.6
 
@@ -368,22 +361,6 @@ class RemoteReadService:
             return Status.STATUS_NOT_FOUND
         cancelled = RemoteCancelled("the reader took its request back")
         return self.core.reading.cancel_tagged(waited_on, (entry.queue_handle, entry.request_id), cancelled)
-
-    def time_out(self, entry: RemoteReadEntry) -> None:
-        """The Call Timer of 3.1.2: ends a read that still waits."""
-        self._stop_waiting(entry, NoMessage("there was no message within the time to wait"))
-
-    def abandon(self, entry: RemoteReadEntry, now: float) -> None:
-        """Nobody is there to take the answer of this read any more: it must not take a message away."""
-        entry.done = lambda answer: None
-        self._stop_waiting(entry, OperationCancelled("the reader left"))
-        if entry.record is not None and not entry.settled:
-            self.end_receive(entry, Ack.RR_NACK, now)
-
-    def _stop_waiting(self, entry: RemoteReadEntry, error: PostroadError) -> None:
-        queue = entry.remote.descriptor.queue
-        if entry.waiting is not None and queue is not None:
-            self.core.reading.cancel(queue, entry.waiting, error)
 
     # Looking
 

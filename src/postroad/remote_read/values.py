@@ -8,13 +8,10 @@ from enum import IntEnum
 from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
 
 INFINITE_MS = 0xFFFFFFFF  # of ulTimeout: no time limit
-MAX_BUFFER = 0x00420000  # of dwSize: the largest lpBuffer
 SEQUENTIAL_MASK = (1 << 56) - 1  # SequentialId: the least significant seven octets of a lookup identifier
 LAST_LOOKUP_ID = 0xFFFFFFFFFFFFFFFF  # with a PREV action: the last message of the queue
 SEVERITY = 0x80000000
 
-HANDSHAKE_PORT = 2103
-READ_PORT = 2105
 PORT_STEP = 11  # 3.1.4.8: from one port that is taken to the next one to try
 
 

@@ -46,6 +46,9 @@ class Endpoint:
     providers: Mapping[int, Provider] = field(default_factory=dict)
     minimum_level: int = AuthLevel.CONNECT  # of every call of a client that authenticates
     gathering: int = 0  # octets of unfinished requests
+    calls_in: int = 0  # since the start, as are the others
+    pdus_in: int = 0
+    pdus_out: int = 0
 
 
 class Call:

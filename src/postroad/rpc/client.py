@@ -16,6 +16,7 @@ from postroad.errors import (
     RpcFault,
     RpcUnavailable,
 )
+from postroad.net.endpoints import endpoint
 from postroad.rpc.client_connection import Bound, ClientConnection, Faulted, Refused, Replied
 from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.ndr import Format
@@ -266,7 +267,7 @@ async def connect(
     timeout: float = CONNECT_TIMEOUT_S,
 ) -> RpcClient:
     """A connection to `host`:`port` with the interfaces bound. RpcUnavailable, in one sentence, where there is none."""
-    peer = f"{host}:{port}"
+    peer = endpoint(host, port)
     core = ClientConnection(association=association, security=security, layouts=layouts)
     client = RpcClient(core, peer)
     try:

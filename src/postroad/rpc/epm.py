@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 from uuid import UUID
 
 from postroad.errors import RemoteProtocolError, RpcFault, RpcUnavailable
-from postroad.net.endpoints import is_loopback
+from postroad.net.endpoints import endpoint, is_loopback
 from postroad.net.limits import Limits
+from postroad.net.ports import ENDPOINT_MAPPER
 from postroad.rpc import epm_interface as ept
 from postroad.rpc.calls import Call
 from postroad.rpc.client import CONNECT_TIMEOUT_S, RpcClient, connect
@@ -20,12 +21,13 @@ from postroad.rpc.client_connection import syntax_of
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import NULL_HANDLE, Handle
 from postroad.rpc.pdu import SyntaxId
+from postroad.rpc.security import Provider
 from postroad.rpc.server import RpcServer
 from postroad.rpc.tower import Tower
+from postroad.security.attempts import FailedLogins
 
 _log = logging.getLogger(__name__)
 
-PORT: Final = 135
 MAX_ENTRIES: Final = 4096
 _NO_OBJECT: Final = UUID(int=0)
 _ANY: Final = ("", "0.0.0.0", "::")
@@ -212,7 +214,7 @@ async def resolve(
     host: str,
     interface: Interface,
     *,
-    port: int = PORT,
+    port: int = ENDPOINT_MAPPER,
     local_host: str | None = None,
     timeout: float = CONNECT_TIMEOUT_S,
 ) -> int:
@@ -235,7 +237,9 @@ async def resolve(
     raise RpcUnavailable(f"the endpoint mapper of {host} knows no {interface.name}")
 
 
-async def connect_mapped(host: str, interface: Interface, *, mapper_port: int = PORT, **options: Any) -> RpcClient:
+async def connect_mapped(
+    host: str, interface: Interface, *, mapper_port: int = ENDPOINT_MAPPER, **options: Any
+) -> RpcClient:
     """A connection to an interface at the port that the endpoint mapper names; `options` are those of `connect`."""
     port = await resolve(host, interface, port=mapper_port, local_host=options.get("local_host"))
     return await connect(host, port, interface, **options)
@@ -266,10 +270,18 @@ class Offer:
 
 
 async def offer(
-    registrations: Sequence[Registration], host: str, port: int = PORT, shared: Limits | None = None
+    registrations: Sequence[Registration],
+    host: str,
+    port: int = ENDPOINT_MAPPER,
+    shared: Limits | None = None,
+    providers: Mapping[int, Provider] | None = None,
+    logins: FailedLogins | None = None,
 ) -> Offer:
-    """Registers: with an endpoint mapper of our own where `port` can be bound, else with the one that is there."""
-    server = RpcServer(shared=shared)
+    """Registers: with an endpoint mapper of our own where `port` can be bound, else with the one that is there.
+
+    `providers` and `logins` are for clients that authenticate, which none has to.
+    """
+    server = RpcServer(shared=shared, providers=providers, logins=logins)
     mapper = EndpointMapper()
     mapper.attach(server)
     mapper.add(registrations)
@@ -283,12 +295,13 @@ async def offer(
     there = "127.0.0.1" if host in _ANY else host
     client = await connect(there, port, ept.EPMAPPER, local_host=None if host in _ANY else host)
     entries = tuple([each.entry("0.0.0.0") for each in registrations])
+    refusal = f"the endpoint mapper at {endpoint(there, port)} takes no registration"
     try:
         reply = await client.call(ept.EPT_INSERT, ept.Insert(len(entries), entries, 0), timeout=CONNECT_TIMEOUT_S)
     except (RpcFault, TimeoutError) as fault:
         await client.close()
-        raise RpcUnavailable(f"the endpoint mapper at {there}:{port} takes no registration: {fault}") from None
+        raise RpcUnavailable(f"{refusal}: {fault}") from None
     if reply.status:
         await client.close()
-        raise RpcUnavailable(f"the endpoint mapper at {there}:{port} takes no registration: 0x{reply.status:08X}")
+        raise RpcUnavailable(f"{refusal}: 0x{reply.status:08X}")
     return Offer(None, client, port)

@@ -21,6 +21,7 @@ from postroad.errors import RpcFault
 from postroad.net.limits import Admission
 from postroad.net.limits import Limits as SharedLimits
 from postroad.net.listening import Acceptor, ReadWatch, bind
+from postroad.rpc import mgmt
 from postroad.rpc.association import Associations
 from postroad.rpc.calls import Call, CallCancelled, CallReceived, Endpoint, Limits, LoginRefused
 from postroad.rpc.constants import AuthLevel, FaultStatus
@@ -69,6 +70,17 @@ class RpcServer:
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
         self._ended = RateLimitedLog(_log, "RPC connection ended")
+        self._manage()
+
+    def _manage(self) -> None:
+        """Every server offers the management interface."""
+        management = mgmt.Management(self.endpoint)
+        self.register(mgmt.MGMT)
+        self.on(mgmt.INQ_IF_IDS, management.interface_ids)
+        self.on(mgmt.INQ_STATS, management.statistics)
+        self.on(mgmt.IS_SERVER_LISTENING, management.is_listening)
+        self.on(mgmt.STOP_SERVER_LISTENING, management.stop_listening)
+        self.on(mgmt.INQ_PRINC_NAME, management.principal_name)
 
     def register(self, interface: Interface) -> None:
         """Offers an interface. An operation without a handler answers as one that does not exist."""
@@ -263,6 +275,7 @@ class _Link(asyncio.Protocol):
                 self.tasks[call].cancel()
             return
         assert self.connection is not None
+        self.server.endpoint.calls_in += 1
         handler = self.server.handler(call.operation)
         if handler is None:
             self.connection.fault(call, FaultStatus.NCA_OP_RANGE_ERROR, executed=False)

@@ -111,6 +111,7 @@ class ServerConnection:
         if not self._out:
             return b""
         out, self._out = self._out, []
+        self.endpoint.pdus_out += len(out)
         return out[0] if len(out) == 1 else b"".join(out)
 
     def disconnected(self) -> None:
@@ -132,6 +133,7 @@ class ServerConnection:
             for frame in self._framer.feed(data):
                 if self.closed:
                     break
+                self.endpoint.pdus_in += 1
                 event = self._received(pdus.decode(frame), now)
                 if event is not None:
                     events.append(event)

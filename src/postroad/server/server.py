@@ -22,7 +22,6 @@ from uuid import UUID
 
 from postroad.api.server import ApiServer, TlsFiles
 from postroad.binary.next_hops import KnownManagers, resolver
-from postroad.binary.ping import PING_PORT
 from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySettings
@@ -40,12 +39,12 @@ from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, NoRoute, PostroadError, RpcUnavailable
 from postroad.manager import NAME_STATE, Manager
 from postroad.names import DirectName, FormatName, PublicName
-from postroad.net.endpoints import is_loopback
+from postroad.net import ports
+from postroad.net.endpoints import endpoint, is_loopback
 from postroad.net.limits import Limits, usable_descriptors
 from postroad.queues.leases import LeaseTimes
 from postroad.remote_read.admission import readers_log_in
 from postroad.remote_read.server import RemoteReadServer
-from postroad.remote_read.values import HANDSHAKE_PORT, READ_PORT
 from postroad.routing import Router
 from postroad.rpc.constants import AuthLevel, AuthType
 from postroad.rpc.providers import providers
@@ -66,7 +65,6 @@ log = logging.getLogger(__name__)
 
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
 _LOOPBACK = ("127.0.0.1", "::1")
-BINARY_PORT = 1801  # [MS-MQQB] 2.1.1
 _LEVELS = {
     RpcLevel.CONNECT: AuthLevel.CONNECT,
     RpcLevel.INTEGRITY: AuthLevel.INTEGRITY,
@@ -294,10 +292,10 @@ class Server:
         peers = {peer.host.lower(): peer for peer in config.peers}
 
         def binary_port(host: str) -> int:
-            return peers[host.lower()].binary if host.lower() in peers else BINARY_PORT
+            return peers[host.lower()].binary if host.lower() in peers else ports.BINARY
 
         def ping_port(host: str) -> int:
-            return peers[host.lower()].ping if host.lower() in peers else PING_PORT
+            return peers[host.lower()].ping if host.lower() in peers else ports.PING
 
         ping_client = PingClient(manager.identifier, ping_port) if config.binary.ping else None
         transport = BinaryTransport(manager, config.listen.host, port, binary_port, ping_client)
@@ -319,7 +317,7 @@ class Server:
 
         def port_of(name: str, port: int) -> int:
             peer = peers.get(name.lower())
-            return port if peer is None else {80: peer.http, 443: peer.https}.get(port, port)
+            return port if peer is None else {ports.HTTP: peer.http, ports.HTTPS: peer.https}.get(port, port)
 
         def known(name: str) -> str | None:
             entry = manager.router.directory.manager_named(name)
@@ -374,7 +372,7 @@ class Server:
         config = self._config
         read_port = config.listen.rpc_read
         if read_port == WITH_RPC:
-            read_port = READ_PORT if port == HANDSHAKE_PORT else None
+            read_port = ports.RPC_READ if port == ports.RPC_HANDSHAKE else None
         server = RemoteReadServer(
             manager,
             config.listen.host,
@@ -402,7 +400,7 @@ class Server:
             await starting
         except OSError as error:
             host = self._config.listen.host
-            self._refuse_listener(f"listen.{name}", f"cannot listen on {host}:{port}", error)
+            self._refuse_listener(f"listen.{name}", f"cannot listen on {endpoint(host, port)}", error)
 
     def _refuse_listener(self, key: str, what: str, error: OSError) -> NoReturn:
         """The file is at fault if the address is not this computer's; else it is what the computer has to give."""
@@ -423,7 +421,8 @@ class Server:
             await api.start()
         except ConfigurationError as fault:
             if isinstance(fault.__cause__, OSError):
-                self._refuse_listener(fault.key, f"cannot listen on {config.listen.host}:{port}", fault.__cause__)
+                where = endpoint(config.listen.host, port)
+                self._refuse_listener(fault.key, f"cannot listen on {where}", fault.__cause__)
             config.fail(fault.key, fault.fault)
         log.info("listening", extra={"listener": "api", "address": api.url})
         return api

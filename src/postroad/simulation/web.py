@@ -13,7 +13,7 @@ from postroad.queues.outgoing import ConnectionStatus
 from postroad.simulation.log import Log
 from postroad.simulation.loop import Timer
 from postroad.simulation.network import End, Network
-from postroad.soap.receiver import SERVER_ERROR, Incoming
+from postroad.soap.receiver import OK, SERVER_ERROR, Incoming
 from postroad.soap.service import Peer, Post, SoapService
 from postroad.soap.settings import SoapSettings
 
@@ -169,17 +169,15 @@ class Web:
         self.service.answered(post, status, self._owner.now)
 
     def _asked_by(self, end: End, incoming: Incoming) -> None:
-        lost = self.service.lost_ticks
-        status, lasting = self.service.received(incoming, self._owner.now)
+        reception = self.service.received(incoming, self._owner.now)
 
         def durable(error: BaseException | None) -> None:
-            failed = error is not None or lost != self.service.lost_ticks
-            self._answer(end, SERVER_ERROR if failed else status)
+            self._answer(end, SERVER_ERROR if error is not None else reception.status)
 
-        if lasting:
+        if reception.status == OK:
             self._owner.when_durable(durable)
         else:
-            self._answer(end, status)
+            self._answer(end, reception.status)
 
     def _answer(self, end: End, status: int) -> None:
         self._note(f"answers {status} to {end.other.host.name}")

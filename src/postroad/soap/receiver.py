@@ -71,6 +71,15 @@ class _Refused(Exception):
     """3.1.5.1.3: the message is not for anybody here."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reception:
+    """What became of a request. `repeated`: a duplicate was dropped, so the answer relies on the commit under way."""
+
+    status: int
+    repeated: bool = False
+    fault: str | None = None
+
+
 class Receiver:
     """One for a queue manager. Receipts of streams go to its `sender`."""
 
@@ -82,7 +91,6 @@ class Receiver:
         self.incoming = IncomingStreams(core.store, self.history.forget, settings.remote_managers)
         self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever counts them
         self.repeated = False  # whether the last message had come before, perhaps in a tick that is not durable yet
-        self.last_fault: str | None = None  # why the last request that was refused was
         self.receipts_ignored = 0  # receipts for streams of ours, from others than those whom they went to
         self.receipts_dropped = 0  # receipts that strangers wanted at hosts that they may not make us call
         # For whoever tells people: what happened, and its facts.
@@ -95,19 +103,18 @@ class Receiver:
         core.delivery.deleted.append(self._message_deleted)
         core.delivery.way_back = self._way_of_acknowledgment
 
-    def take(self, incoming: Incoming, now: float) -> int:
-        """The HTTP status to answer with. Whatever is not 200 has changed nothing."""
+    def take(self, incoming: Incoming, now: float) -> Reception:
+        """Whatever is not answered with 200 has changed nothing."""
         self.repeated = False
         try:
             text, attachments = split_entity(incoming.content_type, incoming.body)
             envelope = read_envelope(text)
             with self.core.delivery.atomic:
-                return self._take(envelope, attachments, incoming, now)
+                return Reception(self._take(envelope, attachments, incoming, now), repeated=self.repeated)
         except (MalformedSoap, IllegalName, _Refused) as fault:
-            self.last_fault = str(fault)
-            return BAD_REQUEST
-        except ManagerFull:
-            return SERVER_ERROR
+            return Reception(BAD_REQUEST, fault=str(fault))
+        except ManagerFull as fault:
+            return Reception(SERVER_ERROR, fault=str(fault))
 
     def _take(self, envelope: Envelope, attachments: Attachments, incoming: Incoming, now: float) -> int:
         """3.1.5.1: each step in its turn."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from postroad.net.ports import HTTP, HTTPS
+
 ORDER_QUEUE_PATH = "/MSMQ/PRIVATE$/order_queue$"  # 3.1.7.2.4, with the slash that the text forgets
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": HTTP, "https": HTTPS}
 
 
 def matches(url: str, pattern: str) -> bool:

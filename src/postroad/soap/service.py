@@ -11,18 +11,17 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from postroad.deadlines import Agenda, earliest
-from postroad.errors import StorageError
 from postroad.names import DirectName, parse_format_name
 from postroad.names.direct import Protocol as Scheme
+from postroad.net import ports
 from postroad.net.endpoints import endpoint, is_address, plain_address
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState, is_http
 from postroad.queues.queue import Queue
-from postroad.queues.tick import Tick
 from postroad.soap.addresses import url_of
 from postroad.soap.outgoing import Outgoing, Request
 from postroad.soap.receipts import admin_of
-from postroad.soap.receiver import Incoming, Receiver
+from postroad.soap.receiver import Incoming, Receiver, Reception
 from postroad.soap.sender import Flight, Sender, Standing
 from postroad.soap.settings import SoapSettings
 
@@ -104,8 +103,6 @@ class SoapService:
         self._starving: dict[str, dict[Peer, None]] = {}  # by host: the ways that wait for another's answers
         self._timed: Agenda[Peer] = Agenda(lambda peer: earliest((peer.retry_at, peer.idle_at)))
         self._retransmit_at: float | None = None  # Retransmission Timer
-        self._watched: Tick | None = None
-        self._lost_ticks = 0
         self._others = core.delivery.outgoing_ready
         core.delivery.outgoing_ready = self._outgoing_ready
         core.queues.on_forget.append(self.forget)
@@ -188,7 +185,7 @@ class SoapService:
             parts = urlsplit(target)
             secure = parts.scheme == "https"
             host = parts.hostname or name.host
-            return Address(host, self._port_of(host, parts.port or (443 if secure else 80)), secure)
+            return Address(host, self._port_of(host, parts.port or (ports.HTTPS if secure else ports.HTTP)), secure)
         assert name.port is not None
         return Address(name.host, self._port_of(name.host, name.port), name.protocol is Scheme.HTTPS)
 
@@ -350,28 +347,14 @@ class SoapService:
     def _found(self, host: str) -> Collection[str]:
         return (host,) if is_address(host) else self._addresses_of(host)
 
-    def received(self, incoming: Incoming, now: float) -> tuple[int, bool]:
-        """The status to answer with, and whether that has to wait until everything so far is durable."""
-        tick = self.core.tick
-        if tick is not self._watched:
-            self._watched = tick
-            tick.on_failure.append(self._tick_lost)
-        writes = tick.writes
-        status = self.receiver.take(incoming, now)
-        if status != OK:
+    def received(self, incoming: Incoming, now: float) -> Reception:
+        """What to answer with, once everything so far is durable."""
+        reception = self.receiver.take(incoming, now)
+        if reception.status != OK:
             self.refused += 1
-            return status, False
-        self.taken += 1
-        return status, self.receiver.repeated or tick.writes != writes
-
-    @property
-    def lost_ticks(self) -> int:
-        """What was taken for a duplicate may be one of a message that is lost with a tick on its way: whoever waits
-        with an answer asks before and after."""
-        return self._lost_ticks
-
-    def _tick_lost(self, error: StorageError) -> None:
-        self._lost_ticks += 1
+        else:
+            self.taken += 1
+        return reception
 
     # Time
 

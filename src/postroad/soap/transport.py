@@ -8,11 +8,11 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import uvicorn
 
-from postroad.errors import ConfigurationError
+from postroad.errors import ConfigurationError, StorageError
 from postroad.net.endpoints import endpoint, plain_address
 from postroad.net.http import AcceptingServer
 from postroad.net.limits import Limits
@@ -22,7 +22,7 @@ from postroad.runtime.supervision import RETRY_S, Running, Supervisor
 from postroad.soap.client import ClientOptions, Lookup, SoapClient
 from postroad.soap.multipart import MAX_ENTITY_SIZE
 from postroad.soap.protocol import SoapProtocol
-from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming
+from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming, Reception
 from postroad.soap.service import Peer, Post, SoapService
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ KEEP_ALIVE_S = 75
 GRACE_S = 5  # that answers under way have, once the server stops
 METHOD_NOT_ALLOWED = 405
 
-
+T = TypeVar("T")
 _Scope = dict[str, Any]
 _Receive = Callable[[], Awaitable[dict[str, Any]]]
 _Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -46,7 +46,7 @@ class Host(Protocol):
 
     def commit_soon(self) -> None: ...
 
-    async def durable(self) -> None: ...
+    async def durably(self, operation: Callable[[], T], repeats: Callable[[T], bool]) -> T: ...
 
 
 class Listener:
@@ -227,24 +227,23 @@ class SoapTransport:
 
     async def _take(self, incoming: Incoming) -> int:
         """[MC-MQSRM] 3.1.7.2.5: a 200 says that the message is where it belongs, and durable if it has to be."""
-        service = self.service
-        lost = service.lost_ticks
+
+        def received() -> Reception:
+            try:
+                return self.service.received(incoming, self.manager.clock())
+            finally:
+                self.changed()
+
         try:
-            status, lasting = service.received(incoming, self.manager.clock())
+            reception = await self.manager.durably(received, lambda reception: reception.repeated)
+        except StorageError:  # the sender keeps its message
+            return SERVER_ERROR
         except Exception:  # a bug: the sender keeps its message, and somebody reads the log
             log.exception("request not taken")
-            status, lasting = SERVER_ERROR, False
-        self.changed()
-        if lasting:
-            try:
-                await self.manager.durable()
-            except Exception:  # whatever the store failed of, the sender keeps its message
-                return SERVER_ERROR
-            if lost != service.lost_ticks:
-                return SERVER_ERROR
-        if status == BAD_REQUEST:
-            self._tell(incoming.address, service.receiver.last_fault)
-        return status
+            return SERVER_ERROR
+        if reception.status == BAD_REQUEST:
+            self._tell(incoming.address, reception.fault)
+        return reception.status
 
     def _tell(self, address: str, reason: str | None) -> None:
         """What was wrong with a request: its answer has no room for it."""

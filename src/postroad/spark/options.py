@@ -8,11 +8,12 @@ from enum import Enum
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from postroad.client.values import REMOTE_READ_PORT
 from postroad.errors import InvalidArgument
 from postroad.fields.kinds import SWITCH, URL, FieldFault, Kind, choice, number, parsed, quoted, suggestion, whole
 from postroad.fields.tables import read_text
 from postroad.names import parse_name
+from postroad.net import ports
+from postroad.net.endpoints import endpoint
 from postroad.spark.schema import choose
 
 API = "http://127.0.0.1:8180"  # of a manager on this machine that was started without a configuration
@@ -69,7 +70,7 @@ class Rpc:
     password: str | None = field(repr=False)
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return endpoint(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ def _rpc(options: Options) -> Rpc | None:
             raise InvalidArgument(f"{name}: {why}")
     parts = urlsplit(f"//{text.strip()}")
     try:
-        host, port = parts.hostname or "", REMOTE_READ_PORT if parts.port is None else parts.port
+        host, port = parts.hostname or "", ports.RPC_HANDSHAKE if parts.port is None else parts.port
     except ValueError:
         host, port = "", 0
     if not host or not port or parts.username is not None or parts.path or parts.query:

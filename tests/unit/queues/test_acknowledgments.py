@@ -225,6 +225,14 @@ def test_an_administration_queue_that_is_full_gets_no_more(office: Office) -> No
     assert (office.labels(ORDERS), office.labels(ACKS)) == (["a"], [])
 
 
+@pytest.mark.parametrize(("number", "told"), [(2, 0), (3, 0), (4, 0), (5, 1), (6, 1)])
+def test_another_managers_fifth_queue_is_one_like_others(office: Office, number: int, told: int) -> None:
+    """[MS-MQQB] note 62 knows of 2, 3 and 4 alone: 5 is internal to us, and to no other manager."""
+    office.send(rf"PRIVATE={FOREIGN}\{number:x}", asking("nack-reach-queue", time_to_reach_queue=5))
+    office.wait(10)
+    assert len(acknowledgments(office)) == told
+
+
 def test_a_name_that_no_grammar_admits_is_told_nothing(office: Office) -> None:
     packet = by_hand(direct_name("OS:alpha\\a") + direct_name("nonsense"), 0xFC00, properties=properties(flags=0x0F))
     office.manager.delivery.arrive(office.queue(ORDERS), packet, MessageView(packet), office.now)

@@ -7,6 +7,8 @@ from uuid import UUID
 
 from postroad.names import DirectName, QueueFormat, parse_format_name
 from postroad.names.queue_format import Arm
+from postroad.queues.queue import Queue
+from postroad.queues.waiting import WaitingRead
 from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.values import (
@@ -45,6 +47,13 @@ class Read:
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         self.pending: RemoteReadEntry | None = None
+
+    def follow(self, service: RemoteReadService, entry: RemoteReadEntry) -> None:
+        """Waits for the read's end, as a manager does."""
+        self.pending = entry
+        assert entry.waiting is not None
+        entry.waiting.satisfied = lambda records: self.answers.append(service.finish(entry, records))
+        entry.waiting.failed = lambda error: self.answers.append(service.fail(entry, error))
 
     @property
     def waits(self) -> bool:
@@ -104,8 +113,11 @@ class Reader:
             cursor,
         )
         read = Read()
-        read.pending = self.desk.service.start_receive(request, self.desk.office.now, read.answers.append, caller)
-        assert (read.pending is None) == bool(read.answers)
+        found = self.desk.service.start_receive(request, self.desk.office.now, caller)
+        if isinstance(found, Answer):
+            read.answers.append(found)
+        else:
+            read.follow(self.desk.service, found)
         self.desk.office.tick()
         return read
 
@@ -209,6 +221,14 @@ class Desk:
         """Messages with these labels; the lookup ids of everything in the queue."""
         self.office.send(queue, *labels)
         return [record.lookup_id for record in self.office.queue(queue).available(1000)]
+
+    def waiting(self, read: Read) -> tuple[Queue, WaitingRead]:
+        """A read that waits, and the queue that it waits on."""
+        assert read.pending is not None
+        queue, waiting = read.pending.remote.descriptor.queue, read.pending.waiting
+        assert queue is not None
+        assert waiting is not None
+        return queue, waiting
 
     def labels(self, queue: str = ORDERS) -> list[str]:
         return self.office.labels(queue)

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from postroad.errors import OperationCancelled
 from postroad.remote_read.values import INFINITE_MS, Ack, Action
 from tests.unit.queues.office import ORDERS
 from tests.unit.remote_read.desk import OK, Desk, Read, Reader
@@ -74,8 +75,9 @@ class World:
 
     def leave_while_waiting(self, reader: Reader) -> None:
         for entry in list(self.desk.service.remote_reads.get(reader.handle, []))[:1]:
-            self.desk.service.abandon(entry, self.desk.office.now)
             gone = [read for read in self.reads if read.pending is entry]
+            queue, waiting = self.desk.waiting(gone[0])
+            self.desk.office.manager.reading.cancel(queue, waiting, OperationCancelled("the reader left"))
             for read in gone:
                 self.reads.remove(read)  # nobody is told
                 if read in self.held[reader]:

@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
-from postroad.remote_read import fast_stubs, qm2qm
+from postroad.remote_read import qm2qm, structures
 from postroad.remote_read.fast_stubs import FastParameters
-from postroad.remote_read.qm2qm import RemoteReadDesc, RemoteReadDesc2
+from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
 from postroad.rpc.interface import Parameters
 from postroad.rpc.ndr import Format, Handle, Reader
 
-fast_stubs.install()
 FAST: list[Parameters[Any]] = [
     qm2qm.START_RECEIVE2.request,
     qm2qm.START_RECEIVE2.reply,
@@ -40,11 +39,11 @@ def descs(draw: st.DrawFn) -> RemoteReadDesc:
 
 descs2 = st.builds(RemoteReadDesc2, st.none() | descs(), ulonglongs)
 VALUES: dict[type, st.SearchStrategy[Any]] = {
-    qm2qm.StartReceive2In: st.builds(qm2qm.StartReceive2In, descs2),
-    qm2qm.StartReceive2Out: st.builds(qm2qm.StartReceive2Out, handles, descs2, dwords),
-    qm2qm.StartReceiveByLookupIdIn: st.builds(qm2qm.StartReceiveByLookupIdIn, ulonglongs, descs2),
-    qm2qm.EndReceiveIn: st.builds(qm2qm.EndReceiveIn, handles, st.integers(1, 2)),
-    qm2qm.EndReceiveOut: st.builds(qm2qm.EndReceiveOut, handles, dwords),
+    structures.StartReceive2In: st.builds(structures.StartReceive2In, descs2),
+    structures.StartReceive2Out: st.builds(structures.StartReceive2Out, handles, descs2, dwords),
+    structures.StartReceiveByLookupIdIn: st.builds(structures.StartReceiveByLookupIdIn, ulonglongs, descs2),
+    structures.EndReceiveIn: st.builds(structures.EndReceiveIn, handles, st.integers(1, 2)),
+    structures.EndReceiveOut: st.builds(structures.EndReceiveOut, handles, dwords),
 }
 cases = st.sampled_from(FAST).flatmap(lambda fast: st.tuples(st.just(fast), VALUES[fast.kind]))
 
@@ -88,9 +87,9 @@ def test_what_no_stub_can_hold_is_refused_as_ever(layout: Format) -> None:
     desc = RemoteReadDesc(1, 0, 0, 0, 0x420001, 1, 1, buffer=bytes(0x420001))
     handle = Handle(0, UUID(int=1))
     with pytest.raises(LocalProtocolError, match="is not within"):
-        qm2qm.START_RECEIVE2.reply.encode(qm2qm.StartReceive2Out(handle, RemoteReadDesc2(desc), 0), layout)
+        qm2qm.START_RECEIVE2.reply.encode(structures.StartReceive2Out(handle, RemoteReadDesc2(desc), 0), layout)
     wide = RemoteReadDesc(1 << 32, 0, 0, 0, 0, 1, 1)
     with pytest.raises(LocalProtocolError, match="4294967296"):
-        qm2qm.START_RECEIVE2.request.encode(qm2qm.StartReceive2In(RemoteReadDesc2(wide)), layout)
+        qm2qm.START_RECEIVE2.request.encode(structures.StartReceive2In(RemoteReadDesc2(wide)), layout)
     with pytest.raises(LocalProtocolError, match="is not within"):
-        qm2qm.END_RECEIVE.request.encode(qm2qm.EndReceiveIn(handle, 3), layout)
+        qm2qm.END_RECEIVE.request.encode(structures.EndReceiveIn(handle, 3), layout)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.errors import Status
+from postroad.errors import PostroadError, Status
 from postroad.names.base import QueueFormatType
 from postroad.remote_read.entries import RemoteReadState
 from postroad.remote_read.service import RemoteReadService
@@ -68,7 +68,7 @@ def test_the_managers_own_queues_and_journals_open(desk: Desk) -> None:
 
 def test_an_exclusive_reader_keeps_others_out_until_it_closes(desk: Desk) -> None:
     reader = desk.reader(share=DesiredShare.DENY_RECEIVE)
-    assert desk.try_open()[0] == Status.SHARING_VIOLATION
+    assert desk.try_open()[0] == Status.STATUS_SHARING_VIOLATION
     assert desk.try_open(OTHER)[0] == OK
     with refused(Status.SHARING_VIOLATION):
         desk.office.open(ORDERS, QueueAccess.RECEIVE, ShareMode.DENY_NONE)
@@ -78,7 +78,7 @@ def test_an_exclusive_reader_keeps_others_out_until_it_closes(desk: Desk) -> Non
 
 def test_who_reads_already_keeps_an_exclusive_reader_out(desk: Desk) -> None:
     desk.reader()
-    assert desk.try_open(share=DesiredShare.DENY_RECEIVE)[0] == Status.SHARING_VIOLATION
+    assert desk.try_open(share=DesiredShare.DENY_RECEIVE)[0] == Status.STATUS_SHARING_VIOLATION
 
 
 @pytest.mark.spec("QP-5-04")
@@ -208,8 +208,14 @@ def test_a_read_that_starts_while_its_queue_closes_is_refused(desk: Desk) -> Non
     reader = desk.reader()
     late: list[int] = []
     read = reader.wait()
-    assert read.pending is not None
-    read.pending.done = lambda answer: late.append(reader.ask(timeout_ms=1000).status)
+    _, waiting = desk.waiting(read)
+    told = waiting.failed
+
+    def failed(error: PostroadError) -> None:
+        told(error)
+        late.append(reader.ask(timeout_ms=1000).status)
+
+    waiting.failed = failed
     reader.close()
     assert late == [Status.INVALID_PARAMETER]
     assert desk.pending() == 0

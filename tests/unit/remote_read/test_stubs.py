@@ -10,8 +10,9 @@ import pytest
 
 from postroad.errors import RemoteProtocolError
 from postroad.names import QueueFormat, parse_format_name
-from postroad.remote_read import qm2qm, qmcomm
-from postroad.remote_read.qm2qm import QM2QM, RemoteReadDesc, RemoteReadDesc2
+from postroad.remote_read import qm2qm, qmcomm, structures
+from postroad.remote_read.qm2qm import QM2QM
+from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
 from postroad.remote_read.transfer_buffer import (
     CreateCursorArm,
     ObjectIdStructure,
@@ -72,7 +73,7 @@ def test_the_interface_and_its_eleven_methods() -> None:
 
 @pytest.mark.spec("QP-2.2.2.1-01", "QP-2.2.2.1-02", "QP-2.2.1.3-02", "QP-6-03")
 def test_a_descriptor_without_a_buffer_is_44_octets_in_ndr() -> None:
-    octets = request(qm2qm.START_RECEIVE, qm2qm.StartReceiveIn(DESC))
+    octets = request(qm2qm.START_RECEIVE, structures.StartReceiveIn(DESC))
     assert octets == DESC_OCTETS
     assert len(octets) == 44
     assert octets[36:40] == b"\x1a\0\0\0"  # eAckNack and its padding
@@ -80,19 +81,19 @@ def test_a_descriptor_without_a_buffer_is_44_octets_in_ndr() -> None:
 
 @pytest.mark.spec("QP-2.2.2.1-03", "QP-2.2.1.3-02")
 def test_a_descriptor_without_a_buffer_is_48_octets_in_ndr64() -> None:
-    octets = request(qm2qm.START_RECEIVE, qm2qm.StartReceiveIn(DESC), NDR64)
+    octets = request(qm2qm.START_RECEIVE, structures.StartReceiveIn(DESC), NDR64)
     assert octets == DESC_OCTETS64
     assert len(octets) == 48
 
 
 @pytest.mark.spec("QP-2.2.2.1-23", "QP-2.2.2.1-15")
 def test_a_buffer_is_an_array_with_both_counts_behind_its_descriptor() -> None:
-    octets = reply(qm2qm.START_RECEIVE, qm2qm.StartReceiveOut(HANDLE, FULL, 0))
+    octets = reply(qm2qm.START_RECEIVE, structures.StartReceiveOut(HANDLE, FULL, 0))
     assert octets[:20] == HANDLE_OCTETS
     assert octets[20 + 40 : 20 + 44] == REFERENT
     assert octets[64:76] == pack("<III", 5, 0, 5)
     assert octets[76:] == b"abcde\0\0\0" + bytes(4)
-    wide = reply(qm2qm.START_RECEIVE, qm2qm.StartReceiveOut(HANDLE, FULL, 0), NDR64)
+    wide = reply(qm2qm.START_RECEIVE, structures.StartReceiveOut(HANDLE, FULL, 0), NDR64)
     assert wide[24 + 48 : 24 + 48 + 24] == pack("<QQQ", 5, 0, 5)
 
 
@@ -100,7 +101,7 @@ def test_a_buffer_is_an_array_with_both_counts_behind_its_descriptor() -> None:
 @BOTH
 def test_a_buffer_has_at_most_0x420000_octets(layout: Format) -> None:
     largest = RemoteReadDesc(1, 0, 0, 0, 0x420000, 1, 1, buffer=bytes(0x420000))
-    octets = request(qm2qm.START_RECEIVE, qm2qm.StartReceiveIn(largest), layout)
+    octets = request(qm2qm.START_RECEIVE, structures.StartReceiveIn(largest), layout)
     with pytest.raises(RemoteProtocolError):
         qm2qm.START_RECEIVE.request.decode(octets[:16] + pack("<I", 0x420001) + octets[20:], layout)
 
@@ -108,7 +109,7 @@ def test_a_buffer_has_at_most_0x420000_octets(layout: Format) -> None:
 @pytest.mark.spec("QP-3.1.4-01")
 @BOTH
 def test_counts_that_contradict_each_other_are_refused(layout: Format) -> None:
-    value = qm2qm.StartReceiveIn(FULL)
+    value = structures.StartReceiveIn(FULL)
     octets = qm2qm.START_RECEIVE.request.encode(value, layout)
     start = 44 if layout is NDR else 48
     for place in range(3):
@@ -120,11 +121,11 @@ def test_counts_that_contradict_each_other_are_refused(layout: Format) -> None:
 
 @pytest.mark.spec("QP-2.2.2.2-01", "QP-2.2.2.2-02", "QP-6-02")
 def test_a_second_descriptor_points_to_a_first() -> None:
-    with_desc = qm2qm.StartReceive2In(RemoteReadDesc2(DESC, 0x1234567890))
+    with_desc = structures.StartReceive2In(RemoteReadDesc2(DESC, 0x1234567890))
     octets = request(qm2qm.START_RECEIVE2, with_desc)
     assert octets == REFERENT + bytes(4) + pack("<Q", 0x1234567890) + DESC_OCTETS
     assert len(octets) == 60
-    without = qm2qm.StartReceive2In(RemoteReadDesc2(None, 7))
+    without = structures.StartReceive2In(RemoteReadDesc2(None, 7))
     assert request(qm2qm.START_RECEIVE2, without) == bytes(8) + pack("<Q", 7)
 
 
@@ -133,66 +134,67 @@ def test_a_second_descriptor_points_to_a_first() -> None:
 
 @pytest.mark.spec("QP-3.1.4.1-01", "QP-3.1.4.1-02", "QP-2.2.1.2-01", "QP-6-02")
 def test_start_receive() -> None:
-    assert len(request(qm2qm.START_RECEIVE, qm2qm.StartReceiveIn(DESC))) == 44
-    failure = reply(qm2qm.START_RECEIVE, qm2qm.StartReceiveOut(NULL_HANDLE, DESC, 0xC00E001B))
+    assert len(request(qm2qm.START_RECEIVE, structures.StartReceiveIn(DESC))) == 44
+    failure = reply(qm2qm.START_RECEIVE, structures.StartReceiveOut(NULL_HANDLE, DESC, 0xC00E001B))
     assert failure == bytes(20) + DESC_OCTETS + pack("<I", 0xC00E001B)
     assert len(failure) == 68
 
 
 @pytest.mark.spec("QP-3.1.4.2-01", "QP-3.1.4.2-02")
 def test_end_receive() -> None:
-    assert request(qm2qm.END_RECEIVE, qm2qm.EndReceiveIn(HANDLE, 2)) == HANDLE_OCTETS + pack("<I", 2)
-    assert reply(qm2qm.END_RECEIVE, qm2qm.EndReceiveOut(NULL_HANDLE, 0)) == bytes(24)
+    assert request(qm2qm.END_RECEIVE, structures.EndReceiveIn(HANDLE, 2)) == HANDLE_OCTETS + pack("<I", 2)
+    assert reply(qm2qm.END_RECEIVE, structures.EndReceiveOut(NULL_HANDLE, 0)) == bytes(24)
 
 
 @pytest.mark.spec("QP-3.1.4.3-01", "QP-3.1.4.3-02", "QP-2.2.1.1-01", "QP-6-02")
 def test_open_queue() -> None:
-    octets = request(qm2qm.OPEN_QUEUE, qm2qm.OpenQueueIn(lic_guid=GUID, mqs=1, queue_handle=2, queue=3, open_context=4))
+    opened = structures.OpenQueueIn(lic_guid=GUID, mqs=1, queue_handle=2, queue=3, open_context=4)
+    octets = request(qm2qm.OPEN_QUEUE, opened)
     assert octets == GUID.bytes_le + pack("<4I", 1, 2, 3, 4)
     assert len(octets) == 32
-    assert reply(qm2qm.OPEN_QUEUE, qm2qm.OpenQueueOut(HANDLE, 0)) == HANDLE_OCTETS + bytes(4)
+    assert reply(qm2qm.OPEN_QUEUE, structures.OpenQueueOut(HANDLE, 0)) == HANDLE_OCTETS + bytes(4)
 
 
 @pytest.mark.spec("QP-3.1.4.4-01")
 def test_close_queue() -> None:
-    assert request(qm2qm.CLOSE_QUEUE, qm2qm.CloseQueueIn(HANDLE)) == HANDLE_OCTETS
-    assert len(reply(qm2qm.CLOSE_QUEUE, qm2qm.CloseQueueOut(NULL_HANDLE, 0))) == 24
+    assert request(qm2qm.CLOSE_QUEUE, structures.CloseQueueIn(HANDLE)) == HANDLE_OCTETS
+    assert len(reply(qm2qm.CLOSE_QUEUE, structures.CloseQueueOut(NULL_HANDLE, 0))) == 24
 
 
 @pytest.mark.spec("QP-3.1.4.5-01")
 def test_close_cursor() -> None:
-    assert request(qm2qm.CLOSE_CURSOR, qm2qm.CloseCursorIn(1, 2)) == pack("<2I", 1, 2)
-    assert len(reply(qm2qm.CLOSE_CURSOR, qm2qm.Result(0))) == 4
+    assert request(qm2qm.CLOSE_CURSOR, structures.CloseCursorIn(1, 2)) == pack("<2I", 1, 2)
+    assert len(reply(qm2qm.CLOSE_CURSOR, structures.Result(0))) == 4
 
 
 @pytest.mark.spec("QP-3.1.4.6-01")
 def test_cancel_receive() -> None:
-    assert request(qm2qm.CANCEL_RECEIVE, qm2qm.CancelReceiveIn(1, 2, 3)) == pack("<3I", 1, 2, 3)
-    assert len(reply(qm2qm.CANCEL_RECEIVE, qm2qm.Result(0))) == 4
+    assert request(qm2qm.CANCEL_RECEIVE, structures.CancelReceiveIn(1, 2, 3)) == pack("<3I", 1, 2, 3)
+    assert len(reply(qm2qm.CANCEL_RECEIVE, structures.Result(0))) == 4
 
 
 @pytest.mark.spec("QP-3.1.4.7-01")
 def test_purge_queue() -> None:
-    assert request(qm2qm.PURGE_QUEUE, qm2qm.PurgeQueueIn(1)) == pack("<I", 1)
-    assert len(reply(qm2qm.PURGE_QUEUE, qm2qm.Result(0))) == 4
+    assert request(qm2qm.PURGE_QUEUE, structures.PurgeQueueIn(1)) == pack("<I", 1)
+    assert len(reply(qm2qm.PURGE_QUEUE, structures.Result(0))) == 4
 
 
 @pytest.mark.spec("QP-3.1.4.8-01")
 def test_get_server_port() -> None:
-    assert request(qm2qm.GET_SERVER_PORT, qm2qm.GetPortIn(1)) == pack("<I", 1)
-    assert reply(qm2qm.GET_SERVER_PORT, qm2qm.Result(2105)) == pack("<I", 2105)
+    assert request(qm2qm.GET_SERVER_PORT, structures.GetPortIn(1)) == pack("<I", 1)
+    assert reply(qm2qm.GET_SERVER_PORT, structures.Result(2105)) == pack("<I", 2105)
 
 
 @pytest.mark.spec("QP-3.1.4.9-01", "QP-3.1.4.9-02")
 def test_get_version() -> None:
     assert request(qm2qm.GET_VERSION, Nothing()) == b""
-    assert reply(qm2qm.GET_VERSION, qm2qm.GetVersionOut(6, 1, 7600)) == b"\x06\x01" + pack("<H", 7600)
+    assert reply(qm2qm.GET_VERSION, structures.GetVersionOut(6, 1, 7600)) == b"\x06\x01" + pack("<H", 7600)
 
 
 @pytest.mark.spec("QP-3.1.4.10-01", "QP-3.1.4.10-02")
 def test_start_receive_2() -> None:
     full = RemoteReadDesc2(FULL, 0x12)
-    octets = reply(qm2qm.START_RECEIVE2, qm2qm.StartReceive2Out(HANDLE, full, 0))
+    octets = reply(qm2qm.START_RECEIVE2, structures.StartReceive2Out(HANDLE, full, 0))
     assert octets[:24] == HANDLE_OCTETS + bytes(4)
     assert octets[24:28] == REFERENT
     assert octets[32:40] == pack("<Q", 0x12)
@@ -203,7 +205,7 @@ def test_start_receive_2() -> None:
 
 @pytest.mark.spec("QP-3.1.4.11-01", "QP-3.1.4.11-02")
 def test_start_receive_by_lookup_id() -> None:
-    value = qm2qm.StartReceiveByLookupIdIn(0x1122334455667788, RemoteReadDesc2(DESC, 9))
+    value = structures.StartReceiveByLookupIdIn(0x1122334455667788, RemoteReadDesc2(DESC, 9))
     octets = request(qm2qm.START_RECEIVE_BY_LOOKUP_ID, value)
     assert octets == pack("<Q", 0x1122334455667788) + REFERENT + bytes(4) + pack("<Q", 9) + DESC_OCTETS
     assert len(octets) == 68

@@ -7,12 +7,11 @@ from itertools import count
 import pytest
 
 from postroad.errors import CUSTOMER_BIT, VendorStatus
+from postroad.net import ports
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.values import (
-    HANDSHAKE_PORT,
     INFINITE_MS,
     OWN_VERSION,
-    READ_PORT,
     Ack,
     Action,
     Ports,
@@ -55,7 +54,7 @@ def test_the_numbers_on_the_wire() -> None:
 @pytest.mark.spec("QP-3.1.4.8-05")
 def test_port_types() -> None:
     assert [PortType.IP_HANDSHAKE, PortType.IP_READ, PortType.IPX_HANDSHAKE, PortType.IPX_READ] == [0, 1, 2, 3]
-    assert (HANDSHAKE_PORT, READ_PORT) == (2103, 2105)
+    assert (ports.RPC_HANDSHAKE, ports.RPC_READ) == (2103, 2105)
 
 
 @pytest.mark.spec("QP-2.1-02", "QP-3.1.4.8-06", "QP-3.1.4.8-07", "QP-3.1.4.8-08")

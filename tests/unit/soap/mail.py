@@ -154,16 +154,24 @@ class Station:
 
     def take(self, incoming: Incoming, answer: Callable[[int], None]) -> None:
         """As SoapTransport does it: the answer waits for the tick, where it has to."""
-        lost = self.service.lost_ticks
-        status, lasting = self.service.received(incoming, self.network.now)
+        tick, writes = self.core.tick, self.core.tick.writes
+        reception = self.service.received(incoming, self.network.now)
+        self.last_fault = reception.fault
 
         def durable(error: BaseException | None) -> None:
-            answer(500 if error is not None or lost != self.service.lost_ticks else status)
+            answer(500 if error is not None else reception.status)
 
-        if lasting:
+        def lost(error: BaseException | None) -> None:
+            if error is not None:
+                self._promises.remove(durable)
+                durable(error)
+
+        if reception.repeated or tick.writes != writes:
             self._promises.append(durable)
+            if reception.repeated and self._out is not None:
+                self._out[1].append(lost)
         else:
-            answer(status)
+            answer(reception.status)
 
     def ask(self, envelope: Envelope, attachments: Attachments | None = None, address: str = "10.0.0.99") -> int:
         """A stranger's request; the status."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from postroad.client.aio.backend import Backend
 from postroad.client.aio.manager import QueueManager
-from postroad.client.values import REMOTE_READ_PORT
+from postroad.net import ports
 
 
 class Opening:
@@ -73,7 +73,7 @@ def connect(
 def remote(
     host: str,
     *,
-    port: int = REMOTE_READ_PORT,
+    port: int = ports.RPC_HANDSHAKE,
     endpoint_mapper: int | None = None,
     user: str | None = None,
     password: str | None = None,

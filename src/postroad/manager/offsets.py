@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from postroad.errors import AccessDenied
+from postroad.manager.ranges import arrival_behind, arrow_columns, runs, stream
 from postroad.message import Message
 from postroad.names import FormatName, PathName, parse_name
-from postroad.offsets.reading import arrival_behind, arrow_columns, runs, stream
 from postroad.queues.delivery import is_internal
 from postroad.queues.descriptor import check_sharing
 from postroad.queues.holds import COMMIT_BATCH, Hold

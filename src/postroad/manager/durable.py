@@ -1,0 +1,109 @@
+"""A core whose changes go to the disk: every door of a manager answers through here, once a change is durable.
+
+Everything runs on one event loop; the store's writer is the only other thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future as WriterFuture
+from typing import TypeVar
+
+from postroad.errors import StorageError
+from postroad.manager.leases import LeaseService
+from postroad.queues.commits import Commits, Done
+from postroad.queues.leases import LeaseTimes
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.troubles import Troubles
+from postroad.store.interface import Batch, Store
+from postroad.store.writer import Writer
+
+T = TypeVar("T")
+
+
+class DurableCore:
+    """`durably` is for callers that can await, `change` for those that answer at once where they can, and
+    `when_durable` for those that are called back."""
+
+    def __init__(
+        self, core: LocalQueueManager, store: Store, clock: Callable[[], float], lease_times: LeaseTimes
+    ) -> None:
+        self.core = core
+        self.store = store
+        self.clock = clock
+        self.leases = LeaseService(core, self.durably, clock, lease_times)
+        self._loop: asyncio.AbstractEventLoop
+        self._writer = Writer(store)
+        self._commits = Commits(core, clock, self._after, self._write)
+        self.troubles = Troubles(core, self._commits, self._writer)
+
+    @property
+    def storage_error(self) -> str | None:
+        """What the last commit failed of, or why there is no room for more messages."""
+        return self.core.delivery.full if self._commits.last_error is None else str(self._commits.last_error)
+
+    def change(
+        self, operation: Callable[[], T], repeats: Callable[[T], bool] = lambda result: False
+    ) -> tuple[T, asyncio.Future[None] | None]:
+        """The result of an operation, and what to await before it is answered: None where nothing has to be on disk.
+
+        `repeats` says of the result that a duplicate was dropped: the answer then relies on the commit under way too.
+        Awaiting raises StorageError where the change could not be made durable.
+        """
+        result, changed = self._commits.run(operation)
+        repeated = repeats(result)
+        return result, self._durable(repeats=repeated) if changed or repeated else None
+
+    async def durably(self, operation: Callable[[], T], repeats: Callable[[T], bool] = lambda result: False) -> T:
+        """As `change`, with the waiting done."""
+        result, durable = self.change(operation, repeats)
+        if durable is not None:
+            await durable
+        return result
+
+    def when_durable(self, done: Callable[[BaseException | None], None], *, repeats: bool = False) -> None:
+        """As Commits.when_durable, in a turn of the event loop of its own: a failure in `done` harms no other."""
+        self._commits.when_durable(lambda error: self._loop.call_soon(done, error), repeats=repeats)
+
+    def commit_soon(self) -> None:
+        """Commits what has gathered, if anything has, without anybody waiting for it."""
+        self._commits.soon()
+
+    async def close_store(self) -> None:
+        """Commits what has gathered; the store is closed even where that fails."""
+        try:
+            await self._durable()
+        finally:
+            await asyncio.to_thread(self._writer.close)
+            self.store.close()
+
+    def _durable(self, *, repeats: bool = False) -> asyncio.Future[None]:
+        promise: asyncio.Future[None] = self._loop.create_future()
+        self._commits.when_durable(lambda error: _settle(promise, error), repeats=repeats)
+        return promise
+
+    def _write(self, batch: Batch, done: Done) -> None:
+        def written(future: WriterFuture[None]) -> None:  # on the writer's thread
+            error = future.exception()
+            if error is not None and not isinstance(error, StorageError):
+                error = StorageError(f"the store failed: {error!r}")
+            self._loop.call_soon_threadsafe(landed, error)
+
+        def landed(error: StorageError | None) -> None:
+            self.troubles.look(self.clock())  # what the last room was used for must not be followed by more
+            done(error)
+
+        self._writer.submit(batch).add_done_callback(written)
+
+    def _after(self, seconds: float, callback: Callable[[], None]) -> asyncio.Handle:
+        return self._loop.call_later(seconds, callback) if seconds else self._loop.call_soon(callback)
+
+
+def _settle(promise: asyncio.Future[None], error: StorageError | None) -> None:
+    if promise.done():
+        return  # the caller has left
+    if error is None:
+        promise.set_result(None)
+    else:
+        promise.set_exception(error)

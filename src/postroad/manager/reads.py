@@ -1,0 +1,267 @@
+"""Reads of a running manager: peek, receive, two-phase receive and lookup ids, now or with a wait; handles and cursors.
+
+The rules are in queues/reading.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+from postroad.errors import InvalidArgument, OperationCancelled, PostroadError, QueueNotAvailable
+from postroad.manager.durable import DurableCore
+from postroad.names import FormatName, PathName
+from postroad.queues.cursor import Cursor
+from postroad.queues.descriptor import OpenQueueDescriptor
+from postroad.queues.leases import THIS_PROCESS, Holder
+from postroad.queues.transaction import Transaction
+from postroad.queues.waiting import WaitingRead
+from postroad.received import ReceivedMessage
+from postroad.store.interface import Record
+from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+
+T = TypeVar("T")
+Name = FormatName | PathName | str
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """Messages that a two-phase receive has locked, and the lease that keeps them so."""
+
+    messages: list[ReceivedMessage]
+    lease: UUID
+
+
+class Reads(DurableCore):
+    """A read that finds nothing waits. A reader that leaves meanwhile takes no message with it."""
+
+    async def receive(
+        self, name: Name, count: int = 1, timeout: float | None = None, transaction: UUID | None = None
+    ) -> list[ReceivedMessage]:
+        """At least one message and at most `count`; waits for the first one up to `timeout` seconds, None for ever."""
+        held = self._used(transaction)
+        descriptor = self._open(name, QueueAccess.RECEIVE)
+        try:
+            request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self._deadline(timeout), transaction=held)
+            return _received(await self._receive(request))
+        finally:
+            self._close(descriptor)
+
+    async def peek(
+        self, name: Name, count: int = 1, timeout: float | None = None, after: int | None = None
+    ) -> list[ReceivedMessage]:
+        """Messages that stay where they are. With `after`, those behind that lookup id, at once."""
+        descriptor = self._open(name, QueueAccess.PEEK)
+        try:
+            if after is not None:
+                if count < 1:
+                    raise InvalidArgument(f"count: {count} is not at least 1")
+                return _received(self.core.reading.fresh(self.core.queues.get(name), count, self.clock(), after))
+            request = WaitingRead(descriptor, ReadCall.PEEK, count, self._deadline(timeout))
+            return _received(await self._read(request))
+        finally:
+            self._close(descriptor)
+
+    async def lookup(
+        self,
+        name: Name,
+        lookup_id: int,
+        action: SeekAction = SeekAction.CURRENT,
+        *,
+        receive: bool = False,
+        transaction: UUID | None = None,
+    ) -> ReceivedMessage:
+        """One message by its lookup id, or the one before or behind it."""
+        held = self._used(transaction)
+        descriptor = self._open(name, QueueAccess.RECEIVE if receive else QueueAccess.PEEK)
+        try:
+            record = await self.durably(
+                lambda: self.core.reading.read_by_lookup_id(
+                    descriptor, lookup_id, action, self.clock(), peek=not receive, transaction=held
+                )
+            )
+        finally:
+            self._close(descriptor)
+        return _received([record])[0]
+
+    async def lock(
+        self, name: Name, count: int = 1, timeout: float | None = None, holder: Holder = THIS_PROCESS
+    ) -> Locked:
+        """The first phase of a receive: no other reader gets the messages until `settle`, the end of their lease, or a
+        restart."""
+        descriptor = self._open(name, QueueAccess.RECEIVE)
+        queue = descriptor.queue
+        assert queue is not None
+        try:
+            request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self._deadline(timeout), two_phase=True)
+            records = await self._read(request)
+        finally:
+            self._close(descriptor)
+        return Locked(_received(records), self.leases.lock(queue, records, holder))
+
+    async def settle(
+        self, name: Name, lookup_ids: Sequence[int], *, delete: bool, leases: Collection[UUID] | None = None
+    ) -> None:
+        """The second phase: the messages go, or return to their places. With `leases`, only messages of these."""
+        queue = self.core.queues.get(name)
+        records = self.leases.held(queue, lookup_ids, leases)
+
+        def end() -> None:
+            with self.core.delivery.atomic:
+                for record in records:
+                    self.core.reading.end(queue, record, self.clock(), delete=delete)
+            self.leases.settled(queue, records)
+
+        await self.durably(end)
+
+    # Now, or with a wait
+
+    def wait(
+        self,
+        request: WaitingRead,
+        take: Callable[[list[Record]], T],
+        refuse: Callable[[PostroadError], T] | None = None,
+    ) -> asyncio.Future[T]:
+        """The end of a read that `reading.read` has let wait: what `take` makes of its messages, or `refuse` of the
+        error that ended it; without `refuse`, the error itself.
+
+        Whoever cancels the future has left: no message leaves with him. It is a future and no coroutine, because one
+        that is cancelled before its first step could not give anything back.
+        """
+        queue, reading = request.descriptor.queue, self.core.reading
+        assert queue is not None
+        ended: asyncio.Future[T] = self._loop.create_future()
+
+        def satisfied(records: list[Record]) -> None:
+            if ended.done():  # cancelled a moment ago: the core takes the read back
+                raise OperationCancelled("the reader left")
+            ended.set_result(take(records))
+
+        def failed(error: PostroadError) -> None:
+            if refuse is not None:
+                result = refuse(error)
+                if not ended.done():
+                    ended.set_result(result)
+            elif not ended.done():
+                ended.set_exception(error)
+
+        def finish(future: asyncio.Future[T]) -> None:
+            if alarm is not None:
+                alarm.cancel()
+            if future.cancelled():
+                reading.cancel(queue, request, OperationCancelled("the reader left"))
+
+        request.satisfied, request.failed = satisfied, failed
+        alarm = None
+        if request.deadline is not None:
+            wait = max(0.0, request.deadline - self.clock())
+            alarm = self._loop.call_later(wait, reading.time_out, queue, request)
+        ended.add_done_callback(finish)
+        return ended
+
+    async def _read(self, request: WaitingRead) -> list[Record]:
+        queue = request.descriptor.queue
+        if queue is None:
+            raise QueueNotAvailable("the queue was deleted while it was open: close it and open it again")
+        try:
+            records = self.core.reading.read(request, self.clock())
+        finally:
+            self.commit_soon()  # the read may have taken out messages that had expired
+        if records is not None:
+            return records
+        ended = self.wait(request, lambda records: records)
+        try:
+            return await ended
+        except asyncio.CancelledError:
+            if request.two_phase and not ended.cancelled() and ended.exception() is None:
+                for record in ended.result():
+                    self.core.reading.put_back(queue, record, self.clock())
+            raise
+
+    async def _receive(self, request: WaitingRead) -> list[Record]:
+        """A destructive read. It has two phases: a reader that leaves while it waits loses no message."""
+        queue = request.descriptor.queue
+        assert queue is not None
+        if request.transaction is not None:
+            return await self._read(request)
+        request.two_phase = True
+        records = await self._read(request)
+
+        def end() -> None:
+            try:
+                with self.core.delivery.atomic:
+                    for record in records:
+                        self.core.reading.end(queue, record, self.clock(), delete=True)
+            except BaseException:  # nobody has received any of them
+                for record in records:
+                    self.core.reading.put_back(queue, record, self.clock())
+                raise
+
+        await self.durably(end)
+        return records
+
+    def _deadline(self, timeout: float | None) -> float | None:
+        if timeout is None:
+            return None
+        if timeout < 0:
+            raise InvalidArgument(f"timeout: {timeout} seconds is negative; 0 does not wait, and none waits for ever")
+        return self.clock() + timeout if timeout else 0.0
+
+    def _used(self, transaction: UUID | None) -> Transaction | None:
+        return None if transaction is None else self.leases.transaction(transaction)
+
+    # Handles and cursors
+
+    def _open(self, name: Name, access: QueueAccess, share: ShareMode = ShareMode.DENY_NONE) -> OpenQueueDescriptor:
+        """Who looks at messages on their way elsewhere is taken for an administrator; nobody here can receive them."""
+        if access is QueueAccess.PEEK and (queue := self.core.queues.find(name)) is not None and queue.is_outgoing:
+            access = QueueAccess.PEEK_ADMIN
+        return self.core.open(name, access, share, self.clock())
+
+    def _close(self, descriptor: OpenQueueDescriptor) -> None:
+        if not descriptor.closed:
+            self.core.close(descriptor)
+
+    def open_queue(self, name: Name, access: QueueAccess, share: ShareMode = ShareMode.DENY_NONE) -> int:
+        """A handle that keeps others out, if asked to, and that cursors belong to."""
+        handle = self._open(name, access, share).handle
+        self.leases.use_handle(handle)
+        return handle
+
+    def _descriptor(self, handle: int) -> OpenQueueDescriptor:
+        descriptor = self.core.descriptor(handle)
+        self.leases.use_handle(handle)
+        return descriptor
+
+    def close_queue(self, handle: int) -> None:
+        self.core.close(self._descriptor(handle))
+
+    def open_cursor(self, handle: int) -> int:
+        return self.core.open_cursor(self._descriptor(handle)).handle
+
+    def close_cursor(self, handle: int, cursor: int) -> None:
+        descriptor = self._descriptor(handle)
+        self.core.close_cursor(descriptor, _cursor(descriptor, cursor))
+
+    async def read_cursor(
+        self, handle: int, cursor: int, call: ReadCall, timeout: float | None = None
+    ) -> ReceivedMessage:
+        """Peek at the cursor, peek behind it, or receive at it."""
+        descriptor = self._descriptor(handle)
+        request = WaitingRead(descriptor, call, 1, self._deadline(timeout), _cursor(descriptor, cursor))
+        records = await (self._receive(request) if request.destructive else self._read(request))
+        return _received(records)[0]
+
+
+def _cursor(descriptor: OpenQueueDescriptor, handle: int) -> Cursor:
+    try:
+        return descriptor.cursors[handle]
+    except KeyError:
+        raise InvalidArgument(f"cursor: there is no cursor {handle} on this queue") from None
+
+
+def _received(records: Sequence[Record]) -> list[ReceivedMessage]:
+    return [ReceivedMessage(each.packet, each.lookup_id, each.arrived_ms, each.aborts, each.reason) for each in records]
