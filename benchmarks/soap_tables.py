@@ -56,8 +56,7 @@ def filled(size: int) -> SoapService:
     service = SoapService(core, SoapSettings(), Silence())
     service.start(NOW)
     for number in range(1, size + 1):
-        status, _ = service.received(message(1, source=number, stream=True), NOW)
-        assert status == 200
+        assert service.received(message(1, source=number, stream=True), NOW).status == 200
         transaction = core.begin()
         name = f"DIRECT=HTTP://10.2.{number >> 8}.{number & 255}/msmq/private$/q"
         core.send(name, [Message(b"body")], NOW, transaction)
@@ -67,10 +66,10 @@ def filled(size: int) -> SoapService:
 
 
 def commit(core: LocalQueueManager) -> None:
-    tick = core.seal()
+    tick = core.ticks.seal()
     if tick is not None:
         core.store.commit([tick.batch])
-        core.committed(tick, NOW)
+        core.ticks.committed(tick, NOW)
 
 
 def rows() -> Iterator[tuple[str, ...]]:

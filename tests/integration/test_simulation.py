@@ -100,7 +100,7 @@ def release_on_an_order_ack_of_another_sequence(patch: pytest.MonkeyPatch) -> No
     original = Sender.take_order_ack
 
     def take_order_ack(sender: Sender, ack: OrderAck, session: Session, now: float) -> None:
-        sender.accepts = lambda name, ack, session: True
+        sender._accepts = lambda name, ack, session: True
         for sequence in list(sender.sequences.values()):
             for each in list(dict.fromkeys(flight.sequence_id for flight in sequence.unacked)):
                 assert each is not None

@@ -30,6 +30,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("config", "directory"),
     ("routing",),
     ("rpc",),
+    ("transfer",),
     ("binary", "soap", "remote_read"),
     ("status",),
     ("offsets",),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from postroad.binary.neighbours import Neighbours, Trust, plain
+from postroad.binary.sender import Sender
 from postroad.binary.sequences import IncomingSequence, IncomingSequences
 from postroad.binary.session import Received, Session
 from postroad.binary.settings import BinarySettings
@@ -23,6 +24,7 @@ from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueuePrivacy, QueueType
 from postroad.queues.queue import Queue
 from postroad.store.interface import NEVER, Record
+from postroad.transfer.watching import TransferWatcher
 from postroad.wire.constants import MAX_HOP_COUNT, MessageClass, TransactionFlags
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import ORDER_QUEUE_NUMBER, FinalAck, OrderAck, order_queue
@@ -50,15 +52,18 @@ class _OrderAckDue:
 
 
 class Receiver:
-    """One for a queue manager. `order_ack` and `final_ack` take what is meant for the sending half."""
+    """One for a queue manager. Ordering acknowledgments are for its `sender`.
+
+    `claimed` hears of messages in the name of managers that are elsewhere."""
 
     def __init__(
         self,
         core: LocalQueueManager,
         settings: BinarySettings,
         neighbours: Neighbours,
-        order_ack: Callable[[OrderAck, Session, float], None],
-        final_ack: Callable[[FinalAck, Session, float], None],
+        sender: Sender,
+        claimed: Callable[[UUID, str], None],
+        watcher: TransferWatcher,
     ) -> None:
         self.core = core
         self.settings = settings
@@ -67,17 +72,14 @@ class Receiver:
         self.incoming = IncomingSequences(core.store, settings.remote_managers)
         self.refusals = 0
         self.claims = 0  # messages in the name of managers that are elsewhere
-        self.claimed: Callable[[UUID, str], None] = lambda source, address: None  # hears of them
-        self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever watches
-        self._order_ack = order_ack
-        self._final_ack = final_ack
+        self._claimed = claimed
+        self._watcher = watcher
+        self._sender = sender
         self._own = core.identifier.bytes_le
         self._due: dict[str, _OrderAckDue] = {}
         self._destinations: dict[bytes, Queue] = {}
         self._order_acks: dict[str, tuple[Queue, Record]] = {}  # the last of each sequence, and where it was put
         self._timers: Deadlines[str] = Deadlines()
-        core.delivery.origin_of = lambda view: neighbours.address_of(view.source_queue_manager_bytes)
-        core.delivery.deleted.append(self._message_deleted)
 
     def take(self, session: Session, event: Received, address: str, now: float) -> None:
         """One message of a session from `address`. A manager's full quota closes the session, with nothing said."""
@@ -89,9 +91,9 @@ class Receiver:
             elif packet.queue_manager_address not in (NULL_GUID, self.core.identifier):
                 self._forward(event.data, MessageView(event.data), address, now)
             elif isinstance(packet, OrderAck):
-                self._order_ack(packet, session, now)
+                self._sender.take_order_ack(packet, session, now)
             else:
-                self._final_ack(packet, session, now)
+                self._sender.take_final_ack(packet, session, now)
         except ManagerFull as fault:
             session.close(str(fault))
 
@@ -127,7 +129,7 @@ class Receiver:
 
     def _refuse_claim(self, source: UUID, address: str) -> None:
         self.claims += 1
-        self.claimed(source, address)
+        self._claimed(source, address)
 
     # Local
 
@@ -224,7 +226,7 @@ class Receiver:
         dead letter is left here, as 3.1.5.8.8 says of a full queue, whatever the reason is."""
         self.refusals += 1
         try_after = self.core.delivery.try_after
-        try_after(data, self.refused, view, reason)
+        try_after(data, self._watcher.refused, view, reason)
         if view.negative_journaling and not view.transactional:
             try_after(data, self.core.delivery.dead_letter, as_stored(data), view, reason, now)
         try_after(data, self.core.delivery.acknowledge, view, reason, now)
@@ -417,7 +419,7 @@ class Receiver:
             return None
         return queue, self.core.delivery.add(queue, packet, 0, NEVER, now)
 
-    def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+    def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """3.1.7.2.2: a transactional message has left its queue, and its sender wants to know how."""
         if queue.properties.queue_type not in _REMOVALS:
             return

@@ -78,8 +78,18 @@ class OutgoingSequence:
 class Sender:
     """One for a queue manager; sessions are handed in."""
 
-    def __init__(self, core: LocalQueueManager, settings: BinarySettings) -> None:
+    def __init__(
+        self,
+        core: LocalQueueManager,
+        settings: BinarySettings,
+        accepts: Callable[[FormatName, OrderAck | FinalAck, Session], bool],
+        refused: Callable[[OrderAck | FinalAck, Session], None],
+    ) -> None:
+        """`accepts` says whether an ordering acknowledgment of a message to a name comes from one of those concerned;
+        `refused` hears of the others."""
         self.core = core
+        self._accepts = accepts
+        self._refused = refused
         self.settings = settings
         self.sequences: dict[Queue, OutgoingSequence] = {}
         self._own = core.identifier.bytes_le
@@ -91,10 +101,6 @@ class Sender:
         self._watched: Tick | None = None
         self._resends: Deadlines[Queue] = Deadlines()
         self.refused_acks = 0
-        # Whether an ordering acknowledgment of a message to a name is one of those concerned, and who hears of others.
-        self.accepts: Callable[[FormatName, OrderAck | FinalAck, Session], bool] = lambda name, ack, session: True
-        self.refused: Callable[[OrderAck | FinalAck, Session], None] = lambda ack, session: None
-        core.delivery.deleted.append(self._message_deleted)
 
     def pump(self, session: Session, queues: Iterable[Queue], now: float, address: str) -> int:
         """Sends what half a window takes to the manager at `address`; how many went.
@@ -111,7 +117,7 @@ class Sender:
             share = free if self._is_ordering(queue) else max(1, free // (len(waiting) + 1))
             if queue.total_bytes > MAX_UNWRITTEN:  # large ones are not read before there is room for them
                 share = min(share, max(1, MAX_UNWRITTEN * queue.count // queue.total_bytes))
-            found = self._ready(queue, self.core.reading.fresh(queue, share, now))
+            found = self._ready(queue, self.core.delivery.fresh(queue, share, now))
             # One that has expired may have been answered on this very session, and narrowed its window.
             for record, view in found[: session.free]:
                 if session.full:
@@ -238,7 +244,7 @@ class Sender:
         sequence = self.sequences[queue]
         newest, following = self.core.transacting.next_place(queue.properties.path)
         invented = ack.sequence_id == newest and ack.sequence_number >= following  # of an older one nobody knows
-        if invented or not self.accepts(info.destination, ack, session):
+        if invented or not self._accepts(info.destination, ack, session):
             self._refuse(ack, session)
             return
         covered: list[Flight] = []
@@ -264,11 +270,11 @@ class Sender:
         again = now + self.settings.resend_s[sequence.resend_index] if sequence.unacked else None
         self._resend_at(queue, sequence, again)
         if not sequence.unacked:
-            self.core.delivery.outgoing_ready(queue, now)  # a newer sequence may have waited for this
+            queue.ready(now)  # a newer sequence may have waited for this
 
     def _refuse(self, ack: OrderAck | FinalAck, session: Session) -> None:
         self.refused_acks += 1
-        self.refused(ack, session)
+        self._refused(ack, session)
 
     def awaiting_final_ack(self) -> Iterable[Record]:
         """AwaitingFinalACKTable"""
@@ -301,7 +307,7 @@ class Sender:
 
         def accepts(record: Record) -> bool:
             view = MessageView(record.packet)
-            if self._concerns(ack, view) and self.accepts(_destination(view), ack, session):
+            if self._concerns(ack, view) and self._accepts(_destination(view), ack, session):
                 return True
             self._refuse(ack, session)
             return False
@@ -331,7 +337,7 @@ class Sender:
             if info is None or not queue.count:
                 self._from_before.discard(queue)
                 continue
-            if not self.accepts(info.destination, ack, session):
+            if not self._accepts(info.destination, ack, session):
                 continue
             for record in queue.available(HEAD):
                 view = MessageView(record.packet)
@@ -360,9 +366,9 @@ class Sender:
             if flight in sequence.unacked:
                 sequence.unacked.remove(flight)
 
-    def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+    def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """A message has expired in its outgoing queue, or somebody has taken it out."""
-        if queue.is_outgoing and record.packet[_FLAGS_AT] & _TRANSACTIONAL:
+        if record.packet[_FLAGS_AT] & _TRANSACTIONAL:
             view = MessageView(record.packet)
             own = view.source_queue_manager_bytes == self._own  # others number their messages as we do
             flight = self._forget_sent(view.message_id) if own else None

@@ -5,7 +5,7 @@ Without I/O or clock: whoever drives it gives it a way to connect, to write and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -14,19 +14,26 @@ from postroad.binary.neighbours import DirectoryView, Neighbours, NoDirectory, p
 from postroad.binary.neighbours import Hop as Hop
 from postroad.binary.neighbours import Resolve as Resolve
 from postroad.binary.receiver import Receiver
+from postroad.binary.report import progress, report, session_info
 from postroad.binary.sender import Sender
 from postroad.binary.session import Acknowledged, Closed, Opened, Received, Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import SessionState
 from postroad.deadlines import Deadlines, earliest
 from postroad.errors import NoRoute, Status
-from postroad.names import DirectName, FormatName, MulticastName
+from postroad.names import DirectName, FormatName
 from postroad.names.direct import Protocol as Transport
+from postroad.queues.carriers import CarrierReport
+from postroad.queues.info import SessionInfo
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState
+from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingEvent, OutgoingState
 from postroad.queues.queue import Queue
+from postroad.store.interface import Record
+from postroad.transfer.watching import TransferWatcher
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck
+from postroad.wire.queue_names import admin_name
+from postroad.wire.view import MessageView
 
 QUICK_RETRIES = 3  # of a peer that was lost, whatever else is out of reach
 RETRIES_AT_ONCE = 100  # peers that are tried again in each retry_connect_s, of those that were tried often
@@ -70,7 +77,9 @@ class Driver(Protocol):
 
 
 class BinaryService:
-    """One for a queue manager."""
+    """One for a queue manager, and the Carrier of its queues that lead to other managers by TCP."""
+
+    hardened = False
 
     def __init__(
         self,
@@ -79,22 +88,19 @@ class BinaryService:
         resolve: Resolve,
         driver: Driver,
         directory: DirectoryView | None = None,
+        watcher: TransferWatcher = TransferWatcher(),  # noqa: B008  (it is frozen)
     ) -> None:
         self.core = core
         self.settings = settings
         self.driver = driver
         self.neighbours = Neighbours(core, resolve, directory or NoDirectory(), settings.remote_managers)
-        self.sender = Sender(core, settings)
-        self.receiver = Receiver(
-            core, settings, self.neighbours, self.sender.take_order_ack, self.sender.take_final_ack
-        )
+        self.watcher = watcher
+        self.sender = Sender(core, settings, self._accepts, self._ack_refused)
+        self.receiver = Receiver(core, settings, self.neighbours, self.sender, self._claimed, watcher)
         self.peers: dict[Hop, Peer] = {}
         self.sessions: dict[Session, Peer | None] = {}
         self.addresses: dict[Session, str] = {}
         self.past_sent = self.past_received = 0  # messages of sessions that are over
-        self.reachability: Callable[[str, str | None], None] = lambda host, fault: (
-            None
-        )  # told of changes; None: reached
         self._unreachable: set[str] = set()  # hosts, from the first failure until a session opens
         # What a manager has to look at is found by host or address, and by time, however many of them there are.
         self._peers_at: dict[str, dict[Peer, None]] = {}
@@ -109,12 +115,53 @@ class BinaryService:
         # A message can become free again where nobody sees it: its lock was another's, or a tick was lost. So queues
         # with messages are looked at again and again.
         self._sweep_at: float | None = None
-        self.sender.accepts = self._accepts
-        self.receiver.claimed = self._claimed
-        self.suspicions: Callable[[str, Mapping[str, object]], None] = lambda event, facts: None  # for whoever watches
-        core.delivery.hosts_of = self.neighbours.hosts
-        core.delivery.outgoing_ready = self.queue_ready
-        core.queues.on_forget.append(self.forget)
+        core.attach(self)
+
+    # What queues ask of a carrier
+
+    def carries(self, name: FormatName) -> bool:
+        if isinstance(name, DirectName):
+            return name.protocol in NAME_SERVICES
+        return not name.is_send_only
+
+    def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+        (self.sender if queue.is_outgoing else self.receiver).removed(queue, record, reason, now)
+
+    def brought(self, view: MessageView) -> bool:
+        return not view.arrived_by_http and view.source_queue_manager != self.core.identifier
+
+    def admin_name(self, view: MessageView, message_class: int) -> FormatName | None:
+        return admin_name(view)
+
+    def way_back(self, view: MessageView, name: FormatName) -> FormatName | None:
+        """The name itself, if the sender may make us call there."""
+        origin = self.neighbours.address_of(view.source_queue_manager_bytes)
+        return name if self.core.delivery.may_call(name, origin) else None
+
+    def hosts(self, name: FormatName) -> list[str]:
+        return self.neighbours.hosts(name)
+
+    def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
+        return report(self, queue, oldest_s, now)
+
+    def progress(self, queue: Queue, lookup_id: int, now: float) -> str | None:
+        return progress(self, queue, lookup_id, now)
+
+    def seen(self, identifier: bytes) -> tuple[int, str] | None:
+        seen_s = self.receiver.history.seen_at(identifier)
+        return None if seen_s is None else (seen_s, "came in by a session from another queue manager")
+
+    def session_infos(self) -> list[SessionInfo]:
+        """In the order they were made."""
+        return [session_info(self, session, peer) for session, peer in self.sessions.items()]
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Messages sent and received by sessions, those that are over included."""
+        return (
+            self.past_sent + sum(each.sent.count for each in self.sessions),
+            self.past_received + sum(each.received.count for each in self.sessions),
+        )
 
     # Outgoing queues
 
@@ -123,9 +170,9 @@ class BinaryService:
         self.receiver.history.start(now)
         for queue in list(self.core.queues.outgoing.values()):
             if queue.count:
-                self.queue_ready(queue, now)
+                self.ready(queue, now)
 
-    def queue_ready(self, queue: Queue, now: float) -> None:
+    def ready(self, queue: Queue, now: float) -> None:
         """There is something to send ([MS-MQQB] 3.1.7.12)."""
         if not self._may_send(queue):
             return
@@ -138,13 +185,13 @@ class BinaryService:
         if peer.session is None and not peer.connecting and peer.retry_at is None:
             self._connect(peer)
         if peer.session is not None and peer.session.opened_at:
-            self._set_state(peer, OutgoingState.CONNECTED)  # a queue that is new on a session that is not
+            info = self.core.queues.outgoing_info[queue]
+            if info.state is not OutgoingState.CONNECTED:
+                info.on(OutgoingEvent.CONNECTED)  # a queue that is new on a session that is not
             self._pump(peer, now)
 
     def _peer_of(self, queue: Queue, now: float) -> Peer | None:
         name = self.core.queues.outgoing_info[queue].destination
-        if isinstance(name, MulticastName) or (isinstance(name, DirectName) and name.protocol not in NAME_SERVICES):
-            return None  # another protocol's
         hops, index = self._hops.get(queue, ([], 0))
         if not hops:
             fault = f"no way to {name} is known"
@@ -156,7 +203,7 @@ class BinaryService:
             index = 0
         info = self.core.queues.outgoing_info[queue]
         if not hops:
-            info.state = OutgoingState.NEED_VALIDATION
+            info.on(OutgoingEvent.NO_ROUTE)
             info.note(_attempt(ConnectionStatus.ROUTING_DATA_UNAVAILABLE, now), fault)
             self.unresolved[queue] = now + self.settings.retry_connect_s
             self._unresolved_timers.set(queue, self.unresolved[queue])
@@ -188,6 +235,17 @@ class BinaryService:
             self._peers_at.pop(host, None)
             self._unreachable.discard(peer.hop.host)
 
+    def peers_of(self, queue: Queue) -> list[Peer]:
+        """Whom a queue uses; between two tries nobody, and then those it may use."""
+        hops, index = self._hops.get(queue, ([], 0))
+        peer = self.peers.get(hops[index]) if hops else None
+        if peer is not None and queue in peer.queues:
+            return [peer]
+        info = self.core.queues.outgoing_info[queue]
+        tried = info.history[-1].addresses if info.history else ()
+        hosts = {host.lower() for host in (*info.next_hops, *tried)}
+        return [peer for host in hosts for peer in self._peers_at.get(host, ())]
+
     def forget(self, queue: Queue) -> None:
         """An outgoing queue was removed: nothing is remembered of it."""
         hops, index = self._hops.pop(queue, ([], 0))
@@ -208,10 +266,10 @@ class BinaryService:
             peer.session = existing
             self.sessions[existing] = peer
             self._set_reachable(peer, None)
-            self._set_state(peer, OutgoingState.CONNECTED)
+            self._happened(peer, OutgoingEvent.CONNECTED)
             return
         peer.connecting = True
-        self._set_state(peer, OutgoingState.WAITING)
+        self._happened(peer, OutgoingEvent.CONNECT)
         self.driver.connect(peer)
 
     def _session_to(self, hop: Hop) -> Session | None:
@@ -243,13 +301,13 @@ class BinaryService:
     def _may_send(self, queue: Queue) -> bool:
         """False for a queue that is paused or locked, and for one that was deleted meanwhile."""
         info = self.core.queues.outgoing_info.get(queue)
-        return info is not None and info.state not in (OutgoingState.ON_HOLD, OutgoingState.LOCKED)
+        return info is not None and info.may_send
 
-    def _set_state(self, peer: Peer, state: OutgoingState) -> None:
+    def _happened(self, peer: Peer, event: OutgoingEvent) -> None:
         for queue in peer.queues:
             info = self.core.queues.outgoing_info.get(queue)
-            if info is not None and info.state is not OutgoingState.ON_HOLD:
-                info.state = state
+            if info is not None:
+                info.on(event)
 
     def _note(self, peer: Peer, status: ConnectionStatus, now: float, error: str | None = None) -> None:
         peer.last_error = error
@@ -264,7 +322,7 @@ class BinaryService:
         host = peer.hop.host
         if (host in self._unreachable) != (fault is not None):
             self._unreachable ^= {host}
-            self.reachability(host, fault)
+            self.watcher.reachable(host, fault)
 
     # Connections
 
@@ -362,7 +420,7 @@ class BinaryService:
             peer.failures = 0
             self._note(peer, ConnectionStatus.ESTABLISHED, now)
             self._set_reachable(peer, None)
-            self._set_state(peer, OutgoingState.CONNECTED)
+            self._happened(peer, OutgoingEvent.CONNECTED)
             for queue in filter(self._may_send, peer.queues):  # 3.1.5.4.2: of the ways there were, this one it is
                 self.core.queues.outgoing_info[queue].next_hops = (self.addresses[session],)
             return
@@ -372,7 +430,7 @@ class BinaryService:
                     queues, waiting.waiting = waiting.waiting, []
                     self._connect(waiting)
                     for queue in queues:
-                        self.queue_ready(queue, now)
+                        self.ready(queue, now)
 
     def _closed(self, session: Session, event: Closed, now: float) -> None:
         peer = self.sessions.pop(session, None)
@@ -394,9 +452,9 @@ class BinaryService:
             self._set_reachable(peer, event.reason)
             if session.answered_by != peer.hop.manager:  # one that has no room for us is there
                 self.neighbours.unreachable(peer.hop)
-        self._set_state(peer, OutgoingState.DISCONNECTING)
+        self._happened(peer, OutgoingEvent.CLOSING)
         self._flush(session)
-        self._set_state(peer, OutgoingState.DISCONNECTED)
+        self._happened(peer, OutgoingEvent.CLOSED)
         self._retry(peer, now)
 
     def _retry(self, peer: Peer, now: float) -> None:
@@ -422,11 +480,19 @@ class BinaryService:
     def _accepts(self, name: FormatName, ack: OrderAck | FinalAck, session: Session) -> bool:
         return self.neighbours.speaks_for(name, self.addresses[session], ack.source_queue_manager)
 
+    def _ack_refused(self, ack: OrderAck | FinalAck, session: Session) -> None:
+        facts = {
+            "kind": "final" if isinstance(ack, FinalAck) else "order",
+            "from": self.addresses.get(session),
+            "manager": str(ack.source_queue_manager),
+        }
+        self.watcher.suspicious("acknowledgment refused: it is not of the manager that the message went to", facts)
+
     def _claimed(self, source: UUID, address: str) -> None:
         """Somebody speaks for a manager that is known at another address. Is the manager still there?"""
         known = self.neighbours.held_address(source)
         facts = {"manager": str(source), "from": address, "known_at": known}
-        self.suspicions("message refused: it is in the name of another manager", facts)
+        self.watcher.suspicious("message refused: it is in the name of another manager", facts)
         if known is None or any(session.peer == source for session in self._open_at.get(known, ())):
             return
         peer = self._peer(Hop(known, source))
@@ -453,22 +519,22 @@ class BinaryService:
             session.on_timer(now)
             self._after(session, now)
         for queue in self.sender.on_timer(now):
-            self.queue_ready(queue, now)
+            self.ready(queue, now)
         self.receiver.on_timer(now)
         for queue in self._unresolved_timers.take_due(now):
             del self.unresolved[queue]
-            self.queue_ready(queue, now)
+            self.ready(queue, now)
         retried = self._retry_timers.take_due(now)
         for peer in retried:
             waiting = [*peer.waiting, *peer.queues]
             peer.retry_at, peer.waiting = None, []
             for queue in waiting:
                 if queue.count:
-                    self.queue_ready(queue, now)
+                    self.ready(queue, now)
         if self._sweep_at is not None and self._sweep_at <= now:
             self._sweep_at = None
             for queue in self._waiting():
-                self.queue_ready(queue, now)
+                self.ready(queue, now)
         for peer in retried:  # once those that want to try again have
             self._drop(peer)
 
@@ -482,7 +548,6 @@ class BinaryService:
 
     def pause(self, queue: Queue) -> None:
         """3.1.7.13"""
-        self.core.queues.outgoing_info[queue].pause()
         for peer in self.peers.values():
             if queue in peer.queues and peer.session is not None:
                 peer.session.announce_pause()
@@ -490,9 +555,8 @@ class BinaryService:
 
     def resume(self, queue: Queue, now: float) -> None:
         """3.1.7.14"""
-        self.core.queues.outgoing_info[queue].resume()
         if queue.count:
-            self.queue_ready(queue, now)
+            self.ready(queue, now)
 
     def stop(self) -> None:
         """3.1.4.2"""

@@ -21,6 +21,7 @@ from postroad.directory.snapshot import Directory
 from postroad.directory.watch import DirectoryWatch
 from postroad.errors import (
     InvalidArgument,
+    NoRoute,
     OperationCancelled,
     QueueNotAvailable,
     StorageError,
@@ -28,17 +29,16 @@ from postroad.errors import (
 )
 from postroad.manager.leases import LeaseService
 from postroad.message import Message
-from postroad.names import FormatName, PathName
+from postroad.names import FormatName, PathName, PublicName
 from postroad.net.limits import Limits
 from postroad.offsets import Offsets
-from postroad.queues.collection import QueueCollection
+from postroad.queues.carriers import Watcher
 from postroad.queues.commits import Commits, Done
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
 from postroad.queues.info import ListenerInfo, ManagerInfo, QueueInfo, describe_manager
 from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
-from postroad.queues.outgoing import is_http
 from postroad.queues.properties import MAX_QUOTA_KB
 from postroad.queues.queue import Queue
 from postroad.queues.reading import SeekAction
@@ -56,7 +56,6 @@ from postroad.security.audit import AuditLog
 from postroad.soap.service import SoapService
 from postroad.status.report import Outlook
 from postroad.status.search import Search
-from postroad.status.soap import told_by
 from postroad.store.interface import Batch, Record, Store
 from postroad.store.writer import Writer
 from postroad.values.trace import Trace
@@ -110,6 +109,7 @@ class Manager:
             store,
             insecure_nacks=insecure_nacks,
             first_message_id=1 + secrets.randbelow(FIRST_MESSAGE_IDS),
+            locate=self._locate,
         )
         self.core.transacting.apart = lambda: 1 + secrets.randbelow(MOST_APART)
         self.core.delivery.quota_kb = None if quota_kb == MAX_QUOTA_KB else quota_kb
@@ -128,7 +128,7 @@ class Manager:
         self.limits = Limits()  # shared by all listeners; whoever starts them may put in others before
         self.supervisor = Supervisor()
         self._follow_ups = RateLimitedLog(log, "something that follows from a change failed: the change stands")
-        self.core.delivery.follow_up_failed = self._log_follow_up
+        self.core.watch(Watcher(follow_up_failed=self._log_follow_up))
 
     async def start(self) -> None:
         """Loads the queues; nothing of the backlog is read."""
@@ -211,6 +211,12 @@ class Manager:
                 self.commit_soon()
             running()
 
+    def _locate(self, name: PublicName) -> UUID | None:
+        try:
+            return self.router.destination(name)
+        except NoRoute:
+            return None
+
     def _log_follow_up(self, message_id: str | None, error: Exception) -> None:
         facts = {"id": message_id, "error": repr(error), "at": place_of(error)}
         self._follow_ups.warn(self.clock(), facts)
@@ -235,7 +241,7 @@ class Manager:
 
     def outlook(self) -> Outlook:
         """What can be told of queues, sessions and messages on their way, as it is now."""
-        return Outlook(self.core, self.binary, self.clock(), told_by(self.soap, self.clock()))
+        return Outlook(self.core, self.clock())
 
     def queues(self) -> list[QueueInfo]:
         """Every queue; journals and subqueues stand with their owner."""
@@ -287,23 +293,22 @@ class Manager:
 
     def pause_queue(self, name: Name) -> QueueInfo:
         """[MS-MQDMPR] 3.1.4.14: an outgoing queue sends nothing until it is resumed."""
-        queue, protocol = self._outgoing(name)
-        protocol.pause(queue)
+        queue = self._outgoing(name)
+        self.core.pause(queue)
         return self._describe(queue)
 
     def resume_queue(self, name: Name) -> QueueInfo:
         """[MS-MQDMPR] 3.1.4.15"""
-        queue, protocol = self._outgoing(name)
-        protocol.resume(queue, self.clock())
+        queue = self._outgoing(name)
+        self.core.resume(queue, self.clock())
         self.commit_soon()
         return self._describe(queue)
 
-    def _outgoing(self, name: Name) -> tuple[Queue, BinaryService | SoapService | QueueCollection]:
+    def _outgoing(self, name: Name) -> Queue:
         queue = self.core.queues.get(name)
         if not queue.is_outgoing:
             raise UnsupportedFormatNameOperation(f"{queue.name} is not an outgoing queue: only those pause")
-        destination = self.core.queues.outgoing_info[queue].destination
-        return queue, (self.soap if is_http(destination) else self.binary) or self.core.queues
+        return queue
 
     # Sending
 
@@ -356,7 +361,7 @@ class Manager:
             if after is not None:
                 if count < 1:
                     raise InvalidArgument(f"count: {count} is not at least 1")
-                return _received(self.core.reading.fresh(self.core.queues.get(name), count, self.clock(), after))
+                return _received(self.core.delivery.fresh(self.core.queues.get(name), count, self.clock(), after))
             request = WaitingRead(descriptor, ReadCall.PEEK, count, self._deadline(timeout))
             return _received(await self._read(request))
         finally:
@@ -556,7 +561,7 @@ class Manager:
         if queue is to:
             raise InvalidArgument(f"target: {target} is the queue that the messages are in")
         if lookup_ids is None:
-            records = self.core.reading.fresh(queue, limit, self.clock(), after)
+            records = self.core.delivery.fresh(queue, limit, self.clock(), after)
         else:
             records = [
                 self.core.reading.seek(queue, lookup_id, SeekAction.CURRENT, peek=False)

@@ -5,7 +5,7 @@ Definitions are kept as state in the store; messages are not touched here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID, uuid4
@@ -30,8 +30,9 @@ from postroad.names import (
     parse_format_name,
     parse_name,
 )
+from postroad.queues.carriers import Carrier
 from postroad.queues.idle import IdleQueues
-from postroad.queues.outgoing import OutgoingInfo
+from postroad.queues.outgoing import OutgoingEvent, OutgoingInfo
 from postroad.queues.properties import MAX_LABEL as MAX_LABEL
 from postroad.queues.properties import QueueProperties, QueueType, check_attributes
 from postroad.queues.queue import Queue, Usage
@@ -86,6 +87,7 @@ class QueueCollection:
         self.outgoing_info: dict[Queue, OutgoingInfo] = {}
         self.outgoing_made = 0  # since the start
         self.idle = IdleQueues(self)
+        self.carriers: list[Carrier] = []
         self._by_path: dict[str, Queue] = {}
         self._namesakes: dict[str, dict[Queue, None]] = {}  # by path: while a tick is lost there can be two
         self._by_private_number: dict[int, Queue] = {}
@@ -250,10 +252,25 @@ class QueueCollection:
             ),
         )
 
-    @property
-    def on_forget(self) -> list[Callable[[Queue], None]]:
-        """Who keeps something of an outgoing queue, and is told when it is forgotten."""
-        return self.idle.on_forget
+    # Carriers
+
+    def attach(self, carrier: Carrier) -> None:
+        self.carriers.append(carrier)
+        for queue, info in self.outgoing_info.items():
+            if queue.carrier is None:
+                self._give_carrier(queue, info)
+
+    def carrier_of(self, name: FormatName) -> Carrier | None:
+        return next((each for each in self.carriers if each.carries(name)), None)
+
+    def _give_carrier(self, queue: Queue, info: OutgoingInfo) -> None:
+        """[MS-MQDMPR] 3.1.3 and 3.1.7.1.5: a hardened manager sends by some carriers alone."""
+        queue.carrier = self.carrier_of(info.destination)
+        if self.hardened_security:
+            hardened = queue.carrier is not None and queue.carrier.hardened
+            info.on(OutgoingEvent.UNLOCK if hardened else OutgoingEvent.LOCK)
+
+    # Outgoing queues
 
     def outgoing_queue(self, tick: Tick, name: FormatName, now_s: int, *, own: bool = False) -> Queue:
         """The queue of messages that leave for `name`, made if it is not there ([MS-MQDMPR] 3.1.7.1.5).
@@ -316,13 +333,6 @@ class QueueCollection:
         name = f"{QUEUE_STATE}{queue.number}"
         if gathering.batch.state.get(name) is not None:  # a later change was made on top of the lost one
             gathering.batch.state[name] = queue.properties.encode()
-
-    def pause(self, queue: Queue) -> None:
-        """Of an outgoing queue that nobody sends from yet."""
-        self.outgoing_info[queue].pause()
-
-    def resume(self, queue: Queue, now: float) -> None:
-        self.outgoing_info[queue].resume()
 
     def remove(self, tick: Tick, queue: Queue) -> None:
         """Forgets a queue, its journal and its subqueues; their messages must be on their way out."""
@@ -397,8 +407,8 @@ class QueueCollection:
             case QueueType.OUTGOING:
                 destination = parse_format_name(properties.path)
                 self.outgoing[destination] = queue
-                if queue not in self.outgoing_info:
-                    self.outgoing_info[queue] = OutgoingInfo.initial(destination, self.hardened_security)
+                info = self.outgoing_info.setdefault(queue, OutgoingInfo(destination))
+                self._give_carrier(queue, info)
             case _:
                 self._by_path[properties.path.lower()] = queue
                 self._by_identifier[properties.identifier] = queue
@@ -423,6 +433,7 @@ class QueueCollection:
             case QueueType.OUTGOING:
                 _forget(self.outgoing, parse_format_name(properties.path), queue)
                 self.outgoing_info.pop(queue, None)
+                queue.carrier = None
             case _:
                 _forget(self._by_path, properties.path.lower(), queue)
                 _forget(self._by_identifier, properties.identifier, queue)

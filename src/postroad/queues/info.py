@@ -64,21 +64,6 @@ class QueueInfo:
     resend_interval_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WayReport:
-    """What a protocol tells of the outgoing queues that are its own: the fields of QueueInfo of these names."""
-
-    why: str | None
-    stuck: bool
-    unsent: int = 0
-    in_flight: int = 0
-    unacknowledged: int = 0
-    awaiting_final_ack: int = 0
-    next_retry_s: float | None = None
-    next_resend_s: float | None = None
-    resend_interval_s: float | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
     """One session of the binary protocol. `peer` is a GUID, None until the other end has said who it is; `direction` is

@@ -38,9 +38,9 @@ from postroad.config import (
 )
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
-from postroad.errors import ConfigurationError, NoRoute, PostroadError, RpcUnavailable
+from postroad.errors import ConfigurationError, PostroadError, RpcUnavailable
 from postroad.manager import Manager
-from postroad.names import DirectName, PublicName
+from postroad.names import DirectName
 from postroad.net.endpoints import is_loopback
 from postroad.net.limits import Limits, usable_descriptors
 from postroad.queues.info import ListenerInfo
@@ -303,8 +303,9 @@ class Server:
         ping_client = PingClient(manager.identifier, ping_port) if config.binary.ping else None
         transport = BinaryTransport(manager, config.listen.host, port, binary_port, ping_client)
         known = KnownManagers(lambda: manager.router, manager.identifier)
-        service = BinaryService(manager.core, settings, resolver(lambda: manager.router), transport, known)
-        manager.core.delivery.locate = lambda name: _manager_of(manager, name)
+        service = BinaryService(
+            manager.core, settings, resolver(lambda: manager.router), transport, known, transport.watcher
+        )
         manager.binary = service
         await self._listen("binary", port, transport.start(service))
         log.info("listening", extra={"listener": "binary", "address": transport.address})
@@ -329,7 +330,9 @@ class Server:
         options = ClientOptions(host, trusted, srmp.proxy, frozenset(each.lower() for each in srmp.no_proxy))
         transport = SoapTransport(manager, options, known)
         settings = replace(soap_settings(srmp), remote_managers=config.limits.remote_managers)
-        transport.service = service = SoapService(manager.core, settings, transport, port_of, transport.addresses_of)
+        transport.service = service = SoapService(
+            manager.core, settings, transport, port_of, transport.addresses_of, transport.watcher
+        )
         if config.listen.http is not None:
             http = Listener(transport, manager.limits, host, config.listen.http, supervisor=manager.supervisor)
             self._http = await self._listen_http("http", http)
@@ -450,13 +453,6 @@ def soap_settings(srmp: SrmpSettings) -> SoapSettings:
             default_receipts=srmp.receipts_url or "",
         ),
     )
-
-
-def _manager_of(manager: Manager, name: PublicName) -> UUID | None:
-    try:
-        return manager.router.destination(name)
-    except NoRoute:
-        return None
 
 
 def _watch(settings: DirectorySettings) -> DirectoryWatch | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from postroad.errors import IllegalName
 from postroad.names import DirectName, FormatName, MessageId, PathName, QueueKind
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import is_http
 from postroad.queues.queue import Queue
 from postroad.soap.addresses import destination_of, request_target, url_of
 from postroad.soap.elements import Attachments, CommitmentReceipt, DeliveryReceipt, Envelope, Services
@@ -77,7 +76,7 @@ class Outgoing:
             name = destination_name(view)
         except IllegalName:
             return None
-        return name if isinstance(name, DirectName) and is_http(name) else None
+        return name if isinstance(name, DirectName) and name.is_send_only else None
 
     def _passed_on(self, view: MessageView, name: DirectName) -> bytes | None:
         """The envelope of another manager's message goes on as it came; but for a redirection, which has to be told."""

@@ -6,7 +6,7 @@ are made, and when, is the service's; what they look like is outgoing.py's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -14,7 +14,6 @@ from postroad.deadlines import Agenda
 from postroad.errors import RemoteProtocolError
 from postroad.queues.collection import JOURNAL
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import is_http
 from postroad.queues.queue import PositionState, Queue
 from postroad.soap.elements import CommitmentReceipt, Decision, Stream, StreamReceipt
 from postroad.soap.settings import SoapSettings
@@ -93,12 +92,19 @@ class Transfer:
 class Sender:
     """One for a queue manager."""
 
-    def __init__(self, core: LocalQueueManager, settings: SoapSettings) -> None:
+    def __init__(
+        self,
+        core: LocalQueueManager,
+        settings: SoapSettings,
+        receipts_url: Callable[[Queue], str],
+        standing: Callable[[Queue, str], Standing],
+    ) -> None:
+        """`receipts_url` is where receipts of a queue's stream go to; `standing` is who an address is to it."""
         self.core = core
+        self._receipts_url = receipts_url
+        self._standing = standing
         self.settings = settings
         self.transfers: dict[Queue, Transfer] = {}
-        self.receipts_url: Callable[[Queue], str] = lambda queue: ""  # where receipts of its stream are to be sent
-        self.standing: Callable[[Queue, str], Standing] = lambda queue, address: Standing.RECEIVER
         self._own = core.identifier.bytes_le
         self._named: dict[TxSequenceId, Queue] = {}  # every name of every stream: no two share one
         self._resending = Agenda(self._resend_at)
@@ -106,13 +112,10 @@ class Sender:
             name.removeprefix(OUTGOING_STATE): OutgoingStream.decode(value)
             for name, value in core.store.state(OUTGOING_STATE).items()
         }
-        core.delivery.deleted.append(self._message_deleted)
 
-    def start(self) -> None:
+    def start(self, queues: Iterable[Queue]) -> None:
         """3.1.3.2: the streams that were open. A receipt may come before anything is sent, and nobody repeats it."""
-        for name, queue in self.core.queues.outgoing.items():
-            if not is_http(name) or not queue.count:
-                continue
+        for queue in queues:
             for record in queue.available(HEAD):
                 place = self._place(record)
                 if place is not None:
@@ -155,7 +158,7 @@ class Sender:
             self._arm(queue, transfer, now)
         taken: list[Flight] = []
         while len(taken) < limit:
-            records = self.core.reading.fresh(queue, limit - len(taken), now)
+            records = self.core.delivery.fresh(queue, limit - len(taken), now)
             if not records:
                 break
             for record in records:
@@ -218,7 +221,7 @@ class Sender:
     def _number(self, transfer: Transfer, stream: OutgoingStream, flight: Flight, now: float) -> None:
         """3.1.7.2.3: its place in the stream, the same each time it is sent."""
         previous = transfer.previous(flight.number)
-        url = self.receipts_url(flight.queue)
+        url = self._receipts_url(flight.queue)
         flight.stream = stream.element(self.core.identifier, flight.number, previous, url)
         transfer.on_the_way = flight
         transfer.last_number = max(transfer.last_number, flight.number)
@@ -246,7 +249,7 @@ class Sender:
 
         def settled() -> None:
             transfer.settling = False
-            self.core.delivery.outgoing_ready(queue, now)
+            queue.ready(now)
 
         def lost() -> None:
             transfer.settling = False
@@ -320,7 +323,7 @@ class Sender:
         sequence, following = self.core.transacting.next_place(queue.properties.path)
         if sequence == stream.sequence and number >= following:
             return Taken.OF_NOTHING  # there is no such message. What was sent before a restart is not known one by one
-        if self.standing(queue, address) is Standing.STRANGER:
+        if self._standing(queue, address) is Standing.STRANGER:
             return Taken.NOT_FROM_THERE
         covered = [each for each in transfer.unacked if each.number <= number]
         transfer.unacked = [each for each in transfer.unacked if each.number > number]
@@ -337,7 +340,7 @@ class Sender:
         transfer.resend_at = None
         if transfer.unacked:
             self._arm(queue, transfer, now)
-        self.core.delivery.outgoing_ready(queue, now)  # others may have waited for this
+        queue.ready(now)  # others may have waited for this
         return Taken.DONE
 
     def _ordered(self, transfer: Transfer, flight: Flight, now: float) -> None:
@@ -366,7 +369,7 @@ class Sender:
             flight = flight or self._sent_before(queue, stream, number)
         if flight is None:
             return Taken.OF_NOTHING
-        standing = self.standing(queue, address)
+        standing = self._standing(queue, address)
         if standing is Standing.STRANGER or (standing is Standing.UNKNOWN and not _is_of(outcome, flight)):
             return Taken.NOT_FROM_THERE
         transfer.awaiting_final.pop(number, None)
@@ -445,7 +448,7 @@ class Sender:
         else:
             end()
 
-    def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+    def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """A message has expired in its outgoing queue, was refused, or somebody has taken it out."""
         transfer = self.transfers.get(queue)
         place = None if transfer is None else self._place(record)
@@ -459,7 +462,7 @@ class Sender:
             transfer.stream.started = False  # 200 may have come from a manager on the way, where it has ended as here
         self._end_stream(gone)
         # Those behind it may have waited for this to be durable.
-        self.core.tick.on_commit.append(lambda: self.core.delivery.outgoing_ready(queue, now))
+        self.core.tick.on_commit.append(lambda: queue.ready(now))
 
     # Time
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,8 +22,9 @@ from postroad.runtime.supervision import RETRY_S, Running, Supervisor
 from postroad.soap.client import ClientOptions, Lookup, SoapClient
 from postroad.soap.multipart import MAX_ENTITY_SIZE
 from postroad.soap.protocol import SoapProtocol
-from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming
+from postroad.soap.receiver import BAD_REQUEST, OK, SERVER_ERROR, Incoming, Outcome
 from postroad.soap.service import Peer, Post, SoapService
+from postroad.transfer.watching import TransferWatcher
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class Host(Protocol):
 
     def commit_soon(self) -> None: ...
 
-    async def durable(self) -> None: ...
+    def when_durable(self, done: Callable[[BaseException | None], None], *, repeats: bool = False) -> None: ...
 
 
 class Listener:
@@ -155,11 +156,11 @@ class SoapTransport:
         self._not_before = 0.0  # of the next timer, after a failure
         self._refusals = RateLimitedLog(log, "SOAP request refused")
         self._notices: dict[str, RateLimitedLog] = {}
+        self.watcher = TransferWatcher(suspicious=self._notice)
 
     def start(self) -> None:
         service = self.service
         self._client = SoapClient(self._options, self._known, self._answered, self._request_failed)
-        service.receiver.notice = self._notice
         service.start(self.manager.clock())
         self.changed()
 
@@ -227,30 +228,33 @@ class SoapTransport:
 
     async def _take(self, incoming: Incoming) -> int:
         """[MC-MQSRM] 3.1.7.2.5: a 200 says that the message is where it belongs, and durable if it has to be."""
-        service = self.service
-        lost = service.lost_ticks
+        tick = self.service.core.tick
+        writes = tick.writes
         try:
-            status, lasting = service.received(incoming, self.manager.clock())
+            outcome = self.service.received(incoming, self.manager.clock())
         except Exception:  # a bug: the sender keeps its message, and somebody reads the log
             log.exception("request not taken")
-            status, lasting = SERVER_ERROR, False
+            outcome = Outcome(SERVER_ERROR)
         self.changed()
-        if lasting:
-            try:
-                await self.manager.durable()
-            except Exception:  # whatever the store failed of, the sender keeps its message
+        if outcome.status == BAD_REQUEST:
+            self._tell(incoming.address, outcome.fault)
+        elif outcome.status == OK and (outcome.repeated or tick.writes != writes):
+            promise: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+
+            def landed(error: BaseException | None) -> None:
+                if not promise.done():
+                    promise.set_result(error)
+
+            self.manager.when_durable(landed, repeats=outcome.repeated)
+            if await promise is not None:  # whatever the store failed of, the sender keeps its message
                 return SERVER_ERROR
-            if lost != service.lost_ticks:
-                return SERVER_ERROR
-        if status == BAD_REQUEST:
-            self._tell(incoming.address, service.receiver.last_fault)
-        return status
+        return outcome.status
 
     def _tell(self, address: str, reason: str | None) -> None:
         """What was wrong with a request: its answer has no room for it."""
         self._refusals.warn(self.manager.clock(), {"peer": address, "reason": reason})
 
-    def _notice(self, event: str, facts: dict[str, object]) -> None:
+    def _notice(self, event: str, facts: Mapping[str, object]) -> None:
         """What somebody ought to look at, and may happen as often as strangers like."""
         notices = self._notices.setdefault(event, RateLimitedLog(log, event, burst=5))
         notices.warn(self.manager.clock(), facts)

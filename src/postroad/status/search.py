@@ -15,7 +15,7 @@ from postroad.errors import RemoteProtocolError
 from postroad.queues.collection import AWAITING_FINAL_ACK, DEADLETTER, DEADXACT, JOURNAL
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
-from postroad.status.report import Outlook, span
+from postroad.status.report import Outlook
 from postroad.store.interface import Record
 from postroad.values.trace import Finding, FindingKind, Trace, class_words, read_message_id
 from postroad.wire.constants import MessageClass, class_name
@@ -116,12 +116,10 @@ class Search:
 
     def _passed(self) -> Finding | None:
         """Of messages that are not transactional it is known for a while that they came, wherever they are now."""
-        service = self.outlook.service
-        seen_at = None if service is None else service.receiver.history.seen_at(self._identifier)
-        if seen_at is None:
-            return None
-        at = rfc3339_ns(seen_at * 1_000_000_000)
-        return Finding(at, FindingKind.PASSED.value, "came in by a session from another queue manager")
+        for carrier in self.core.queues.carriers:
+            if (seen := carrier.seen(self._identifier)) is not None:
+                return Finding(rfc3339_ns(seen[0] * 1_000_000_000), FindingKind.PASSED.value, seen[1])
+        return None
 
     def _copy(self, queue: Queue, record: Record, view: MessageView) -> Finding:
         path, queue_type = queue.properties.path, queue.properties.queue_type
@@ -147,15 +145,9 @@ class Search:
         place = f"in the outgoing queue to {queue.name}"
         if queue.positions.get(record.lookup_id) is PositionState.DELETED:
             return f"{place}, {_STATES[PositionState.DELETED]}"
-        flight = self.outlook.flights(queue).get(record.lookup_id)
-        if flight is None:
-            sent = queue.positions.get(record.lookup_id) is PositionState.LOCKED
-            by_another = self.outlook.outgoing(queue).way is not None
-            return f"{place}, {'on its way' if sent and by_another else 'not sent'}"
-        since = span(max(0.0, self.outlook.now - flight.sent_at))
-        if flight.session_acked:
-            return f"{place}, sent {since} ago; the next hop has it, the destination has not put it in order"
-        return f"{place}, sent {since} ago; the next hop has not acknowledged it"
+        carrier = queue.carrier
+        progress = None if carrier is None else carrier.progress(queue, record.lookup_id, self.outlook.now)
+        return f"{place}, {progress or 'not sent'}"
 
     def _reference(self, queue: Queue, record: Record) -> Finding | None:
         """A message about it: an acknowledgment, or an answer."""

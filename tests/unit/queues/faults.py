@@ -100,9 +100,12 @@ class House:
 
     def _break_at_hooks(self) -> None:
         delivery, passing = self.core.delivery, self.faults.passing
-        delivery.deleted[:] = [passing(f"hook {each.__qualname__}", each) for each in delivery.deleted]
-        for name in ("wake", "outgoing_ready", "admin_of", "locate"):
-            setattr(delivery, name, passing(f"hook {name}", getattr(delivery, name)))
+        for carrier in (self.binary, self.soap):
+            for name in ("removed", "ready", "brought", "admin_name", "way_back", "hosts"):
+                what = f"{type(carrier).__name__}.{name}"
+                setattr(carrier, name, passing(what, getattr(carrier, name)))
+        for name in ("_wake", "_locate"):
+            setattr(delivery, name, passing(f"delivery.{name}", getattr(delivery, name)))
 
     def _break_at_encoders(self, patch: pytest.MonkeyPatch) -> None:
         passing = self.faults.passing
@@ -140,9 +143,9 @@ class House:
     # Verbs
 
     def land(self) -> None:
-        while (tick := self.core.seal(self.now)) is not None:
+        while (tick := self.core.ticks.seal(self.now)) is not None:
             self.store.commit([tick.batch])
-            self.core.committed(tick, self.now)
+            self.core.ticks.committed(tick, self.now)
 
     def queue(self, path: str) -> Queue:
         return self.core.queues.get(path)

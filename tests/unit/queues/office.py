@@ -10,6 +10,7 @@ import pytest
 
 from postroad.errors import PostroadError, StorageError
 from postroad.message import Message
+from postroad.queues.carriers import Carrier, Watcher
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor, QueueAccess, ShareMode
 from postroad.queues.local import LocalQueueManager
@@ -68,6 +69,7 @@ class Office:
         self.now = STARTED
         self.hardened_security = hardened_security
         self._insecure_nacks = insecure_nacks
+        self.carriers: list[Carrier] = []  # of every start
         self._start()
 
     def _start(self) -> None:
@@ -78,8 +80,10 @@ class Office:
             insecure_nacks=self._insecure_nacks,
             hardened_security=self.hardened_security,
         )
-        self.manager.delivery.follow_up_failed = raised
+        self.manager.watch(Watcher(follow_up_failed=raised))
         self.manager.start(self.now)
+        for carrier in self.carriers:
+            self.manager.attach(carrier)
         self.tick()
 
     def restart(self) -> None:
@@ -90,20 +94,20 @@ class Office:
 
     def seal(self) -> Tick:
         """A tick that is on its way to the disk."""
-        tick = self.manager.seal()
+        tick = self.manager.ticks.seal()
         assert tick is not None
         return tick
 
     def land(self, tick: Tick) -> None:
         self.store.commit([tick.batch])
-        self.manager.committed(tick, self.now)
+        self.manager.ticks.committed(tick, self.now)
 
     def lose(self, tick: Tick) -> None:
-        self.manager.failed(tick, DISK_FULL, self.now)
+        self.manager.ticks.failed(tick, DISK_FULL, self.now)
 
     def tick(self) -> None:
         """Commits all that was changed, and what follows from that."""
-        while (tick := self.manager.seal()) is not None:
+        while (tick := self.manager.ticks.seal()) is not None:
             self.land(tick)
 
     def fail(self) -> None:

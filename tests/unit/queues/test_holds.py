@@ -18,7 +18,7 @@ END = 1 << 40
 def hold(office: Office, name: str, start: int = 0, end: int | None = None, queue: str = ORDERS) -> Hold:
     manager, held = office.manager, office.queue(queue)
     stop = manager.mark(held) if end is None else end
-    made = manager.holding.put(held, name, start, stop, manager.arrived(held), office.now)
+    made = manager.holding.put(held, name, start, stop, manager.ticks.arrived(held), office.now)
     office.tick()
     return made
 
@@ -157,7 +157,7 @@ def test_what_others_have_locked_is_passed_over_for_good(office: Office) -> None
     (record,) = office.lock(ORDERS)
     queue = office.queue(ORDERS)
     assert office.manager.mark(queue) == record.lookup_id & ARRIVAL_MASK
-    hold(office, "s", 0, office.manager.arrived(queue))
+    hold(office, "s", 0, office.manager.ticks.arrived(queue))
     office.end(ORDERS, record, delete=False)
     assert office.labels(ORDERS) == ["locked"]
     assert seen(office, "s") == ["free"]

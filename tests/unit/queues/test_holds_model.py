@@ -77,7 +77,7 @@ class Pipeline(RuleBasedStateMachine):
     @precondition(lambda self: self.out is None and bool(self.office.manager.tick))
     @rule()
     def seal(self) -> None:
-        self.out = self.office.manager.seal()
+        self.out = self.office.manager.ticks.seal()
 
     @precondition(lambda self: self.out is not None)
     @rule()
@@ -104,7 +104,7 @@ class Pipeline(RuleBasedStateMachine):
             manager = self.office.manager
             queue = self.queue
             manager.holding.put(
-                queue, STREAM, self.batch.start, self.batch.end, manager.arrived(queue), self.office.now
+                queue, STREAM, self.batch.start, self.batch.end, manager.ticks.arrived(queue), self.office.now
             )
             self.office.tick()
             assert self.read() == self.batch.seen
@@ -139,12 +139,12 @@ class Pipeline(RuleBasedStateMachine):
 
     @rule()
     def receive(self) -> None:
-        for record in self.office.manager.reading.fresh(self.queue, 1, self.office.now):
+        for record in self.office.manager.delivery.fresh(self.queue, 1, self.office.now):
             self.office.manager.delivery.receive(self.queue, record, self.office.now)
 
     @rule()
     def lock(self) -> None:
-        for record in self.office.manager.reading.fresh(self.queue, 1, self.office.now):
+        for record in self.office.manager.delivery.fresh(self.queue, 1, self.office.now):
             self.office.manager.reading._claim(self.queue, record, None, True, self.office.now)
             self.locked.append(record)
 
@@ -172,7 +172,7 @@ class Pipeline(RuleBasedStateMachine):
         end = manager.mark(queue)
         if end <= self.offset:
             return
-        hold = manager.holding.put(queue, STREAM, self.offset, end, manager.arrived(queue), self.office.now)
+        hold = manager.holding.put(queue, STREAM, self.offset, end, manager.ticks.arrived(queue), self.office.now)
         assert hold.passed_over <= {each for each in queue.positions if each not in {r.lookup_id for r in self.locked}}
         self.flush()
         self.batch = Batch(self.offset, end, [])

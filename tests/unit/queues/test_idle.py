@@ -9,6 +9,7 @@ from postroad.message import Message
 from postroad.names import parse_format_name
 from postroad.queues.descriptor import QueueAccess
 from postroad.queues.queue import Queue
+from tests.unit.queues.carrier import RecordingCarrier
 from tests.unit.queues.office import ORDERS, Office
 
 OLD_S = 11 * 60
@@ -39,17 +40,16 @@ def caused(office: Office, number: int) -> Queue:
 
 
 def test_a_queue_that_was_empty_for_ten_minutes_is_forgotten(office: Office) -> None:
-    forgotten: list[Queue] = []
-    office.manager.queues.on_forget.append(forgotten.append)
+    carrier = RecordingCarrier()
+    office.manager.attach(carrier)
     office.send(far(1), "a")
     office.send(far(2), "b")
-    gone = office.queue(far(1))
     empty(office, far(1))
     office.wait(OLD_S)
     office.wait(61)
     assert far(1) in names(office)
     office.wait(OLD_S)
-    assert (names(office), forgotten) == ([far(2)], [gone])
+    assert (names(office), carrier.called[2:]) == ([far(2)], [("forget", far(1))])
     office.restart()
     assert (names(office), office.labels(far(2))) == ([far(2)], ["b"])
 
@@ -66,14 +66,14 @@ def test_one_that_is_needed_stays_however_old(office: Office) -> None:
     open_one = office.open(far(1), QueueAccess.SEND)
     office.send(far(2), "a")
     empty(office, far(2))
-    office.manager.queues.pause(office.queue(far(2)))
+    office.manager.pause(office.queue(far(2)))
     office.send_transactional(far(3), "its sequence is not over")
     empty(office, far(3))
     for _ in range(5):
         office.wait(OLD_S)
     assert names(office) == [far(1), far(2), far(3)]
     office.manager.close(open_one)
-    office.manager.queues.resume(office.queue(far(2)), office.now)
+    office.manager.resume(office.queue(far(2)), office.now)
     office.manager.transacting.end_sequence(far(3))
     for _ in range(5):
         office.wait(OLD_S)

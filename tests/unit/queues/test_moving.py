@@ -6,6 +6,7 @@ import pytest
 
 from postroad.errors import AccessDenied, QuotaExceeded
 from postroad.message import Message
+from postroad.queues.carriers import Watcher
 from postroad.queues.queue import PositionState
 from tests.unit.queues.office import (
     ACKS,
@@ -44,7 +45,7 @@ def test_a_move_is_reported_to_nobody(office: Office) -> None:
     office.send(ORDERS, Message(label="a", recoverable=True, admin_queue=ACKS, ack="full", dead_letter=True))
     acknowledged = office.classes(ACKS)
     deleted: list[int] = []
-    office.manager.delivery.deleted.append(lambda queue, record, reason, now: deleted.append(reason))
+    office.manager.watch(Watcher(removed=lambda queue, record, reason, now: deleted.append(reason)))
     move(office, ORDERS, OTHER)
     office.tick()
     assert (office.classes(ACKS), office.labels(DEADLETTER), deleted) == (acknowledged, [], [])

@@ -6,11 +6,13 @@ import pytest
 
 from postroad.errors import PostroadError
 from postroad.message import Message
-from postroad.names import parse_format_name
+from postroad.names import DirectName, FormatName, parse_format_name
+from postroad.queues.carriers import Watcher
 from postroad.queues.descriptor import QueueAccess
 from postroad.queues.info import describe_queue
-from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingInfo, OutgoingState
+from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingEvent, OutgoingInfo, OutgoingState
 from postroad.queues.properties import QueueType
+from tests.unit.queues.carrier import RecordingCarrier
 from tests.unit.queues.office import ELSEWHERE, ORDERS, Office
 
 HTTP = "DIRECT=HTTP://beta/msmq/private$/orders"
@@ -38,6 +40,14 @@ STATUSES = [
 
 def info(office: Office, name: str) -> OutgoingInfo:
     return office.manager.queues.outgoing_info[office.queue(name)]
+
+
+def is_tcp(name: FormatName) -> bool:
+    return not name.is_send_only
+
+
+def is_url(name: FormatName) -> bool:
+    return isinstance(name, DirectName) and name.is_send_only
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-11")
@@ -77,6 +87,8 @@ def test_a_queue_to_a_group_address_says_so(office: Office, name: str, multicast
 )
 def test_a_hardened_manager_sends_by_http_alone(name: str, state: OutgoingState) -> None:
     office = Office(hardened_security=True)
+    office.carriers = [RecordingCarrier(is_tcp), RecordingCarrier(is_url, hardened=True)]
+    office.restart()
     office.open(name, QueueAccess.SEND)
     office.tick()
     assert info(office, name).state is state
@@ -110,8 +122,8 @@ def test_a_pause_holds_and_a_resume_starts_afresh_whatever_was_before(office: Of
     outgoing = info(office, ELSEWHERE)
     outgoing.state = before
     states = []
-    for step in (outgoing.pause, outgoing.resume):
-        step()
+    for event in (OutgoingEvent.PAUSE, OutgoingEvent.RESUME):
+        outgoing.on(event)
         states.append(outgoing.state)
     assert states == [OutgoingState.ON_HOLD, OutgoingState.INACTIVE]
     assert office.labels(ELSEWHERE) == ["a"]
@@ -177,6 +189,7 @@ def test_a_restart_keeps_destination_and_messages_and_forgets_the_way(office: Of
 
 
 def test_hardening_counts_from_the_start_after_it(office: Office) -> None:
+    office.carriers = [RecordingCarrier(is_tcp), RecordingCarrier(is_url, hardened=True)]
     office.send(ELSEWHERE, "a")
     office.open(HTTP, QueueAccess.SEND)
     office.tick()
@@ -193,7 +206,7 @@ def test_hardening_counts_from_the_start_after_it(office: Office) -> None:
 def test_a_message_that_an_administrator_takes_was_deleted_before_it_arrived(office: Office) -> None:
     office.send(ELSEWHERE, "a")
     reasons: list[int] = []
-    office.manager.delivery.deleted.append(lambda queue, record, reason, now: reasons.append(reason))
+    office.manager.watch(Watcher(removed=lambda queue, record, reason, now: reasons.append(reason)))
     office.read(office.open(ELSEWHERE, QueueAccess.RECEIVE_ADMIN))
     assert reasons == [0x8001]
     assert office.queue(ELSEWHERE).count == 0

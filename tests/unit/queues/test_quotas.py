@@ -195,7 +195,7 @@ def test_every_path_leaves_the_sizes_right(steps: list[tuple[str, str]]) -> None
             (office.land if ending == "land" else office.lose)(on_its_way)
             on_its_way = None
         if ending != "wait for more" and on_its_way is None:
-            on_its_way = office.manager.seal()
+            on_its_way = office.manager.ticks.seal()
     if on_its_way is not None:
         office.land(on_its_way)
     for transaction in open_transactions:
@@ -229,10 +229,10 @@ def _act(office: Office, action: str, open_transactions: list[Transaction]) -> N
                 )
                 manager.send(ORDERS, [message], now)
             case "receive":
-                for record in manager.reading.fresh(queue, 2, now):
+                for record in manager.delivery.fresh(queue, 2, now):
                     manager.delivery.receive(queue, record, now)
             case "lock":
-                for record in manager.reading.fresh(queue, 1, now):
+                for record in manager.delivery.fresh(queue, 1, now):
                     manager.reading.read_by_lookup_id(
                         office.open(ORDERS), record.lookup_id, SeekAction.CURRENT, now, peek=False, two_phase=True
                     )
@@ -240,14 +240,14 @@ def _act(office: Office, action: str, open_transactions: list[Transaction]) -> N
             case "purge":
                 manager.purge(queue, now)
             case "move":
-                manager.move(queue, office.queue(OTHER), manager.reading.fresh(queue, 2, now), now)
+                manager.move(queue, office.queue(OTHER), manager.delivery.fresh(queue, 2, now), now)
             case "transact":
                 transaction = manager.begin()
                 open_transactions.append(transaction)
                 manager.send(LEDGER, [Message(bytes(300))], now, transaction)
                 if len(open_transactions) > 2:
                     manager.commit(open_transactions.pop(0), now)
-                for record in manager.reading.fresh(office.queue(LEDGER), 1, now):
+                for record in manager.delivery.fresh(office.queue(LEDGER), 1, now):
                     manager.reading.read_by_lookup_id(
                         office.open(LEDGER),
                         record.lookup_id,

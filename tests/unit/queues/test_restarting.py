@@ -10,9 +10,9 @@ import pytest
 from postroad.errors import QueueNotFound, StorageError
 from postroad.manager import Manager
 from postroad.message import Message
-from postroad.queues.counters import ARRIVAL_BLOCK, MESSAGE_ID_BLOCK, STATE, Counters
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueuePrivacy, QueueProperties
+from postroad.queues.tick import ARRIVAL_BLOCK, COUNTERS_STATE, MESSAGE_ID_BLOCK, Counters
 from postroad.store.interface import Batch, Key
 from postroad.store.memory import MemoryStore
 from tests.unit.queues.office import (
@@ -253,7 +253,7 @@ def test_a_new_store_counts_message_ids_from_the_number_that_it_is_given() -> No
     assert [counters.next_message_id() for _ in range(2)] == [77, 78]
     batch = Batch()
     counters.settle(batch)
-    stored = batch.state[STATE]
+    stored = batch.state[COUNTERS_STATE]
     assert stored is not None
     assert Counters(stored, 5).next_message_id() == 79
 

@@ -13,9 +13,9 @@ NEW = r"private$\new"
 
 
 def test_nothing_to_write_is_no_tick(office: Office) -> None:
-    assert office.manager.seal() is None
+    assert office.manager.ticks.seal() is None
     office.manager.send(ORDERS, [Message(label="express")], office.now)
-    assert office.manager.seal() is None
+    assert office.manager.ticks.seal() is None
 
 
 def test_messages_appear_when_their_tick_has_landed(office: Office) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from postroad.errors import InvalidArgument, TransactionSequence
 from postroad.message import Message
+from postroad.queues.carriers import Watcher
 from postroad.queues.queue import PositionState, Queue
 from postroad.queues.transaction import OperationType, Transaction
 from postroad.store.interface import Record
@@ -122,7 +123,7 @@ def test_nothing_happens_in_a_transaction_that_has_ended(office: Office, transac
 def test_what_is_received_is_gone_after_the_commit(office: Office, transaction: Transaction) -> None:
     office.send_transactional(LEDGER, Message(label="a", admin_queue=ACKS, ack="receive"))
     reasons: list[int] = []
-    office.manager.delivery.deleted.append(lambda queue, record, reason, now: reasons.append(reason))
+    office.manager.watch(Watcher(removed=lambda queue, record, reason, now: reasons.append(reason)))
     office.read(LEDGER, transaction=transaction)
     assert (reasons, office.classes(ACKS), office.queue(LEDGER).count) == ([], [], 1)
     commit(office, transaction)
@@ -159,7 +160,7 @@ def test_what_is_moved_is_in_the_other_queue_after_the_commit(office: Office, tr
 def test_everything_happens_in_the_order_of_the_calls(office: Office, transaction: Transaction) -> None:
     office.send_transactional(LEDGER, "x", "y")
     taken: list[str] = []
-    office.manager.delivery.deleted.append(lambda queue, record, reason, now: taken.extend(labels([record])))
+    office.manager.watch(Watcher(removed=lambda queue, record, reason, now: taken.extend(labels([record]))))
     office.send(BOOKS, "1", transaction=transaction)
     office.read(LEDGER, transaction=transaction)
     office.send(BOOKS, "2", "3", transaction=transaction)

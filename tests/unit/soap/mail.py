@@ -11,6 +11,7 @@ from uuid import UUID
 
 from postroad.errors import StorageError
 from postroad.message import Message
+from postroad.queues.carriers import Watcher
 from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus, OutgoingInfo
@@ -87,9 +88,11 @@ class Station:
 
     def _start(self) -> None:
         self._promises: list[Done] = []
+        self._relying: list[Done] = []  # of those promises, who depend on the sealed tick too
+        self.fault: str | None = None  # why the last request that was refused was
         self._out: tuple[Tick, list[Done]] | None = None
         self.core = LocalQueueManager(self.name, self.identifier, self.store)
-        self.core.delivery.follow_up_failed = raised
+        self.core.watch(Watcher(follow_up_failed=raised))
         self.core.queues.local_hosts.add(self.address)
         self.core.start(self.network.now)
         self.commit()
@@ -131,39 +134,46 @@ class Station:
     def seal(self) -> None:
         assert self._out is None
         promises, self._promises = self._promises, []
-        self._out = (self.core.seal() or Tick(), promises)
+        self._out = (self.core.ticks.seal() or Tick(), promises)
 
     def land(self) -> None:
         assert self._out is not None
         (tick, promises), self._out = self._out, None
+        self._relying = []
         if tick:
             self.store.commit([tick.batch])
-            self.core.committed(tick, self.network.now)
+            self.core.ticks.committed(tick, self.network.now)
         for done in promises:
             done(None)
 
     def lose(self) -> None:
-        """The commit of the sealed tick fails."""
+        """The commit of the sealed tick fails: those who rely on it hear of that too, as in Commits."""
         assert self._out is not None
         (tick, promises), self._out = self._out, None
-        self.core.failed(tick, DISK_FULL, self.network.now)
-        for done in promises:
+        relying, self._relying = self._relying, []
+        self._promises = [done for done in self._promises if done not in relying]
+        self.core.ticks.failed(tick, DISK_FULL, self.network.now)
+        for done in (*promises, *relying):
             done(DISK_FULL)
 
     # Requests
 
     def take(self, incoming: Incoming, answer: Callable[[int], None]) -> None:
         """As SoapTransport does it: the answer waits for the tick, where it has to."""
-        lost = self.service.lost_ticks
-        status, lasting = self.service.received(incoming, self.network.now)
+        tick = self.core.tick
+        writes = tick.writes
+        outcome = self.service.received(incoming, self.network.now)
+        self.fault = outcome.fault
 
         def durable(error: BaseException | None) -> None:
-            answer(500 if error is not None or lost != self.service.lost_ticks else status)
+            answer(500 if error is not None else outcome.status)
 
-        if lasting:
+        if outcome.status == 200 and (outcome.repeated or tick.writes != writes):
             self._promises.append(durable)
+            if outcome.repeated and self._out is not None:
+                self._relying.append(durable)
         else:
-            answer(status)
+            answer(outcome.status)
 
     def ask(self, envelope: Envelope, attachments: Attachments | None = None, address: str = "10.0.0.99") -> int:
         """A stranger's request; the status."""

@@ -82,8 +82,8 @@ def test_an_address_that_a_request_came_to_is_ours_whatever_we_listen_on(beta: S
         write_envelope(stranger_message("http://192.168.7.7/msmq/private$/orders")), Attachments(), STRANGER, 1
     )
     body = b"".join(pieces)
-    assert beta.service.received(Incoming(kind, body, "10.0.0.9"), beta.network.now)[0] == 400
-    assert beta.service.received(Incoming(kind, body, "10.0.0.9", "192.168.7.7"), beta.network.now)[0] == 200
+    assert beta.service.received(Incoming(kind, body, "10.0.0.9"), beta.network.now).status == 400
+    assert beta.service.received(Incoming(kind, body, "10.0.0.9", "192.168.7.7"), beta.network.now).status == 200
 
 
 @pytest.mark.spec("SRM-3.1.5.1.2-01", "SRM-3.1.5.1.2-02")
