@@ -104,7 +104,8 @@ def release_on_an_order_ack_of_another_sequence(patch: pytest.MonkeyPatch) -> No
         for sequence in list(sender.sequences.values()):
             for each in list(dict.fromkeys(flight.sequence_id for flight in sequence.unacked)):
                 assert each is not None
-                number = min(ack.sequence_number, sequence.last_sent[each])
+                sent = max(flight.number for flight in sequence.unacked if flight.sequence_id == each)
+                number = min(ack.sequence_number, sent)
                 original(sender, replace(ack, sequence_id=each, sequence_number=number), session, now)
 
     patch.setattr(Sender, "take_order_ack", take_order_ack)

@@ -52,7 +52,6 @@ class OutgoingSequence:
     """OutgoingTransferSequence, 3.1.1.3.1.1: what of an outgoing queue the far end has not put in order yet."""
 
     last_acked: dict[TxSequenceId, int] = field(default_factory=dict)
-    last_sent: dict[TxSequenceId, int] = field(default_factory=dict)  # since the start
     unacked: list[Flight] = field(default_factory=list)  # by number: those that a lost tick brings back stand in place
     ordered: set[Flight] = field(default_factory=set)  # put in order, and the next hop has not said that it has them
     resend_index: int = 0
@@ -97,10 +96,14 @@ class Sender:
         self._sent_by_id: dict[int, Flight] = {}  # of our sequences, as long as they are in their outgoing queues
         self._by_sequence: dict[TxSequenceId, Queue] = {}  # where what was sent of each came from
         # Queues that may hold messages that were sent and are not known by their ids: since the start, or a lost tick.
-        self._from_before = {queue for queue in core.queues.outgoing.values() if queue.count}
+        self._from_before: set[Queue] = set()
         self._watched: Tick | None = None
         self._resends: Deadlines[Queue] = Deadlines()
         self.refused_acks = 0
+
+    def start(self, queues: Iterable[Queue]) -> None:
+        """What these hold may have been sent before."""
+        self._from_before.update(queues)
 
     def pump(self, session: Session, queues: Iterable[Queue], now: float, address: str) -> int:
         """Sends what half a window takes to the manager at `address`; how many went.
@@ -172,7 +175,6 @@ class Sender:
             if previous != fields[4]:
                 packet = with_previous_number(packet, previous)
             sequence.add(flight)
-            sequence.last_sent[flight.sequence_id] = max(sequence.last_sent.get(flight.sequence_id, 0), flight.number)
             self._by_sequence[flight.sequence_id] = queue
             self._sent_by_id[view.message_id] = flight
             if sequence.resend_at is None:
@@ -293,7 +295,6 @@ class Sender:
                 sequence = self.sequences.get(queue)
                 if sequence is not None:
                     sequence.last_acked.pop(sequence_id, None)
-                    sequence.last_sent.pop(sequence_id, None)
 
         if self.core.tick:
             self.core.tick.on_commit.append(end)
@@ -355,8 +356,8 @@ class Sender:
         sequence = self.sequences.pop(queue, None)
         self._from_before.discard(queue)
         self._resends.set(queue, None)
-        for sequence_id in () if sequence is None else (*sequence.last_sent, *sequence.last_acked):
-            self._by_sequence.pop(sequence_id, None)
+        if sequence is not None:
+            self._by_sequence = {name: each for name, each in self._by_sequence.items() if each is not queue}
 
     def _land(self, flight: Flight) -> None:
         """The message is on no way any more."""
@@ -375,8 +376,12 @@ class Sender:
             if flight is not None:
                 self._land(flight)
 
-    def session_closed(self, session: Session, now: float) -> None:
-        """What the peer has not acknowledged is available again; a transactional message keeps its number."""
+    def session_closed(self, session: Session, queues: Iterable[Queue], now: float) -> None:
+        """What the peer has not acknowledged is available again; a transactional message keeps its number.
+
+        3.1.3.2: so is what is not in order of `queues` whose destination was the peer itself. What a routing server has
+        acknowledged waits for its own timer.
+        """
         lost: set[Flight] = set()
         for flight in session.in_flight:
             assert isinstance(flight, Flight)
@@ -389,6 +394,13 @@ class Sender:
             sequence = self.sequences.get(queue)
             if sequence is not None:
                 sequence.unacked = [flight for flight in sequence.unacked if flight not in lost]
+        for queue in queues:
+            sequence = self.sequences.get(queue)
+            if sequence is not None and sequence.unacked:
+                again, sequence.unacked = sequence.unacked, []
+                self._resend_at(queue, sequence, None)
+                for flight in again:
+                    self._release(flight, now)
 
     def _release(self, flight: Flight, now: float) -> None:
         """The message is available again, unless somebody has purged the queue meanwhile."""

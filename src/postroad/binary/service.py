@@ -21,7 +21,7 @@ from postroad.binary.settings import BinarySettings
 from postroad.binary.states import SessionState
 from postroad.deadlines import Deadlines, earliest
 from postroad.errors import NoRoute, Status
-from postroad.names import DirectName, FormatName
+from postroad.names import DirectName, FormatName, PrivateName, PublicName
 from postroad.names.direct import Protocol as Transport
 from postroad.queues.carriers import CarrierReport
 from postroad.queues.info import SessionInfo
@@ -168,9 +168,10 @@ class BinaryService:
     def start(self, now: float) -> None:
         """3.1.4.1: a session for every queue with messages."""
         self.receiver.history.start(now)
-        for queue in list(self.core.queues.outgoing.values()):
-            if queue.count:
-                self.ready(queue, now)
+        waiting = [queue for queue in self.core.queues.outgoing.values() if queue.count and queue.carrier is self]
+        self.sender.start(waiting)
+        for queue in waiting:
+            self.ready(queue, now)
 
     def ready(self, queue: Queue, now: float) -> None:
         """There is something to send ([MS-MQQB] 3.1.7.12)."""
@@ -443,7 +444,8 @@ class BinaryService:
             self._open_at.pop(address, None)
         self.past_sent += session.sent.count
         self.past_received += session.received.count
-        self.sender.session_closed(session, now)
+        queues = () if peer is None else [each for each in peer.queues if self._leads_to(peer.hop, each)]
+        self.sender.session_closed(session, queues, now)
         if peer is None:
             return
         peer.session = None
@@ -456,6 +458,16 @@ class BinaryService:
         self._flush(session)
         self._happened(peer, OutgoingEvent.CLOSED)
         self._retry(peer, now)
+
+    def _leads_to(self, hop: Hop, queue: Queue) -> bool:
+        """Whether the hop is the destination of the queue itself, not one that passes messages on."""
+        info = self.core.queues.outgoing_info.get(queue)
+        name = None if info is None else info.destination
+        if isinstance(name, PrivateName):
+            return name.guid == hop.manager
+        if isinstance(name, PublicName):
+            return hop.manager != NULL_GUID and self.core.delivery.manager_of(name) == hop.manager
+        return isinstance(name, DirectName)
 
     def _retry(self, peer: Peer, now: float) -> None:
         """3.1.5.9 and 3.1.6.1: after a while the next hop in turn; behind the last one the way is asked for again."""

@@ -68,8 +68,8 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The status to answer with. `repeated`: a duplicate was dropped, and the answer relies on the commit that is under
-    way. `fault` says why the request was refused."""
+    """The status to answer with. `repeated`: the message came again, or on top of others of its stream, and the answer
+    relies on the commit that is under way. `fault` says why the request was refused."""
 
     status: int
     repeated: bool = False
@@ -233,7 +233,7 @@ class Receiver:
             added += tick.last_puts(len(tick.batch.puts) - before)
         stream.schedule_receipt(now, delay_s, self.settings.max_receipt_delay_s)
         self._due.add(state)
-        return duplicate
+        return True  # a tick that is lost takes what came on top of its messages with it
 
     def _deliver(self, queue: Queue, view: MessageView, key: bytes, refusal: MessageClass | None, now: float) -> None:
         """3.1.5.1.12. Last is its id, so that a message that found no room here is no duplicate when it comes again."""

@@ -176,12 +176,16 @@ def test_transactional_messages_wait_for_their_order(network: Network, alpha: St
     assert (shown(alpha, there).why, shown(alpha, there).next_resend_s) == (None, None)
 
 
-def test_without_a_session_they_still_do(network: Network, alpha: Station, stranger: Stranger) -> None:
-    there = rf"DIRECT=TCP:{stranger.address}\private$\q"
+def test_behind_a_routing_server_they_still_do_without_a_session(
+    network: Network, alpha: Station, beta: Station, gamma: Station
+) -> None:
+    network.routes[alpha, gamma.identifier] = [beta]
+    there = gamma.private(LEDGER)
+    network.refused.add(gamma.address)
     alpha.send_transactional(there, "a")
     network.wait(1)
-    network.cut(alpha, stranger)
-    network.refused = {stranger.address}
+    network.cut(alpha, beta)
+    network.refused.add(beta.address)
     info = shown(alpha, there)
     assert info.why is not None
     assert "waiting for the destination's order acknowledgment" in info.why
