@@ -42,6 +42,7 @@ from postroad.settings import (
     text,
     whole,
 )
+from postroad.wire.constants import RESEND_TABLE_S
 
 UINT16_MAX = 0xFFFF
 UINT32_MAX = 0xFFFFFFFF
@@ -49,7 +50,6 @@ PORT_MAX = 65535
 DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB of messages, journals and dead letters among them: strangers can fill no more
 YEAR_S = 365 * 86400
 WITH_RPC = -1  # of rpc_read: the standard port where rpc has its own, else the same port as rpc
-DEFAULT_RESEND_S = (30.0, 30.0, 30.0, 300.0, 300.0, 300.0, 1800.0, 1800.0, 1800.0, 21600.0)
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _PASSWORD = re.compile(r"//[^/]*@")  # of a URL that brings a user and a password
@@ -182,7 +182,7 @@ class BinarySettings:
     ack_timeout_ms: int = setting(whole(20_000, 120_000), 120_000)  # what [MS-MQQB] 2.2.2.1 allows
     insecure_nacks: bool = setting(switch, False)
     retry_connect_s: float = setting(number(0.001, YEAR_S), 1.0)
-    resend_s: tuple[float, ...] = setting(resend_table, DEFAULT_RESEND_S)
+    resend_s: tuple[float, ...] = setting(resend_table, RESEND_TABLE_S)
     ping: bool = setting(switch, False)
 
 
@@ -207,7 +207,7 @@ class SrmpSettings:
     """`[srmp]`: MC-MQSRM, its redirections, and how HTTP reaches others."""
 
     retransmission_ms: int = setting(whole(1, UINT32_MAX), 20_000)
-    resend_s: tuple[float, ...] = setting(resend_table, DEFAULT_RESEND_S)
+    resend_s: tuple[float, ...] = setting(resend_table, RESEND_TABLE_S)
     cleanup_ms: int = setting(whole(1, UINT32_MAX), 300_000)
     hosts: tuple[str, ...] = setting(items(host_name), ())
     store_and_forward: bool = setting(switch, False)

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from postroad.api.arrow import ArrowWriter
 from postroad.binary.service import BinaryService, Hop, Peer
-from postroad.binary.session import Received, Session
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
+from postroad.binary.states import Received
 from postroad.binary.tracing import send_report
 from postroad.capture.items import DecodedPacket, Origin
 from postroad.cli.packet_text import TextPrinter
@@ -223,7 +224,7 @@ def sent(house: House, view: MessageView) -> None:
     queue = _outgoing(house, "DIRECT=TCP:10.0.0.8\\private$\\orders", view)
     session = _open_session()
     house.binary.sender.pump(session, [queue], STARTED, "10.0.0.8")
-    house.binary.sender.session_closed(session, STARTED)
+    house.binary.sender.session_closed(session, [queue], STARTED)
     house.core.run_timers(LATER)
     house.tick()
     house.core.purge(queue, STARTED)

@@ -84,7 +84,6 @@ PURE = (
     "routing",
     "queues.outgoing",
     "binary.settings",
-    "binary.counts",
     "binary.states",
     "binary.session",
     "binary.ping",

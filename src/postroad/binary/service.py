@@ -16,19 +16,20 @@ from postroad.binary.neighbours import Resolve as Resolve
 from postroad.binary.receiver import Receiver
 from postroad.binary.report import progress, report, session_info
 from postroad.binary.sender import Sender
-from postroad.binary.session import Acknowledged, Closed, Opened, Received, Session
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import SessionState
+from postroad.binary.states import Acknowledged, Closed, Opened, Received, SessionState
 from postroad.deadlines import Deadlines, earliest
-from postroad.errors import NoRoute, Status
+from postroad.errors import NoRoute
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
 from postroad.names.direct import Protocol as Transport
 from postroad.queues.carriers import CarrierReport
 from postroad.queues.info import SessionInfo
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingEvent, OutgoingState
+from postroad.queues.outgoing import ConnectionStatus, OutgoingEvent, OutgoingState
 from postroad.queues.queue import Queue
 from postroad.store.interface import Record
+from postroad.transfer.outgoing import PeerQueues, attempt, may_send, sendable
 from postroad.transfer.watching import TransferWatcher
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck
@@ -39,26 +40,16 @@ QUICK_RETRIES = 3  # of a peer that was lost, whatever else is out of reach
 RETRIES_AT_ONCE = 100  # peers that are tried again in each retry_connect_s, of those that were tried often
 MAX_REFUSALS = 100  # callers at a time that hear why they are refused; others find the connection closed
 NAME_SERVICES = frozenset({Transport.TCP, Transport.OS})
-# ConnectionHistory.Error of a failure; of any other one, that the machine cannot be reached.
-_ERRORS = {
-    ConnectionStatus.UNKNOWN_FAILURE: Status.ERROR,
-    ConnectionStatus.ROUTING_DATA_UNAVAILABLE: Status.NO_DS,
-    ConnectionStatus.CONNECTION_LIMIT_REACHED: Status.INSUFFICIENT_RESOURCES,
-    ConnectionStatus.LOW_RESOURCE: Status.INSUFFICIENT_RESOURCES,
-}
 
 
-@dataclass(slots=True, eq=False)
-class Peer:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Peer(PeerQueues):
     """The way to one hop: at most one session, whoever opened it, and the queues that use it."""
 
     hop: Hop
     session: Session | None = None
     connecting: bool = False
-    retry_at: float | None = None
-    last_error: str | None = None
     failures: int = 0  # since a session was open
-    queues: dict[Queue, None] = field(default_factory=dict)
     waiting: list[Queue] = field(default_factory=list)  # had messages for it when it was lost
 
 
@@ -175,7 +166,7 @@ class BinaryService:
 
     def ready(self, queue: Queue, now: float) -> None:
         """There is something to send ([MS-MQQB] 3.1.7.12)."""
-        if not self._may_send(queue):
+        if not may_send(self.core.queues, queue):
             return
         self._active[queue] = None
         if self._sweep_at is None:
@@ -205,7 +196,7 @@ class BinaryService:
         info = self.core.queues.outgoing_info[queue]
         if not hops:
             info.on(OutgoingEvent.NO_ROUTE)
-            info.note(_attempt(ConnectionStatus.ROUTING_DATA_UNAVAILABLE, now), fault)
+            info.note(attempt(ConnectionStatus.ROUTING_DATA_UNAVAILABLE, now), fault)
             self.unresolved[queue] = now + self.settings.retry_connect_s
             self._unresolved_timers.set(queue, self.unresolved[queue])
             return None
@@ -219,7 +210,7 @@ class BinaryService:
     def _peer(self, hop: Hop) -> Peer:
         peer = self.peers.get(hop)
         if peer is None:
-            peer = self.peers[hop] = Peer(hop)
+            peer = self.peers[hop] = Peer(hop=hop)
             self._peers_at.setdefault(hop.host.lower(), {})[peer] = None
         return peer
 
@@ -267,10 +258,10 @@ class BinaryService:
             peer.session = existing
             self.sessions[existing] = peer
             self._set_reachable(peer, None)
-            self._happened(peer, OutgoingEvent.CONNECTED)
+            peer.happened(self.core.queues, OutgoingEvent.CONNECTED)
             return
         peer.connecting = True
-        self._happened(peer, OutgoingEvent.CONNECT)
+        peer.happened(self.core.queues, OutgoingEvent.CONNECT)
         self.driver.connect(peer)
 
     def _session_to(self, hop: Hop) -> Session | None:
@@ -287,7 +278,7 @@ class BinaryService:
             return
         # Half a window at a time, so that the peer stores one half while the other is on its way.
         while session.free:
-            active = [queue for queue in peer.queues if queue.count and self._may_send(queue)]
+            active = sendable(self.core.queues, peer.queues)
             if not active or not self.sender.pump(session, active, now, self.addresses[session]):
                 return
             if active[0] in peer.queues:  # others come first next time
@@ -298,25 +289,6 @@ class BinaryService:
     def _flush(self, session: Session) -> None:
         self.driver.flush(session)
         self._session_timers.set(session, session.deadline)
-
-    def _may_send(self, queue: Queue) -> bool:
-        """False for a queue that is paused or locked, and for one that was deleted meanwhile."""
-        info = self.core.queues.outgoing_info.get(queue)
-        return info is not None and info.may_send
-
-    def _happened(self, peer: Peer, event: OutgoingEvent) -> None:
-        for queue in peer.queues:
-            info = self.core.queues.outgoing_info.get(queue)
-            if info is not None:
-                info.on(event)
-
-    def _note(self, peer: Peer, status: ConnectionStatus, now: float, error: str | None = None) -> None:
-        peer.last_error = error
-        attempt = _attempt(status, now, peer.hop.host)
-        for queue in peer.queues:
-            info = self.core.queues.outgoing_info.get(queue)
-            if info is not None:
-                info.note(attempt, error)
 
     def _set_reachable(self, peer: Peer, fault: str | None) -> None:
         """Who watches hears once that a host is out of reach, however often it is tried, and once that it is back."""
@@ -334,13 +306,13 @@ class BinaryService:
         peer.session = session
         self.sessions[session] = peer
         self.addresses[session] = address
-        self._note(peer, ConnectionStatus.IN_PROCESS, now)
+        peer.note(self.core.queues, ConnectionStatus.IN_PROCESS, now, peer.hop.host)
         self._flush(session)
         return session
 
     def connect_failed(self, peer: Peer, status: ConnectionStatus, error: str, now: float) -> None:
         peer.connecting = False
-        self._note(peer, status, now, error)
+        peer.note(self.core.queues, status, now, peer.hop.host, error)
         self._set_reachable(peer, error)
         self.neighbours.unreachable(peer.hop)
         self._retry(peer, now)
@@ -367,7 +339,7 @@ class BinaryService:
         session.receive_data(data, now)
         peer = self.sessions.get(session)
         if answer_due and peer is not None and session.state in (SessionState.WAITING_CPR_MSG, SessionState.OPEN):
-            self._note(peer, ConnectionStatus.ESTABLISH_PACKET_RECEIVED, now)
+            peer.note(self.core.queues, ConnectionStatus.ESTABLISH_PACKET_RECEIVED, now, peer.hop.host)
         self._after(session, now)
 
     def unblocked(self, session: Session, now: float) -> None:
@@ -419,11 +391,12 @@ class BinaryService:
         if peer is not None:
             self.neighbours.reached(peer.hop.host, address, session.peer)
             peer.failures = 0
-            self._note(peer, ConnectionStatus.ESTABLISHED, now)
+            peer.note(self.core.queues, ConnectionStatus.ESTABLISHED, now, peer.hop.host)
             self._set_reachable(peer, None)
-            self._happened(peer, OutgoingEvent.CONNECTED)
-            for queue in filter(self._may_send, peer.queues):  # 3.1.5.4.2: of the ways there were, this one it is
-                self.core.queues.outgoing_info[queue].next_hops = (self.addresses[session],)
+            peer.happened(self.core.queues, OutgoingEvent.CONNECTED)
+            for queue in peer.queues:  # 3.1.5.4.2: of the ways there were, this one it is
+                if may_send(self.core.queues, queue):
+                    self.core.queues.outgoing_info[queue].next_hops = (self.addresses[session],)
             return
         for host in self.neighbours.names(address):  # somebody we wanted to reach has called
             for waiting in list(self._peers_at.get(host, ())):
@@ -449,14 +422,14 @@ class BinaryService:
         if peer is None:
             return
         peer.session = None
-        self._note(peer, event.status, now, event.reason)
+        peer.note(self.core.queues, event.status, now, peer.hop.host, event.reason)
         if not session.opened_at:
             self._set_reachable(peer, event.reason)
             if session.answered_by != peer.hop.manager:  # one that has no room for us is there
                 self.neighbours.unreachable(peer.hop)
-        self._happened(peer, OutgoingEvent.CLOSING)
+        peer.happened(self.core.queues, OutgoingEvent.CLOSING)
         self._flush(session)
-        self._happened(peer, OutgoingEvent.CLOSED)
+        peer.happened(self.core.queues, OutgoingEvent.CLOSED)
         self._retry(peer, now)
 
     def _leads_to(self, hop: Hop, queue: Queue) -> bool:
@@ -575,9 +548,3 @@ class BinaryService:
         for session in list(self.sessions):
             session.close("the queue manager stops")
             self._flush(session)
-
-
-def _attempt(status: ConnectionStatus, now: float, *addresses: str) -> ConnectionAttempt:
-    failed = status >= ConnectionStatus.UNKNOWN_FAILURE
-    error = _ERRORS.get(status, Status.REMOTE_MACHINE_NOT_AVAILABLE) if failed else Status.OK
-    return ConnectionAttempt(status, int(now), error.value, addresses)

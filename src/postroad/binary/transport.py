@@ -102,7 +102,8 @@ class _Link(asyncio.Protocol):
                     self.transport.abort()
             if self.admission.standing is Standing.FRESH and session.opened_at:
                 self.admission.busy()
-            self.admission.hold(session.buffered)
+            if session.buffered != self.admission.held:
+                self.admission.hold(session.buffered)
             self.owner.changed()
 
     def pause_writing(self) -> None:

@@ -176,7 +176,8 @@ class Manager:
             self._loop.call_soon_threadsafe(landed, error)
 
         def landed(error: StorageError | None) -> None:
-            self.troubles.look(self.clock())  # what the last room was used for must not be followed by more
+            if self.store.no_room() is not None:  # what the last room was used for must not be followed by more
+                self.troubles.look(self.clock())
             done(error)
 
         self._writer.submit(batch).add_done_callback(written)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from struct import Struct
 from uuid import UUID
 
 from postroad.errors import (
@@ -24,7 +23,7 @@ from postroad.errors import (
     UnsupportedFormatNameOperation,
 )
 from postroad.message import Composer, Message
-from postroad.names import DirectName, FormatName, MachineName, MessageId, PathName, PublicName
+from postroad.names import DirectName, FormatName, MachineName, PathName, PublicName
 from postroad.queues.carriers import Carrier, Watcher
 from postroad.queues.collection import (
     DEADLETTER,
@@ -41,6 +40,7 @@ from postroad.security.relay import Relay
 from postroad.store.interface import NEVER, PRIORITY_SHIFT, Key, Record
 from postroad.store.memory import MemoryStore
 from postroad.wire.constants import INFINITE, AckFlags, MessageClass
+from postroad.wire.fields import identifier_of, is_recoverable, is_transactional, priority_of, times_of
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.queue_names import admin_name, destination_name
 from postroad.wire.view import MessageView
@@ -60,14 +60,6 @@ _PURGED = frozenset({MessageClass.NACK_Q_PURGED, MessageClass.NACK_DELETED, Mess
 _POSITIVE = frozenset({MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE})
 # Acknowledgments of a message that was here and goes: one at the most for each.
 _OF_TAKING = _PURGED | {MessageClass.ACK_RECEIVE, MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_RECEIVE_REJECTED}
-_FLAGS_BYTE, _DELIVERY_BITS = 60, 0x60  # UserHeader.Flags.DM, in a packet
-_TRANSACTION_BYTE, _TRANSACTION_BIT = 62, 0x10  # UserHeader.Flags.TH
-_MESSAGE_ID_END = 60
-_TIMES, _TIMES_AT = Struct("<I32xII"), 12  # TimeToReachQueue, TimeToBeReceived and SentTime
-
-
-def is_recoverable(packet: bytes) -> bool:
-    return packet[_FLAGS_BYTE] & _DELIVERY_BITS != 0
 
 
 def asks_for(ack_flags: int, message_class: int) -> bool:
@@ -186,7 +178,7 @@ class Delivery:
         lookup_id = (7 - priority) << PRIORITY_SHIFT | self.counters.next_arrival()
         record = Record(queue.number, lookup_id, int(now * 1000), expires_s, aborts, packet, reason)
         queue.last_added_at = now
-        if packet[_FLAGS_BYTE] & _DELIVERY_BITS:
+        if is_recoverable(packet):
             self.tick.put(queue, record)
         else:
             self.express.put(record)
@@ -199,7 +191,7 @@ class Delivery:
 
     def _announce(self, queue: Queue, record: Record, now: float) -> None:
         """Whoever waits for an express message hears of it at once; of others, when they are durable."""
-        if record.packet[_FLAGS_BYTE] & _DELIVERY_BITS or not (queue.waiting or queue.is_outgoing):
+        if is_recoverable(record.packet) or not (queue.waiting or queue.is_outgoing):
             return
         self.atomic.then(self._announced, queue, record, now)
 
@@ -218,7 +210,8 @@ class Delivery:
         """Something that follows from a change has failed, and the change stands."""
         self.tally.follow_up_errors += 1
         for watcher in self.watchers:
-            watcher.follow_up_failed(None if packet is None else _identifier_text(packet), error)
+            found = None if packet is None else identifier_of(packet)
+            watcher.follow_up_failed(None if found is None else str(found), error)
 
     def try_after(self, packet: bytes | None, follow_up: Callable[..., object], *arguments: object) -> None:
         """Runs something that follows from a change that stands."""
@@ -249,7 +242,7 @@ class Delivery:
         """
         if _is_system(queue):
             return NEVER
-        to_reach_queue, to_be_received, sent_time = _TIMES.unpack_from(packet, _TIMES_AT)
+        to_reach_queue, to_be_received, sent_time = times_of(packet)
         shortest = min(to_be_received, to_reach_queue) if queue.is_outgoing else to_be_received
         if shortest == INFINITE:
             return NEVER
@@ -274,8 +267,8 @@ class Delivery:
 
     def leave(self, queue: Queue, packet: bytes, now: float) -> Record:
         """A message of our own enters the outgoing queue that leads to its destination."""
-        priority = 0 if packet[_TRANSACTION_BYTE] & _TRANSACTION_BIT else packet[2] & 7
-        return self.add(queue, packet, priority, self.expiry(queue, packet, now), now)
+        rank = 0 if is_transactional(packet) else priority_of(packet)
+        return self.add(queue, packet, rank, self.expiry(queue, packet, now), now)
 
     # Out
 
@@ -415,7 +408,7 @@ class Delivery:
         if quota is not None and queue.used_bytes + len(packet) > quota:
             self.overflows[queue.name] = self.overflows.get(queue.name, 0) + 1
             return
-        self.add(queue, packet, packet[2] & 7, NEVER, now, reason=reason)
+        self.add(queue, packet, priority_of(packet), NEVER, now, reason=reason)
 
     def dead_letter(self, packet: bytes, view: MessageView, reason: int, now: float) -> None:
         self.tally.dead_lettered += 1
@@ -536,13 +529,6 @@ class Delivery:
         view = MessageView(packet)
         self.check_quota(queue, len(packet), follows=follows)
         return self.add(queue, packet, view.priority, self.expiry(queue, packet, now), now)
-
-
-def _identifier_text(packet: bytes) -> str | None:
-    """The id of the message, of whatever there is of its packet."""
-    if len(packet) < _MESSAGE_ID_END:
-        return None
-    return str(MessageId(UUID(bytes_le=packet[16:32]), int.from_bytes(packet[56:_MESSAGE_ID_END], "little")))
 
 
 def _hosts(name: FormatName) -> Sequence[str]:

@@ -39,7 +39,7 @@ class OutgoingEvent(Enum):
     UNLOCK = auto()
 
 
-_SILENT = (OutgoingState.ON_HOLD, OutgoingState.LOCKED)
+SILENT = (OutgoingState.ON_HOLD, OutgoingState.LOCKED)
 _CONNECTIONS = {
     OutgoingEvent.CONNECT: OutgoingState.WAITING,
     OutgoingEvent.NO_ROUTE: OutgoingState.NEED_VALIDATION,
@@ -53,10 +53,7 @@ _CONNECTIONS = {
 # nothing of a queue that is paused or locked.
 TRANSITIONS: dict[tuple[OutgoingState, OutgoingEvent], OutgoingState] = {
     **{
-        (state, event): after
-        for state in OutgoingState
-        if state not in _SILENT
-        for event, after in _CONNECTIONS.items()
+        (state, event): after for state in OutgoingState if state not in SILENT for event, after in _CONNECTIONS.items()
     },
     **{(state, OutgoingEvent.PAUSE): OutgoingState.ON_HOLD for state in OutgoingState},  # 3.1.7.2.3
     (OutgoingState.ON_HOLD, OutgoingEvent.RESUME): OutgoingState.INACTIVE,  # 3.1.7.2.4: whatever it was before
@@ -121,11 +118,6 @@ class OutgoingInfo:
         self.history.append(attempt)
         self.last_error = error
         self.failures += attempt.failed
-
-    @property
-    def may_send(self) -> bool:
-        """False while the queue is paused or locked."""
-        return self.state not in _SILENT
 
     def on(self, event: OutgoingEvent) -> None:
         """An event that means nothing in the queue's state changes nothing."""

@@ -130,9 +130,11 @@ class Outgoing:
 
     def _reachable(self, services: Services, destination: str) -> Services:
         """Our own queues by the scheme that we use for this peer, and by the port that we listen on."""
-        own = own_url(destination, self.core.name, self.ports)
         plain = f"http://{self.core.name}/"
         delivery, commitment = services.delivery_receipt_request, services.commitment_receipt_request
+        if not any(each is not None and each.send_to.startswith(plain) for each in (delivery, commitment)):
+            return services
+        own = own_url(destination, self.core.name, self.ports)
         if delivery is not None and delivery.send_to.startswith(plain):
             delivery = replace(delivery, send_to=f"{own}/{delivery.send_to.removeprefix(plain)}")
         if commitment is not None and commitment.send_to.startswith(plain):

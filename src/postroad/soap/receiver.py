@@ -13,25 +13,25 @@ from postroad.message import Composer, Message
 from postroad.names import DirectName, FormatName
 from postroad.net.endpoints import is_address
 from postroad.queues.delivery import is_internal
-from postroad.queues.duplicates import MessageIdHistory, foreign_id
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.properties import QueuePrivacy, QueueType
 from postroad.queues.queue import Queue
 from postroad.soap.addresses import at_address, destination_of, url_of
-from postroad.soap.elements import Attachments, Envelope, Stream
+from postroad.soap.elements import Attachments, Envelope, MessageType, Stream, identify
 from postroad.soap.envelope import read_envelope
 from postroad.soap.incoming import IncomingStreams
 from postroad.soap.mapping import stream_id_of
 from postroad.soap.multipart import split_entity
 from postroad.soap.packets import packet_of
-from postroad.soap.receipts import TOLD, MessageType, identify, stream_receipt
+from postroad.soap.receipts import TOLD, stream_receipt
 from postroad.soap.sender import Sender, Taken
 from postroad.soap.settings import SoapSettings
 from postroad.soap.signature import signature_fault
 from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
+from postroad.transfer.arrivals import REMOVALS, Destinations, MessageIdHistory, foreign_id, overflow, refusal
 from postroad.transfer.watching import TransferWatcher
 from postroad.wire.constants import AckFlags, MessageClass
+from postroad.wire.fields import arrived_by_http
 from postroad.wire.patch import as_arrived_by_http, brought_by
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
@@ -40,8 +40,6 @@ HISTORY_STATE = "soap-history/"
 ORDER_QUEUE = "private$\\order_queue$"
 OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
 NOT_IDENTIFIED = bytes(16) + b"\1\0\0\0"  # 3.1.5.1.11: the id of every message without an Msmq element
-_DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
-_REMOVALS = _DESTINATIONS | {QueueType.SUBQUEUE}
 _STREAM_RECEIPTS = frozenset({MessageType.STREAM_RECEIPT, MessageType.FINAL_STREAM_RECEIPT})
 # 3.1.5.2.1.1 and 3.1.7.3.2: of a message that is not of a stream, nobody else would leave a dead letter.
 _DEAD_HERE = frozenset(
@@ -53,7 +51,6 @@ _DEAD_HERE = frozenset(
         MessageClass.NACK_Q_PURGED,
     }
 )
-_HTTP_AT, _BY_HTTP = 63, 0x02  # UserHeader.Flags.AH, in a packet
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +92,7 @@ class Receiver:
         self.receipts_dropped = 0  # receipts that strangers wanted at hosts that they may not make us call
         self._watcher = watcher
         self._own = core.identifier.bytes_le
+        self._destinations = Destinations(core.queues)
         self._due = Agenda(self._receipt_at)
         self._receipts: dict[str, tuple[Queue, Record]] = {}  # the last of each stream, and where it was put
         for state in self.incoming.names():
@@ -121,8 +119,8 @@ class Receiver:
             if not self.settings.redirections.store_and_forward:
                 raise _Refused(f"{name.host} is not here, and nothing is passed on")
             return self._forward(envelope, attachments, name, incoming.address, now)
-        target = self.settings.redirections.inbound_target(envelope.path.to)
-        if target is not None:
+        redirections = self.settings.redirections
+        if redirections.inbound and (target := redirections.inbound_target(envelope.path.to)) is not None:
             name = DirectName.from_wire(target)
             if not self.core.queues.is_local(name):
                 return self._forward(envelope, attachments, name, incoming.address, now, configured=True)
@@ -160,11 +158,16 @@ class Receiver:
 
     def _destination(self, name: DirectName, kind: MessageType | None) -> Queue:
         """The queue here that others may send to by this name; receipts of streams go to the manager itself."""
-        queue = self.core.queues.by_tail(name.tail)
-        if queue is None or queue.properties.queue_type not in _DESTINATIONS:
-            raise _Refused(f"there is no queue {name}")
-        if is_internal(queue) and not (kind in _STREAM_RECEIPTS and queue.properties.path.lower() == ORDER_QUEUE):
-            raise _Refused(f"{name} is for receipts of streams alone")
+        key = (name, kind in _STREAM_RECEIPTS)
+        queue = self._destinations.known(key)
+        if queue is None:
+            queue = self._destinations.find(name, internal=True)
+            if queue is None:
+                raise _Refused(f"there is no queue {name}")
+            receipts = kind in _STREAM_RECEIPTS and queue.properties.path.lower() == ORDER_QUEUE
+            if is_internal(queue) and not receipts:
+                raise _Refused(f"{name} is for receipts of streams alone")
+            self._destinations.remember(key, queue)
         return queue
 
     # Into a queue
@@ -196,7 +199,7 @@ class Receiver:
 
     def _remember(self, view: MessageView, key: bytes, now: float) -> None:
         if key:
-            self.history.add(key, now, self.core.tick if view.recoverable else None, brought_by(view.data))
+            self.history.add(key, now, self.core.delivery.tick if view.recoverable else None, brought_by(view.data))
 
     def _take_stream_message(
         self,
@@ -222,45 +225,33 @@ class Receiver:
             return True
         if element.send_receipts_to is not None:
             DirectName.from_wire(element.send_receipts_to)  # 2.2.5.3.4: or it is malformed
-        refusal = self._refusal(queue, view, forged, now)
+        reason = self._refusal(queue, view, forged, now)
         tick = self.core.tick
         before = len(tick.batch.puts)
         added = self.incoming.advance(tick, state, stream, element, key, now)
         if verdict is Verdict.ACCEPTED:
-            self._deliver(queue, view, key, refusal, now)
-            if refusal is None:
+            self._deliver(queue, view, key, reason, now)
+            if reason is None:
                 self.incoming.proved(state)
             added += tick.last_puts(len(tick.batch.puts) - before)
         stream.schedule_receipt(now, delay_s, self.settings.max_receipt_delay_s)
         self._due.add(state)
         return True  # a tick that is lost takes what came on top of its messages with it
 
-    def _deliver(self, queue: Queue, view: MessageView, key: bytes, refusal: MessageClass | None, now: float) -> None:
+    def _deliver(self, queue: Queue, view: MessageView, key: bytes, reason: MessageClass | None, now: float) -> None:
         """3.1.5.1.12. Last is its id, so that a message that found no room here is no duplicate when it comes again."""
-        if refusal is None:
+        if reason is None:
             self.core.delivery.arrive(queue, view.data, view, now)
         else:
-            self._refuse(view, refusal, now)
+            self._refuse(view, reason, now)
         self._remember(view, key, now)
 
     def _refusal(self, queue: Queue, view: MessageView, forged: bool, now: float) -> MessageClass | None:
         """The first check of the queue that fails names the reason; ManagerFull where the manager is at its limit."""
-        properties = queue.properties
-        if properties.authenticate or forged:
-            return MessageClass.NACK_BAD_SIGNATURE  # no message by SOAP tells whose signature it has
-        if properties.privacy is QueuePrivacy.BODY:
-            return MessageClass.NACK_BAD_ENCRYPTION  # SOAP encrypts the connection, never the message
         # A receipt says how long it may take as a matter of form, 4.3: what it tells is as true later.
-        if view.message_class == MessageClass.NORMAL and view.has_expired(now):
-            return MessageClass.NACK_REACH_QUEUE_TIMEOUT
-        size = len(view.data)
-        try:
-            self.core.delivery.check_quota(queue, size)
-        except QuotaExceeded as fault:
-            if queue.quota_bytes is None or queue.used_bytes + size <= queue.quota_bytes:
-                raise ManagerFull(str(fault)) from fault
-            return MessageClass.NACK_Q_EXCEED_QUOTA
-        return None
+        timeless = view.message_class != MessageClass.NORMAL
+        reason = refusal(queue, view, now, forged=forged, timeless=timeless)
+        return reason or overflow(self.core.delivery, queue, len(view.data))
 
     def _refuse(self, view: MessageView, reason: MessageClass, now: float) -> None:
         """The message was understood and is not taken: whoever asked for it is told."""
@@ -382,7 +373,7 @@ class Receiver:
 
     def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """3.1.7.3: a message that came by HTTP has left its queue, and its sender wants to know how."""
-        if not record.packet[_HTTP_AT] & _BY_HTTP or queue.properties.queue_type not in _REMOVALS:
+        if not arrived_by_http(record.packet) or queue.properties.queue_type not in REMOVALS:
             return
         view = MessageView(record.packet)
         if reason == MessageClass.NACK_DELETED and not view.ack_flags & AckFlags.NEGATIVE_ARRIVAL.value:

@@ -17,7 +17,7 @@ from postroad.net.endpoints import endpoint, is_address, plain_address
 from postroad.queues.carriers import CarrierReport
 from postroad.queues.info import SessionInfo
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingEvent
+from postroad.queues.outgoing import ConnectionStatus, OutgoingEvent
 from postroad.queues.queue import PositionState, Queue
 from postroad.soap.addresses import url_of
 from postroad.soap.outgoing import Outgoing, Request
@@ -27,11 +27,12 @@ from postroad.soap.report import report
 from postroad.soap.sender import Flight, Sender, Standing
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
+from postroad.transfer.outgoing import PeerQueues, may_send, sendable
 from postroad.transfer.watching import TransferWatcher
 from postroad.wire.view import MessageView
 
 OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
-_REMOTE_MACHINE_NOT_AVAILABLE = 0xC00E0069
+KNOWN_ADDRESSES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +47,15 @@ class Address:
         return f"{'https' if self.secure else 'http'}://{endpoint(self.host, self.port)}"
 
 
-@dataclass(slots=True, eq=False)
-class Peer:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Peer(PeerQueues):
     """The way to one address: the requests that it has to answer, and the queues that use it."""
 
     address: Address
-    queues: dict[Queue, None] = field(default_factory=dict)
     ready: dict[Queue, None] = field(default_factory=dict)  # those of them that may have something to send
     posts: set[Post] = field(default_factory=set)
     connected: bool = False
-    retry_at: float | None = None
     idle_at: float | None = None  # Session Cleanup Timer
-    last_error: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +104,7 @@ class SoapService:
         self.peers: dict[Address, Peer] = {}
         self.sent = self.taken = self.refused = 0  # requests of ours and of others, since the start
         self._port_of = port_of
+        self._addresses: dict[Queue, Address] = {}
         self._addresses_of = addresses_of
         self._posts_to: dict[str, int] = {}  # by host, whatever its ports: nobody has us open connections without end
         self._starving: dict[str, dict[Peer, None]] = {}  # by host: the ways that wait for another's answers
@@ -164,21 +163,16 @@ class SoapService:
 
     def ready(self, queue: Queue, now: float) -> None:
         """3.1.7.7: there is something to send."""
-        if self._may_send(queue):
+        if may_send(self.core.queues, queue):
             peer = self._peer_of(queue)
             peer.ready[queue] = None
             self._pump(peer, now)
-
-    def _may_send(self, queue: Queue) -> bool:
-        """False for a queue that is paused, and for one that was deleted meanwhile."""
-        info = self.core.queues.outgoing_info.get(queue)
-        return info is not None and info.may_send
 
     def peer_of(self, queue: Queue) -> Peer | None:
         """The way that the messages of a queue take, if any of them did."""
         name = self.core.queues.outgoing_info[queue].destination
         assert isinstance(name, DirectName)
-        peer = self.peers.get(self._address(name))
+        peer = self.peers.get(self._address(queue, name))
         return peer if peer is not None and queue in peer.queues else None
 
     def forget(self, queue: Queue) -> None:
@@ -186,7 +180,8 @@ class SoapService:
         name = parse_format_name(queue.properties.path)
         assert isinstance(name, DirectName)
         self.sender.forget(queue)
-        peer = self.peers.get(self._address(name))
+        peer = self.peers.get(self._address(queue, name))
+        self._addresses.pop(queue, None)
         if peer is not None:
             peer.queues.pop(queue, None)
             peer.ready.pop(queue, None)
@@ -197,10 +192,10 @@ class SoapService:
         info = self.core.queues.outgoing_info[queue]
         name = info.destination
         assert isinstance(name, DirectName)
-        address = self._address(name)
+        address = self._address(queue, name)
         peer = self.peers.get(address)
         if peer is None:
-            peer = self.peers[address] = Peer(address)
+            peer = self.peers[address] = Peer(address=address)
         if queue not in peer.queues:
             peer.queues[queue] = None
             info.next_hops = (address.host,)
@@ -208,8 +203,16 @@ class SoapService:
                 info.on(OutgoingEvent.CONNECTED)
         return peer
 
-    def _address(self, name: DirectName) -> Address:
+    def _address(self, queue: Queue, name: DirectName) -> Address:
         """3.1.7.9: the host of the name, or of whom the configuration puts in its place."""
+        address = self._addresses.get(queue)
+        if address is None:
+            if len(self._addresses) >= KNOWN_ADDRESSES:  # of queues that are gone too
+                self._addresses.clear()
+            address = self._addresses[queue] = self._find_address(name)
+        return address
+
+    def _find_address(self, name: DirectName) -> Address:
         target = self.settings.redirections.outbound_target(url_of(name))
         if target is not None:
             parts = urlsplit(target)
@@ -223,9 +226,8 @@ class SoapService:
         """Queues take turns, so that none waits for another's backlog; and so do the ports of one host."""
         if peer.retry_at is not None:
             return
-        for queue in [each for each in peer.ready if not (each.count and self._may_send(each))]:
-            del peer.ready[queue]
-        waiting = list(peer.ready)
+        waiting = sendable(self.core.queues, peer.ready)
+        peer.ready = dict.fromkeys(waiting)
         while waiting and (free := self._free(peer)) > 0:
             queue = waiting.pop(0)
             share = max(1, free // (len(waiting) + 1))
@@ -246,8 +248,8 @@ class SoapService:
 
     def _post(self, peer: Peer, flight: Flight, now: float) -> None:
         if not peer.connected and not peer.posts:
-            self._happened(peer, OutgoingEvent.CONNECT)
-            self._note(peer, ConnectionStatus.IN_PROCESS, now)
+            peer.happened(self.core.queues, OutgoingEvent.CONNECT)
+            peer.note(self.core.queues, ConnectionStatus.IN_PROCESS, now, peer.address.host)
         try:
             request = self.outgoing.request(flight)
         except Exception as error:  # it cannot be written as SOAP, today or ever: those behind it go on
@@ -280,24 +282,6 @@ class SoapService:
         if not starving:
             self._starving.pop(host, None)
 
-    def _happened(self, peer: Peer, event: OutgoingEvent) -> None:
-        for queue in list(peer.queues):
-            info = self.core.queues.outgoing_info.get(queue)
-            if info is None:
-                del peer.queues[queue]
-                peer.ready.pop(queue, None)
-            else:
-                info.on(event)
-
-    def _note(self, peer: Peer, status: ConnectionStatus, now: float, error: str | None = None) -> None:
-        peer.last_error = error
-        code = _REMOTE_MACHINE_NOT_AVAILABLE if status >= ConnectionStatus.UNKNOWN_FAILURE else 0
-        attempt = ConnectionAttempt(status, int(now), code, (peer.address.host,))
-        for queue in peer.queues:
-            info = self.core.queues.outgoing_info.get(queue)
-            if info is not None:
-                info.note(attempt, error)
-
     # Answers to our requests, 3.1.7.2.5
 
     def answered(self, post: Post, status: int, now: float) -> None:
@@ -311,8 +295,8 @@ class SoapService:
             return
         if not peer.connected:
             peer.connected = True
-            self._note(peer, ConnectionStatus.ESTABLISHED, now)
-            self._happened(peer, OutgoingEvent.CONNECTED)
+            peer.note(self.core.queues, ConnectionStatus.ESTABLISHED, now, peer.address.host)
+            peer.happened(self.core.queues, OutgoingEvent.CONNECTED)
         if OK <= status < 300:
             self.sent += 1
             self.sender.delivered(post.flight, now)
@@ -351,8 +335,8 @@ class SoapService:
         peer.retry_at = now + self.settings.retransmission_ms / 1000
         self._timed.add(peer)
         self.sender.failed(post.flight, now)
-        self._note(peer, status, now, error)
-        self._happened(peer, OutgoingEvent.FAILED)
+        peer.note(self.core.queues, status, now, peer.address.host, error)
+        peer.happened(self.core.queues, OutgoingEvent.FAILED)
         if not others:
             self.driver.close(peer)
         self._feed(peer.address.host, now)
@@ -369,7 +353,9 @@ class SoapService:
         name = self.core.queues.outgoing_info[queue].destination
         assert isinstance(name, DirectName)
         address = plain_address(address)
-        found = {plain_address(each) for host in (name.host, self._address(name).host) for each in self._found(host)}
+        found = {
+            plain_address(each) for host in (name.host, self._address(queue, name).host) for each in self._found(host)
+        }
         if address in found or self.core.delivery.relay.trusts(address):
             return Standing.RECEIVER
         return Standing.STRANGER if self._found(name.host) else Standing.UNKNOWN
@@ -416,7 +402,7 @@ class SoapService:
         peer.idle_at = None
         peer.connected = False
         self.driver.close(peer)
-        self._happened(peer, OutgoingEvent.CLOSED)
+        peer.happened(self.core.queues, OutgoingEvent.CLOSED)
         if not any(queue.count for queue in peer.queues):
             self.peers.pop(peer.address, None)
 
@@ -428,7 +414,7 @@ class SoapService:
         if transfer is not None:
             transfer.resend_at = None
         peer = self.peer_of(queue)
-        if peer is not None and not any(self._may_send(each) for each in peer.queues):
+        if peer is not None and not any(may_send(self.core.queues, each) for each in peer.queues):
             self._give_up(peer)
 
     def _give_up(self, peer: Peer) -> None:

@@ -228,7 +228,7 @@ class SoapTransport:
 
     async def _take(self, incoming: Incoming) -> int:
         """[MC-MQSRM] 3.1.7.2.5: a 200 says that the message is where it belongs, and durable if it has to be."""
-        tick = self.service.core.tick
+        tick = self.service.core.delivery.tick
         writes = tick.writes
         try:
             outcome = self.service.received(incoming, self.manager.clock())

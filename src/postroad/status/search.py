@@ -19,6 +19,7 @@ from postroad.status.report import Outlook
 from postroad.store.interface import Record
 from postroad.values.trace import Finding, FindingKind, Trace, class_words, read_message_id
 from postroad.wire.constants import MessageClass, class_name
+from postroad.wire.fields import MESSAGE_ID, SOURCE
 from postroad.wire.ordering import FinalAck
 from postroad.wire.packets import decode_packet
 from postroad.wire.report import MESSAGE_ID_TAG, TraceReport
@@ -26,7 +27,6 @@ from postroad.wire.view import MessageView
 
 LOOK_LIMIT = 10_000  # messages of one queue: what a store reads in well under a second
 PAGE = 500
-_GUID, _MESSAGE_ID = slice(16, 32), slice(56, 60)  # of UserHeader, in a packet
 _REPORT_TAG = MESSAGE_ID_TAG.encode("utf-16-le")
 _STATES = {
     None: "not received yet",
@@ -92,7 +92,7 @@ class Search:
     def _look_at(self, queue: Queue, record: Record) -> None:
         """By bytes first: of a million messages hardly one has to be opened."""
         packet = record.packet
-        if packet[_MESSAGE_ID] == self._ordinal and packet[_GUID] == self._guid:
+        if packet[MESSAGE_ID] == self._ordinal and packet[SOURCE] == self._guid:
             view = MessageView(packet)
             self._sent = self._sent or self._origin(view)
             finding: Finding | None = self._copy(queue, record, view)

@@ -44,7 +44,7 @@ def test_messages_are_numbered_from_1_in_one_sequence(network: Network, alpha: S
     (sequence_id,) = {each.sequence_id for each in places(network, alpha, beta)}
     assert sequence_id.ordinal == 1
     unacked = alpha.service.sender.sequences[alpha.queue(there)].unacked
-    assert [(each.sequence_id, each.number) for each in unacked] == [(sequence_id, each) for each in (1, 2, 3)]
+    assert [(each.sequence, each.number) for each in unacked] == [(sequence_id, each) for each in (1, 2, 3)]
     assert alpha.core.transacting.next_place(there) == (sequence_id, 4)
 
 

@@ -17,13 +17,14 @@ from postroad.soap.elements import (
     Decision,
     DeliveryReceipt,
     Envelope,
+    MessageType,
     Services,
     StreamId,
     StreamReceipt,
+    identify,
 )
 from postroad.soap.envelope import write_envelope
 from postroad.soap.multipart import join_entity
-from postroad.soap.receipts import MessageType, identify
 from postroad.soap.receiver import Incoming
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.wire.constants import MessageClass
