@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from benchmarks.harness import best_of, print_table
 from postroad.message import Message
@@ -49,7 +49,7 @@ def message(number: int, *, source: int, stream: bool) -> Incoming:
 
 def filled(size: int) -> SoapService:
     """A manager with that many streams whose receipts are due, and as many queues that wait for a receipt."""
-    core = LocalQueueManager("alpha", UUID(int=7), MemoryStore())
+    core = LocalQueueManager("alpha", UUID(int=7), MemoryStore(), new_id=uuid4)
     core.start(NOW)
     core.create_queue(r"private$\orders", NOW)
     core.create_queue(r"private$\ledger", NOW, transactional=True)

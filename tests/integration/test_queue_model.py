@@ -62,7 +62,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def open_store(self) -> None:
         self.store = SqliteStore(self.directory)
-        self.manager = LocalQueueManager("alpha", IDENTIFIER, self.store)
+        self.manager = LocalQueueManager("alpha", IDENTIFIER, self.store, new_id=uuid4)
         self.manager.start(self.now)
         self.commit_tick()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from io import StringIO
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
@@ -65,7 +65,7 @@ class House:
 
     def __init__(self) -> None:
         self.store = MemoryStore()
-        self.core = LocalQueueManager("alpha", OWN, self.store, insecure_nacks=True, locate=_locate)
+        self.core = LocalQueueManager("alpha", OWN, self.store, insecure_nacks=True, new_id=uuid4, locate=_locate)
         self.core.start(STARTED)
         self.tick()
         self.binary = BinaryService(self.core, BinarySettings(), self._resolve, self)

@@ -82,10 +82,25 @@ PURE = (
     "directory.snapshot",
     "directory.review",
     "routing",
-    "queues.outgoing",
+    "security.relay",
+    "store.interface",
+    "store.row",
+    "store.express",
+    "values",
+    "queues",
+    "transfer",
     "binary.settings",
     "binary.states",
     "binary.session",
+    "binary.sequences",
+    "binary.awaiting",
+    "binary.neighbours",
+    "binary.tracing",
+    "binary.sender",
+    "binary.receiver",
+    "binary.service",
+    "binary.report",
+    "binary.transfers",
     "binary.ping",
     "soap.elements",
     "soap.texts",
@@ -101,6 +116,16 @@ PURE = (
     "soap.packets",
     "soap.mapping",
     "soap.streams",
+    "soap.redirection",
+    "soap.settings",
+    "soap.receipts",
+    "soap.incoming",
+    "soap.outgoing",
+    "soap.sender",
+    "soap.receiver",
+    "soap.service",
+    "soap.report",
+    "soap.transfers",
     "rpc.pdu",
     "rpc.ndr",
     "rpc.interface",
@@ -122,6 +147,7 @@ IMPURE_LIBRARIES = frozenset(
     {"asyncio", "concurrent", "multiprocessing", "random", "secrets", "select", "selectors"}
     | {"socket", "socketserver", "ssl", "subprocess", "threading", "time"}
 )
+RANDOM_IDS = frozenset({"uuid1", "uuid4"})
 
 
 def allowed(room: str) -> frozenset[str]:
@@ -189,6 +215,15 @@ def is_pure(module: str) -> bool:
     return any(module == pure or module.startswith(f"{pure}.") for pure in PURE)
 
 
+def random_names(text: str) -> Iterator[tuple[int, str]]:
+    """(line, name) of every use of an id that is made by chance or from the clock."""
+    for node in ast.walk(ast.parse(text)):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+        names += [node.attr] if isinstance(node, ast.Attribute) else []
+        for name in RANDOM_IDS.intersection(names):
+            yield node.lineno, name  # type: ignore[attr-defined]
+
+
 def faults(sources: Mapping[str, str]) -> list[str]:
     """One sentence for each import that the tables forbid."""
     found = []
@@ -198,6 +233,8 @@ def faults(sources: Mapping[str, str]) -> list[str]:
         if room not in rooms():
             found.append(f"{module}: give the room {room!r} a floor in FLOORS")
             continue
+        if is_pure(module):
+            found += [f"{module}:{line}: a pure module uses {name}" for line, name in random_names(text)]
         for line, target in imports(module, text, modules):
             other = room_of(target[1:]) if target.startswith(".") else None
             if other is None:
@@ -249,7 +286,9 @@ def test_the_tables_speak_only_of_known_rooms() -> None:
         ("wire.packet", "from time import monotonic"),
         ("names", "import asyncio.events"),
         ("binary.session", "import random"),
-        ("binary.session", "from postroad.store import interface"),
+        ("queues.queue", "from uuid import uuid4"),
+        ("queues.queue", "import uuid\nfresh = uuid.uuid4"),
+        ("binary.session", "from postroad.store import sqlite"),
         ("binary.session", "from postroad.binary import transport"),
     ],
 )

@@ -28,6 +28,7 @@ from postroad.errors import (
     UnsupportedFormatNameOperation,
 )
 from postroad.manager.leases import LeaseService
+from postroad.manager.troubles import Troubles
 from postroad.message import Message
 from postroad.names import FormatName, PathName, PublicName
 from postroad.net.limits import Limits
@@ -44,7 +45,6 @@ from postroad.queues.queue import Queue
 from postroad.queues.reading import SeekAction
 from postroad.queues.transacting import MOST_APART
 from postroad.queues.transaction import Transaction
-from postroad.queues.troubles import Troubles
 from postroad.queues.waiting import ReadCall, WaitingRead
 from postroad.received import ReceivedMessage
 from postroad.remote_read.server import RemoteReaders
@@ -110,8 +110,9 @@ class Manager:
             insecure_nacks=insecure_nacks,
             first_message_id=1 + secrets.randbelow(FIRST_MESSAGE_IDS),
             locate=self._locate,
+            new_id=uuid4,
+            apart=lambda: 1 + secrets.randbelow(MOST_APART),
         )
-        self.core.transacting.apart = lambda: 1 + secrets.randbelow(MOST_APART)
         self.core.delivery.quota_kb = None if quota_kb == MAX_QUOTA_KB else quota_kb
         self.offsets = Offsets(self.core, self._durably, clock)
         self.router = Router(self.identifier, Directory(), clock())

@@ -5,10 +5,10 @@ Definitions are kept as state in the store; messages are not touched here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from postroad.errors import (
     IllegalPathName,
@@ -74,8 +74,15 @@ class QueueCollection:
     """Every queue by its number, its path, its identifier; outgoing queues by where they lead."""
 
     def __init__(
-        self, name: str, identifier: UUID, durable: Store, express: Store, hardened_security: bool = False
+        self,
+        name: str,
+        identifier: UUID,
+        durable: Store,
+        express: Store,
+        new_id: Callable[[], UUID],
+        hardened_security: bool = False,
     ) -> None:
+        self._new_id = new_id
         self.name = name
         self.identifier = identifier
         self.hardened_security = hardened_security
@@ -213,7 +220,7 @@ class QueueCollection:
         properties = QueueProperties(
             queue_type=queue_type,
             path=str(tail)[1:],
-            identifier=attributes.pop("identifier", None) or uuid4(),  # type: ignore[arg-type]
+            identifier=attributes.pop("identifier", None) or self._new_id(),  # type: ignore[arg-type]
             private_queue_number=number or 0,
             create_time=now_s,
             modify_time=now_s,
@@ -226,7 +233,7 @@ class QueueCollection:
                 QueueProperties(
                     QueueType.JOURNAL,
                     f"{properties.path};journal",
-                    uuid4(),
+                    self._new_id(),
                     quota_kb=properties.journal_quota_kb,
                     owner=queue.number,
                     create_time=now_s,
@@ -244,7 +251,7 @@ class QueueCollection:
             QueueProperties(
                 QueueType.SUBQUEUE,
                 f"{owner.properties.path};{name}",
-                uuid4(),
+                self._new_id(),
                 transactional=owner.properties.transactional,
                 owner=owner.number,
                 create_time=now_s,
@@ -287,7 +294,7 @@ class QueueCollection:
         self.outgoing_made += 1
         path = str(name)
         properties = QueueProperties(
-            QueueType.OUTGOING, path, uuid4(), label=path, create_time=now_s, modify_time=now_s
+            QueueType.OUTGOING, path, self._new_id(), label=path, create_time=now_s, modify_time=now_s
         )
         return self._add(tick, properties)
 

@@ -37,8 +37,8 @@ from postroad.queues.properties import QueueType
 from postroad.queues.queue import QUOTA_UNIT, START, PositionState, Queue
 from postroad.queues.tick import Atomic, Counters, Tick
 from postroad.security.relay import Relay
+from postroad.store.express import ExpressStore
 from postroad.store.interface import NEVER, PRIORITY_SHIFT, Key, Record
-from postroad.store.memory import MemoryStore
 from postroad.wire.constants import INFINITE, AckFlags, MessageClass
 from postroad.wire.fields import identifier_of, is_recoverable, is_transactional, priority_of, times_of
 from postroad.wire.layout import NULL_GUID
@@ -107,7 +107,7 @@ class Delivery:
         self,
         identifier: UUID,
         queues: QueueCollection,
-        express: MemoryStore,
+        express: ExpressStore,
         counters: Counters,
         insecure_nacks: bool,
         wake: Callable[[Queue, float, Iterable[int]], None],

@@ -62,8 +62,8 @@ from postroad.queues.tick import COUNTERS_STATE, MAX_MESSAGE_ID, Counters, Tick
 from postroad.queues.transacting import STATE as SEQUENCE_STATE
 from postroad.queues.transacting import Transacting
 from postroad.queues.transaction import Transaction
+from postroad.store.express import ExpressStore
 from postroad.store.interface import ARRIVAL_MASK, NEVER, Record, Store
-from postroad.store.memory import MemoryStore
 from postroad.wire.constants import MessageClass
 from postroad.wire.multi_queue_header import MultiQueueFormatHeader
 from postroad.wire.packets import check_place
@@ -105,20 +105,26 @@ class LocalQueueManager:
         *,
         insecure_nacks: bool = False,
         hardened_security: bool = False,
+        new_id: Callable[[], UUID],
         first_message_id: int = 1,
+        apart: Callable[[], int] = lambda: 1,
         locate: Callable[[PublicName], UUID | None] = lambda name: None,
     ) -> None:
-        """`first_message_id` is where a store that is new begins to count; `locate` says who has a public queue, as the
-        directory knows."""
+        """`new_id` gives ids that were never given: who lets strangers in takes ids that cannot be guessed.
+
+        `first_message_id` is where a store that is new begins to count, `apart` how far the next sequence is from the
+        last one; `locate` says who has a public queue, as the directory knows.
+        """
+        self.new_id = new_id
         self.name = name
         self.identifier = identifier
         self.store = store
         self.state = QueueManagerState.STOPPED
         self.connection_active = True
         self.resolve_list: ResolveDistributionList = _no_directory
-        self.express = MemoryStore()
+        self.express = ExpressStore()
         self.counters = Counters(store.state(COUNTERS_STATE).get(COUNTERS_STATE), first_message_id)
-        self.queues = QueueCollection(name, identifier, store, self.express, hardened_security)
+        self.queues = QueueCollection(name, identifier, store, self.express, new_id, hardened_security)
         self.delivery = Delivery(
             identifier,
             self.queues,
@@ -130,7 +136,7 @@ class LocalQueueManager:
         )
         self.reading = Reading(self.delivery)
         self.descriptors: dict[int, OpenQueueDescriptor] = {}
-        self.transacting = Transacting(self.delivery, self.reading)
+        self.transacting = Transacting(self.delivery, self.reading, new_id, apart)
         self.transactions = self.transacting.open
         self.holding = Holding(self.queues, self.delivery, self.reading)
         self.submissions = Submissions(lambda: self.tick)

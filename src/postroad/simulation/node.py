@@ -6,7 +6,8 @@ What asyncio, threads and sockets do for a real one is done here in virtual time
 from __future__ import annotations
 
 from collections.abc import Callable
-from uuid import UUID
+from itertools import count
+from uuid import UUID, uuid5
 
 from postroad.binary.next_hops import KnownManagers, resolver
 from postroad.binary.service import BinaryService, Peer
@@ -72,6 +73,7 @@ class Node:
         self._network = network
         self._directory = directory
         self._life = 0
+        self._ids = count(1)
         self._clear()
 
     def _clear(self) -> None:
@@ -100,12 +102,16 @@ class Node:
         life = self._life
         return self._loop.after(seconds, lambda: callback() if self._life == life else None)
 
+    def _new_id(self) -> UUID:
+        """Ids of queues and transactions are the same each time a seed is run."""
+        return uuid5(self.identifier, str(next(self._ids)))
+
     # Life and death
 
     def start(self) -> None:
         """As Manager.start does: queues, one commit, then the network. A disk that fails puts it off."""
         self._clear()
-        self.core = core = LocalQueueManager(self.name, self.identifier, self.disk.store)
+        self.core = core = LocalQueueManager(self.name, self.identifier, self.disk.store, new_id=self._new_id)
         self.commits = Commits(core, lambda: self.now, self.after, self._write)
         core.queues.local_hosts.add(self.address)
         core.delivery.quota_kb = self.quota_kb

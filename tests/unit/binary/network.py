@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from postroad.binary.neighbours import DirectoryView
 from postroad.binary.service import BinaryService, Hop, Peer
@@ -119,7 +119,12 @@ class Station(Party):
         self._promises: list[Done] = []
         self._out: tuple[Tick, list[Done]] | None = None
         self.core = LocalQueueManager(
-            self.name, self.identifier, self.store, insecure_nacks=self.insecure_nacks, locate=self.network.owner
+            self.name,
+            self.identifier,
+            self.store,
+            insecure_nacks=self.insecure_nacks,
+            new_id=uuid4,
+            locate=self.network.owner,
         )
         self.core.watch(Watcher(follow_up_failed=raised))
         self.core.queues.local_hosts.add(self.address)

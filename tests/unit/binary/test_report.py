@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from postroad.binary.report import STUCK_S, SendingFacts
@@ -105,7 +107,7 @@ def test_a_paused_queue_says_who_paused_it(alpha: Station, beta: Station) -> Non
 
 
 def test_without_a_binary_service_nothing_is_sent_and_it_says_so(alpha: Station) -> None:
-    core = LocalQueueManager(alpha.name, alpha.identifier, alpha.store)
+    core = LocalQueueManager(alpha.name, alpha.identifier, alpha.store, new_id=uuid4)
     core.start(alpha.network.now)
     core.send(NOWHERE, [Message(b"", recoverable=True)], alpha.network.now)
     while (tick := core.ticks.seal()) is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -81,7 +81,7 @@ class House:
         self.faults = Faults()
         self.now = STARTED
         self.store = MemoryStore()
-        self.core = core = LocalQueueManager(NAME, IDENTIFIER, self.store, insecure_nacks=True)
+        self.core = core = LocalQueueManager(NAME, IDENTIFIER, self.store, new_id=uuid4, insecure_nacks=True)
         core.start(self.now)
         self.land()
         self.answers: list[Answer] = []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from uuid import UUID
+from itertools import repeat
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -69,6 +70,7 @@ class Office:
         self.now = STARTED
         self.hardened_security = hardened_security
         self._insecure_nacks = insecure_nacks
+        self.apart: Iterator[int] = repeat(1)  # how far each sequence is from the last one
         self.carriers: list[Carrier] = []  # of every start
         self._start()
 
@@ -77,6 +79,8 @@ class Office:
             NAME,
             IDENTIFIER,
             self.store,
+            new_id=uuid4,
+            apart=lambda: next(self.apart),
             insecure_nacks=self._insecure_nacks,
             hardened_security=self.hardened_security,
         )

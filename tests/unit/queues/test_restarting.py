@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from uuid import uuid4
 
 import pytest
 
@@ -237,7 +238,7 @@ def test_a_definition_that_says_nothing_is_an_error_that_names_it(office: Office
     number = office.queue(OTHER).number
     office.store.set_state(f"queue/{number}", b"{}")
     with pytest.raises(StorageError, match=f"queue {number}"):
-        LocalQueueManager(NAME, IDENTIFIER, office.store).start(office.now)
+        LocalQueueManager(NAME, IDENTIFIER, office.store, new_id=uuid4).start(office.now)
 
 
 def test_a_definition_of_a_later_version_is_read_as_far_as_it_is_known(office: Office) -> None:

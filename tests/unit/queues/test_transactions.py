@@ -446,7 +446,7 @@ def test_sequences_are_apart_by_chance_and_only_grow(office: Office) -> None:
     """What is told as the next one is the next one; an ordinal that runs over takes the time stamp along."""
     steps = iter([5, 1 << 24, (1 << 32) - 10, 7])
     transacting = office.manager.transacting
-    transacting.apart = lambda: next(steps)
+    office.apart = steps
     found = []
     for number in range(4):
         told = [transacting.next_place(f"somewhere {number}")[0] for _ in range(2)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from postroad.errors import StorageError
 from postroad.message import Message
@@ -91,7 +91,7 @@ class Station:
         self._relying: list[Done] = []  # of those promises, who depend on the sealed tick too
         self.fault: str | None = None  # why the last request that was refused was
         self._out: tuple[Tick, list[Done]] | None = None
-        self.core = LocalQueueManager(self.name, self.identifier, self.store)
+        self.core = LocalQueueManager(self.name, self.identifier, self.store, new_id=uuid4)
         self.core.watch(Watcher(follow_up_failed=raised))
         self.core.queues.local_hosts.add(self.address)
         self.core.start(self.network.now)
