@@ -33,7 +33,7 @@ from postroad.wire.ordering import OrderingAck
 from postroad.wire.patch import stamp_transaction
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
-from tests.unit.queues.office import ACKS, ELSEWHERE, IDENTIFIER, LEDGER, NAME, ORDERS, OTHER, STARTED, Answer
+from tests.unit.queues.harness import ACKS, ELSEWHERE, IDENTIFIER, LEDGER, NAME, ORDERS, OTHER, STARTED, Answer
 
 HTTP = "DIRECT=http://10.0.0.5/msmq/private$/orders"
 STRANGER = UUID(int=0xEE)

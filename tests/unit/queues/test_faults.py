@@ -17,7 +17,7 @@ from postroad.queues.queue import PositionState
 from postroad.queues.reading import SeekAction
 from postroad.wire.view import MessageView
 from tests.unit.queues.faults import HTTP, Broken, House, told
-from tests.unit.queues.office import ELSEWHERE, LEDGER, ORDERS, OTHER
+from tests.unit.queues.harness import ELSEWHERE, LEDGER, ORDERS, OTHER
 
 Operation = Callable[[], Any]
 

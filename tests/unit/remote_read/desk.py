@@ -20,7 +20,7 @@ from postroad.remote_read.values import (
 from postroad.rpc.caller import Caller
 from postroad.rpc.constants import AuthLevel
 from postroad.wire.view import MessageView
-from tests.unit.queues.office import ORDERS, OTHER, Office
+from tests.unit.queues.harness import ORDERS, OTHER, Harness
 
 CLIENT = UUID("99887766-5544-3322-1100-ffeeddccbbaa")
 SOMEBODY = Caller("127.0.70.9", "reader", AuthLevel.INTEGRITY, 1)
@@ -176,7 +176,7 @@ class Desk:
     """Handles count from FIRST_HANDLE on, so that a test can tell them from other numbers."""
 
     def __init__(self, *, authenticate: bool = False) -> None:
-        self.office = Office()
+        self.office = Harness()
         self.office.create(ORDERS)
         self.office.create(OTHER)
         self.service = RemoteReadService(self.office.manager, count(FIRST_HANDLE).__next__, authenticate=authenticate)

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from postroad.remote_read.values import INFINITE_MS, Ack, Action
-from tests.unit.queues.office import ORDERS
+from tests.unit.queues.harness import ORDERS
 from tests.unit.remote_read.desk import OK, Desk, Read, Reader
 
 STEPS = 150

@@ -11,7 +11,7 @@ from postroad.message import Message
 from postroad.remote_read.entries import Answer
 from postroad.remote_read.values import INFINITE_MS, LAST_LOOKUP_ID, SEQUENTIAL_MASK, Ack, Action, is_failure
 from postroad.store.interface import Record
-from tests.unit.queues.office import ORDERS
+from tests.unit.queues.harness import ORDERS
 from tests.unit.remote_read.desk import OK, SOMEBODY, Desk
 
 PEEKS = (Action.LOOKUP_PEEK_CURRENT, Action.LOOKUP_PEEK_NEXT, Action.LOOKUP_PEEK_PREV)

@@ -10,7 +10,7 @@ from postroad.queues.descriptor import QueueAccess, ShareMode
 from postroad.remote_read.entries import RemoteReadState
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.values import Ack, Action, DesiredAccess, DesiredShare
-from tests.unit.queues.office import ORDERS, OTHER, refused
+from tests.unit.queues.harness import ORDERS, OTHER, refused
 from tests.unit.remote_read.desk import CLIENT, FIRST_HANDLE, NOBODY, OK, SOMEBODY, Desk, Reader, parts
 
 RANDOM = 0x7A7A7A7A

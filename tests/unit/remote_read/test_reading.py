@@ -8,7 +8,7 @@ from postroad.errors import Status
 from postroad.queues.queue import PositionState
 from postroad.remote_read.entries import Answer
 from postroad.remote_read.values import INFINITE_MS, Ack, Action, is_failure
-from tests.unit.queues.office import ORDERS, OTHER
+from tests.unit.queues.harness import ORDERS, OTHER
 from tests.unit.remote_read.desk import OK, SOMEBODY, Desk
 
 FEW = 60_000

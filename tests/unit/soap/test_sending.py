@@ -9,7 +9,7 @@ from postroad.queues.outgoing import OutgoingState
 from postroad.soap.receiver import Incoming
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.wire.constants import MessageClass
-from tests.unit.soap.mail import ACKS, DEADLETTER, JOURNAL, ORDERS, Network, Station
+from tests.unit.soap.network import ACKS, DEADLETTER, JOURNAL, ORDERS, Network, Station
 
 RETRY_S = 20
 

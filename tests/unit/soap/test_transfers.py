@@ -12,7 +12,7 @@ from postroad.soap.transfers import outgoing_transfer
 from postroad.transfer.outgoing import NOTHING, OutgoingTransferInfo
 from postroad.wire.constants import MessageClass
 from postroad.wire.records import SequenceInfo
-from tests.unit.soap.mail import LEDGER, Network, Station, stranger_message
+from tests.unit.soap.network import LEDGER, Network, Station, stranger_message
 
 ORDER_QUEUE = r"private$\order_queue$"
 

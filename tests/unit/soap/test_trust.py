@@ -24,7 +24,7 @@ from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.sender import OUTGOING_STATE
 from postroad.wire.constants import MessageClass
 from postroad.wire.patch import brought_by
-from tests.unit.soap.mail import (
+from tests.unit.soap.network import (
     DEADXACT,
     LEDGER,
     ORDERS,

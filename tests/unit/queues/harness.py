@@ -62,7 +62,7 @@ class Answer:
         self.error = error
 
 
-class Office:
+class Harness:
     """Every verb commits what it changed, unless its name says otherwise. `now` moves only where a test moves it."""
 
     def __init__(self, *, hardened_security: bool = False, insecure_nacks: bool = False) -> None:
