@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from benchmarks.harness import best_of, microseconds, print_table
 from postroad.binary.service import BinaryService, Peer
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def measure(count: int) -> float:
-    core = LocalQueueManager("bench", UUID(int=1), MemoryStore())
+    core = LocalQueueManager("bench", UUID(int=1), MemoryStore(), new_id=uuid4)
     core.start(NOW)
     service = BinaryService(core, BinarySettings(), lambda name: [], _Driver())
     sessions = [_opened(service, number) for number in range(count)]

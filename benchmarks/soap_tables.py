@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from benchmarks.harness import best_of, print_table
 from postroad.message import Message
@@ -49,15 +49,14 @@ def message(number: int, *, source: int, stream: bool) -> Incoming:
 
 def filled(size: int) -> SoapService:
     """A manager with that many streams whose receipts are due, and as many queues that wait for a receipt."""
-    core = LocalQueueManager("alpha", UUID(int=7), MemoryStore())
+    core = LocalQueueManager("alpha", UUID(int=7), MemoryStore(), new_id=uuid4)
     core.start(NOW)
     core.create_queue(r"private$\orders", NOW)
     core.create_queue(r"private$\ledger", NOW, transactional=True)
     service = SoapService(core, SoapSettings(), Silence())
     service.start(NOW)
     for number in range(1, size + 1):
-        status = service.received(message(1, source=number, stream=True), NOW).status
-        assert status == 200
+        assert service.received(message(1, source=number, stream=True), NOW).status == 200
         transaction = core.begin()
         name = f"DIRECT=HTTP://10.2.{number >> 8}.{number & 255}/msmq/private$/q"
         core.send(name, [Message(b"body")], NOW, transaction)
@@ -67,10 +66,10 @@ def filled(size: int) -> SoapService:
 
 
 def commit(core: LocalQueueManager) -> None:
-    tick = core.seal()
+    tick = core.ticks.seal()
     if tick is not None:
         core.store.commit([tick.batch])
-        core.committed(tick, NOW)
+        core.ticks.committed(tick, NOW)
 
 
 def rows() -> Iterator[tuple[str, ...]]:

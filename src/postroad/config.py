@@ -45,11 +45,11 @@ from postroad.fields.toml import Place, load, read_file, refuse_duplicates
 from postroad.names import DirectName, PathName, QueueKind
 from postroad.net import ports
 from postroad.security.relay import RelayRule
+from postroad.wire.constants import RESEND_TABLE_S
 
 DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB of messages, journals and dead letters included: strangers can fill no more
 YEAR_S = 365 * 86400
 WITH_RPC = -1  # of rpc_read: the standard port where rpc has its own, else the same port as rpc
-DEFAULT_RESEND_S = (30.0, 30.0, 30.0, 300.0, 300.0, 300.0, 1800.0, 1800.0, 1800.0, 21600.0)
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
@@ -144,7 +144,7 @@ class BinarySettings:
     ack_timeout_ms: int = setting(whole(20_000, 120_000), 120_000)  # what [MS-MQQB] 2.2.2.1 allows
     insecure_nacks: bool = setting(SWITCH, False)
     retry_connect_s: float = setting(number(0.001, YEAR_S), 1.0)
-    resend_s: tuple[float, ...] = setting(RESEND_TABLE, DEFAULT_RESEND_S)
+    resend_s: tuple[float, ...] = setting(RESEND_TABLE, RESEND_TABLE_S)
     cleanup_ms: int | None = setting(whole(1, UINT32_MAX), None)  # None: as the manager's role says
     ping: bool = setting(SWITCH, False)
 
@@ -170,7 +170,7 @@ class SrmpSettings:
     """`[srmp]`: MC-MQSRM, its redirections, and how HTTP reaches others."""
 
     retransmission_ms: int = setting(whole(1, UINT32_MAX), 20_000)
-    resend_s: tuple[float, ...] = setting(RESEND_TABLE, DEFAULT_RESEND_S)
+    resend_s: tuple[float, ...] = setting(RESEND_TABLE, RESEND_TABLE_S)
     cleanup_ms: int = setting(whole(1, UINT32_MAX), 300_000)
     hosts: tuple[str, ...] = setting(items(HOST), ())
     store_and_forward: bool = setting(SWITCH, False)

@@ -37,7 +37,7 @@ from postroad.soap.multipart import join_entity, split_entity
 from postroad.wire.constants import MessageClass
 from tests.certificates import Authority
 from tests.commands import ServerProcess, postroad
-from tests.unit.soap.mail import STRANGER, stranger_message, stream_message
+from tests.unit.soap.network import STRANGER, stranger_message, stream_message
 
 ADDRESSES = {"alpha": "127.0.50.11", "beta": "127.0.50.12", "gate": "127.0.50.13"}
 PORT = 18050

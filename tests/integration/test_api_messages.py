@@ -276,10 +276,10 @@ def test_whoever_passes_over_locked_messages_says_how_many(api: Served) -> None:
 
 def test_locks_are_listed_with_their_owner_and_released(api: Served) -> None:
     api.send("a", "b")
-    reply = api.call("POST", f"{ORDERS}/lock?count=2&timeout=0", headers={"Postroad-Client": "ann@desk (pid 7)"})
+    reply = api.call("POST", f"{ORDERS}/lock?count=2&timeout=0", headers={"Postroad-Client": "ann@host (pid 7)"})
     numbers = [each["lookup_id"] for each in reply.json["messages"]]
     (lock,) = api.call("GET", f"{API}/locks?queue=private$/orders").json["locks"]
-    assert (lock["owner"], lock["kind"], lock["messages"]) == ("ann@desk (pid 7) from 127.0.0.1", "receive", 2)
+    assert (lock["owner"], lock["kind"], lock["messages"]) == ("ann@host (pid 7) from 127.0.0.1", "receive", 2)
     assert lock["lookup_ids"] == numbers
     assert api.call("GET", f"{API}/status").json["locks"][0]["owner"] == lock["owner"]
     assert api.call("GET", f"{API}/locks?queue=private$/other").json == {"locks": []}

@@ -15,8 +15,9 @@ from uuid import UUID
 import pytest
 
 from postroad.binary.service import BinaryService
-from postroad.binary.session import Opened, Received, Session
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
+from postroad.binary.states import Opened, Received
 from postroad.config import load_configuration
 from postroad.manager import Manager
 from postroad.message import Message

@@ -62,7 +62,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def open_store(self) -> None:
         self.store = SqliteStore(self.directory)
-        self.manager = LocalQueueManager("alpha", IDENTIFIER, self.store)
+        self.manager = LocalQueueManager("alpha", IDENTIFIER, self.store, new_id=uuid4)
         self.manager.start(self.now)
         self.commit_tick()
 
@@ -72,14 +72,14 @@ class QueueMachine(RuleBasedStateMachine):
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def commit_tick(self) -> None:
-        while (tick := self.manager.seal()) is not None:
+        while (tick := self.manager.ticks.seal()) is not None:
             self.store.commit([tick.batch])
-            self.manager.committed(tick, self.now)
+            self.manager.ticks.committed(tick, self.now)
 
     def fail_tick(self) -> None:
-        tick = self.manager.seal()
+        tick = self.manager.ticks.seal()
         if tick is not None:
-            self.manager.failed(tick, StorageError("the disk is full"), self.now)
+            self.manager.ticks.failed(tick, StorageError("the disk is full"), self.now)
 
     def new_labels(self, count: int) -> list[str]:
         self.sent += count
@@ -229,7 +229,7 @@ class QueueMachine(RuleBasedStateMachine):
         target = OTHER if source == PLAIN else PLAIN
         expected = self.expected(source, count)
         queue = self.manager.queues.get(source)
-        records = self.manager.reading.fresh(queue, count, self.now)
+        records = self.manager.delivery.fresh(queue, count, self.now)
         assert labels(records) == [each.label for each in expected]
         self.manager.move(queue, self.manager.queues.get(target), records, self.now)
         self.commit_tick()

@@ -13,13 +13,13 @@ import pytest
 from postroad.binary.sender import Sender
 from postroad.binary.session import Session
 from postroad.queues.commits import Done
-from postroad.queues.duplicates import MessageIdHistory
 from postroad.queues.queue import Queue
 from postroad.simulation.node import Node
 from postroad.simulation.seeds import random_scenario
 from postroad.simulation.world import World
 from postroad.store.interface import Store
 from postroad.store.memory import MemoryStore
+from postroad.transfer.arrivals import MessageIdHistory
 from postroad.wire.ordering import OrderAck
 from tests.torture.simulation import run, run_seed
 
@@ -100,11 +100,12 @@ def release_on_an_order_ack_of_another_sequence(patch: pytest.MonkeyPatch) -> No
     original = Sender.take_order_ack
 
     def take_order_ack(sender: Sender, ack: OrderAck, session: Session, now: float) -> None:
-        sender.accepts = lambda name, ack, session: True
+        sender._accepts = lambda name, ack, session: True
         for sequence in list(sender.sequences.values()):
-            for each in list(dict.fromkeys(flight.sequence_id for flight in sequence.unacked)):
+            for each in list(dict.fromkeys(flight.sequence for flight in sequence.unacked)):
                 assert each is not None
-                number = min(ack.sequence_number, sequence.last_sent[each])
+                sent = max(flight.number for flight in sequence.unacked if flight.sequence == each)
+                number = min(ack.sequence_number, sent)
                 original(sender, replace(ack, sequence_id=each, sequence_number=number), session, now)
 
     patch.setattr(Sender, "take_order_ack", take_order_ack)
@@ -134,7 +135,7 @@ def failing_seeds(first: int) -> Iterator[int]:
 def test_a_failing_seed_prints_itself() -> None:
     broken = (
         "import runpy, sys\n"
-        "from postroad.queues.duplicates import MessageIdHistory\n"
+        "from postroad.transfer.arrivals import MessageIdHistory\n"
         "MessageIdHistory.__contains__ = lambda history, identifier: True\n"
         "sys.argv = ['simulation', '--seed', '1']\n"
         "runpy.run_module('postroad.simulation', run_name='__main__')\n"

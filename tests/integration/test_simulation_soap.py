@@ -78,8 +78,8 @@ def answer_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
     original = Web._answer
 
     def received(web: Web, end: object, incoming: object) -> None:
-        status = web.service.received(incoming, web._owner.now).status  # type: ignore[arg-type]
-        original(web, end, status)  # type: ignore[arg-type]
+        outcome = web.service.received(incoming, web._owner.now)  # type: ignore[arg-type]
+        original(web, end, outcome.status)  # type: ignore[arg-type]
 
     patch.setattr(Web, "_asked_by", received)
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from postroad.api import ApiServer, TlsFiles
-from postroad.binary.session import Received, Session
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
+from postroad.binary.states import Received
 from postroad.config import load_configuration
 from postroad.manager import Manager
 from postroad.message import Message

@@ -13,6 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from postroad.config import load_configuration
+from postroad.queues.carriers import Watcher
 from postroad.runtime import supervision
 from postroad.server.server import Server
 from tests.served import API, ORDERS, served
@@ -149,7 +150,7 @@ def test_what_follows_and_fails_is_counted_where_people_look() -> None:
         def hook(*arguments: object) -> None:
             raise ValueError("a bug in a hook")
 
-        alpha.manager.core.delivery.deleted.append(hook)
+        alpha.manager.core.watch(Watcher(removed=hook))
         reply = alpha.call("POST", f"{ORDERS}/receive?count=3")
         assert reply.status == 200, reply.body
         assert [each["body"] for each in json.loads(reply.body)["messages"]] == ["a", "b", "c"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from io import StringIO
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
@@ -19,15 +19,16 @@ from hypothesis import strategies as st
 
 from postroad.api.arrow import ArrowWriter
 from postroad.binary.service import BinaryService, Hop, Peer
-from postroad.binary.session import Received, Session
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
+from postroad.binary.states import Received
 from postroad.binary.tracing import send_report
 from postroad.capture.items import DecodedPacket, Origin
 from postroad.cli.packet_text import TextPrinter
 from postroad.describe import message_json, packet_json
 from postroad.errors import MessageAlreadyReceived, MessageNotFound, NoMessage, RemoteProtocolError
 from postroad.message import Message
-from postroad.names import FormatName, MessageId, parse_format_name
+from postroad.names import FormatName, MessageId, PublicName, parse_format_name
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.queues.waiting import WaitingRead
@@ -38,7 +39,6 @@ from postroad.soap.service import Post, SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.status.report import Outlook
 from postroad.status.search import Search
-from postroad.status.soap import told_by
 from postroad.store.interface import NEVER, Record
 from postroad.store.memory import MemoryStore
 from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
@@ -55,14 +55,17 @@ NEGATIVE = [each for each in MessageClass if each >= MessageClass.NACK_BAD_DST_Q
 GONE = (NoMessage, MessageNotFound, MessageAlreadyReceived)  # its time was over, and the reader was told so
 
 
+def _locate(name: PublicName) -> UUID | None:
+    return UUID(int=0xCC) if name.guid == REPORTS else None
+
+
 class House:
     """A manager's core with both protocols, whose peers are never reached; its ticks land at once."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
-        self.core = LocalQueueManager("alpha", OWN, self.store, insecure_nacks=True)
+        self.core = LocalQueueManager("alpha", OWN, self.store, insecure_nacks=True, new_id=uuid4, locate=_locate)
         self.core.start(STARTED)
-        self.core.delivery.locate = lambda name: UUID(int=0xCC) if name.guid == REPORTS else None
         self.tick()
         self.binary = BinaryService(self.core, BinarySettings(), self._resolve, self)
         self.soap = SoapService(self.core, SoapSettings(), self)
@@ -104,9 +107,9 @@ class House:
     # Verbs
 
     def tick(self) -> None:
-        while (tick := self.core.seal()) is not None:
+        while (tick := self.core.ticks.seal()) is not None:
             self.store.commit([tick.batch])
-            self.core.committed(tick, STARTED)
+            self.core.ticks.committed(tick, STARTED)
 
     def insert(self, view: MessageView) -> Queue:
         """As an import does."""
@@ -220,7 +223,7 @@ def sent(house: House, view: MessageView) -> None:
     queue = _outgoing(house, "DIRECT=TCP:10.0.0.8\\private$\\orders", view)
     session = _open_session()
     house.binary.sender.pump(session, [queue], STARTED, "10.0.0.8")
-    house.binary.sender.session_closed(session, STARTED)
+    house.binary.sender.session_closed(session, [queue], STARTED)
     house.core.run_timers(LATER)
     house.tick()
     house.core.purge(queue, STARTED)
@@ -231,7 +234,7 @@ def posted(house: House, view: MessageView) -> None:
     for number, packet in enumerate((view.data, as_arrived_by_http(view.data))):
         queue = _outgoing(house, f"DIRECT=http://10.0.0.{number + 1}/msmq/private$/orders", MessageView(packet))
         if queue.count:
-            house.soap.queue_ready(queue, STARTED)
+            house.soap.ready(queue, STARTED)
         for post in house.posts:
             house.soap.answered(post, 400 if number else 200, STARTED)
         house.posts.clear()
@@ -269,13 +272,13 @@ def searched(house: House, view: MessageView) -> None:
     identifiers = (view.identifier, view.correlation_id)
     for identifier in identifiers:
         search = Search(
-            Outlook(house.core, house.binary, STARTED, told_by(house.soap, STARTED)),
+            Outlook(house.core, STARTED),
             str(MessageId.from_bytes(identifier)),
         )
         for _ in search.pages():
             pass
         search.trace()
-    outlook = Outlook(house.core, house.binary, STARTED, told_by(house.soap, STARTED))
+    outlook = Outlook(house.core, STARTED)
     for queue in house.core.queues:
         outlook.describe(queue)
 

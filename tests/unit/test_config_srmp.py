@@ -10,7 +10,8 @@ from postroad.config import StandardPort, load_configuration
 from postroad.errors import ConfigurationError
 from postroad.server.server import soap_settings
 from postroad.soap.redirection import Redirection
-from postroad.soap.settings import RESEND_TABLE_S, SoapSettings
+from postroad.soap.settings import SoapSettings
+from postroad.wire.constants import RESEND_TABLE_S
 
 HEAD = '[manager]\nname = "alpha"\n'
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from postroad.queues.collection import AWAITING_FINAL_ACK, JOURNAL
+from postroad.queues.collection import AWAITING_FINAL_ACK
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
 from postroad.store.interface import NEVER, Key, Record
+from postroad.transfer.outgoing import tell_outcome
 from postroad.wire.ordering import FinalAck
 from postroad.wire.view import MessageView
 
@@ -102,9 +103,4 @@ class AwaitingFinalAcks:
         self._core.delivery.try_after(record.packet, self._tell, record, ack, now)
 
     def _tell(self, record: Record, ack: FinalAck, now: float) -> None:
-        delivery = self._core.delivery
-        view = MessageView(record.packet)
-        if ack.positive and view.positive_journaling:
-            delivery.copy(self._core.queues.system(JOURNAL), record.packet, now)
-        elif not ack.positive and view.negative_journaling:
-            delivery.dead_letter(record.packet, view, ack.final_class, now)
+        tell_outcome(self._core, record.packet, ack.final_class, now, positive=ack.positive)

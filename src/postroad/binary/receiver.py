@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from postroad.binary.neighbours import Neighbours, Trust, plain
+from postroad.binary.sender import Sender
 from postroad.binary.sequences import IncomingSequence, IncomingSequences
-from postroad.binary.session import Received, Session
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
+from postroad.binary.states import Received
 from postroad.binary.tracing import send_report
 from postroad.deadlines import Deadlines, earliest
 from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
-from postroad.fields.queue import QueuePrivacy
 from postroad.names import DirectName, FormatName, PrivateName, parse_format_name
-from postroad.queues.delivery import is_internal
-from postroad.queues.duplicates import MessageIdHistory, foreign_id
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.store.interface import NEVER, Record
+from postroad.transfer.arrivals import REMOVALS, Destinations, MessageIdHistory, foreign_id, overflow, refusal
+from postroad.transfer.watching import TransferWatcher
 from postroad.wire.constants import MAX_HOP_COUNT, MessageClass, TransactionFlags
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import ORDER_QUEUE_NUMBER, FinalAck, OrderAck, order_queue
@@ -32,10 +32,7 @@ from postroad.wire.queue_names import destination_name
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
-DESTINATIONS = 1024  # names that are remembered with their queues
 _NOBODY = NULL_GUID.bytes_le  # QueueManagerAddress of a direct name
-_DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
-_REMOVALS = _DESTINATIONS | {QueueType.SUBQUEUE}  # where a message is that has arrived and was not read
 
 
 @dataclass(slots=True)
@@ -51,15 +48,18 @@ class _OrderAckDue:
 
 
 class Receiver:
-    """One for a queue manager. `order_ack` and `final_ack` take what is meant for the sending half."""
+    """One for a queue manager. Ordering acknowledgments are for its `sender`.
+
+    `claimed` hears of messages in the name of managers that are elsewhere."""
 
     def __init__(
         self,
         core: LocalQueueManager,
         settings: BinarySettings,
         neighbours: Neighbours,
-        order_ack: Callable[[OrderAck, Session, float], None],
-        final_ack: Callable[[FinalAck, Session, float], None],
+        sender: Sender,
+        claimed: Callable[[UUID, str], None],
+        watcher: TransferWatcher,
     ) -> None:
         self.core = core
         self.settings = settings
@@ -68,17 +68,14 @@ class Receiver:
         self.incoming = IncomingSequences(core.store, settings.remote_managers)
         self.refusals = 0
         self.claims = 0  # messages in the name of managers that are elsewhere
-        self.claimed: Callable[[UUID, str], None] = lambda source, address: None  # hears of them
-        self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever watches
-        self._order_ack = order_ack
-        self._final_ack = final_ack
+        self._claimed = claimed
+        self._watcher = watcher
+        self._sender = sender
         self._own = core.identifier.bytes_le
         self._due: dict[str, _OrderAckDue] = {}
-        self._destinations: dict[bytes, Queue] = {}
+        self.destinations = Destinations(core.queues)
         self._order_acks: dict[str, tuple[Queue, Record]] = {}  # the last of each sequence, and where it was put
         self._timers: Deadlines[str] = Deadlines()
-        core.delivery.origin_of = lambda view: neighbours.address_of(view.source_queue_manager_bytes)
-        core.delivery.deleted.append(self._message_deleted)
 
     def take(self, session: Session, event: Received, address: str, now: float) -> None:
         """One message of a session from `address`. A manager's full quota closes the session, with nothing said."""
@@ -90,9 +87,9 @@ class Receiver:
             elif packet.queue_manager_address not in (NULL_GUID, self.core.identifier):
                 self._forward(event.data, MessageView(event.data), address, now)
             elif isinstance(packet, OrderAck):
-                self._order_ack(packet, session, now)
+                self._sender.take_order_ack(packet, session, now)
             else:
-                self._final_ack(packet, session, now)
+                self._sender.take_final_ack(packet, session, now)
         except ManagerFull as fault:
             session.close(str(fault))
 
@@ -124,11 +121,11 @@ class Receiver:
             self._refuse_claim(view.source_queue_manager, address)
         # Last, so that a message that found no room here is no duplicate when it comes again.
         if not view.transactional:
-            self.history.add(identifier, now, self.core.tick if view.recoverable else None, address)
+            self.history.add(identifier, now, self.core.delivery.tick if view.recoverable else None, address)
 
     def _refuse_claim(self, source: UUID, address: str) -> None:
         self.claims += 1
-        self.claimed(source, address)
+        self._claimed(source, address)
 
     # Local
 
@@ -136,9 +133,9 @@ class Receiver:
         """3.1.5.8.6: in order or not at all; either way the sender hears how far we are."""
         name, sequence = self.incoming.find(view)
         if sequence is None:
-            refusal = self._refusal(self._destination(view), view, now)
-            if refusal is not None:  # what is refused begins no sequence: nothing of it would have to be remembered
-                self._refuse(data, view, refusal, address, now)
+            reason = self._refusal(self._destination(view), view, now)
+            if reason is not None:  # what is refused begins no sequence: nothing of it would have to be remembered
+                self._refuse(data, view, reason, address, now)
                 return
             for dropped in self.incoming.make_room(self.core.tick):
                 self._timers.set(dropped, None)
@@ -159,17 +156,12 @@ class Receiver:
     def _deliver(self, data: bytes, view: MessageView, address: str, now: float) -> None:
         """3.1.5.8.2 and 3.1.5.8.8: the checks of a local queue, then the queue."""
         queue = self._destination(view)
-        refusal = self._refusal(queue, view, now)
-        if refusal is None:
+        reason = self._refusal(queue, view, now)
+        if reason is None:
             assert queue is not None
-            try:
-                self.core.delivery.check_quota(queue, len(data))
-            except QuotaExceeded as fault:
-                if queue.quota_bytes is None or queue.used_bytes + len(data) <= queue.quota_bytes:
-                    raise ManagerFull(str(fault)) from fault
-                refusal = MessageClass.NACK_Q_EXCEED_QUOTA
-        if refusal is not None:
-            self._refuse(data, view, refusal, address, now)
+            reason = overflow(self.core.delivery, queue, len(data))
+        if reason is not None:
+            self._refuse(data, view, reason, address, now)
             return
         assert queue is not None
         if view.recoverable:
@@ -181,51 +173,27 @@ class Receiver:
     def _destination(self, view: MessageView) -> Queue | None:
         """The queue here that a message is for. A direct name has led here, whatever it calls this computer."""
         written = view.queue_manager_address_bytes + view.destination_bytes
-        known = self._destinations.get(written)
-        if known is not None and not known.deleted and self.core.queues.by_number.get(known.number) is known:
-            return known
-        try:
-            name = destination_name(view)
-        except IllegalName:
-            return None
-        queue = None if name is None else self.local_queue(name)
-        if queue is not None:
-            if len(self._destinations) >= DESTINATIONS:
-                self._destinations.clear()
-            self._destinations[written] = queue
-        return queue
-
-    def local_queue(self, name: FormatName) -> Queue | None:
-        """The queue that others may send to by this name."""
-        queues = self.core.queues
-        queue = queues.by_tail(name.tail) if isinstance(name, DirectName) else queues.find(name)
-        if queue is None or queue.properties.queue_type not in _DESTINATIONS or is_internal(queue):
-            return None
-        return queue
-
-    def _refusal(self, queue: Queue | None, view: MessageView, now: float) -> MessageClass | None:
-        """3.1.5.8: the first check that fails names the reason."""
+        queue = self.destinations.known(written)
         if queue is None:
-            return MessageClass.NACK_BAD_DST_Q
-        properties = queue.properties
-        if view.transactional and not properties.transactional:
-            return MessageClass.NACK_NOT_TRANSACTIONAL_Q
-        if properties.transactional and not view.transactional:
-            return MessageClass.NACK_NOT_TRANSACTIONAL_MSG
-        if properties.authenticate:
-            return MessageClass.NACK_BAD_SIGNATURE  # nobody checks signatures yet, so that nobody is authenticated
-        if view.encrypted or properties.privacy is QueuePrivacy.BODY:
-            return MessageClass.NACK_BAD_ENCRYPTION  # nobody decrypts yet
-        if view.has_expired(now):
-            return MessageClass.NACK_REACH_QUEUE_TIMEOUT
-        return None
+            try:
+                name = destination_name(view)
+            except IllegalName:
+                return None
+            queue = None if name is None else self.destinations.find(name)
+            if queue is not None:
+                self.destinations.remember(written, queue)
+        return queue
+
+    @staticmethod
+    def _refusal(queue: Queue | None, view: MessageView, now: float) -> MessageClass | None:
+        return MessageClass.NACK_BAD_DST_Q if queue is None else refusal(queue, view, now)
 
     def _refuse(self, data: bytes, view: MessageView, reason: MessageClass, address: str, now: float) -> None:
         """Whoever has to know is told. Of a message that is not transactional its sender knows nothing any more: its
         dead letter is left here, as 3.1.5.8.8 says of a full queue, whatever the reason is."""
         self.refusals += 1
         try_after = self.core.delivery.try_after
-        try_after(data, self.refused, view, reason)
+        try_after(data, self._watcher.refused, view, reason)
         if view.negative_journaling and not view.transactional:
             try_after(data, self.core.delivery.dead_letter, as_stored(data), view, reason, now)
         try_after(data, self.core.delivery.acknowledge, view, reason, now)
@@ -239,18 +207,18 @@ class Receiver:
         """3.1.5.8.2 and 3.1.5.8.5: one hop more, into the outgoing queue of its destination."""
         hops = view.hop_count + 1
         name = self._onward_name(view)
-        refusal = None
+        reason = None
         if hops > MAX_HOP_COUNT:
-            refusal = MessageClass.NACK_HOP_COUNT_EXCEEDED
+            reason = MessageClass.NACK_HOP_COUNT_EXCEEDED
         elif name is None:
-            refusal = MessageClass.NACK_BAD_DST_Q
+            reason = MessageClass.NACK_BAD_DST_Q
         elif view.has_expired(now):
-            refusal = MessageClass.NACK_REACH_QUEUE_TIMEOUT
+            reason = MessageClass.NACK_REACH_QUEUE_TIMEOUT
         elif not self._may_forward(view, name, address):
             self._withhold(view, name, address, now)
             return
-        if refusal is not None:
-            self._refuse(data, view, refusal, address, now)
+        if reason is not None:
+            self._refuse(data, view, reason, address, now)
             return
         assert name is not None
         packet = with_hop_count(as_stored(data), hops)
@@ -418,9 +386,9 @@ class Receiver:
             return None
         return queue, self.core.delivery.add(queue, packet, 0, NEVER, now)
 
-    def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+    def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """3.1.7.2.2: a transactional message has left its queue, and its sender wants to know how."""
-        if queue.properties.queue_type not in _REMOVALS:
+        if queue.properties.queue_type not in REMOVALS:
             return
         view = MessageView(record.packet)
         fields = view.transaction_fields

@@ -16,12 +16,14 @@ from postroad.binary.settings import BinarySettings
 from postroad.binary.tracing import send_report
 from postroad.deadlines import Deadlines
 from postroad.names import FormatName
-from postroad.queues.collection import JOURNAL, leads_to_internal
+from postroad.queues.collection import leads_to_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
 from postroad.queues.tick import Tick
 from postroad.store.interface import Record
+from postroad.transfer import outgoing as transfer
 from postroad.wire.constants import MessageClass
+from postroad.wire.fields import is_transactional, message_id_of, wants_copy, wants_positive_copy
 from postroad.wire.local_part import without_local_part
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.patch import with_previous_number
@@ -29,47 +31,32 @@ from postroad.wire.queue_names import destination_name
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
-HEAD = 1000  # messages of a queue that are looked at for one that was sent before the manager started
-_FLAGS_AT, _TRANSACTIONAL = 62, 0x10  # UserHeader.Flags.TH, in a packet
-_JOURNALING_AT, _NEGATIVE, _POSITIVE = 61, 0x01, 0x02  # UserHeader.Flags.JN and JP
-_MESSAGE_ID = slice(56, 60)
-
 
 @dataclass(slots=True, eq=False)
-class Flight:
-    """An OutgoingMessagePosition that was sent, 3.1.1.3.1.2. `number` is 0 unless a sequence of ours counts it."""
+class Flight(transfer.Flight):
+    """An OutgoingMessagePosition that was sent, 3.1.1.3.1.2."""
 
-    queue: Queue
-    record: Record
-    sequence_id: TxSequenceId | None = None
-    number: int = 0
     session_acked: bool = False
     order_acked: bool = False
-    sent_at: float = 0.0
 
 
 @dataclass(slots=True)
-class OutgoingSequence:
+class OutgoingSequence(transfer.OutgoingTransfer[Flight]):
     """OutgoingTransferSequence, 3.1.1.3.1.1: what of an outgoing queue the far end has not put in order yet."""
 
     last_acked: dict[TxSequenceId, int] = field(default_factory=dict)
-    last_sent: dict[TxSequenceId, int] = field(default_factory=dict)  # since the start
-    unacked: list[Flight] = field(default_factory=list)  # by number: those that a lost tick brings back stand in place
     ordered: set[Flight] = field(default_factory=set)  # put in order, and the next hop has not said that it has them
-    resend_index: int = 0
-    resend_at: float | None = None
     last_ack: tuple[TxSequenceId, int] = (TxSequenceId(0, 0), 0)
-    last_ack_time: float = 0.0
-    last_ack_count: int = 0
 
     def previous(self, sequence_id: TxSequenceId, number: int) -> int:
         """PreviousTxSequenceNumber of a message: it bridges those that have expired, and no other."""
         for flight in reversed(self.unacked):
-            if flight.sequence_id == sequence_id and flight.number < number:
+            if flight.sequence == sequence_id and flight.number < number:
                 return flight.number
         return min(self.last_acked.get(sequence_id, 0), number - 1)
 
     def add(self, flight: Flight) -> None:
+        """By number: those that a lost tick brings back stand in their places."""
         if self.unacked and self.unacked[-1].number > flight.number:
             insort(self.unacked, flight, key=lambda each: each.number)
         else:
@@ -82,8 +69,18 @@ _FIRST_OF_ALL = 0x8000  # above every base priority
 class Sender:
     """One for a queue manager; sessions are handed in."""
 
-    def __init__(self, core: LocalQueueManager, settings: BinarySettings) -> None:
+    def __init__(
+        self,
+        core: LocalQueueManager,
+        settings: BinarySettings,
+        accepts: Callable[[FormatName, OrderAck | FinalAck, Session], bool],
+        refused: Callable[[OrderAck | FinalAck, Session], None],
+    ) -> None:
+        """`accepts` says whether an ordering acknowledgment of a message to a name comes from one of those concerned;
+        `refused` hears of the others."""
         self.core = core
+        self._accepts = accepts
+        self._refused = refused
         self.settings = settings
         self.sequences: dict[Queue, OutgoingSequence] = {}
         self._own = core.identifier.bytes_le
@@ -91,14 +88,14 @@ class Sender:
         self._sent_by_id: dict[int, Flight] = {}  # of our sequences, as long as they are in their outgoing queues
         self._by_sequence: dict[TxSequenceId, Queue] = {}  # where what was sent of each came from
         # Queues that may hold messages that were sent and are not known by their ids: since the start, or a lost tick.
-        self._from_before = {queue for queue in core.queues.outgoing.values() if queue.count}
+        self._from_before: set[Queue] = set()
         self._watched: Tick | None = None
         self._resends: Deadlines[Queue] = Deadlines()
         self.refused_acks = 0
-        # Whether an ordering acknowledgment of a message to a name is one of those concerned, and who hears of others.
-        self.accepts: Callable[[FormatName, OrderAck | FinalAck, Session], bool] = lambda name, ack, session: True
-        self.refused: Callable[[OrderAck | FinalAck, Session], None] = lambda ack, session: None
-        core.delivery.deleted.append(self._message_deleted)
+
+    def start(self, queues: Iterable[Queue]) -> None:
+        """What these hold may have been sent before."""
+        self._from_before.update(queues)
 
     def pump(self, session: Session, queues: Iterable[Queue], now: float, address: str) -> int:
         """Sends what half a window takes to the manager at `address`; how many went.
@@ -123,7 +120,7 @@ class Sender:
             share = free if highest == _FIRST_OF_ALL else max(1, free // (len(waiting) + 1))
             if queue.total_bytes > MAX_UNWRITTEN:  # large ones are not read before there is room for them
                 share = min(share, max(1, MAX_UNWRITTEN * queue.count // queue.total_bytes))
-            found = self._ready(queue, self.core.reading.fresh(queue, share, now))
+            found = self._ready(queue, self.core.delivery.fresh(queue, share, now))
             # One that has expired may have been answered on this very session, and narrowed its window.
             for record, view in found[: session.free]:
                 if session.full:
@@ -145,21 +142,21 @@ class Sender:
         And it never takes what it was told to do without, so that a gap is told when it is durable, not before.
         """
         sequence = self.sequences.get(queue)
-        active = sequence.unacked[-1].sequence_id if sequence is not None and sequence.unacked else None
+        active = sequence.unacked[-1].sequence if sequence is not None and sequence.unacked else None
         last: int | None = None
         found: list[tuple[Record, MessageView]] = []
         for record in records:
             view = MessageView(record.packet)
-            fields = view.transaction_fields
-            if fields is not None and view.source_queue_manager_bytes == self._own:
-                sequence_id = TxSequenceId(fields[1], fields[2])
+            place = transfer.own_place(view, self._own)
+            if place is not None:
+                sequence_id, number = place
                 if active is not None and sequence_id != active:
                     break
                 if last is None:
-                    last = 0 if sequence is None else sequence.previous(sequence_id, fields[3])
-                if fields[3] - last > 1 and _is_losing(queue, record.lookup_id):
+                    last = 0 if sequence is None else sequence.previous(sequence_id, number)
+                if number - last > 1 and transfer.is_losing(queue, record.lookup_id):
                     break
-                active, last = sequence_id, fields[3]
+                active, last = place
             found.append((record, view))
         return found
 
@@ -171,15 +168,14 @@ class Sender:
         packet = without_local_part(record.packet)
         queue.mark(record.lookup_id, PositionState.LOCKED)
         fields = view.transaction_fields
-        if fields is not None and view.source_queue_manager_bytes == self._own:
-            flight.sequence_id, flight.number = TxSequenceId(fields[1], fields[2]), fields[3]
+        if fields is not None and (place := transfer.own_place(view, self._own)) is not None:
+            flight.sequence, flight.number = sequence_id, number = place
             sequence = self.sequences.setdefault(queue, OutgoingSequence())
-            previous = sequence.previous(flight.sequence_id, flight.number)
+            previous = sequence.previous(sequence_id, number)
             if previous != fields[4]:
                 packet = with_previous_number(packet, previous)
             sequence.add(flight)
-            sequence.last_sent[flight.sequence_id] = max(sequence.last_sent.get(flight.sequence_id, 0), flight.number)
-            self._by_sequence[flight.sequence_id] = queue
+            self._by_sequence[sequence_id] = queue
             self._sent_by_id[view.message_id] = flight
             if sequence.resend_at is None:
                 self._resend_at(queue, sequence, now + self.settings.resend_s[sequence.resend_index])
@@ -196,19 +192,14 @@ class Sender:
                     self._delivered(flight, now)
                 elif flight.order_acked:
                     self._settled(flight)
-                    self._end_sequence(flight.queue, flight.sequence_id, flight.number)
+                    self._end_sequence(flight.queue, flight.sequence, flight.number)
             except Exception as error:  # the others have arrived too
                 self.core.delivery.note_failure(flight.record.packet, error)
 
     def _delivered(self, flight: Flight, now: float) -> None:
         """A message that is not of one of our sequences is done with; its source keeps a copy if it asked to."""
-        if not _is_held(flight):
-            return
-        packet = flight.record.packet
-        if packet[_JOURNALING_AT] & _POSITIVE and self.core.delivery.journals_at_source(MessageView(packet)):
-            journal = self.core.queues.system(JOURNAL)
-            self.core.delivery.try_after(packet, self.core.delivery.copy, journal, packet, now)
-        self.core.delivery.discard(flight.queue, flight.record)
+        if flight.held:
+            transfer.leave(self.core, flight, copy=wants_positive_copy(flight.record.packet), now=now)
 
     def _settled(self, flight: Flight) -> None:
         sequence = self.sequences.get(flight.queue)
@@ -218,12 +209,11 @@ class Sender:
 
     def _ordered(self, flight: Flight) -> None:
         """Both acknowledgments are there: it leaves the queue, to wait for the final one if anybody wants to know."""
-        if not _is_held(flight):
+        if not flight.held:
             return
         packet = flight.record.packet
-        message_id = int.from_bytes(packet[_MESSAGE_ID], "little")
-        journaled = packet[_JOURNALING_AT] & (_POSITIVE | _NEGATIVE)
-        if journaled and self.core.delivery.journals_at_source(MessageView(packet)):
+        message_id = message_id_of(packet)
+        if wants_copy(packet) and self.core.delivery.journals_at_source(MessageView(packet)):
             self._awaiting.move(flight.queue, flight.record, message_id)
         else:
             self.core.delivery.discard(flight.queue, flight.record)
@@ -250,13 +240,13 @@ class Sender:
         sequence = self.sequences[queue]
         newest, following = self.core.transacting.next_place(queue.properties.path)
         invented = ack.sequence_id == newest and ack.sequence_number >= following  # of an older one nobody knows
-        if invented or not self.accepts(info.destination, ack, session):
+        if invented or not self._accepts(info.destination, ack, session):
             self._refuse(ack, session)
             return
         covered: list[Flight] = []
         rest: list[Flight] = []
         for flight in sequence.unacked:
-            in_order = flight.sequence_id == ack.sequence_id and flight.number <= ack.sequence_number
+            in_order = flight.sequence == ack.sequence_id and flight.number <= ack.sequence_number
             (covered if in_order else rest).append(flight)
         sequence.unacked = rest
         sequence.last_ack_time = now
@@ -276,35 +266,25 @@ class Sender:
         again = now + self.settings.resend_s[sequence.resend_index] if sequence.unacked else None
         self._resend_at(queue, sequence, again)
         if not sequence.unacked:
-            self.core.delivery.outgoing_ready(queue, now)  # a newer sequence may have waited for this
+            queue.ready(now)  # a newer sequence may have waited for this
 
     def _refuse(self, ack: OrderAck | FinalAck, session: Session) -> None:
         self.refused_acks += 1
-        self.refused(ack, session)
+        self._refused(ack, session)
 
     def awaiting_final_ack(self) -> Iterable[Record]:
         """AwaitingFinalACKTable"""
         return self._awaiting
 
     def _end_sequence(self, queue: Queue, sequence_id: TxSequenceId | None, number: int) -> None:
-        """3.1.5.6: when everything has been put in order and has left, the next message begins a new sequence."""
-        transacting, path = self.core.transacting, queue.properties.path
-        if sequence_id is None or not transacting.is_last(path, sequence_id, number):
-            return
-
-        def end() -> None:  # once it is durable that they have left
-            if not queue.count and transacting.is_last(path, sequence_id, number):
-                transacting.end_sequence(path)
+        def ended() -> None:
+            sequence = self.sequences.get(queue)
+            if sequence_id is not None:
                 self._by_sequence.pop(sequence_id, None)
-                sequence = self.sequences.get(queue)
                 if sequence is not None:
                     sequence.last_acked.pop(sequence_id, None)
-                    sequence.last_sent.pop(sequence_id, None)
 
-        if self.core.tick:
-            self.core.tick.on_commit.append(end)
-        else:
-            end()
+        transfer.end_sequence(self.core, queue, sequence_id, number, ended)
 
     def take_final_ack(self, ack: FinalAck, session: Session, now: float) -> None:
         """3.1.5.7: matched by source, message id and place, wherever the message waits."""
@@ -313,7 +293,7 @@ class Sender:
 
         def accepts(record: Record) -> bool:
             view = MessageView(record.packet)
-            if self._concerns(ack, view) and self.accepts(_destination(view), ack, session):
+            if self._concerns(ack, view) and self._accepts(_destination(view), ack, session):
                 return True
             self._refuse(ack, session)
             return False
@@ -327,13 +307,8 @@ class Sender:
             self._awaiting.settle(sent.queue, sent.record, ack, now)
 
     def _concerns(self, ack: FinalAck, view: MessageView) -> bool:
-        fields = view.transaction_fields
-        return (
-            fields is not None
-            and view.message_id == ack.acknowledged_message_id
-            and view.source_queue_manager_bytes == self._own
-            and (TxSequenceId(fields[1], fields[2]), fields[3]) == (ack.sequence_id, ack.sequence_number)
-        )
+        place = (ack.sequence_id, ack.sequence_number)
+        return view.message_id == ack.acknowledged_message_id and transfer.own_place(view, self._own) == place
 
     def _sent_before(self, ack: FinalAck, session: Session) -> Flight | None:
         """A message that was sent before the manager started stands at the head of its queue."""
@@ -343,16 +318,16 @@ class Sender:
             if info is None or not queue.count:
                 self._from_before.discard(queue)
                 continue
-            if not self.accepts(info.destination, ack, session):
+            if not self._accepts(info.destination, ack, session):
                 continue
-            for record in queue.available(HEAD):
+            for record in queue.available(transfer.HEAD):
                 view = MessageView(record.packet)
-                fields = view.transaction_fields
-                if fields is None or view.source_queue_manager_bytes != self._own:
+                found = transfer.own_place(view, self._own)
+                if found is None:
                     continue
                 if self._concerns(ack, view):
                     return Flight(queue, record)
-                if (TxSequenceId(fields[1], fields[2]), fields[3]) > place:
+                if found > place:
                     break
         return None
 
@@ -361,8 +336,8 @@ class Sender:
         sequence = self.sequences.pop(queue, None)
         self._from_before.discard(queue)
         self._resends.set(queue, None)
-        for sequence_id in () if sequence is None else (*sequence.last_sent, *sequence.last_acked):
-            self._by_sequence.pop(sequence_id, None)
+        if sequence is not None:
+            self._by_sequence = {name: each for name, each in self._by_sequence.items() if each is not queue}
 
     def _land(self, flight: Flight) -> None:
         """The message is on no way any more."""
@@ -372,17 +347,21 @@ class Sender:
             if flight in sequence.unacked:
                 sequence.unacked.remove(flight)
 
-    def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+    def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """A message has expired in its outgoing queue, or somebody has taken it out."""
-        if queue.is_outgoing and record.packet[_FLAGS_AT] & _TRANSACTIONAL:
+        if is_transactional(record.packet):
             view = MessageView(record.packet)
             own = view.source_queue_manager_bytes == self._own  # others number their messages as we do
             flight = self._forget_sent(view.message_id) if own else None
             if flight is not None:
                 self._land(flight)
 
-    def session_closed(self, session: Session, now: float) -> None:
-        """What the peer has not acknowledged is available again; a transactional message keeps its number."""
+    def session_closed(self, session: Session, queues: Iterable[Queue], now: float) -> None:
+        """What the peer has not acknowledged is available again; a transactional message keeps its number.
+
+        3.1.3.2: so is what is not in order of `queues` whose destination was the peer itself. What a routing server has
+        acknowledged waits for its own timer.
+        """
         lost: set[Flight] = set()
         for flight in session.in_flight:
             assert isinstance(flight, Flight)
@@ -390,19 +369,18 @@ class Sender:
             if flight.order_acked:  # it has arrived, whatever the next hop had still to say
                 self._settled(flight)
             else:
-                self._release(flight, now)
+                flight.release(self.core, now)
         for queue in {flight.queue for flight in lost if flight.number}:
             sequence = self.sequences.get(queue)
             if sequence is not None:
                 sequence.unacked = [flight for flight in sequence.unacked if flight not in lost]
-
-    def _release(self, flight: Flight, now: float) -> None:
-        """The message is available again, unless somebody has purged the queue meanwhile."""
-        state = flight.queue.positions.get(flight.record.lookup_id)
-        if state is PositionState.LOCKED:
-            self.core.reading.put_back(flight.queue, flight.record, now)
-        elif state is PositionState.PURGE_PENDING:
-            self.core.delivery.take(flight.queue, flight.record, MessageClass.NACK_DELETED, now)
+        for queue in queues:
+            sequence = self.sequences.get(queue)
+            if sequence is not None and sequence.unacked:
+                again, sequence.unacked = sequence.unacked, []
+                self._resend_at(queue, sequence, None)
+                for flight in again:
+                    flight.release(self.core, now)
 
     @property
     def deadline(self) -> float | None:
@@ -419,7 +397,7 @@ class Sender:
             sequence.resend_index = min(sequence.resend_index + 1, len(self.settings.resend_s) - 1)
             again, sequence.unacked = sequence.unacked, []
             for flight in again:
-                self._release(flight, now)
+                flight.release(self.core, now)
             due.append(queue)
         return due
 
@@ -428,14 +406,3 @@ def _destination(view: MessageView) -> FormatName:
     name = destination_name(view)
     assert name is not None
     return name
-
-
-def _is_losing(queue: Queue, before: int) -> bool:
-    """Whether something before this position is on its way out, and not durably gone."""
-    return any(state is PositionState.DELETED and at < before for at, state in queue.positions.items())
-
-
-def _is_held(flight: Flight) -> bool:
-    """Whether the message is still where it was when it was sent."""
-    state = flight.queue.positions.get(flight.record.lookup_id)
-    return state in (PositionState.LOCKED, PositionState.PURGE_PENDING)

@@ -6,8 +6,7 @@ Both ends keep theirs in the store, changed in the same tick as the messages the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from hashlib import blake2b
 from struct import Struct
 from uuid import UUID
@@ -15,6 +14,7 @@ from uuid import UUID
 from postroad.errors import IllegalName
 from postroad.queues.tick import Tick
 from postroad.store.interface import Key, Store
+from postroad.transfer.steps import Steps
 from postroad.wire.queue_names import destination_name
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
@@ -23,16 +23,6 @@ INCOMING_STATE = "incoming/"
 _INCOMING = Struct("<IIIII")
 NO_SEQUENCE = TxSequenceId(0, 0)
 DROPPED = 16  # of a full table, the share that makes room: one look at the whole for many newcomers
-
-
-@dataclass(slots=True, eq=False)
-class _Step:
-    """What one tick does to a sequence."""
-
-    tick: Tick
-    before: tuple[TxSequenceId, int, int]
-    number: int = 0
-    added: list[Key] = field(default_factory=list)  # messages, and what follows from their arrival
 
 
 @dataclass(slots=True)
@@ -51,13 +41,22 @@ class IncomingSequence:
     durable: int = 0
     last_order_ack: float | None = None  # LastOrderAckSendTime
     order_acked: int = 0  # the number that it named
-    step: _Step | None = None  # of the newest tick that has moved it
 
     def accepts(self, sequence_id: TxSequenceId, number: int, previous: int) -> bool:
         """3.1.5.8.6: the next of this sequence, whatever expired in between, or the first of a newer one."""
         if sequence_id == self.sequence_id:
             return number > self.number and previous <= self.number
         return sequence_id > self.sequence_id and previous == 0
+
+    @property
+    def sequence_key(self) -> TxSequenceId:
+        return self.sequence_id
+
+    def saved(self) -> object:
+        return self.sequence_id, self.number
+
+    def restore(self, saved: object) -> None:
+        self.sequence_id, self.number = saved  # type: ignore[misc]
 
     def encode(self) -> bytes:
         place = self.sequence_id
@@ -74,6 +73,7 @@ class IncomingSequences:
     def __init__(self, store: Store, limit: int) -> None:
         self.limit = limit
         self._sequences: dict[str, IncomingSequence] = {}
+        self._steps = Steps()
         for name, value in store.state(INCOMING_STATE).items():
             ordinal, time_stamp, number, rejects, last_access = _INCOMING.unpack_from(value)
             sender = UUID(bytes_le=bytes.fromhex(name.removeprefix(INCOMING_STATE).partition("/")[0]))
@@ -99,7 +99,7 @@ class IncomingSequences:
         for longest. A sequence that the newest ticks have moved stays."""
         if len(self._sequences) < self.limit:
             return []
-        resting = [(name, each) for name, each in self._sequences.items() if each.step is None]
+        resting = [(name, each) for name, each in self._sequences.items() if name not in self._steps]
         resting.sort(key=lambda item: (item[1].number > 0, item[1].last_access_s))
         dropped = [name for name, _ in resting[: len(self._sequences) - self.limit + 1 + self.limit // DROPPED]]
         for name in dropped:
@@ -127,20 +127,15 @@ class IncomingSequences:
         has got by it."""
         fields = view.transaction_fields
         assert fields is not None
-        step = sequence.step
-        if step is None or step.tick is not tick:
-            before = (sequence.sequence_id, sequence.number, sequence.durable)
-            step = sequence.step = _Step(tick, before)
-            tick.on_seal.append(partial(_write, tick, name, sequence, step))
-            tick.on_commit.append(partial(_committed, sequence, step))
-            tick.undo.append(partial(_lost, name, sequence, step))
+        step = self._steps.of(tick, name, sequence)
         place = TxSequenceId(fields[1], fields[2])
         if place != sequence.sequence_id:
             sequence.sequence_id, sequence.durable, sequence.order_acked = place, 0, 0
-        step.number = sequence.number = fields[3]
+        sequence.number = fields[3]
         sequence.rejects = 0
         sequence.last_access_s = int(now)
         step.added += added
+        self._steps.moved(step)
 
 
 def _format_name(view: MessageView) -> str:
@@ -148,29 +143,3 @@ def _format_name(view: MessageView) -> str:
         return str(destination_name(view))
     except IllegalName as fault:
         return fault.name
-
-
-def _write(tick: Tick, name: str, sequence: IncomingSequence, step: _Step) -> None:
-    if step.number:
-        tick.set_state(name, sequence.encode())
-
-
-def _committed(sequence: IncomingSequence, step: _Step) -> None:
-    if step.number:
-        sequence.durable = step.number
-    if sequence.step is step:
-        sequence.step = None
-
-
-def _lost(name: str, sequence: IncomingSequence, step: _Step, gathering: Tick) -> None:
-    """Back to where it was. What came on top of the lost messages goes too: it would stand before them."""
-    if not step.number:
-        return
-    sequence.sequence_id, sequence.number, sequence.durable = step.before
-    later = sequence.step
-    if later is not None and later is not step:
-        for key in later.added:
-            gathering.take_back(key)
-        gathering.batch.state.pop(name, None)
-        later.number = 0  # nothing follows from it any more
-    sequence.step = None

@@ -5,7 +5,7 @@ Without I/O or clock: whoever drives it gives it a way to connect, to write and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -14,44 +14,42 @@ from postroad.binary.neighbours import DirectoryView, Neighbours, NoDirectory, p
 from postroad.binary.neighbours import Hop as Hop
 from postroad.binary.neighbours import Resolve as Resolve
 from postroad.binary.receiver import Receiver
+from postroad.binary.report import progress, report, session_info
 from postroad.binary.sender import Sender
-from postroad.binary.session import Acknowledged, Closed, Opened, Received, Session
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import SessionState
+from postroad.binary.states import Acknowledged, Closed, Opened, Received, SessionState
 from postroad.deadlines import Deadlines, earliest
-from postroad.errors import NoRoute, Status
-from postroad.names import DirectName, FormatName, MulticastName
+from postroad.errors import NoRoute
+from postroad.names import DirectName, FormatName, PrivateName, PublicName
 from postroad.names.direct import Protocol as Transport
+from postroad.queues.carriers import CarrierReport
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState
+from postroad.queues.outgoing import ConnectionStatus, OutgoingEvent, OutgoingState
 from postroad.queues.queue import Queue
+from postroad.store.interface import Record
+from postroad.transfer.outgoing import PeerQueues, attempt, may_send, sendable
+from postroad.transfer.watching import TransferWatcher
+from postroad.values.info import SessionInfo
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck
+from postroad.wire.queue_names import admin_name
+from postroad.wire.view import MessageView
 
 QUICK_RETRIES = 3  # of a peer that was lost, whatever else is out of reach
 RETRIES_AT_ONCE = 100  # peers that are tried again in each retry_connect_s, of those that were tried often
 MAX_REFUSALS = 100  # callers at a time that hear why they are refused; others find the connection closed
 NAME_SERVICES = frozenset({Transport.TCP, Transport.OS})
-# ConnectionHistory.Error of a failure; of any other one, that the machine cannot be reached.
-_ERRORS = {
-    ConnectionStatus.UNKNOWN_FAILURE: Status.ERROR,
-    ConnectionStatus.ROUTING_DATA_UNAVAILABLE: Status.NO_DS,
-    ConnectionStatus.CONNECTION_LIMIT_REACHED: Status.INSUFFICIENT_RESOURCES,
-    ConnectionStatus.LOW_RESOURCE: Status.INSUFFICIENT_RESOURCES,
-}
 
 
-@dataclass(slots=True, eq=False)
-class Peer:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Peer(PeerQueues):
     """The way to one hop: at most one session, whoever opened it, and the queues that use it."""
 
     hop: Hop
     session: Session | None = None
     connecting: bool = False
-    retry_at: float | None = None
-    last_error: str | None = None
     failures: int = 0  # since a session was open
-    queues: dict[Queue, None] = field(default_factory=dict)
     waiting: list[Queue] = field(default_factory=list)  # had messages for it when it was lost
 
 
@@ -70,7 +68,9 @@ class Driver(Protocol):
 
 
 class BinaryService:
-    """One for a queue manager."""
+    """One for a queue manager, and the Carrier of its queues that lead to other managers by TCP."""
+
+    hardened = False
 
     def __init__(
         self,
@@ -79,22 +79,19 @@ class BinaryService:
         resolve: Resolve,
         driver: Driver,
         directory: DirectoryView | None = None,
+        watcher: TransferWatcher = TransferWatcher(),  # noqa: B008  (it is frozen)
     ) -> None:
         self.core = core
         self.settings = settings
         self.driver = driver
         self.neighbours = Neighbours(core, resolve, directory or NoDirectory(), settings.remote_managers)
-        self.sender = Sender(core, settings)
-        self.receiver = Receiver(
-            core, settings, self.neighbours, self.sender.take_order_ack, self.sender.take_final_ack
-        )
+        self.watcher = watcher
+        self.sender = Sender(core, settings, self._accepts, self._ack_refused)
+        self.receiver = Receiver(core, settings, self.neighbours, self.sender, self._claimed, watcher)
         self.peers: dict[Hop, Peer] = {}
         self.sessions: dict[Session, Peer | None] = {}
         self.addresses: dict[Session, str] = {}
         self.past_sent = self.past_received = 0  # messages of sessions that are over
-        self.reachability: Callable[[str, str | None], None] = lambda host, fault: (
-            None
-        )  # told of changes; None: reached
         self._unreachable: set[str] = set()  # hosts, from the first failure until a session opens
         # What a manager has to look at is found by host or address, and by time, however many of them there are.
         self._peers_at: dict[str, dict[Peer, None]] = {}
@@ -109,25 +106,67 @@ class BinaryService:
         # A message can become free again where nobody sees it: its lock was another's, or a tick was lost. So queues
         # with messages are looked at again and again.
         self._sweep_at: float | None = None
-        self.sender.accepts = self._accepts
-        self.receiver.claimed = self._claimed
-        self.suspicions: Callable[[str, Mapping[str, object]], None] = lambda event, facts: None  # for whoever watches
-        core.delivery.hosts_of = self.neighbours.hosts
-        core.delivery.outgoing_ready = self.queue_ready
-        core.queues.on_forget.append(self.forget)
+        core.attach(self)
+
+    # What queues ask of a carrier
+
+    def carries(self, name: FormatName) -> bool:
+        if isinstance(name, DirectName):
+            return name.protocol in NAME_SERVICES
+        return not name.is_send_only
+
+    def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+        (self.sender if queue.is_outgoing else self.receiver).removed(queue, record, reason, now)
+
+    def brought(self, view: MessageView) -> bool:
+        return not view.arrived_by_http and view.source_queue_manager != self.core.identifier
+
+    def admin_name(self, view: MessageView, message_class: int) -> FormatName | None:
+        return admin_name(view)
+
+    def way_back(self, view: MessageView, name: FormatName) -> FormatName | None:
+        """The name itself, if the sender may make us call there."""
+        origin = self.neighbours.address_of(view.source_queue_manager_bytes)
+        return name if self.core.delivery.may_call(name, origin) else None
+
+    def hosts(self, name: FormatName) -> list[str]:
+        return self.neighbours.hosts(name)
+
+    def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
+        return report(self, queue, oldest_s, now)
+
+    def progress(self, queue: Queue, lookup_id: int, now: float) -> str | None:
+        return progress(self, queue, lookup_id, now)
+
+    def seen(self, identifier: bytes) -> tuple[int, str] | None:
+        seen_s = self.receiver.history.seen_at(identifier)
+        return None if seen_s is None else (seen_s, "came in by a session from another queue manager")
+
+    def session_infos(self) -> list[SessionInfo]:
+        """In the order they were made."""
+        return [session_info(self, session, peer) for session, peer in self.sessions.items()]
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Messages sent and received by sessions, those that are over included."""
+        return (
+            self.past_sent + sum(each.sent.count for each in self.sessions),
+            self.past_received + sum(each.received.count for each in self.sessions),
+        )
 
     # Outgoing queues
 
     def start(self, now: float) -> None:
         """3.1.4.1: a session for every queue with messages."""
         self.receiver.history.start(now)
-        for queue in list(self.core.queues.outgoing.values()):
-            if queue.count:
-                self.queue_ready(queue, now)
+        waiting = [queue for queue in self.core.queues.outgoing.values() if queue.count and queue.carrier is self]
+        self.sender.start(waiting)
+        for queue in waiting:
+            self.ready(queue, now)
 
-    def queue_ready(self, queue: Queue, now: float) -> None:
+    def ready(self, queue: Queue, now: float) -> None:
         """There is something to send ([MS-MQQB] 3.1.7.12)."""
-        if not self._may_send(queue):
+        if not may_send(self.core.queues, queue):
             return
         self._active[queue] = None
         if self._sweep_at is None:
@@ -138,13 +177,13 @@ class BinaryService:
         if peer.session is None and not peer.connecting and peer.retry_at is None:
             self._connect(peer)
         if peer.session is not None and peer.session.opened_at:
-            self._set_state(peer, OutgoingState.CONNECTED)  # a queue that is new on a session that is not
+            info = self.core.queues.outgoing_info[queue]
+            if info.state is not OutgoingState.CONNECTED:
+                info.on(OutgoingEvent.CONNECTED)  # a queue that is new on a session that is not
             self._pump(peer, now)
 
     def _peer_of(self, queue: Queue, now: float) -> Peer | None:
         name = self.core.queues.outgoing_info[queue].destination
-        if isinstance(name, MulticastName) or (isinstance(name, DirectName) and name.protocol not in NAME_SERVICES):
-            return None  # another protocol's
         hops, index = self._hops.get(queue, ([], 0))
         if not hops:
             fault = f"no way to {name} is known"
@@ -156,8 +195,8 @@ class BinaryService:
             index = 0
         info = self.core.queues.outgoing_info[queue]
         if not hops:
-            info.state = OutgoingState.NEED_VALIDATION
-            info.note(_attempt(ConnectionStatus.ROUTING_DATA_UNAVAILABLE, now), fault)
+            info.on(OutgoingEvent.NO_ROUTE)
+            info.note(attempt(ConnectionStatus.ROUTING_DATA_UNAVAILABLE, now), fault)
             self.unresolved[queue] = now + self.settings.retry_connect_s
             self._unresolved_timers.set(queue, self.unresolved[queue])
             return None
@@ -171,7 +210,7 @@ class BinaryService:
     def _peer(self, hop: Hop) -> Peer:
         peer = self.peers.get(hop)
         if peer is None:
-            peer = self.peers[hop] = Peer(hop)
+            peer = self.peers[hop] = Peer(hop=hop)
             self._peers_at.setdefault(hop.host.lower(), {})[peer] = None
         return peer
 
@@ -187,6 +226,17 @@ class BinaryService:
         if not others:
             self._peers_at.pop(host, None)
             self._unreachable.discard(peer.hop.host)
+
+    def peers_of(self, queue: Queue) -> list[Peer]:
+        """Whom a queue uses; between two tries nobody, and then those it may use."""
+        hops, index = self._hops.get(queue, ([], 0))
+        peer = self.peers.get(hops[index]) if hops else None
+        if peer is not None and queue in peer.queues:
+            return [peer]
+        info = self.core.queues.outgoing_info[queue]
+        tried = info.history[-1].addresses if info.history else ()
+        hosts = {host.lower() for host in (*info.next_hops, *tried)}
+        return [peer for host in hosts for peer in self._peers_at.get(host, ())]
 
     def forget(self, queue: Queue) -> None:
         """An outgoing queue was removed: nothing is remembered of it."""
@@ -208,10 +258,10 @@ class BinaryService:
             peer.session = existing
             self.sessions[existing] = peer
             self._set_reachable(peer, None)
-            self._set_state(peer, OutgoingState.CONNECTED)
+            peer.happened(self.core.queues, OutgoingEvent.CONNECTED)
             return
         peer.connecting = True
-        self._set_state(peer, OutgoingState.WAITING)
+        peer.happened(self.core.queues, OutgoingEvent.CONNECT)
         self.driver.connect(peer)
 
     def _session_to(self, hop: Hop) -> Session | None:
@@ -228,7 +278,7 @@ class BinaryService:
             return
         # Half a window at a time, so that the peer stores one half while the other is on its way.
         while session.free:
-            active = [queue for queue in peer.queues if queue.count and self._may_send(queue)]
+            active = sendable(self.core.queues, peer.queues)
             if not active or not self.sender.pump(session, active, now, self.addresses[session]):
                 return
             if active[0] in peer.queues:  # others come first next time
@@ -240,31 +290,12 @@ class BinaryService:
         self.driver.flush(session)
         self._session_timers.set(session, session.deadline)
 
-    def _may_send(self, queue: Queue) -> bool:
-        """False for a queue that is paused or locked, and for one that was deleted meanwhile."""
-        info = self.core.queues.outgoing_info.get(queue)
-        return info is not None and info.state not in (OutgoingState.ON_HOLD, OutgoingState.LOCKED)
-
-    def _set_state(self, peer: Peer, state: OutgoingState) -> None:
-        for queue in peer.queues:
-            info = self.core.queues.outgoing_info.get(queue)
-            if info is not None and info.state is not OutgoingState.ON_HOLD:
-                info.state = state
-
-    def _note(self, peer: Peer, status: ConnectionStatus, now: float, error: str | None = None) -> None:
-        peer.last_error = error
-        attempt = _attempt(status, now, peer.hop.host)
-        for queue in peer.queues:
-            info = self.core.queues.outgoing_info.get(queue)
-            if info is not None:
-                info.note(attempt, error)
-
     def _set_reachable(self, peer: Peer, fault: str | None) -> None:
         """Who watches hears once that a host is out of reach, however often it is tried, and once that it is back."""
         host = peer.hop.host
         if (host in self._unreachable) != (fault is not None):
             self._unreachable ^= {host}
-            self.reachability(host, fault)
+            self.watcher.reachable(host, fault)
 
     # Connections
 
@@ -275,13 +306,13 @@ class BinaryService:
         peer.session = session
         self.sessions[session] = peer
         self.addresses[session] = address
-        self._note(peer, ConnectionStatus.IN_PROCESS, now)
+        peer.note(self.core.queues, ConnectionStatus.IN_PROCESS, now, peer.hop.host)
         self._flush(session)
         return session
 
     def connect_failed(self, peer: Peer, status: ConnectionStatus, error: str, now: float) -> None:
         peer.connecting = False
-        self._note(peer, status, now, error)
+        peer.note(self.core.queues, status, now, peer.hop.host, error)
         self._set_reachable(peer, error)
         self.neighbours.unreachable(peer.hop)
         self._retry(peer, now)
@@ -308,7 +339,7 @@ class BinaryService:
         session.receive_data(data, now)
         peer = self.sessions.get(session)
         if answer_due and peer is not None and session.state in (SessionState.WAITING_CPR_MSG, SessionState.OPEN):
-            self._note(peer, ConnectionStatus.ESTABLISH_PACKET_RECEIVED, now)
+            peer.note(self.core.queues, ConnectionStatus.ESTABLISH_PACKET_RECEIVED, now, peer.hop.host)
         self._after(session, now)
 
     def unblocked(self, session: Session, now: float) -> None:
@@ -360,11 +391,12 @@ class BinaryService:
         if peer is not None:
             self.neighbours.reached(peer.hop.host, address, session.peer)
             peer.failures = 0
-            self._note(peer, ConnectionStatus.ESTABLISHED, now)
+            peer.note(self.core.queues, ConnectionStatus.ESTABLISHED, now, peer.hop.host)
             self._set_reachable(peer, None)
-            self._set_state(peer, OutgoingState.CONNECTED)
-            for queue in filter(self._may_send, peer.queues):  # 3.1.5.4.2: of the ways there were, this one it is
-                self.core.queues.outgoing_info[queue].next_hops = (self.addresses[session],)
+            peer.happened(self.core.queues, OutgoingEvent.CONNECTED)
+            for queue in peer.queues:  # 3.1.5.4.2: of the ways there were, this one it is
+                if may_send(self.core.queues, queue):
+                    self.core.queues.outgoing_info[queue].next_hops = (self.addresses[session],)
             return
         for host in self.neighbours.names(address):  # somebody we wanted to reach has called
             for waiting in list(self._peers_at.get(host, ())):
@@ -372,7 +404,7 @@ class BinaryService:
                     queues, waiting.waiting = waiting.waiting, []
                     self._connect(waiting)
                     for queue in queues:
-                        self.queue_ready(queue, now)
+                        self.ready(queue, now)
 
     def _closed(self, session: Session, event: Closed, now: float) -> None:
         peer = self.sessions.pop(session, None)
@@ -385,19 +417,30 @@ class BinaryService:
             self._open_at.pop(address, None)
         self.past_sent += session.sent.count
         self.past_received += session.received.count
-        self.sender.session_closed(session, now)
+        queues = () if peer is None else [each for each in peer.queues if self._leads_to(peer.hop, each)]
+        self.sender.session_closed(session, queues, now)
         if peer is None:
             return
         peer.session = None
-        self._note(peer, event.status, now, event.reason)
+        peer.note(self.core.queues, event.status, now, peer.hop.host, event.reason)
         if not session.opened_at:
             self._set_reachable(peer, event.reason)
             if session.answered_by != peer.hop.manager:  # one that has no room for us is there
                 self.neighbours.unreachable(peer.hop)
-        self._set_state(peer, OutgoingState.DISCONNECTING)
+        peer.happened(self.core.queues, OutgoingEvent.CLOSING)
         self._flush(session)
-        self._set_state(peer, OutgoingState.DISCONNECTED)
+        peer.happened(self.core.queues, OutgoingEvent.CLOSED)
         self._retry(peer, now)
+
+    def _leads_to(self, hop: Hop, queue: Queue) -> bool:
+        """Whether the hop is the destination of the queue itself, not one that passes messages on."""
+        info = self.core.queues.outgoing_info.get(queue)
+        name = None if info is None else info.destination
+        if isinstance(name, PrivateName):
+            return name.guid == hop.manager
+        if isinstance(name, PublicName):
+            return hop.manager != NULL_GUID and self.core.delivery.manager_of(name) == hop.manager
+        return isinstance(name, DirectName)
 
     def _retry(self, peer: Peer, now: float) -> None:
         """3.1.5.9 and 3.1.6.1: after a while the next hop in turn; behind the last one the way is asked for again."""
@@ -422,11 +465,19 @@ class BinaryService:
     def _accepts(self, name: FormatName, ack: OrderAck | FinalAck, session: Session) -> bool:
         return self.neighbours.speaks_for(name, self.addresses[session], ack.source_queue_manager)
 
+    def _ack_refused(self, ack: OrderAck | FinalAck, session: Session) -> None:
+        facts = {
+            "kind": "final" if isinstance(ack, FinalAck) else "order",
+            "from": self.addresses.get(session),
+            "manager": str(ack.source_queue_manager),
+        }
+        self.watcher.suspicious("acknowledgment refused: it is not of the manager that the message went to", facts)
+
     def _claimed(self, source: UUID, address: str) -> None:
         """Somebody speaks for a manager that is known at another address. Is the manager still there?"""
         known = self.neighbours.held_address(source)
         facts = {"manager": str(source), "from": address, "known_at": known}
-        self.suspicions("message refused: it is in the name of another manager", facts)
+        self.watcher.suspicious("message refused: it is in the name of another manager", facts)
         if known is None or any(session.peer == source for session in self._open_at.get(known, ())):
             return
         peer = self._peer(Hop(known, source))
@@ -453,22 +504,22 @@ class BinaryService:
             session.on_timer(now)
             self._after(session, now)
         for queue in self.sender.on_timer(now):
-            self.queue_ready(queue, now)
+            self.ready(queue, now)
         self.receiver.on_timer(now)
         for queue in self._unresolved_timers.take_due(now):
             del self.unresolved[queue]
-            self.queue_ready(queue, now)
+            self.ready(queue, now)
         retried = self._retry_timers.take_due(now)
         for peer in retried:
             waiting = [*peer.waiting, *peer.queues]
             peer.retry_at, peer.waiting = None, []
             for queue in waiting:
                 if queue.count:
-                    self.queue_ready(queue, now)
+                    self.ready(queue, now)
         if self._sweep_at is not None and self._sweep_at <= now:
             self._sweep_at = None
             for queue in self._waiting():
-                self.queue_ready(queue, now)
+                self.ready(queue, now)
         for peer in retried:  # once those that want to try again have
             self._drop(peer)
 
@@ -482,7 +533,6 @@ class BinaryService:
 
     def pause(self, queue: Queue) -> None:
         """3.1.7.13"""
-        self.core.queues.outgoing_info[queue].pause()
         for peer in self.peers.values():
             if queue in peer.queues and peer.session is not None:
                 peer.session.announce_pause()
@@ -490,18 +540,11 @@ class BinaryService:
 
     def resume(self, queue: Queue, now: float) -> None:
         """3.1.7.14"""
-        self.core.queues.outgoing_info[queue].resume()
         if queue.count:
-            self.queue_ready(queue, now)
+            self.ready(queue, now)
 
     def stop(self) -> None:
         """3.1.4.2"""
         for session in list(self.sessions):
             session.close("the queue manager stops")
             self._flush(session)
-
-
-def _attempt(status: ConnectionStatus, now: float, *addresses: str) -> ConnectionAttempt:
-    failed = status >= ConnectionStatus.UNKNOWN_FAILURE
-    error = _ERRORS.get(status, Status.REMOTE_MACHINE_NOT_AVAILABLE) if failed else Status.OK
-    return ConnectionAttempt(status, int(now), error.value, addresses)

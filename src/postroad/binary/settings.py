@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-RESEND_TABLE_S = (30, 30, 30, 300, 300, 300, 1800, 1800, 1800, 21600)  # 3.1.3.1
+from postroad.wire.constants import RESEND_TABLE_S
 
 # [MS-MQQB] note 44: how long an idle session stays open, and on a routing server.
 CLEANUP_MS = 300_000

@@ -5,7 +5,14 @@ A pair that is not in the table is a protocol error, and closes the session. The
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
+from uuid import UUID
+
+from postroad.queues.outgoing import ConnectionStatus
+from postroad.wire.ordering import FinalAck, OrderAck
+from postroad.wire.view import MessageView
 
 
 class SessionState(Enum):
@@ -53,3 +60,39 @@ TRANSITIONS: dict[tuple[SessionState, PacketKind], tuple[Action, SessionState]] 
     (SessionState.OPEN, PacketKind.SESSION_ACK): (Action.TAKE_SESSION_ACK, SessionState.OPEN),
     (SessionState.OPEN, PacketKind.USER_MESSAGE): (Action.TAKE_MESSAGE, SessionState.OPEN),
 }
+
+
+# What a session tells
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Messages may flow. `peer` is who answered, which a direct name did not say."""
+
+    peer: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The session is over; `reason` in words, `status` as the connection history has it."""
+
+    reason: str
+    status: ConnectionStatus
+
+
+class Received(NamedTuple):
+    """A message; `number` is its place among the recoverable ones, 0 if it is express: `stored` wants it back."""
+
+    data: bytes
+    packet: MessageView | OrderAck | FinalAck
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The peer has these messages: it has read an express one, and stored a recoverable one."""
+
+    tokens: tuple[object, ...]
+
+
+Event = Opened | Closed | Received | Acknowledged

@@ -10,7 +10,7 @@ from postroad.binary.sender import Flight, OutgoingSequence, Sender
 from postroad.errors import IllegalName
 from postroad.names import FormatName, parse_format_name
 from postroad.queues.queue import Queue
-from postroad.queues.transfers import NOTHING, IncomingTransferInfo, OutgoingTransferInfo
+from postroad.transfer.outgoing import NOTHING, IncomingTransferInfo, OutgoingTransferInfo
 from postroad.wire.queue_names import destination_name
 from postroad.wire.records import SequenceInfo
 from postroad.wire.transaction_header import TxSequenceId
@@ -21,20 +21,10 @@ def outgoing_transfer(sender: Sender, queue: Queue) -> OutgoingTransferInfo:
     """The figures of one outgoing queue; those of a queue that has sent nothing in a transaction are 0."""
     sequence = sender.sequences.get(queue) or OutgoingSequence()
     sequence_id, number = sender.core.transacting.next_place(queue.properties.path)
-    unacked = sequence.unacked
-    return OutgoingTransferInfo(
-        eod_first_non_ack=_flight(unacked[0]) if unacked else NOTHING,
-        eod_last_non_ack=_flight(unacked[-1]) if unacked else NOTHING,
-        eod_last_ack=_place(*sequence.last_ack) if sequence.last_ack_count else NOTHING,
-        eod_next_seq=_place(sequence_id, number),
-        eod_last_ack_time_s=int(sequence.last_ack_time),
-        eod_last_ack_count=sequence.last_ack_count,
-        eod_no_ack_count=len(unacked),
-        eod_no_read_count=_awaiting_final_ack(sender, queue),
-        eod_resend_count=sequence.resend_index,
-        eod_resend_interval_s=sender.settings.resend_s[sequence.resend_index],
-        eod_resend_time_s=int(sequence.resend_at or 0),
-    )
+    last_ack = _place(*sequence.last_ack) if sequence.last_ack_count else NOTHING
+    unread = _awaiting_final_ack(sender, queue)
+    unacked = [_flight(each) for each in sequence.unacked]
+    return sequence.info(unacked, last_ack, _place(sequence_id, number), unread, sender.settings.resend_s)
 
 
 def incoming_transfers(receiver: Receiver, queue: Queue) -> list[IncomingTransferInfo]:
@@ -42,7 +32,7 @@ def incoming_transfers(receiver: Receiver, queue: Queue) -> list[IncomingTransfe
     found = []
     for sequence in receiver.incoming:
         name = _parsed(sequence.format_name)
-        if name is not None and receiver.local_queue(name) is queue:
+        if name is not None and receiver.destinations.find(name) is queue:
             found.append(
                 IncomingTransferInfo(
                     sequence.format_name,

@@ -19,12 +19,13 @@ from postroad.names import FormatName, MessageId
 from postroad.net.endpoints import endpoint
 from postroad.net.limits import Admission, Limits, Standing
 from postroad.net.listening import Acceptor, ReadWatch, bind
+from postroad.queues.carriers import Watcher
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.runtime.logs import RateLimitedLog
 from postroad.runtime.supervision import RETRY_S, Supervisor
+from postroad.transfer.watching import TransferWatcher
 from postroad.values.trace import class_words
 from postroad.wire.constants import MessageClass
-from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.view import MessageView
 
 log = logging.getLogger(__name__)
@@ -100,7 +101,8 @@ class _Link(asyncio.Protocol):
                     self.transport.abort()
             if self.admission.standing is Standing.FRESH and session.opened_at:
                 self.admission.busy()
-            self.admission.hold(session.buffered)
+            if session.buffered != self.admission.held:
+                self.admission.hold(session.buffered)
             self.owner.changed()
 
     def pause_writing(self) -> None:
@@ -150,6 +152,9 @@ class BinaryTransport:
         self._refusals = RateLimitedLog(log, "message refused")
         self._suspicions: dict[str, RateLimitedLog] = {}
         self._unreachable = RateLimitedLog(log, "peer unreachable")
+        self.watcher = TransferWatcher(
+            refused=self._log_refusal, suspicious=self._log_suspicion, reachable=self._log_reachability
+        )
 
     @property
     def address(self) -> str:
@@ -157,11 +162,7 @@ class BinaryTransport:
 
     async def start(self, service: BinaryService) -> None:
         self.service = service
-        service.reachability = self._log_reachability
-        service.receiver.refused = self._log_refusal
-        service.suspicions = self._log_suspicion
-        service.sender.refused = self._log_refused_ack
-        service.core.delivery.withheld = self._log_withheld
+        service.core.watch(Watcher(withheld=self._log_withheld))
         self._acceptor = Acceptor(self.limits, await bind(self.host, self.port), partial(_Link, self))
         self.port = self._acceptor.port
         service.start(self.clock())
@@ -196,14 +197,6 @@ class BinaryTransport:
         if kind is None:
             kind = self._suspicions[event] = RateLimitedLog(log, event)
         kind.warn(self.clock(), facts)
-
-    def _log_refused_ack(self, ack: OrderAck | FinalAck, session: Session) -> None:
-        facts = {
-            "kind": "final" if isinstance(ack, FinalAck) else "order",
-            "from": self.service.addresses.get(session),
-            "manager": str(ack.source_queue_manager),
-        }
-        self._log_suspicion("acknowledgment refused: it is not of the manager that the message went to", facts)
 
     def _log_withheld(self, name: FormatName, origin: str | None) -> None:
         facts = {"to": str(name), "from": origin}

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from postroad.errors import StorageError
 from postroad.manager.leases import LeaseService
+from postroad.manager.troubles import Troubles
 from postroad.queues.commits import Commits, Done
 from postroad.queues.leases import LeaseTimes
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.troubles import Troubles
 from postroad.store.interface import Batch, Store
 from postroad.store.writer import Writer
 

@@ -16,18 +16,18 @@ from uuid import UUID, uuid4
 from postroad.binary.service import BinaryService
 from postroad.directory.snapshot import Directory
 from postroad.directory.watch import DirectoryWatch
-from postroad.errors import OperationCancelled, UnsupportedFormatNameOperation
+from postroad.errors import NoRoute, OperationCancelled, UnsupportedFormatNameOperation
 from postroad.fields.queue import MAX_QUOTA_KB
 from postroad.manager.offsets import Offsets
 from postroad.manager.reads import Name
 from postroad.manager.rescue import Rescue
 from postroad.manager.sends import Sends
+from postroad.names import FormatName, PublicName
 from postroad.net.limits import Limits
-from postroad.queues.collection import QueueCollection
+from postroad.queues.carriers import Watcher
 from postroad.queues.info import describe_manager
 from postroad.queues.leases import LeaseTimes
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
-from postroad.queues.outgoing import is_http
 from postroad.queues.queue import Queue
 from postroad.queues.transacting import MOST_APART
 from postroad.remote_read.server import RemoteReaders
@@ -39,7 +39,6 @@ from postroad.security.audit import AuditLog
 from postroad.soap.service import SoapService
 from postroad.status.report import Outlook
 from postroad.status.search import Search
-from postroad.status.soap import told_by
 from postroad.store.interface import Store
 from postroad.values.info import ListenerInfo, ManagerInfo, QueueInfo
 from postroad.values.trace import Trace
@@ -76,8 +75,11 @@ class Manager(Sends, Rescue):
             store,
             insecure_nacks=insecure_nacks,
             first_message_id=1 + secrets.randbelow(FIRST_MESSAGE_IDS),
+            locate=self._locate,
+            base_priority=self._base_priority,
+            new_id=uuid4,
+            apart=lambda: 1 + secrets.randbelow(MOST_APART),
         )
-        core.transacting.apart = lambda: 1 + secrets.randbelow(MOST_APART)
         core.delivery.quota_kb = None if quota_kb == MAX_QUOTA_KB else quota_kb
         super().__init__(core, store, clock, lease_times)
         self.audit = audit or AuditLog()
@@ -94,7 +96,7 @@ class Manager(Sends, Rescue):
         self.limits = Limits()  # shared by all listeners; whoever starts them may put in others before
         self.supervisor = Supervisor()
         self._follow_ups = RateLimitedLog(log, "something that follows from a change failed: the change stands")
-        self.core.delivery.follow_up_failed = self._log_follow_up
+        self.core.watch(Watcher(follow_up_failed=self._log_follow_up))
 
     async def start(self) -> None:
         """Loads the queues; nothing of the backlog is read."""
@@ -139,6 +141,17 @@ class Manager(Sends, Rescue):
                 self.commit_soon()
             running()
 
+    def _locate(self, name: PublicName) -> UUID | None:
+        try:
+            return self.router.destination(name)
+        except NoRoute:
+            return None
+
+    def _base_priority(self, name: FormatName) -> int:
+        """[MS-MQMQ] 2.3.1.6: only a public format name has one; private queues and direct names count as 0."""
+        queue = self.router.directory.queue(name.guid) if isinstance(name, PublicName) else None
+        return 0 if queue is None else queue.base_priority
+
     def _log_follow_up(self, message_id: str | None, error: Exception) -> None:
         facts = {"id": message_id, "error": repr(error), "at": place_of(error)}
         self._follow_ups.warn(self.clock(), facts)
@@ -158,7 +171,7 @@ class Manager(Sends, Rescue):
 
     def outlook(self) -> Outlook:
         """What can be told of queues, sessions and messages on their way, as it is now."""
-        return Outlook(self.core, self.binary, self.clock(), told_by(self.soap, self.clock()))
+        return Outlook(self.core, self.clock())
 
     def queues(self) -> list[QueueInfo]:
         """Every queue; journals and subqueues stand with their owner."""
@@ -210,23 +223,22 @@ class Manager(Sends, Rescue):
 
     def pause_queue(self, name: Name) -> QueueInfo:
         """[MS-MQDMPR] 3.1.4.14: an outgoing queue sends nothing until it is resumed."""
-        queue, protocol = self._outgoing(name)
-        protocol.pause(queue)
+        queue = self._outgoing(name)
+        self.core.pause(queue)
         return self._describe(queue)
 
     def resume_queue(self, name: Name) -> QueueInfo:
         """[MS-MQDMPR] 3.1.4.15"""
-        queue, protocol = self._outgoing(name)
-        protocol.resume(queue, self.clock())
+        queue = self._outgoing(name)
+        self.core.resume(queue, self.clock())
         self.commit_soon()
         return self._describe(queue)
 
-    def _outgoing(self, name: Name) -> tuple[Queue, BinaryService | SoapService | QueueCollection]:
+    def _outgoing(self, name: Name) -> Queue:
         queue = self.core.queues.get(name)
         if not queue.is_outgoing:
             raise UnsupportedFormatNameOperation(f"{queue.name} is not an outgoing queue: only those pause")
-        destination = self.core.queues.outgoing_info[queue].destination
-        return queue, (self.soap if is_http(destination) else self.binary) or self.core.queues
+        return queue
 
 
 def _stored_identifier(store: Store) -> UUID | None:

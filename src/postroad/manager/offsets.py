@@ -52,7 +52,7 @@ class Offsets:
         """With `limit`, `arrival` is no further than behind that many messages from `start` on."""
         queue = self._queue(name)
         arrival = self._core.mark(queue)
-        arrived = self._core.arrived(queue)
+        arrived = self._core.ticks.arrived(queue)
         mark = Mark(arrival, queue.stored_added, queue.first_arrival, queue.count, arrived)
         if limit is None or start >= arrival:
             return mark
@@ -92,7 +92,7 @@ class Offsets:
         return stream(queue, selection.start, self._end(queue, selection), selection, self._clock)
 
     def _end(self, queue: Queue, selection: Selection) -> int:
-        arrived = self._core.arrived(queue)
+        arrived = self._core.ticks.arrived(queue)
         return arrived if selection.end is None else min(selection.end, arrived)
 
     # Holds
@@ -107,7 +107,7 @@ class Offsets:
 
         def put() -> Hold:
             check_sharing(queue.descriptors, QueueAccess.RECEIVE, ShareMode.DENY_NONE)
-            arrived = self._core.arrived(queue)
+            arrived = self._core.ticks.arrived(queue)
             stop = max(start, self._core.mark(queue)) if end is None else end
             return self._core.holding.put(queue, holder, start, stop, arrived, self._clock())
 

@@ -59,7 +59,7 @@ class Reads(DurableCore):
             if after is not None:
                 if count < 1:
                     raise InvalidArgument(f"count: {count} is not at least 1")
-                return _received(self.core.reading.fresh(self.core.queues.get(name), count, self.clock(), after))
+                return _received(self.core.delivery.fresh(self.core.queues.get(name), count, self.clock(), after))
             request = WaitingRead(descriptor, ReadCall.PEEK, count, self._deadline(timeout))
             return _received(await self._read(request))
         finally:

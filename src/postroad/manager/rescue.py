@@ -29,7 +29,7 @@ class Rescue(DurableCore):
         if queue is to:
             raise InvalidArgument(f"target: {target} is the queue that the messages are in")
         if lookup_ids is None:
-            records = self.core.reading.fresh(queue, limit, self.clock(), after)
+            records = self.core.delivery.fresh(queue, limit, self.clock(), after)
         else:
             records = [
                 self.core.reading.seek(queue, lookup_id, SeekAction.CURRENT, peek=False)

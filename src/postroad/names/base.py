@@ -71,3 +71,8 @@ class FormatName:
     def is_read_only(self) -> bool:
         """True for journals and dead-letter queues: messages cannot be sent to them."""
         return self.suffix in _READ_ONLY
+
+    @property
+    def is_send_only(self) -> bool:
+        """True for URLs and multicast addresses, which nobody can read from."""
+        return False

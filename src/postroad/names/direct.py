@@ -96,6 +96,10 @@ class DirectName(FormatName):
             return QueueSuffixType.JOURNAL
         return QueueSuffixType.NONE if self.tail.subqueue is None else QueueSuffixType.SUBQUEUE
 
+    @property
+    def is_send_only(self) -> bool:
+        return self.protocol in _DEFAULT_PORTS
+
     def __str__(self) -> str:
         return f"DIRECT={self.wire_text}"
 

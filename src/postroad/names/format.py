@@ -133,6 +133,10 @@ class MulticastName(FormatName):
         if not 0 <= self.port <= PORT_MAX:
             raise IllegalFormatName(str(self), 0, f"a port must be at most {PORT_MAX}")
 
+    @property
+    def is_send_only(self) -> bool:
+        return True
+
     def __str__(self) -> str:
         return f"MULTICAST={self.address}:{self.port}"
 

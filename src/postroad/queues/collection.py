@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from postroad.errors import (
     IllegalPathName,
@@ -31,8 +31,9 @@ from postroad.names import (
     parse_name,
 )
 from postroad.net import ports
+from postroad.queues.carriers import Carrier
 from postroad.queues.idle import IdleQueues
-from postroad.queues.outgoing import OutgoingInfo
+from postroad.queues.outgoing import OutgoingEvent, OutgoingInfo
 from postroad.queues.properties import CHANGEABLE, QueueProperties, QueueType, check_attributes
 from postroad.queues.queue import Queue, Usage
 from postroad.queues.tick import Tick
@@ -66,8 +67,17 @@ class QueueCollection:
     """Every queue by its number, its path, its identifier; outgoing queues by where they lead."""
 
     def __init__(
-        self, name: str, identifier: UUID, durable: Store, express: Store, hardened_security: bool = False
+        self,
+        name: str,
+        identifier: UUID,
+        durable: Store,
+        express: Store,
+        new_id: Callable[[], UUID],
+        hardened_security: bool = False,
+        base_priority: Callable[[FormatName], int] = lambda name: 0,
     ) -> None:
+        self._new_id = new_id
+        self._base_priority = base_priority
         self.name = name
         self.identifier = identifier
         self.hardened_security = hardened_security
@@ -78,8 +88,8 @@ class QueueCollection:
         self.outgoing: dict[FormatName, Queue] = {}
         self.outgoing_info: dict[Queue, OutgoingInfo] = {}
         self.outgoing_made = 0  # since the start
-        self.base_priority: Callable[[FormatName], int] = lambda name: 0  # of a public queue, by the directory
         self.idle = IdleQueues(self)
+        self.carriers: list[Carrier] = []
         self._by_path: dict[str, Queue] = {}
         self._namesakes: dict[str, dict[Queue, None]] = {}  # by path: while a tick is lost there can be two
         self._by_private_number: dict[int, Queue] = {}
@@ -198,7 +208,7 @@ class QueueCollection:
         queue_type = _TYPES[tail.kind]
         if queue_type is QueueType.SYSTEM and key not in _SYSTEM_SUFFIXES.values():
             raise IllegalPathName(str(path), 0, "a queue manager's own queues are ;journal, ;deadletter and ;deadxact")
-        identifier = attributes.pop("identifier", None) or uuid4()
+        identifier = attributes.pop("identifier", None) or self._new_id()
         checked = check_attributes(queue_type, attributes)
         number = INTERNAL_QUEUES.get(key)
         if queue_type is QueueType.PRIVATE and number is None:
@@ -219,7 +229,7 @@ class QueueCollection:
                 QueueProperties(
                     QueueType.JOURNAL,
                     f"{properties.path};journal",
-                    uuid4(),
+                    self._new_id(),
                     quota_kb=properties.journal_quota_kb,
                     owner=queue.number,
                     create_time=now_s,
@@ -237,7 +247,7 @@ class QueueCollection:
             QueueProperties(
                 QueueType.SUBQUEUE,
                 f"{owner.properties.path};{name}",
-                uuid4(),
+                self._new_id(),
                 transactional=owner.properties.transactional,
                 owner=owner.number,
                 create_time=now_s,
@@ -245,10 +255,25 @@ class QueueCollection:
             ),
         )
 
-    @property
-    def on_forget(self) -> list[Callable[[Queue], None]]:
-        """Who keeps something of an outgoing queue, and is told when it is forgotten."""
-        return self.idle.on_forget
+    # Carriers
+
+    def attach(self, carrier: Carrier) -> None:
+        self.carriers.append(carrier)
+        for queue, info in self.outgoing_info.items():
+            if queue.carrier is None:
+                self._give_carrier(queue, info)
+
+    def carrier_of(self, name: FormatName) -> Carrier | None:
+        return next((each for each in self.carriers if each.carries(name)), None)
+
+    def _give_carrier(self, queue: Queue, info: OutgoingInfo) -> None:
+        """[MS-MQDMPR] 3.1.3 and 3.1.7.1.5: a hardened manager sends by some carriers alone."""
+        queue.carrier = self.carrier_of(info.destination)
+        if self.hardened_security:
+            hardened = queue.carrier is not None and queue.carrier.hardened
+            info.on(OutgoingEvent.UNLOCK if hardened else OutgoingEvent.LOCK)
+
+    # Outgoing queues
 
     def outgoing_queue(self, tick: Tick, name: FormatName, now_s: int, *, own: bool = False) -> Queue:
         """The queue of messages that leave for `name`, made if it is not there ([MS-MQDMPR] 3.1.7.1.5).
@@ -267,9 +292,9 @@ class QueueCollection:
         properties = QueueProperties(
             QueueType.OUTGOING,
             path,
-            uuid4(),
+            self._new_id(),
             label=path,
-            base_priority=self.base_priority(name),
+            base_priority=self._base_priority(name),
             create_time=now_s,
             modify_time=now_s,
         )
@@ -317,13 +342,6 @@ class QueueCollection:
         name = f"{QUEUE_STATE}{queue.number}"
         if gathering.batch.state.get(name) is not None:  # a later change was made on top of the lost one
             gathering.batch.state[name] = queue.properties.encode()
-
-    def pause(self, queue: Queue) -> None:
-        """Of an outgoing queue that nobody sends from yet."""
-        self.outgoing_info[queue].pause()
-
-    def resume(self, queue: Queue, now: float) -> None:
-        self.outgoing_info[queue].resume()
 
     def remove(self, tick: Tick, queue: Queue) -> None:
         """Forgets a queue, its journal and its subqueues; their messages must be on their way out."""
@@ -398,8 +416,8 @@ class QueueCollection:
             case QueueType.OUTGOING:
                 destination = parse_format_name(properties.path)
                 self.outgoing[destination] = queue
-                if queue not in self.outgoing_info:
-                    self.outgoing_info[queue] = OutgoingInfo.initial(destination, self.hardened_security)
+                info = self.outgoing_info.setdefault(queue, OutgoingInfo(destination))
+                self._give_carrier(queue, info)
             case _:
                 self._by_path[properties.path.lower()] = queue
                 self._by_identifier[properties.identifier] = queue
@@ -424,6 +442,7 @@ class QueueCollection:
             case QueueType.OUTGOING:
                 _forget(self.outgoing, parse_format_name(properties.path), queue)
                 self.outgoing_info.pop(queue, None)
+                queue.carrier = None
             case _:
                 _forget(self._by_path, properties.path.lower(), queue)
                 _forget(self._by_identifier, properties.identifier, queue)

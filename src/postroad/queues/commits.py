@@ -6,12 +6,16 @@ Without I/O or clock: whoever drives it gives it the time, a way to wait, and a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from postroad.errors import PostroadError, StorageError
-from postroad.queues.local import LocalQueueManager
+from postroad.queues.collection import COUNT_STATE
 from postroad.queues.tick import Tick
 from postroad.store.interface import Batch
+
+if TYPE_CHECKING:
+    from postroad.queues.local import LocalQueueManager
+    from postroad.queues.queue import Queue
 
 # What nobody waits for, such as the end of messages that have arrived elsewhere, shares a commit with what comes next.
 UNHURRIED_S = 0.01
@@ -22,6 +26,94 @@ Done = Callable[[StorageError | None], object]
 
 class Timer(Protocol):
     def cancel(self) -> None: ...
+
+
+class Ticks:
+    """What has gathered is sealed, and then it has landed or is lost. One tick is out at a time."""
+
+    def __init__(self, core: LocalQueueManager) -> None:
+        self._core = core
+        self._delivery = core.delivery
+        self._out: Tick | None = None  # the tick that is being committed
+
+    def seal(self, now: float = 0.0) -> Tick | None:
+        """Hands over what has gathered, to be committed; None where there is nothing. One tick is out at a time.
+
+        StorageError where it cannot be written down: then it is lost as a whole, as if the disk had refused it.
+        """
+        tick = self._delivery.tick
+        try:
+            for callback in tick.on_seal:
+                callback()
+            if not tick:
+                return None
+            for queue, change in tick.changes.items():
+                if queue.number in self._core.queues.by_number:
+                    tick.batch.state[f"{COUNT_STATE}{queue.number}"] = queue.encode_counts(change)
+        except Exception as error:
+            self._delivery.note_failure(None, error)
+            lost = StorageError(f"what was to be stored cannot be written down: {error!r}")
+            self._delivery.tick = Tick()
+            self.failed(tick, lost, now)
+            raise lost from error
+        self._delivery.tick = Tick()
+        self._out = tick
+        self._core.counters.reserve(tick.batch)
+        return tick
+
+    def committed(self, tick: Tick, now: float) -> None:
+        """The tick is durable: messages appear and vanish, promises are kept, readers are served. Never raises."""
+        self._out = None
+        try_after = self._delivery.try_after
+        for queue, lookup_id in tick.taken:
+            queue.positions.pop(lookup_id, None)
+        for queue, change in tick.changes.items():
+            queue.note(change)
+            if change.first is not None:
+                queue.opened_before(change.first)
+            if queue.deleted:
+                try_after(None, self._core.empty, queue, now)  # it was deleted while the tick was out
+        for callback in tick.on_commit:
+            try_after(None, callback)
+        for queue, change in tick.changes.items():
+            if change.added and queue.waiting:
+                try_after(None, self._core.reading.wake, queue, now, tick.added_to(queue))
+            if change.added and queue.carrier is not None:
+                try_after(None, queue.carrier.ready, queue, now)
+
+    def failed(self, tick: Tick, error: StorageError, now: float) -> None:
+        """The tick is lost as a whole: what it took is available again, what it added never was. Never raises."""
+        self._out = None
+        try_after = self._delivery.try_after
+        for queue, lookup_id in tick.taken:
+            queue.positions.pop(lookup_id, None)
+            queue.opened_before(lookup_id)
+        for queue, change in tick.changes.items():
+            queue.release(change.added_bytes)
+        for queue, keys in tick.sequenced.items():
+            try_after(None, self._core.transacting.close_gap, queue, len(keys))
+        for step in reversed(tick.undo):
+            try_after(None, step, self._delivery.tick)
+        for callback in tick.on_failure:
+            try_after(None, callback, error)
+        self._core.counters.lapse()
+        for queue in tick.changes:
+            if queue.deleted:
+                try_after(None, self._core.empty, queue, now)
+            elif queue.waiting:
+                opened = sorted(lookup_id for each, lookup_id in tick.taken if each is queue)
+                try_after(None, self._core.reading.wake, queue, now, opened)
+
+    def arrived(self, queue: Queue) -> int:
+        """The arrival number below which no message can come into the queue any more: all ticks with such have landed.
+
+        A transaction's messages get theirs when it commits, however long it was open.
+        """
+        for tick in (self._out, self._delivery.tick):
+            change = None if tick is None else tick.changes.get(queue)
+            if change is not None and change.added and change.first_arrival is not None:
+                return change.first_arrival
+        return self._core.counters.last_arrival + 1
 
 
 class Commits:
@@ -42,7 +134,8 @@ class Commits:
         self.last_error: StorageError | None = None  # of the last commit; None where it worked
         self.last_failure: StorageError | None = None
         self.failures = 0
-        self._core = core
+        self._ticks = core.ticks
+        self._delivery = core.delivery
         self._clock = clock
         self._after = after
         self._write = write
@@ -57,15 +150,15 @@ class Commits:
     @property
     def idle(self) -> bool:
         """Nothing is on its way, and nothing has to be."""
-        return not (self.writing or self.gathered or self._core.tick)
+        return not (self.writing or self.gathered or self._delivery.tick)
 
     def run(self, operation: Callable[[], T]) -> tuple[T, bool]:
         """The result of an operation, and whether an answer has to wait until the change is durable."""
-        tick, writes = self._core.tick, self._core.tick.writes
+        tick, writes = self._delivery.tick, self._delivery.tick.writes
         try:
             result = operation()
         except PostroadError:
-            if self._core.tick:
+            if self._delivery.tick:
                 self.hurry()  # a refusal may have been told to an administration queue
             raise
         return result, tick.writes != writes
@@ -83,7 +176,7 @@ class Commits:
 
     def soon(self) -> None:
         """Commits what has gathered, if anything has, without anybody waiting for it."""
-        if self._core.tick and self._unhurried is None and not self._scheduled and not self.writing:
+        if self._delivery.tick and self._unhurried is None and not self._scheduled and not self.writing:
             self._unhurried = self._after(UNHURRIED_S, self.hurry)
 
     def hurry(self) -> None:
@@ -99,7 +192,7 @@ class Commits:
         self._scheduled = False
         promised, self.gathered = self.gathered, []
         try:
-            tick = self._core.seal(self._clock())
+            tick = self._ticks.seal(self._clock())
         except StorageError as error:
             self.last_error = error
             self._tell(promised, error)
@@ -120,11 +213,11 @@ class Commits:
         assert tick is not None
         self.last_error = error
         if error is None:
-            self._core.committed(tick, self._clock())
+            self._ticks.committed(tick, self._clock())
         else:
             self.failures += 1
             self.last_failure = error
-            self._core.failed(tick, error, self._clock())
+            self._ticks.failed(tick, error, self._clock())
             promised += relying
             self.gathered = [done for done in self.gathered if done not in relying]
         self._tell(promised, error)
@@ -132,7 +225,7 @@ class Commits:
     def _tell(self, promised: list[Done], error: StorageError | None) -> None:
         """Everybody hears how it ended, whatever one of them makes of it; what gathered meanwhile goes next."""
         for done in promised:
-            self._core.delivery.try_after(None, done, error)
+            self._delivery.try_after(None, done, error)
         if self.gathered:
             self.hurry()
         else:

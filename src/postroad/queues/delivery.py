@@ -6,10 +6,9 @@ letters and administration acknowledgments ([MS-MQQB] 3.1.7.2.1, 3.1.7.15).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from struct import Struct
 from uuid import UUID
 
 from postroad.errors import (
@@ -24,8 +23,8 @@ from postroad.errors import (
     UnsupportedFormatNameOperation,
 )
 from postroad.message import Composer, Message
-from postroad.names import DirectName, FormatName, MachineName, MessageId, PathName, PublicName, parse_name
-from postroad.queues.atomic import Atomic
+from postroad.names import DirectName, FormatName, MachineName, PathName, PublicName, parse_name
+from postroad.queues.carriers import Carrier, Watcher
 from postroad.queues.collection import (
     DEADLETTER,
     DEADXACT,
@@ -34,14 +33,14 @@ from postroad.queues.collection import (
     QueueCollection,
     leads_to_internal,
 )
-from postroad.queues.counters import Counters
 from postroad.queues.properties import QueueType
-from postroad.queues.queue import QUOTA_UNIT, PositionState, Queue
-from postroad.queues.tick import Tick
+from postroad.queues.queue import QUOTA_UNIT, START, PositionState, Queue
+from postroad.queues.tick import Atomic, Counters, Tick
 from postroad.security.relay import Relay
+from postroad.store.express import ExpressStore
 from postroad.store.interface import NEVER, PRIORITY_SHIFT, Key, Record
-from postroad.store.memory import MemoryStore
 from postroad.wire.constants import INFINITE, AckFlags, MessageClass
+from postroad.wire.fields import identifier_of, is_recoverable, is_transactional, priority_of, times_of
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.queue_names import admin_name, destination_name
 from postroad.wire.view import MessageView
@@ -61,14 +60,6 @@ _PURGED = frozenset({MessageClass.NACK_Q_PURGED, MessageClass.NACK_DELETED, Mess
 _POSITIVE = frozenset({MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE})
 # Acknowledgments of a message that was here and goes: one at the most for each.
 _OF_TAKING = _PURGED | {MessageClass.ACK_RECEIVE, MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_RECEIVE_REJECTED}
-_FLAGS_BYTE, _DELIVERY_BITS = 60, 0x60  # UserHeader.Flags.DM, in a packet
-_TRANSACTION_BYTE, _TRANSACTION_BIT = 62, 0x10  # UserHeader.Flags.TH
-_MESSAGE_ID_END = 60
-_TIMES, _TIMES_AT = Struct("<I32xII"), 12  # TimeToReachQueue, TimeToBeReceived and SentTime
-
-
-def is_recoverable(packet: bytes) -> bool:
-    return packet[_FLAGS_BYTE] & _DELIVERY_BITS != 0
 
 
 def asks_for(ack_flags: int, message_class: int) -> bool:
@@ -108,12 +99,19 @@ class Tally:
 class Delivery:
     """`tick` is where changes gather: whoever holds a manager replaces it at each commit.
 
-    What follows from a change (copies, acknowledgments, subscribers, waking) never undoes it: whatever fails there is
-    counted, and told to `follow_up_failed` with the message's id, None where it is about no message.
+    What follows from a change (copies, acknowledgments, carriers, waking) never undoes it: what fails there is
+    counted, and the watchers hear of it.
     """
 
     def __init__(
-        self, identifier: UUID, queues: QueueCollection, express: MemoryStore, counters: Counters, insecure_nacks: bool
+        self,
+        identifier: UUID,
+        queues: QueueCollection,
+        express: ExpressStore,
+        counters: Counters,
+        insecure_nacks: bool,
+        wake: Callable[[Queue, float, Iterable[int]], None],
+        locate: Callable[[PublicName], UUID | None],
     ) -> None:
         self.identifier = identifier
         self.queues = queues
@@ -127,20 +125,10 @@ class Delivery:
         self.tick = Tick()
         self.tally = Tally()
         self.atomic = Atomic(self)
-        self.follow_up_failed: Callable[[str | None, Exception], None] = lambda message_id, error: None
         self.overflows: dict[str, int] = {}  # copies that did not fit, by the journal or dead-letter queue
-        self.wake: Callable[[Queue, float, Iterable[int]], None] = lambda queue, now, opened: None
-        self.deleted: list[Callable[[Queue, Record, int, float], None]] = []
-        self.locate: Callable[[PublicName], UUID | None] = lambda name: None  # who has a public queue, by the directory
-        # Where an acknowledgment of a class goes; a message that came by SOAP may ask for more than one place.
-        self.admin_of: Callable[[MessageView, int], FormatName | None] = lambda view, message_class: admin_name(view)
-        # The outgoing queue by which an acknowledgment of a message goes to a name; None where it may not go there.
-        self.way_back: Callable[[MessageView, FormatName], FormatName | None] = self.usual_way_back
-        self.outgoing_ready: Callable[[Queue, float], None] = lambda queue, now: None
-        # Whom a message to a name makes us call, and the address that a message came from; None where nobody knows.
-        self.hosts_of: Callable[[FormatName], Iterable[str]] = _hosts
-        self.origin_of: Callable[[MessageView], str | None] = lambda view: None
-        self.withheld: Callable[[FormatName, str | None], None] = lambda name, origin: None  # for whoever watches
+        self.watchers: list[Watcher] = []
+        self._wake = wake
+        self._locate = locate
         self._ready: dict[Queue, None] | None = None  # what `together` has still to say
 
     # In
@@ -190,7 +178,7 @@ class Delivery:
         lookup_id = (7 - priority) << PRIORITY_SHIFT | self.counters.next_arrival()
         record = Record(queue.number, lookup_id, int(now * 1000), expires_s, aborts, packet, reason)
         queue.last_added_at = now
-        if packet[_FLAGS_BYTE] & _DELIVERY_BITS:
+        if is_recoverable(packet):
             self.tick.put(queue, record)
         else:
             self.express.put(record)
@@ -203,26 +191,27 @@ class Delivery:
 
     def _announce(self, queue: Queue, record: Record, now: float) -> None:
         """Whoever waits for an express message hears of it at once; of others, when they are durable."""
-        if record.packet[_FLAGS_BYTE] & _DELIVERY_BITS or not (queue.waiting or queue.is_outgoing):
+        if is_recoverable(record.packet) or not (queue.waiting or queue.is_outgoing):
             return
         self.atomic.then(self._announced, queue, record, now)
 
     def _announced(self, queue: Queue, record: Record, now: float) -> None:
         try:
             if queue.waiting:
-                self.wake(queue, now, (record.lookup_id,))
-            elif queue.is_outgoing:
-                if self._ready is None:
-                    self.outgoing_ready(queue, now)
-                else:
-                    self._ready[queue] = None
+                self._wake(queue, now, (record.lookup_id,))
+            elif self._ready is None:
+                queue.ready(now)
+            else:
+                self._ready[queue] = None
         except Exception as error:
             self.note_failure(record.packet, error)
 
     def note_failure(self, packet: bytes | None, error: Exception) -> None:
         """Something that follows from a change has failed, and the change stands."""
         self.tally.follow_up_errors += 1
-        self.follow_up_failed(None if packet is None else _identifier_text(packet), error)
+        for watcher in self.watchers:
+            found = None if packet is None else identifier_of(packet)
+            watcher.follow_up_failed(None if found is None else str(found), error)
 
     def try_after(self, packet: bytes | None, follow_up: Callable[..., object], *arguments: object) -> None:
         """Runs something that follows from a change that stands."""
@@ -244,7 +233,7 @@ class Delivery:
         finally:
             self._ready = None
             for queue in ready:
-                self.try_after(None, self.outgoing_ready, queue, now)
+                self.try_after(None, queue.ready, now)
 
     def expiry(self, queue: Queue, packet: bytes, now: float) -> int:
         """When the message leaves unread: time to be received here, and time to reach the queue on the way out.
@@ -253,7 +242,7 @@ class Delivery:
         """
         if _is_system(queue):
             return NEVER
-        to_reach_queue, to_be_received, sent_time = _TIMES.unpack_from(packet, _TIMES_AT)
+        to_reach_queue, to_be_received, sent_time = times_of(packet)
         shortest = min(to_be_received, to_reach_queue) if queue.is_outgoing else to_be_received
         if shortest == INFINITE:
             return NEVER
@@ -278,8 +267,8 @@ class Delivery:
 
     def leave(self, queue: Queue, packet: bytes, now: float) -> Record:
         """A message of our own enters the outgoing queue that leads to its destination."""
-        priority = 0 if packet[_TRANSACTION_BYTE] & _TRANSACTION_BIT else packet[2] & 7
-        return self.add(queue, packet, priority, self.expiry(queue, packet, now), now)
+        rank = 0 if is_transactional(packet) else priority_of(packet)
+        return self.add(queue, packet, rank, self.expiry(queue, packet, now), now)
 
     # Out
 
@@ -293,13 +282,12 @@ class Delivery:
             self.atomic.follow_ups.append((self._taken, (queue, record, reason, now)))
 
     def _taken(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        if not record.reason:  # the end of a dead letter has been told
+        if not record.reason:  # the end of a dead letter was reported when it died
             self._tell(queue, record.packet, reason, now)
-        for subscriber in self.deleted:
-            try:
-                subscriber(queue, record, reason, now)
-            except Exception as error:
-                self.note_failure(record.packet, error)
+        for carrier in self.queues.carriers:
+            self.try_after(record.packet, carrier.removed, queue, record, reason, now)
+        for watcher in self.watchers:
+            self.try_after(record.packet, watcher.removed, queue, record, reason, now)
 
     def receive(self, queue: Queue, record: Record, now: float) -> None:
         """A reader has the message. One that was on its way to another manager has been deleted before it arrived."""
@@ -379,6 +367,16 @@ class Delivery:
             self.tick.steps.append((queue.mark, lookup_id, state))
         queue.opened_before(lookup_id)
 
+    def fresh(self, queue: Queue, limit: int, now: float, after: int = START) -> list[Record]:
+        """Available messages whose time has not run out; those whose time has are taken out on the way."""
+        while True:
+            records = queue.available(limit, after)
+            stale = [record for record in records if is_stale(record, now)]
+            if not stale:
+                return records
+            for record in stale:
+                self.expire(queue, record, now)
+
     def reserve(self, queue: Queue, size: int) -> None:
         """Bytes that a transaction will add count against the quota from now on; a negative number gives them back."""
         queue.reserve(size)
@@ -401,7 +399,7 @@ class Delivery:
         """QueueManagerAddress of a packet to this public queue; null where nobody knows, or the name says it itself."""
         if not isinstance(name, PublicName):
             return NULL_GUID
-        return self.identifier if self.queues.is_local(name) else self.locate(name) or NULL_GUID
+        return self.identifier if self.queues.is_local(name) else self._locate(name) or NULL_GUID
 
     # Copies
 
@@ -411,7 +409,7 @@ class Delivery:
         if quota is not None and queue.used_bytes + len(packet) > quota:
             self.overflows[queue.name] = self.overflows.get(queue.name, 0) + 1
             return
-        self.add(queue, packet, packet[2] & 7, NEVER, now, reason=reason)
+        self.add(queue, packet, priority_of(packet), NEVER, now, reason=reason)
 
     def dead_letter(self, packet: bytes, view: MessageView, reason: int, now: float) -> None:
         """Into the queue that the message names, or the system's ([MS-MQDMPR] 3.1.1.12, [MC-MQSRM] 3.1.5.2.1.2)."""
@@ -450,14 +448,15 @@ class Delivery:
             return
         if message_class in INSECURE_NACKS and not self.insecure_nacks:
             return
+        carrier = self._brought_by(view)
         try:
-            admin = self.admin_of(view, message_class)
+            admin = admin_name(view) if carrier is None else carrier.admin_name(view, message_class)
             original = destination_name(view)
         except IllegalName:
             return  # a name that nobody can send to
         if admin is None or leads_to_internal(original):  # [MS-MQQB] note 62
             return
-        way = self.way_back(view, admin)
+        way = self._own_way(view, admin) if carrier is None else carrier.way_back(view, admin)
         if way is None:
             return
         body = b"" if message_class in _POSITIVE or view.encrypted else view.body
@@ -480,16 +479,19 @@ class Delivery:
         except PostroadError:
             return  # [MS-MQQB] 3.1.7.15: an acknowledgment that cannot be sent is dropped
 
-    def usual_way_back(self, view: MessageView, name: FormatName) -> FormatName | None:
-        """The name itself, where the message is of an application here, or its sender may make us call there."""
-        own = self._is_own(view) and not view.arrived_by_http
-        return name if own or self.may_call(name, self.origin_of(view)) else None
+    def _brought_by(self, view: MessageView) -> Carrier | None:
+        """None for a message of an application here."""
+        return next((each for each in self.queues.carriers if each.brought(view)), None)
+
+    def _own_way(self, view: MessageView, name: FormatName) -> FormatName | None:
+        return name if self._is_own(view) or self.may_call(name, None) else None
 
     def may_call(self, name: FormatName, origin: str | None) -> bool:
         """Whether a stranger's message that came from the address `origin` may make us send to `name`."""
         if self.relay.everything or self.queues.is_local(name):
             return True
-        hosts = list(self.hosts_of(name))
+        carrier = self.queues.carrier_of(name)
+        hosts = _hosts(name) if carrier is None else list(carrier.hosts(name))
         if hosts and all(self.relay.allows(host, origin) for host in hosts):
             return True
         self.withhold(name, origin)
@@ -497,7 +499,8 @@ class Delivery:
 
     def withhold(self, name: FormatName, origin: str | None) -> None:
         self.tally.withheld += 1
-        self.withheld(name, origin)
+        for watcher in self.watchers:
+            watcher.withheld(name, origin)
 
     def sending_queue(self, name: FormatName | PathName, now: float, *, own: bool = False) -> Queue:
         """The local queue of this name, or the outgoing queue that leads to it; neither for what nobody can send to.
@@ -542,15 +545,13 @@ class Delivery:
         return self.add(queue, packet, view.priority, self.expiry(queue, packet, now), now)
 
 
-def _identifier_text(packet: bytes) -> str | None:
-    """The id of the message, of whatever there is of its packet."""
-    if len(packet) < _MESSAGE_ID_END:
-        return None
-    return str(MessageId(UUID(bytes_le=packet[16:32]), int.from_bytes(packet[56:_MESSAGE_ID_END], "little")))
-
-
-def _hosts(name: FormatName) -> Iterable[str]:
+def _hosts(name: FormatName) -> Sequence[str]:
     return (name.host,) if isinstance(name, DirectName) else ()
+
+
+def is_stale(record: Record, now: float) -> bool:
+    """Expiry is strict: the seconds since SentTime are more than the time given ([MS-MQMQ] 2.2.19.1)."""
+    return NEVER < record.expires_s < int(now)
 
 
 def _is_system(queue: Queue) -> bool:

@@ -26,12 +26,11 @@ JUST_MADE_S = 2  # a send to several queues makes them all before it puts a mess
 
 
 class IdleQueues:
-    """`on_forget` is told of each queue that goes; `needed` says of a queue without messages that it must stay."""
+    """`needed` says of a queue without messages that it must stay."""
 
     def __init__(self, queues: QueueCollection) -> None:
         self.limit = MAX_OUTGOING
         self.refused = 0  # that were to be made, since the start
-        self.on_forget: list[Callable[[Queue], None]] = []
         self.needed: list[Callable[[Queue], bool]] = []
         self._queues = queues
         self._empty_since: dict[Queue, float] = {}
@@ -92,6 +91,7 @@ class IdleQueues:
 
     def _forget(self, tick: Tick, queue: Queue) -> None:
         self._empty_since.pop(queue, None)
+        carrier = queue.carrier
         self._queues.remove(tick, queue)
-        for told in self.on_forget:
-            told(queue)
+        if carrier is not None:
+            carrier.forget(queue)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from postroad.fields.queue import settings_of
 from postroad.queues.collection import QueueCollection
 from postroad.queues.delivery import is_internal
@@ -14,21 +12,6 @@ from postroad.values.info import ManagerInfo, QueueInfo
 from postroad.version import __version__
 
 _MADE = (QueueType.PRIVATE, QueueType.PUBLIC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WayReport:
-    """What a protocol tells of the outgoing queues that are its own: the fields of QueueInfo of these names."""
-
-    why: str | None
-    stuck: bool
-    unsent: int = 0
-    in_flight: int = 0
-    unacknowledged: int = 0
-    awaiting_final_ack: int = 0
-    next_retry_s: float | None = None
-    next_resend_s: float | None = None
-    resend_interval_s: float | None = None
 
 
 def describe_manager(

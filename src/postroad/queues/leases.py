@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from postroad.errors import LeaseEnded, PostroadError, TransactionSequence
 from postroad.queues.local import LocalQueueManager
@@ -117,7 +117,9 @@ class Leases:
     def lock(self, queue: Queue, records: Sequence[Record], holder: Holder, now: float) -> UUID:
         """The lease of messages that one call has locked."""
         time = self._awake(now)
-        lease = _LockLease(uuid4(), holder, time, time, queue, {record.lookup_id: record for record in records})
+        lease = _LockLease(
+            self._core.new_id(), holder, time, time, queue, {record.lookup_id: record for record in records}
+        )
         self._locks[lease.identifier] = lease
         for lookup_id in lease.records:
             self._locked[queue.number, lookup_id] = lease

@@ -7,7 +7,7 @@ is true after `committed`.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import count
 from uuid import UUID
@@ -20,7 +20,6 @@ from postroad.errors import (
     PostroadError,
     QueueNotFound,
     QuotaExceeded,
-    StorageError,
     TransactionSequence,
     TransactionUsage,
     UnsupportedAccessMode,
@@ -31,7 +30,6 @@ from postroad.names import (
     DirectName,
     DistributionListName,
     FormatName,
-    MulticastName,
     MultipleElementName,
     PathName,
     PublicName,
@@ -39,34 +37,33 @@ from postroad.names import (
     expand_format_name,
     parse_name,
 )
+from postroad.queues.carriers import Carrier, Watcher
 from postroad.queues.collection import (
-    COUNT_STATE,
     DEADLETTER,
     DEADXACT,
     INTERNAL_QUEUES,
     JOURNAL,
     QueueCollection,
 )
-from postroad.queues.counters import MAX_MESSAGE_ID, Counters
-from postroad.queues.counters import STATE as COUNTERS_STATE
+from postroad.queues.commits import Ticks
 from postroad.queues.cursor import Cursor
 from postroad.queues.delivery import Delivery, as_format_name, check_kind, check_movable, is_internal
 from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, check_sharing
 from postroad.queues.expiry import Expiry
 from postroad.queues.holds import STATE as HOLD_STATE
 from postroad.queues.holds import Holding
-from postroad.queues.outgoing import is_http
+from postroad.queues.outgoing import OutgoingEvent
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import END, PositionState, Queue
 from postroad.queues.reading import Reading
 from postroad.queues.submissions import STATE as SUBMISSION_STATE
 from postroad.queues.submissions import Submissions
-from postroad.queues.tick import Tick
+from postroad.queues.tick import COUNTERS_STATE, MAX_MESSAGE_ID, Counters, Tick
 from postroad.queues.transacting import STATE as SEQUENCE_STATE
 from postroad.queues.transacting import Transacting
 from postroad.queues.transaction import Transaction
+from postroad.store.express import ExpressStore
 from postroad.store.interface import ARRIVAL_MASK, NEVER, Record, Store
-from postroad.store.memory import MemoryStore
 from postroad.values.reading import QueueAccess, ShareMode
 from postroad.wire.constants import MessageClass
 from postroad.wire.multi_queue_header import MultiQueueFormatHeader
@@ -109,27 +106,45 @@ class LocalQueueManager:
         *,
         insecure_nacks: bool = False,
         hardened_security: bool = False,
+        new_id: Callable[[], UUID],
         first_message_id: int = 1,
+        apart: Callable[[], int] = lambda: 1,
+        locate: Callable[[PublicName], UUID | None] = lambda name: None,
+        base_priority: Callable[[FormatName], int] = lambda name: 0,
     ) -> None:
-        """`first_message_id` is where a store that is new begins to count."""
+        """`new_id` gives ids that were never given: who lets strangers in takes ids that cannot be guessed.
+
+        `first_message_id` is where a store that is new begins to count, `apart` how far the next sequence is from the
+        last one; `locate` and `base_priority` say what the directory knows: which manager has a public queue, and the
+        priority of messages to it.
+        """
+        self.new_id = new_id
         self.name = name
         self.identifier = identifier
         self.store = store
         self.state = QueueManagerState.STOPPED
         self.connection_active = True
         self.resolve_list: ResolveDistributionList = _no_directory
-        self.express = MemoryStore()
+        self.express = ExpressStore()
         self.counters = Counters(store.state(COUNTERS_STATE).get(COUNTERS_STATE), first_message_id)
-        self.queues = QueueCollection(name, identifier, store, self.express, hardened_security)
-        self.delivery = Delivery(identifier, self.queues, self.express, self.counters, insecure_nacks)
+        self.queues = QueueCollection(name, identifier, store, self.express, new_id, hardened_security, base_priority)
+        self.delivery = Delivery(
+            identifier,
+            self.queues,
+            self.express,
+            self.counters,
+            insecure_nacks,
+            lambda queue, now, opened: self.reading.wake(queue, now, opened),
+            locate,
+        )
         self.reading = Reading(self.delivery)
         self.descriptors: dict[int, OpenQueueDescriptor] = {}
-        self.transacting = Transacting(self.delivery, self.reading)
+        self.transacting = Transacting(self.delivery, self.reading, new_id, apart)
         self.transactions = self.transacting.open
         self.holding = Holding(self.queues, self.delivery, self.reading)
         self.submissions = Submissions(lambda: self.tick)
         self._handles = count(1)
-        self._out: Tick | None = None  # the tick that is being committed
+        self.ticks = Ticks(self)
         self._expiry = Expiry(self.delivery, (self.express, store))  # the one that can fail comes last
 
     def start(self, now: float) -> None:
@@ -160,95 +175,37 @@ class LocalQueueManager:
     def tick(self) -> Tick:
         return self.delivery.tick
 
-    def seal(self, now: float = 0.0) -> Tick | None:
-        """Hands over what has gathered, to be committed; None where there is nothing. One tick is out at a time.
+    # Carriers
 
-        StorageError where it cannot be written down: then it is lost as a whole, as if the disk had refused it.
-        """
-        tick = self.delivery.tick
-        try:
-            for callback in tick.on_seal:
-                callback()
-            if not tick:
-                return None
-            for queue, change in tick.changes.items():
-                if queue.number in self.queues.by_number:
-                    tick.batch.state[f"{COUNT_STATE}{queue.number}"] = queue.encode_counts(change)
-        except Exception as error:
-            self.delivery.note_failure(None, error)
-            lost = StorageError(f"what was to be stored cannot be written down: {error!r}")
-            self.delivery.tick = Tick()
-            self.failed(tick, lost, now)
-            raise lost from error
-        self.delivery.tick = Tick()
-        self._out = tick
-        self.counters.reserve(tick.batch)
-        return tick
+    def attach(self, carrier: Carrier) -> None:
+        """The carrier takes the outgoing queues whose names it carries and that no other has, now and from now on."""
+        self.queues.attach(carrier)
 
-    def committed(self, tick: Tick, now: float) -> None:
-        """The tick is durable: messages appear and vanish, promises are kept, readers are served. Never raises."""
-        self._out = None
-        try_after = self.delivery.try_after
-        for queue, lookup_id in tick.taken:
-            queue.positions.pop(lookup_id, None)
-        for queue, change in tick.changes.items():
-            queue.note(change)
-            if change.first is not None:
-                queue.opened_before(change.first)
-            if queue.deleted:
-                try_after(None, self._empty, queue, now)  # it was deleted while the tick was out
-        for callback in tick.on_commit:
-            try_after(None, callback)
-        for queue, change in tick.changes.items():
-            if change.added and queue.waiting:
-                try_after(None, self.reading.wake, queue, now, tick.added_to(queue))
-            if change.added and queue.is_outgoing:
-                try_after(None, self.delivery.outgoing_ready, queue, now)
+    def watch(self, watcher: Watcher) -> None:
+        self.delivery.watchers.append(watcher)
 
-    def failed(self, tick: Tick, error: StorageError, now: float) -> None:
-        """The tick is lost as a whole: what it took is available again, what it added never was. Never raises."""
-        self._out = None
-        try_after = self.delivery.try_after
-        for queue, lookup_id in tick.taken:
-            queue.positions.pop(lookup_id, None)
-            queue.opened_before(lookup_id)
-        for queue, change in tick.changes.items():
-            queue.release(change.added_bytes)
-        for queue, keys in tick.sequenced.items():
-            try_after(None, self.transacting.close_gap, queue, len(keys))
-        for step in reversed(tick.undo):
-            try_after(None, step, self.tick)
-        for callback in tick.on_failure:
-            try_after(None, callback, error)
-        self.counters.lapse()
-        for queue in tick.changes:
-            if queue.deleted:
-                try_after(None, self._empty, queue, now)
-            elif queue.waiting:
-                opened = sorted(lookup_id for each, lookup_id in tick.taken if each is queue)
-                try_after(None, self.reading.wake, queue, now, opened)
+    def pause(self, queue: Queue) -> None:
+        """[MS-MQDMPR] 3.1.4.14: the outgoing queue sends nothing until it is resumed."""
+        self.queues.outgoing_info[queue].on(OutgoingEvent.PAUSE)
+        if queue.carrier is not None:
+            queue.carrier.pause(queue)
+
+    def resume(self, queue: Queue, now: float) -> None:
+        """[MS-MQDMPR] 3.1.4.15"""
+        self.queues.outgoing_info[queue].on(OutgoingEvent.RESUME)
+        if queue.carrier is not None:
+            queue.carrier.resume(queue, now)
 
     # Marks
 
-    def arrived(self, queue: Queue) -> int:
-        """The arrival number below which no message can come into the queue any more: all ticks with such have landed.
-
-        A transaction's messages get theirs when it commits, however long it was open.
-        """
-        for tick in (self._out, self.tick):
-            change = None if tick is None else tick.changes.get(queue)
-            if change is not None and change.added and change.first_arrival is not None:
-                return change.first_arrival
-        return self.counters.last_arrival + 1
-
     def mark(self, queue: Queue) -> int:
-        """The same, and no message below it can return from a reader who has it locked."""
+        """The arrival number below which no message can come into the queue or return from a reader."""
         locked = (
             lookup_id & ARRIVAL_MASK
             for lookup_id, state in queue.positions.items()
             if state is not PositionState.DELETED
         )
-        return min(self.arrived(queue), min(locked, default=END))
+        return min(self.ticks.arrived(queue), min(locked, default=END))
 
     # Queues
 
@@ -270,7 +227,7 @@ class LocalQueueManager:
             for each in self.queues.family(queue):
                 self.holding.forget(each)
                 self.delivery.atomic.then(self._close_readers, each)
-                self._empty(each, now)
+                self.empty(each, now)
 
     def _close_readers(self, queue: Queue) -> None:
         for request in list(queue.waiting):
@@ -279,7 +236,7 @@ class LocalQueueManager:
             descriptor.queue = None
         queue.descriptors.clear()
 
-    def _empty(self, queue: Queue, now: float) -> None:
+    def empty(self, queue: Queue, now: float) -> None:
         """Every message of a deleted queue goes. Those that a tick on its way still adds go when it has landed."""
         reason = MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.NACK_Q_DELETED
         with self.delivery.atomic:
@@ -356,7 +313,7 @@ class LocalQueueManager:
         queue = self.queues.find(name)
         if queue is not None and queue.is_outgoing and access in ADMIN_ACCESS.values():
             return queue
-        if is_http(name) or isinstance(name, MulticastName):
+        if isinstance(name, FormatName) and name.is_send_only:
             raise UnsupportedFormatNameOperation(f"{name} can be sent to, not read from")
         if queue is None and (self.queues.is_local(name) or isinstance(name, PublicName)):
             raise QueueNotFound(f"there is no queue {name} on {self.name}")
@@ -445,8 +402,8 @@ class LocalQueueManager:
             with self.delivery.together(now), self.delivery.atomic:
                 for element in elements:
                     queue = self.delivery.sending_queue(element, now, own=True)
-                    if queue.is_outgoing:
-                        self._name_host(element)
+                    if queue.is_outgoing and not self.queues.outgoing_info[queue].named:
+                        self._name_host(queue, element)
                     plans.append((queue, self._packets(element, queue, messages, ids, header, transaction, now)))
                 for queue, packets in plans:
                     if transaction is None:
@@ -483,8 +440,9 @@ class LocalQueueManager:
         self._check_send(queue, packets, transaction)
         return packets
 
-    def _name_host(self, name: FormatName | PathName) -> None:
+    def _name_host(self, queue: Queue, name: FormatName | PathName) -> None:
         """What an application here sends to, strangers may have us answer to."""
+        self.queues.outgoing_info[queue].named = True
         if isinstance(name, DirectName):
             self.delivery.relay.name(name.host)
         elif isinstance(name, PathName):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import Enum, IntEnum, auto
 
-from postroad.names import DirectName, FormatName, MulticastName, Protocol
+from postroad.names import FormatName, MulticastName
 
 HISTORY_LENGTH = 64  # connection attempts that are remembered for people to look at
 
@@ -22,6 +22,43 @@ class OutgoingState(Enum):
     NEED_VALIDATION = "NEED VALIDATION"
     WAITING = "WAITING"
     ON_HOLD = "ONHOLD"
+
+
+class OutgoingEvent(Enum):
+    """What happens to an outgoing queue, or to the connection that its carrier has for it."""
+
+    CONNECT = auto()  # its carrier tries to connect
+    NO_ROUTE = auto()
+    CONNECTED = auto()
+    CLOSING = auto()
+    CLOSED = auto()
+    FAILED = auto()  # its carrier tries again later
+    PAUSE = auto()
+    RESUME = auto()
+    LOCK = auto()  # hardened security forbids its carrier
+    UNLOCK = auto()
+
+
+SILENT = (OutgoingState.ON_HOLD, OutgoingState.LOCKED)
+_CONNECTIONS = {
+    OutgoingEvent.CONNECT: OutgoingState.WAITING,
+    OutgoingEvent.NO_ROUTE: OutgoingState.NEED_VALIDATION,
+    OutgoingEvent.CONNECTED: OutgoingState.CONNECTED,
+    OutgoingEvent.CLOSING: OutgoingState.DISCONNECTING,
+    OutgoingEvent.CLOSED: OutgoingState.DISCONNECTED,
+    OutgoingEvent.FAILED: OutgoingState.INACTIVE,
+    OutgoingEvent.LOCK: OutgoingState.LOCKED,
+}
+# What becomes of a state; a pair that is not here leaves it as it is. Connections come and go at any time, and change
+# nothing of a queue that is paused or locked.
+TRANSITIONS: dict[tuple[OutgoingState, OutgoingEvent], OutgoingState] = {
+    **{
+        (state, event): after for state in OutgoingState if state not in SILENT for event, after in _CONNECTIONS.items()
+    },
+    **{(state, OutgoingEvent.PAUSE): OutgoingState.ON_HOLD for state in OutgoingState},  # 3.1.7.2.3
+    (OutgoingState.ON_HOLD, OutgoingEvent.RESUME): OutgoingState.INACTIVE,  # 3.1.7.2.4: whatever it was before
+    (OutgoingState.LOCKED, OutgoingEvent.UNLOCK): OutgoingState.INACTIVE,
+}
 
 
 class ConnectionStatus(IntEnum):
@@ -67,15 +104,10 @@ class OutgoingInfo:
     destination: FormatName
     state: OutgoingState = OutgoingState.INACTIVE
     next_hops: tuple[str, ...] = ()
+    named: bool = False  # an application here has sent to it since the start
     last_error: str | None = None
     failures: int = 0  # attempts that did not work out, since the start
     history: deque[ConnectionAttempt] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
-
-    @classmethod
-    def initial(cls, destination: FormatName, hardened_security: bool) -> OutgoingInfo:
-        """Of a queue that is new here, or after a start: a hardened manager sends by HTTP alone (3.1.3, 3.1.7.1.5)."""
-        locked = hardened_security and not is_http(destination)
-        return cls(destination, OutgoingState.LOCKED if locked else OutgoingState.INACTIVE)
 
     @property
     def multicast(self) -> bool:
@@ -87,14 +119,6 @@ class OutgoingInfo:
         self.last_error = error
         self.failures += attempt.failed
 
-    def pause(self) -> None:
-        """3.1.7.2.3: nothing is sent until somebody resumes."""
-        self.state = OutgoingState.ON_HOLD
-
-    def resume(self) -> None:
-        """3.1.7.2.4: Inactive, whatever it was before the pause."""
-        self.state = OutgoingState.INACTIVE
-
-
-def is_http(name: object) -> bool:
-    return isinstance(name, DirectName) and name.protocol in (Protocol.HTTP, Protocol.HTTPS)
+    def on(self, event: OutgoingEvent) -> None:
+        """An event that means nothing in the queue's state changes nothing."""
+        self.state = TRANSITIONS.get((self.state, event), self.state)

@@ -18,6 +18,7 @@ from postroad.queues.properties import QueueProperties, QueueType
 from postroad.store.interface import ARRIVAL_MASK, PRIORITY_SHIFT, Record, Store
 
 if TYPE_CHECKING:
+    from postroad.queues.carriers import Carrier
     from postroad.queues.descriptor import OpenQueueDescriptor
     from postroad.queues.holds import Hold
     from postroad.queues.tick import Change
@@ -62,6 +63,7 @@ class Queue:
         "_express",
         "_foremost",
         "_head",
+        "carrier",
         "deleted",
         "descriptors",
         "express_bytes",
@@ -90,6 +92,7 @@ class Queue:
         self.name = name  # what people read, and every command takes: a public queue has its computer in it
         self.properties = properties
         self.is_outgoing = properties.queue_type is QueueType.OUTGOING
+        self.carrier: Carrier | None = None  # of an outgoing queue; one without simply waits
         self.deleted = False
         self.positions: dict[int, PositionState] = {}
         self.descriptors: list[OpenQueueDescriptor] = []
@@ -112,6 +115,11 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<Queue {self.number} {self.name!r}, {self.count} messages>"
+
+    def ready(self, now: float) -> None:
+        """Its carrier hears that there may be something to send."""
+        if self.carrier is not None:
+            self.carrier.ready(self, now)
 
     # Size
 

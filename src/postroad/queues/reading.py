@@ -19,12 +19,12 @@ from postroad.errors import (
     TransactionUsage,
 )
 from postroad.queues.cursor import Cursor, CursorCall, CursorState
-from postroad.queues.delivery import Delivery
+from postroad.queues.delivery import Delivery, is_stale
 from postroad.queues.descriptor import READING, RECEIVING, OpenQueueDescriptor
-from postroad.queues.queue import START, PositionState, Queue
+from postroad.queues.queue import PositionState, Queue
 from postroad.queues.transaction import OperationType, Transaction, TransactionalOperation
 from postroad.queues.waiting import CURSOR_CALLS, WaitingRead
-from postroad.store.interface import NEVER, Record
+from postroad.store.interface import Record
 from postroad.values.reading import SeekAction
 from postroad.wire.constants import MessageClass
 
@@ -35,7 +35,6 @@ class Reading:
     def __init__(self, delivery: Delivery) -> None:
         self.delivery = delivery
         self._waited: dict[Queue, None] = {}  # queues with waiting reads; some of those may be over
-        delivery.wake = self.wake
 
     # Now, or when there is something
 
@@ -75,7 +74,7 @@ class Reading:
         """One look: the first, or one of those that follow because messages were `opened`."""
         cursor = request.cursor
         if cursor is None:
-            records = self.fresh(queue, request.count, now)
+            records = self.delivery.fresh(queue, request.count, now)
         else:
             place = cursor.state, cursor.position
             record = self._at_cursor(queue, cursor, CURSOR_CALLS[request.call], now, opened)
@@ -104,16 +103,6 @@ class Reading:
                 return record
             self.delivery.expire(queue, record, now)
             cursor.state, cursor.position = place
-
-    def fresh(self, queue: Queue, limit: int, now: float, after: int = START) -> list[Record]:
-        """Available messages whose time has not run out; those whose time has are taken out on the way."""
-        while True:
-            records = queue.available(limit, after)
-            stale = [record for record in records if is_stale(record, now)]
-            if not stale:
-                return records
-            for record in stale:
-                self.delivery.expire(queue, record, now)
 
     def _claim(
         self, queue: Queue, record: Record, transaction: Transaction | None, two_phase: bool, now: float
@@ -280,11 +269,6 @@ def _time_out(request: WaitingRead) -> PostroadError:
     if request.cursor is not None:
         request.cursor.expire()
     return NoMessage("there was no message within the time to wait")
-
-
-def is_stale(record: Record, now: float) -> bool:
-    """Expiry is strict: the seconds since SentTime are more than the time given ([MS-MQMQ] 2.2.19.1)."""
-    return NEVER < record.expires_s < int(now)
 
 
 def check_transaction(queue: Queue, transaction: Transaction) -> None:

@@ -1,6 +1,7 @@
 """The tick: everything that one store transaction will make true, and what follows when it has or has not.
 
-Between ticks messages are only promised. Readers see what is committed; whoever was promised durability is told after.
+Between ticks messages are only promised. Readers see what is committed; who was promised durability hears of it after.
+Changes of several steps and the numbers that messages get belong here too.
 """
 
 from __future__ import annotations
@@ -8,13 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from postroad.errors import StorageError
-from postroad.store.interface import ARRIVAL_MASK, Batch, Key, Record
+from postroad.store.interface import ARRIVAL_MASK, MAX_ARRIVAL, Batch, Key, Record
 
 if TYPE_CHECKING:
+    from postroad.queues.delivery import Delivery
     from postroad.queues.queue import PositionState, Queue
+
+FollowUp = Callable[..., None]
+
+COUNTERS_STATE = "counters"
+_LAYOUT = Struct("<QI")
+ARRIVAL_BLOCK = 1 << 20
+MESSAGE_ID_BLOCK = 1 << 16
+MAX_MESSAGE_ID = (1 << 32) - 1
 
 
 @dataclass(slots=True)
@@ -43,7 +54,7 @@ class Tick:
     on_commit: list[Callable[[], None]] = field(default_factory=list)
     on_failure: list[Callable[[StorageError], None]] = field(default_factory=list)
     undo: list[Callable[[Tick], None]] = field(default_factory=list)  # the way back, last step first
-    # While a change can still fail (atomic.py): functions with their arguments that take it back, last one first.
+    # While a change can still fail (Atomic): functions with their arguments that take it back, last one first.
     steps: list[tuple[Any, ...]] | None = None
 
     def __bool__(self) -> bool:
@@ -183,3 +194,129 @@ def _restore(values: dict[Any, Any], key: object, before: object) -> None:
         values.pop(key, None)
     else:
         values[key] = before
+
+
+class Atomic:
+    """A change of several steps: all of it or none, and what follows from it once it stands.
+
+    `with atomic:` around the steps; within another one it is a part of that, which can fail by itself.
+    An exception within leaves memory, express messages and the gathering tick as they were, and nothing follows.
+    Numbers that were given out stay given out.
+    """
+
+    __slots__ = ("_delivery", "_marks", "follow_ups")
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self._marks: list[tuple[Tick, int, int, int, int, int, int, int]] = []
+        self.follow_ups: list[tuple[FollowUp, tuple[object, ...]]] = []
+
+    @property
+    def open(self) -> bool:
+        return bool(self._marks)
+
+    def then(self, follow_up: FollowUp, *arguments: object) -> None:
+        """Runs what follows when the change stands: at once where none is open. It must not raise."""
+        if self._marks:
+            self.follow_ups.append((follow_up, arguments))
+        else:
+            follow_up(*arguments)
+
+    def __enter__(self) -> None:
+        tick = self._delivery.tick
+        if tick.steps is None:
+            tick.steps = []
+        self._marks.append(
+            (
+                tick,
+                len(tick.steps),
+                len(self.follow_ups),
+                tick.writes,
+                len(tick.on_seal),
+                len(tick.on_commit),
+                len(tick.on_failure),
+                len(tick.undo),
+            )
+        )
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        tick, steps, follow_ups, writes, on_seal, on_commit, on_failure, undo = self._marks.pop()
+        assert tick.steps is not None
+        if kind is not None:
+            go = self._delivery.try_after  # whatever one of them meets, the others are taken back
+            for step, *arguments in reversed(tick.steps[steps:]):
+                go(None, step, *arguments)
+            for back in reversed(tick.undo[undo:]):
+                go(None, back, tick)
+            del tick.undo[undo:], tick.on_failure[on_failure:], tick.on_commit[on_commit:], tick.on_seal[on_seal:]
+            del tick.steps[steps:], self.follow_ups[follow_ups:]
+            tick.writes = writes
+        if not self._marks:
+            tick.steps = None
+            if self.follow_ups:
+                waiting, self.follow_ups = self.follow_ups, []
+                for follow_up, each in waiting:
+                    follow_up(*each)
+
+
+class Counters:
+    """Arrival order ([MS-MQDMPR] SequentialID) and message ids: two numbers that only grow.
+
+    Each is kept in the store as a ceiling that was promised in advance: no message waits for a commit to get its
+    number, and none is given twice, whatever crashes. A restart goes on from the last ceiling; a clean stop brings the
+    ceilings down to what was used.
+
+    A new store begins at `first_message_id`: ids that strangers cannot guess are no use to them.
+    """
+
+    def __init__(self, stored: bytes | None, first_message_id: int = 1) -> None:
+        self._arrival: int = 1
+        self._message_id: int = first_message_id  # 0 would say that a message has none yet, [MS-MQQB] 3.1.7.1.1
+        if stored:
+            self._arrival, self._message_id = _LAYOUT.unpack(stored)
+        self._arrival_ceiling = self._arrival
+        self._message_id_ceiling = self._message_id
+
+    def next_arrival(self) -> int:
+        arrival = self._arrival
+        self._arrival = arrival + 1
+        return arrival
+
+    def take_message_ids(self, number: int) -> int:
+        """The first of `number` consecutive ids; those above MAX_MESSAGE_ID start again at 0."""
+        first = self._message_id
+        self._message_id = first + number
+        return first
+
+    def next_message_id(self) -> int:
+        return self.take_message_ids(1) & MAX_MESSAGE_ID
+
+    @property
+    def last_arrival(self) -> int:
+        return self._arrival - 1
+
+    def reserve(self, batch: Batch) -> None:
+        """Raises the ceilings in this batch when half of a block is used up."""
+        if (
+            self._arrival_ceiling - self._arrival >= ARRIVAL_BLOCK // 2
+            and self._message_id_ceiling - self._message_id >= MESSAGE_ID_BLOCK // 2
+        ):
+            return
+        self._arrival_ceiling = min(self._arrival + ARRIVAL_BLOCK, MAX_ARRIVAL)
+        self._message_id_ceiling = self._message_id + MESSAGE_ID_BLOCK
+        batch.state[COUNTERS_STATE] = _LAYOUT.pack(self._arrival_ceiling, self._message_id_ceiling & MAX_MESSAGE_ID)
+
+    def lapse(self) -> None:
+        """A tick was lost, and with it perhaps what it promised: the next one promises again."""
+        self._arrival_ceiling = self._arrival
+        self._message_id_ceiling = self._message_id
+
+    def recover(self, now: float) -> None:
+        """The stored ceilings are damaged. The clock is above all that were given: nobody is a thousand a second."""
+        self._arrival = max(self._arrival, int(now * 1000))
+        self._message_id = max(self._message_id, int(now) & MAX_MESSAGE_ID)
+        self.lapse()
+
+    def settle(self, batch: Batch) -> None:
+        """At a clean stop: nothing was left unused."""
+        batch.state[COUNTERS_STATE] = _LAYOUT.pack(self._arrival, self._message_id & MAX_MESSAGE_ID)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import count
 from struct import Struct
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from postroad.errors import InvalidArgument, TransactionSequence, TransactionUsage
 from postroad.queues.collection import POISON
@@ -35,13 +35,16 @@ _MAX_ORDINAL = (1 << 32) - 1
 class Transacting:
     """`open` is TransactionCollection: the transactions that have not ended."""
 
-    def __init__(self, delivery: Delivery, reading: Reading) -> None:
+    def __init__(
+        self, delivery: Delivery, reading: Reading, new_id: Callable[[], UUID], apart: Callable[[], int]
+    ) -> None:
         self.delivery = delivery
         self.reading = reading
         self.open: dict[UUID, Transaction] = {}
-        # How far the next sequence is from the last one, 1 to MOST_APART. Whoever lets strangers in draws it by chance:
+        # How far the next sequence is from the last one, 1 to MOST_APART. Who lets strangers in draws it by chance:
         # ids still grow, and knowing one does not tell another.
-        self.apart: Callable[[], int] = lambda: 1
+        self._apart = apart
+        self._new_id = new_id
         self._numbers = count(1)
         self._last_sequence = TxSequenceId(0, 0)
         self._next: TxSequenceId | None = None
@@ -98,7 +101,7 @@ class Transacting:
 
     def _next_sequence(self) -> TxSequenceId:
         if self._next is None:
-            ordinal, time_stamp = self._last_sequence.ordinal + self.apart(), self._last_sequence.time_stamp
+            ordinal, time_stamp = self._last_sequence.ordinal + self._apart(), self._last_sequence.time_stamp
             if ordinal > _MAX_ORDINAL:
                 ordinal, time_stamp = ordinal - _MAX_ORDINAL, time_stamp + 1
             self._next = TxSequenceId(ordinal, time_stamp)
@@ -120,7 +123,7 @@ class Transacting:
 
     def begin(self, identifier: UUID | None = None) -> Transaction:
         """Create Transaction, 3.1.7.1.8"""
-        identifier = identifier or uuid4()
+        identifier = identifier or self._new_id()
         if identifier in self.open:
             raise InvalidArgument(f"transaction: {identifier} is open already")
         transaction = Transaction(identifier, next(self._numbers) % _TRANSACTION_NUMBERS)

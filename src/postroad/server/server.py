@@ -36,9 +36,9 @@ from postroad.config import (
 )
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
-from postroad.errors import ConfigurationError, NoRoute, PostroadError, RpcUnavailable
+from postroad.errors import ConfigurationError, PostroadError, RpcUnavailable
 from postroad.manager import NAME_STATE, Manager
-from postroad.names import DirectName, FormatName, PublicName
+from postroad.names import DirectName
 from postroad.net import ports
 from postroad.net.endpoints import endpoint, is_loopback
 from postroad.net.limits import Limits, usable_descriptors
@@ -300,9 +300,9 @@ class Server:
         ping_client = PingClient(manager.identifier, ping_port) if config.binary.ping else None
         transport = BinaryTransport(manager, config.listen.host, port, binary_port, ping_client)
         known = KnownManagers(lambda: manager.router, manager.identifier)
-        service = BinaryService(manager.core, settings, resolver(lambda: manager.router), transport, known)
-        manager.core.delivery.locate = lambda name: _manager_of(manager, name)
-        manager.core.queues.base_priority = lambda name: _base_priority(manager, name)
+        service = BinaryService(
+            manager.core, settings, resolver(lambda: manager.router), transport, known, transport.watcher
+        )
         manager.binary = service
         await self._listen("binary", port, transport.start(service))
         log.info("listening", extra={"listener": "binary", "address": transport.address})
@@ -327,7 +327,9 @@ class Server:
         options = ClientOptions(host, trusted, srmp.proxy, frozenset(each.lower() for each in srmp.no_proxy))
         transport = SoapTransport(manager, options, known)
         settings = replace(soap_settings(srmp), remote_managers=config.limits.remote_managers)
-        transport.service = service = SoapService(manager.core, settings, transport, port_of, transport.addresses_of)
+        transport.service = service = SoapService(
+            manager.core, settings, transport, port_of, transport.addresses_of, transport.watcher
+        )
         if config.listen.http is not None:
             http = Listener(transport, manager.limits, host, config.listen.http, supervisor=manager.supervisor)
             self._http = await self._listen_http("http", http)
@@ -449,19 +451,6 @@ def soap_settings(srmp: SrmpSettings) -> SoapSettings:
             default_receipts=srmp.receipts_url or "",
         ),
     )
-
-
-def _manager_of(manager: Manager, name: PublicName) -> UUID | None:
-    try:
-        return manager.router.destination(name)
-    except NoRoute:
-        return None
-
-
-def _base_priority(manager: Manager, name: FormatName) -> int:
-    """[MS-MQMQ] 2.3.1.6: only a public format name has one; private queues and direct names count as 0."""
-    queue = manager.router.directory.queue(name.guid) if isinstance(name, PublicName) else None
-    return 0 if queue is None else queue.base_priority
 
 
 def _watch(settings: DirectorySettings) -> DirectoryWatch | None:

@@ -6,7 +6,8 @@ What asyncio, threads and sockets do for a real one is done here in virtual time
 from __future__ import annotations
 
 from collections.abc import Callable
-from uuid import UUID
+from itertools import count
+from uuid import UUID, uuid5
 
 from postroad.binary.next_hops import KnownManagers, resolver
 from postroad.binary.service import BinaryService, Peer
@@ -15,9 +16,10 @@ from postroad.binary.settings import BinarySettings
 from postroad.deadlines import earliest
 from postroad.directory.snapshot import Directory
 from postroad.errors import StorageError
+from postroad.queues.carriers import Watcher
 from postroad.queues.commits import Commits, Done
 from postroad.queues.local import LocalQueueManager, QueueManagerState
-from postroad.queues.outgoing import ConnectionStatus, is_http
+from postroad.queues.outgoing import ConnectionStatus
 from postroad.routing import Router
 from postroad.simulation.disk import Disk
 from postroad.simulation.log import packet_lines
@@ -27,6 +29,7 @@ from postroad.simulation.stage import Stage
 from postroad.simulation.web import Web
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Batch
+from postroad.transfer.watching import TransferWatcher
 
 TIMER_INTERVAL_S = 0.5
 START_RETRY_S = 1.0  # after a start that the disk refused
@@ -59,6 +62,7 @@ class Node:
         self.crashes = 0
         self.provide: Callable[[LocalQueueManager, float], None] = lambda core, now: None
         self.started: list[Callable[[], None]] = []
+        self.watcher = TransferWatcher()
         self.core: LocalQueueManager
         self.commits: Commits
         self.service: BinaryService
@@ -69,6 +73,7 @@ class Node:
         self._network = network
         self._directory = directory
         self._life = 0
+        self._ids = count(1)
         self._clear()
 
     def _clear(self) -> None:
@@ -97,32 +102,38 @@ class Node:
         life = self._life
         return self._loop.after(seconds, lambda: callback() if self._life == life else None)
 
+    def _new_id(self) -> UUID:
+        """Ids of queues and transactions are the same each time a seed is run."""
+        return uuid5(self.identifier, str(next(self._ids)))
+
     # Life and death
 
     def start(self) -> None:
         """As Manager.start does: queues, one commit, then the network. A disk that fails puts it off."""
         self._clear()
-        self.core = core = LocalQueueManager(self.name, self.identifier, self.disk.store)
+        self.core = core = LocalQueueManager(self.name, self.identifier, self.disk.store, new_id=self._new_id)
         self.commits = Commits(core, lambda: self.now, self.after, self._write)
         core.queues.local_hosts.add(self.address)
         core.delivery.quota_kb = self.quota_kb
-        core.delivery.follow_up_failed = _raise  # what a manager would log and count is a find here
+        core.watch(Watcher(follow_up_failed=_raise))  # what a manager would log and count is a find here
         core.start(self.now)
         self.provide(core, self.now)
         if self.disk.failing:
             self._log.note(self.name, "cannot start: the disk fails")
             self.after(START_RETRY_S, self.start)
             return
-        while (tick := core.seal()) is not None:
+        while (tick := core.ticks.seal()) is not None:
             self.disk.store.commit([tick.batch])
-            core.committed(tick, self.now)
+            core.ticks.committed(tick, self.now)
         core.state = QueueManagerState.READY
         self.up = True
         self._log.note(self.name, "started")
         router = Router(self.identifier, self._directory, self.now)
         known = KnownManagers(lambda: router, self.identifier)
-        self.service = BinaryService(core, self.settings, resolver(lambda: router), self, known)
-        self.web = None if self.soap_settings is None else Web(self, self.soap_settings, self._network, self._log)
+        self.service = BinaryService(core, self.settings, resolver(lambda: router), self, known, self.watcher)
+        self.web = None
+        if self.soap_settings is not None:
+            self.web = Web(self, self.soap_settings, self._network, self._log, self.watcher)
         self._network.join(self)
         self.service.start(self.now)
         for callback in self.started:
@@ -159,27 +170,22 @@ class Node:
     def pause(self) -> None:
         if self.up:
             for queue in list(self.core.queues.outgoing.values()):
-                self.service.pause(queue)
-                if self.web is not None and is_http(self.core.queues.outgoing_info[queue].destination):
-                    self.web.service.pause(queue)
+                self.core.pause(queue)
             self.changed()
 
     def resume(self) -> None:
         if self.up:
             for queue in list(self.core.queues.outgoing.values()):
-                if self.web is not None and is_http(self.core.queues.outgoing_info[queue].destination):
-                    self.web.service.resume(queue, self.now)
-                else:
-                    self.service.resume(queue, self.now)
+                self.core.resume(queue, self.now)
             self.changed()
 
     # The tick, as Manager has it
 
-    def when_durable(self, done: Done, *, survives: bool = False) -> None:
+    def when_durable(self, done: Done, *, survives: bool = False, repeats: bool = True) -> None:
         """A promise that survives a crash is told what the disk says; one of the service dies with it."""
         if survives:
             self._surviving.add(done)
-        self.commits.when_durable(done, repeats=not survives)
+        self.commits.when_durable(done, repeats=repeats and not survives)
 
     def _write(self, batch: Batch, done: Done) -> None:
         def written(error: StorageError | None) -> None:

@@ -137,7 +137,7 @@ def _latency(arrived: Sequence[TrackedMessage]) -> Latency | None:
 
 
 def _stuck(node: Node) -> list[StuckQueue]:
-    outlook = Outlook(node.core, node.service, node.now)
+    outlook = Outlook(node.core, node.now)
     return [
         StuckQueue(
             manager=node.name,

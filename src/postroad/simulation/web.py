@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from postroad.queues.commits import Commits
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.simulation.log import Log
@@ -16,6 +17,7 @@ from postroad.simulation.network import End, Network
 from postroad.soap.receiver import OK, SERVER_ERROR, Incoming
 from postroad.soap.service import Peer, Post, SoapService
 from postroad.soap.settings import SoapSettings
+from postroad.transfer.watching import TransferWatcher
 
 ANSWER_TIMEOUT_S = 30.0
 _END = b"\r\n\r\n"
@@ -27,6 +29,7 @@ class Owner(Protocol):
     name: str
     address: str
     core: LocalQueueManager
+    commits: Commits
     web: Web | None
 
     @property
@@ -34,7 +37,7 @@ class Owner(Protocol):
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Timer: ...
 
-    def when_durable(self, done: Callable[[BaseException | None], None]) -> None: ...
+    def when_durable(self, done: Callable[[BaseException | None], None], *, repeats: bool = True) -> None: ...
 
     def changed(self) -> None: ...
 
@@ -48,8 +51,10 @@ class Owner(Protocol):
 class Web:
     """The Driver of a SoapService. It dies with its node: what answers come later are nobody's."""
 
-    def __init__(self, owner: Owner, settings: SoapSettings, network: Network, log: Log) -> None:
-        self.service = SoapService(owner.core, settings, self)
+    def __init__(
+        self, owner: Owner, settings: SoapSettings, network: Network, log: Log, watcher: TransferWatcher
+    ) -> None:
+        self.service = SoapService(owner.core, settings, self, watcher=watcher)
         self._owner = owner
         self._network = network
         self._log = log
@@ -169,15 +174,15 @@ class Web:
         self.service.answered(post, status, self._owner.now)
 
     def _asked_by(self, end: End, incoming: Incoming) -> None:
-        reception = self.service.received(incoming, self._owner.now)
+        outcome, changed = self._owner.commits.run(lambda: self.service.received(incoming, self._owner.now))
 
         def durable(error: BaseException | None) -> None:
-            self._answer(end, SERVER_ERROR if error is not None else reception.status)
+            self._answer(end, outcome.status if error is None else SERVER_ERROR)
 
-        if reception.status == OK:
-            self._owner.when_durable(durable)
+        if outcome.status == OK and (changed or outcome.repeated):
+            self._owner.when_durable(durable, repeats=outcome.repeated)
         else:
-            self._answer(end, reception.status)
+            self._answer(end, outcome.status)
 
     def _answer(self, end: End, status: int) -> None:
         self._note(f"answers {status} to {end.other.host.name}")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from postroad.directory.file import read_directory
 from postroad.names import FormatName, PrivateName, parse_format_name
+from postroad.queues.carriers import Watcher
 from postroad.queues.collection import AWAITING_FINAL_ACK, FIRST_PRIVATE_NUMBER
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueueType
@@ -20,6 +21,7 @@ from postroad.simulation.stage import Stage
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
+from postroad.transfer.watching import TransferWatcher
 
 CHECK_S = 1.0  # how often a network that settles is asked whether it is still
 PATIENCE = 20  # settling times that a network which still moves may take
@@ -56,6 +58,7 @@ class World:
             node.quota_kb = scenario.quotas_kb.get(entry.name)
             node.soap_settings = self._soap_settings(entry.name)
             node.provide = self._provide
+            node.watcher = TransferWatcher(refused=lambda view, reason: self.stage.ledger.ended(view.data, reason))
             node.started.append(lambda node=node: self._watch(node))  # type: ignore[misc]
             self.nodes[entry.name] = node
         for pair, line in scenario.lines.items():
@@ -100,14 +103,11 @@ class World:
         """Whatever leaves a queue of this manager unread, or is not let in, is in the ledger."""
         ledger = self.stage.ledger
 
-        def deleted(queue: Queue, record: Record, reason: int, now: float) -> None:
+        def removed(queue: Queue, record: Record, reason: int, now: float) -> None:
             if queue.properties.queue_type in (QueueType.OUTGOING, QueueType.PRIVATE, QueueType.SUBQUEUE):
                 ledger.ended(record.packet, reason)
 
-        node.core.delivery.deleted.append(deleted)
-        node.service.receiver.refused = lambda view, reason: ledger.ended(view.data, reason)
-        if node.web is not None:
-            node.web.service.receiver.refused = lambda view, reason: ledger.ended(view.data, reason)
+        node.core.watch(Watcher(removed=removed))
 
     # Running
 

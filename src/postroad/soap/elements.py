@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
 
+from postroad.wire.constants import MessageClass
 from postroad.wire.transaction_header import TxSequenceId
 
 LABEL_PREFIX = "MSMQ:"  # 2.2.4.1
@@ -198,3 +199,49 @@ class Attachments:
 
     body: bytes | None = None
     extension: bytes | None = None
+
+
+# 3.1.5.1.5: what a commitment may say. Of a message that its reader rejected the list says nothing.
+POSITIVE = frozenset({MessageClass.ACK_RECEIVE})
+NEGATIVE = frozenset(
+    {
+        MessageClass.NACK_DELETED,
+        MessageClass.NACK_Q_DELETED,
+        MessageClass.NACK_Q_PURGED,
+        MessageClass.NACK_RECEIVE_TIMEOUT,
+    }
+)
+
+
+class MessageType(Enum):
+    """3.1.5.1.5"""
+
+    USER = "user message"
+    DELIVERY_RECEIPT = "delivery receipt"
+    STREAM_RECEIPT = "stream receipt"
+    FINAL_STREAM_RECEIPT = "final stream receipt"
+    COMMITMENT_RECEIPT = "commitment receipt"
+
+
+def identify(envelope: Envelope) -> MessageType | None:
+    """None for a message that is of no type, which is ignored."""
+    message_class = MessageClass.NORMAL if envelope.msmq is None else envelope.msmq.message_class
+    delivery, commitment = envelope.delivery_receipt is not None, envelope.commitment_receipt is not None
+    match delivery, envelope.stream_receipt is not None, commitment:
+        case False, False, False if message_class == MessageClass.NORMAL:
+            return MessageType.USER
+        case True, False, False if message_class == MessageClass.ACK_REACH_QUEUE:
+            return MessageType.DELIVERY_RECEIPT
+        case False, True, False if envelope.path.action == ORDERING_ACK and message_class == MessageClass.ORDER_ACK:
+            return MessageType.STREAM_RECEIPT
+        case False, True, True if envelope.path.action == ORDERING_ACK and _agrees(envelope, message_class):
+            return MessageType.FINAL_STREAM_RECEIPT
+        case False, False, True if _agrees(envelope, message_class):
+            return MessageType.COMMITMENT_RECEIPT
+    return None
+
+
+def _agrees(envelope: Envelope, message_class: int) -> bool:
+    assert envelope.commitment_receipt is not None
+    positive = envelope.commitment_receipt.decision is Decision.POSITIVE
+    return message_class in (POSITIVE if positive else NEGATIVE)

@@ -7,8 +7,6 @@ Anybody may begin streams under any name, so that there is room for so many, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import partial
 from hashlib import blake2b
 from uuid import UUID
 
@@ -17,23 +15,12 @@ from postroad.queues.tick import Tick
 from postroad.soap.elements import Stream, StreamId
 from postroad.soap.streams import IncomingStream
 from postroad.store.interface import Key, Store
+from postroad.transfer.steps import Steps
 
 INCOMING_STATE = "soap-incoming/"
 FORGET_S = 30 * 86400  # a stream whose messages all have their receipt is forgotten when it was silent so long
 SHARE = 16  # one address may have this part of all streams before its own make room for new ones
 UNKNOWN = ""  # the caller of a stream that was stored without one
-
-
-@dataclass(slots=True, eq=False)
-class _Step:
-    """What one tick does to a stream."""
-
-    tick: Tick
-    before: tuple[StreamId, int, int, str, list[int]]
-    number: int = 0
-    stream_id: StreamId | None = None
-    added: list[Key] = field(default_factory=list)  # messages, and what follows from their arrival
-    identifiers: list[bytes] = field(default_factory=list)  # of those messages
 
 
 class IncomingStreams:
@@ -45,9 +32,8 @@ class IncomingStreams:
 
     def __init__(self, store: Store, forget: Callable[[bytes], None], most: int = 10_000) -> None:
         """`forget` is told the ids of messages that have not come after all."""
-        self._forget = forget
         self._most = most
-        self._steps: dict[str, _Step] = {}  # of the newest tick that has moved each
+        self._steps = Steps(forget)
         stored = {name: IncomingStream.decode(value) for name, value in store.state(INCOMING_STATE).items()}
         self._streams: dict[str, IncomingStream] = {}  # the longest silent first
         self._unproven: dict[str, None] = {}  # those of which no message was put into a queue yet
@@ -165,57 +151,11 @@ class IncomingStreams:
             self._make_room(tick, self.address(name))
             self._unproven[name] = None
         self._note(name, stream)
-        step = self._steps.get(name)
-        if step is None or step.tick is not tick:
-            before = (
-                stream.stream_id,
-                stream.number,
-                stream.acknowledged,
-                stream.send_receipts_to,
-                stream.past,
-            )
-            step = self._steps[name] = _Step(tick, before)
-            tick.on_seal.append(partial(self._write, name, step))
-            tick.on_commit.append(partial(self._committed, name, step))
-            tick.undo.append(partial(self._lost, name, step))
-        tick.writes += 1  # it is written when the tick is sealed; the answer has to wait for that all the same
+        step = self._steps.of(tick, name, stream)
         stream.advance(element, now)
-        step.number, step.stream_id = stream.number, stream.stream_id
         step.identifiers.append(identifier)
+        self._steps.moved(step)
         return step.added
-
-    def _write(self, name: str, step: _Step) -> None:
-        if step.number:
-            step.tick.set_state(name, self._streams[name].encode())
-
-    def _committed(self, name: str, step: _Step) -> None:
-        stream = self._streams[name]
-        if step.number and step.stream_id == stream.stream_id:
-            stream.durable = step.number
-        if self._steps.get(name) is step:
-            del self._steps[name]
-
-    def _lost(self, name: str, step: _Step, gathering: Tick) -> None:
-        """Back to where it was. What came on top of the lost messages goes too: it would stand before them."""
-        if not step.number:
-            return
-        stream = self._streams[name]
-        (
-            stream.stream_id,
-            stream.number,
-            stream.acknowledged,
-            stream.send_receipts_to,
-            stream.past,
-        ) = step.before
-        stream.durable = stream.number  # ticks land one after the other: those before this one have
-        later = self._steps.pop(name, None)
-        if later is not None and later is not step:
-            for key in later.added:
-                gathering.take_back(key)
-            for identifier in later.identifiers:
-                self._forget(identifier)
-            gathering.batch.state.pop(name, None)
-            later.number = 0  # nothing follows from it any more
 
 
 def _base(name: str) -> str:

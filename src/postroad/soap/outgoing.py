@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from postroad.errors import IllegalName
 from postroad.names import DirectName, FormatName, MessageId, PathName, QueueKind
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import is_http
 from postroad.queues.queue import Queue
 from postroad.soap.addresses import destination_of, request_target, url_of
 from postroad.soap.elements import Attachments, CommitmentReceipt, DeliveryReceipt, Envelope, Services
@@ -77,7 +76,7 @@ class Outgoing:
             name = destination_name(view)
         except IllegalName:
             return None
-        return name if isinstance(name, DirectName) and is_http(name) else None
+        return name if isinstance(name, DirectName) and name.is_send_only else None
 
     def _passed_on(self, view: MessageView, name: DirectName) -> bytes | None:
         """The envelope of another manager's message goes on as it came; but for a redirection, which has to be told."""
@@ -131,9 +130,11 @@ class Outgoing:
 
     def _reachable(self, services: Services, destination: str) -> Services:
         """Our own queues by the scheme that we use for this peer, and by the port that we listen on."""
-        own = own_url(destination, self.core.name, self.ports)
         plain = f"http://{self.core.name}/"
         delivery, commitment = services.delivery_receipt_request, services.commitment_receipt_request
+        if not any(each is not None and each.send_to.startswith(plain) for each in (delivery, commitment)):
+            return services
+        own = own_url(destination, self.core.name, self.ports)
         if delivery is not None and delivery.send_to.startswith(plain):
             delivery = replace(delivery, send_to=f"{own}/{delivery.send_to.removeprefix(plain)}")
         if commitment is not None and commitment.send_to.startswith(plain):

@@ -1,17 +1,16 @@
-"""Receipts, [MC-MQSRM] 3.1.1.3 and 3.1.5.1.5: what kind of message an envelope is, and the receipts of streams.
+"""Receipts, [MC-MQSRM] 3.1.1.3: those of streams, and how the classes of acknowledgments are written.
 
 Delivery and commitment receipts are the acknowledgments that queues send by themselves; only their clothes are SOAP's.
 """
 
 from __future__ import annotations
 
-from enum import Enum
 from struct import Struct
 from uuid import UUID
 
 from postroad.message import Message
 from postroad.names import DirectName, FormatName
-from postroad.soap.elements import ORDERING_ACK, Decision, Envelope, StreamId, StreamReceipt
+from postroad.soap.elements import NEGATIVE, POSITIVE, Decision, StreamId, StreamReceipt
 from postroad.soap.mapping import commitment_url_of
 from postroad.wire.constants import INFINITE, MessageClass
 from postroad.wire.ordering import LABEL
@@ -21,62 +20,18 @@ from postroad.wire.view import MessageView
 
 _RECEIPT = Struct("<16sIII")  # a stream receipt in the packet of a message of ours: the stream, and lastOrdinal
 
-# 3.1.5.1.5: what a commitment may say. Of a message that its reader rejected the list says nothing.
-_POSITIVE = frozenset({MessageClass.ACK_RECEIVE})
-_NEGATIVE = frozenset(
-    {
-        MessageClass.NACK_DELETED,
-        MessageClass.NACK_Q_DELETED,
-        MessageClass.NACK_Q_PURGED,
-        MessageClass.NACK_RECEIVE_TIMEOUT,
-    }
-)
 # 3.1.7.3.1 and 3.1.7.3.3: the reasons for a negative receipt. To one that is not in the list above it is not written.
-REMOVED_UNREAD = _NEGATIVE | {MessageClass.NACK_RECEIVE_REJECTED}
-TOLD = REMOVED_UNREAD | _POSITIVE
-
-
-class MessageType(Enum):
-    """3.1.5.1.5"""
-
-    USER = "user message"
-    DELIVERY_RECEIPT = "delivery receipt"
-    STREAM_RECEIPT = "stream receipt"
-    FINAL_STREAM_RECEIPT = "final stream receipt"
-    COMMITMENT_RECEIPT = "commitment receipt"
-
-
-def identify(envelope: Envelope) -> MessageType | None:
-    """None for a message that is of no type, which is ignored."""
-    message_class = MessageClass.NORMAL if envelope.msmq is None else envelope.msmq.message_class
-    delivery, commitment = envelope.delivery_receipt is not None, envelope.commitment_receipt is not None
-    match delivery, envelope.stream_receipt is not None, commitment:
-        case False, False, False if message_class == MessageClass.NORMAL:
-            return MessageType.USER
-        case True, False, False if message_class == MessageClass.ACK_REACH_QUEUE:
-            return MessageType.DELIVERY_RECEIPT
-        case False, True, False if envelope.path.action == ORDERING_ACK and message_class == MessageClass.ORDER_ACK:
-            return MessageType.STREAM_RECEIPT
-        case False, True, True if envelope.path.action == ORDERING_ACK and _agrees(envelope, message_class):
-            return MessageType.FINAL_STREAM_RECEIPT
-        case False, False, True if _agrees(envelope, message_class):
-            return MessageType.COMMITMENT_RECEIPT
-    return None
-
-
-def _agrees(envelope: Envelope, message_class: int) -> bool:
-    assert envelope.commitment_receipt is not None
-    positive = envelope.commitment_receipt.decision is Decision.POSITIVE
-    return message_class in (_POSITIVE if positive else _NEGATIVE)
+REMOVED_UNREAD = NEGATIVE | {MessageClass.NACK_RECEIVE_REJECTED}
+TOLD = REMOVED_UNREAD | POSITIVE
 
 
 def decision(message_class: int) -> Decision:
-    return Decision.POSITIVE if message_class in _POSITIVE else Decision.NEGATIVE
+    return Decision.POSITIVE if message_class in POSITIVE else Decision.NEGATIVE
 
 
 def written_class(reason: int) -> int:
     """The class that a receipt has for a reason: one that its receiver knows."""
-    return reason if reason in _POSITIVE | _NEGATIVE else MessageClass.NACK_DELETED
+    return reason if reason in POSITIVE | NEGATIVE else MessageClass.NACK_DELETED
 
 
 def admin_of(view: MessageView, message_class: int) -> FormatName | None:

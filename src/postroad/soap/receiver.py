@@ -5,34 +5,33 @@ Everything a request changes is in the gathering tick; its answer leaves when th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from postroad.deadlines import Agenda, earliest
 from postroad.errors import IllegalName, MalformedSoap, ManagerFull, PostroadError, QuotaExceeded
-from postroad.fields.queue import QueuePrivacy
 from postroad.message import Composer, Message
 from postroad.names import DirectName, FormatName
 from postroad.net.endpoints import is_address
 from postroad.queues.delivery import is_internal
-from postroad.queues.duplicates import MessageIdHistory, foreign_id
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.soap.addresses import at_address, destination_of, url_of
-from postroad.soap.elements import Attachments, Envelope, Stream
+from postroad.soap.elements import Attachments, Envelope, MessageType, Stream, identify
 from postroad.soap.envelope import read_envelope
 from postroad.soap.incoming import IncomingStreams
 from postroad.soap.mapping import stream_id_of
 from postroad.soap.multipart import split_entity
 from postroad.soap.packets import packet_of
-from postroad.soap.receipts import TOLD, MessageType, identify, stream_receipt
+from postroad.soap.receipts import TOLD, stream_receipt
 from postroad.soap.sender import Sender, Taken
 from postroad.soap.settings import SoapSettings
 from postroad.soap.signature import signature_fault
 from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
+from postroad.transfer.arrivals import REMOVALS, Destinations, MessageIdHistory, foreign_id, overflow, refusal
+from postroad.transfer.watching import TransferWatcher
 from postroad.wire.constants import AckFlags, MessageClass
+from postroad.wire.fields import arrived_by_http
 from postroad.wire.patch import as_arrived_by_http, brought_by
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
@@ -41,8 +40,6 @@ HISTORY_STATE = "soap-history/"
 ORDER_QUEUE = "private$\\order_queue$"
 OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
 NOT_IDENTIFIED = bytes(16) + b"\1\0\0\0"  # 3.1.5.1.11: the id of every message without an Msmq element
-_DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
-_REMOVALS = _DESTINATIONS | {QueueType.SUBQUEUE}
 _STREAM_RECEIPTS = frozenset({MessageType.STREAM_RECEIPT, MessageType.FINAL_STREAM_RECEIPT})
 # 3.1.5.2.1.1 and 3.1.7.3.2: of a message that is not of a stream, nobody else would leave a dead letter.
 _DEAD_HERE = frozenset(
@@ -54,7 +51,6 @@ _DEAD_HERE = frozenset(
         MessageClass.NACK_Q_PURGED,
     }
 )
-_HTTP_AT, _BY_HTTP = 63, 0x02  # UserHeader.Flags.AH, in a packet
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +61,16 @@ class Incoming:
     body: bytes
     address: str = ""
     local: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The status to answer with. `repeated`: the message came again, or on top of others of its stream, and the answer
+    relies on the commit that is under way. `fault` says why the request was refused."""
+
+    status: int
+    repeated: bool = False
+    fault: str | None = None
 
 
 class _Refused(Exception):
@@ -83,55 +89,50 @@ class Reception:
 class Receiver:
     """One for a queue manager. Receipts of streams go to its `sender`."""
 
-    def __init__(self, core: LocalQueueManager, settings: SoapSettings, sender: Sender) -> None:
+    def __init__(
+        self, core: LocalQueueManager, settings: SoapSettings, sender: Sender, watcher: TransferWatcher
+    ) -> None:
         self.core = core
         self.settings = settings
         self.sender = sender
         self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s, HISTORY_STATE)
         self.incoming = IncomingStreams(core.store, self.history.forget, settings.remote_managers)
-        self.refused: Callable[[MessageView, MessageClass], None] = lambda view, reason: None  # for whoever counts them
-        self.repeated = False  # whether the last message had come before, perhaps in a tick that is not durable yet
         self.receipts_ignored = 0  # receipts for streams of ours, from others than those whom they went to
         self.receipts_dropped = 0  # receipts that strangers wanted at hosts that they may not make us call
-        # For whoever tells people: what happened, and its facts.
-        self.notice: Callable[[str, dict[str, object]], None] = lambda event, facts: None
+        self._watcher = watcher
         self._own = core.identifier.bytes_le
+        self._destinations = Destinations(core.queues)
         self._due = Agenda(self._receipt_at)
         self._receipts: dict[str, tuple[Queue, Record]] = {}  # the last of each stream, and where it was put
         for state in self.incoming.names():
             self._due.add(state)
-        core.delivery.deleted.append(self._message_deleted)
-        core.delivery.way_back = self._way_of_acknowledgment
 
-    def take(self, incoming: Incoming, now: float) -> Reception:
-        """Whatever is not answered with 200 has changed nothing."""
-        self.repeated = False
+    def take(self, incoming: Incoming, now: float) -> Outcome:
+        """What is not answered with 200 has changed nothing."""
         try:
             text, attachments = split_entity(incoming.content_type, incoming.body)
             envelope = read_envelope(text)
             with self.core.delivery.atomic:
-                return Reception(self._take(envelope, attachments, incoming, now), repeated=self.repeated)
+                return Outcome(OK, self._take(envelope, attachments, incoming, now))
         except (MalformedSoap, IllegalName, _Refused) as fault:
-            return Reception(BAD_REQUEST, fault=str(fault))
+            return Outcome(BAD_REQUEST, fault=str(fault))
         except ManagerFull as fault:
-            return Reception(SERVER_ERROR, fault=str(fault))
+            return Outcome(SERVER_ERROR, fault=str(fault))
 
-    def _take(self, envelope: Envelope, attachments: Attachments, incoming: Incoming, now: float) -> int:
-        """3.1.5.1: each step in its turn."""
+    def _take(self, envelope: Envelope, attachments: Attachments, incoming: Incoming, now: float) -> bool:
+        """3.1.5.1: each step in its turn; whether it was a duplicate, of a message that may not be durable yet."""
         name = destination_of(envelope.path.to)
         if not isinstance(name, DirectName):
             raise _Refused(f"no queue here is subscribed to {name}")
         if name.host.lower() not in self.core.queues.local_hosts and name.host != incoming.local:
             if not self.settings.redirections.store_and_forward:
                 raise _Refused(f"{name.host} is not here, and nothing is passed on")
-            self._forward(envelope, attachments, name, incoming.address, now)
-            return OK
-        target = self.settings.redirections.inbound_target(envelope.path.to)
-        if target is not None:
+            return self._forward(envelope, attachments, name, incoming.address, now)
+        redirections = self.settings.redirections
+        if redirections.inbound and (target := redirections.inbound_target(envelope.path.to)) is not None:
             name = DirectName.from_wire(target)
             if not self.core.queues.is_local(name):
-                self._forward(envelope, attachments, name, incoming.address, now, configured=True)
-                return OK
+                return self._forward(envelope, attachments, name, incoming.address, now, configured=True)
         kind = identify(envelope)
         queue = self._destination(name, kind)
         if queue.properties.transactional != (envelope.stream is not None):
@@ -145,32 +146,37 @@ class Receiver:
                 assert envelope.stream_receipt is not None
                 assert envelope.commitment_receipt is not None
                 assert envelope.msmq is not None
-                self.repeated = True  # nobody sends another: what an earlier copy of it has changed has to be durable
                 outcome, reason = envelope.commitment_receipt, envelope.msmq.message_class
                 taken = self.sender.take_final_receipt(envelope.stream_receipt, outcome, reason, incoming.address, now)
                 self._note_receipt(taken, incoming.address)
+                return True  # nobody sends another: what an earlier copy of it has changed has to be durable
             case None:
                 pass  # 3.1.5.1.5: of no type, and ignored
             case _:
                 packet = as_arrived_by_http(packet_of(envelope, attachments, int(now), name), incoming.address)
                 forged = envelope.signature is not None and bool(signature_fault(envelope.signature, attachments))
-                self._take_message(queue, name, envelope, packet, incoming.address, forged, now)
-        return OK
+                return self._take_message(queue, name, envelope, packet, incoming.address, forged, now)
+        return False
 
     def _note_receipt(self, taken: Taken, address: str) -> None:
         """Whatever became of it, the answer is the same: nobody learns by it which streams there are."""
         if taken is Taken.NOT_FROM_THERE:
             self.receipts_ignored += 1
             advice = "if it is the destination's, add its address to [relay] allow"
-            self.notice("stream receipt ignored", {"peer": address, "advice": advice})
+            self._watcher.suspicious("stream receipt ignored", {"peer": address, "advice": advice})
 
     def _destination(self, name: DirectName, kind: MessageType | None) -> Queue:
         """The queue here that others may send to by this name; receipts of streams go to the manager itself."""
-        queue = self.core.queues.by_tail(name.tail)
-        if queue is None or queue.properties.queue_type not in _DESTINATIONS:
-            raise _Refused(f"there is no queue {name}")
-        if is_internal(queue) and not (kind in _STREAM_RECEIPTS and queue.properties.path.lower() == ORDER_QUEUE):
-            raise _Refused(f"{name} is for receipts of streams alone")
+        key = (name, kind in _STREAM_RECEIPTS)
+        queue = self._destinations.known(key)
+        if queue is None:
+            queue = self._destinations.find(name, internal=True)
+            if queue is None:
+                raise _Refused(f"there is no queue {name}")
+            receipts = kind in _STREAM_RECEIPTS and queue.properties.path.lower() == ORDER_QUEUE
+            if is_internal(queue) and not receipts:
+                raise _Refused(f"{name} is for receipts of streams alone")
+            self._destinations.remember(key, queue)
         return queue
 
     # Into a queue
@@ -184,23 +190,25 @@ class Receiver:
         address: str,
         forged: bool,
         now: float,
-    ) -> None:
+    ) -> bool:
         """3.1.5.1.6, and 3.1.5.1.7 and 3.1.5.1.10, which are less of the same."""
         view = MessageView(packet)
         if envelope.stream is not None:
-            self._take_stream_message(queue, name, envelope.stream, view, address, forged, now)
-        elif not self._is_repeated(key := _history_key(view, address), now):
-            self._deliver(queue, view, key, self._refusal(queue, view, forged, now), now)
+            return self._take_stream_message(queue, name, envelope.stream, view, address, forged, now)
+        if self._is_repeated(key := _history_key(view, address), now):
+            return True
+        self._deliver(queue, view, key, self._refusal(queue, view, forged, now), now)
+        return False
 
     def _is_repeated(self, key: bytes, now: float) -> bool:
-        self.repeated = key in self.history
-        if self.repeated:
+        repeated = key in self.history
+        if repeated:
             self.history.refresh(key, now)
-        return self.repeated
+        return repeated
 
     def _remember(self, view: MessageView, key: bytes, now: float) -> None:
         if key:
-            self.history.add(key, now, self.core.tick if view.recoverable else None, brought_by(view.data))
+            self.history.add(key, now, self.core.delivery.tick if view.recoverable else None, brought_by(view.data))
 
     def _take_stream_message(
         self,
@@ -211,7 +219,7 @@ class Receiver:
         address: str,
         forged: bool,
         now: float,
-    ) -> None:
+    ) -> bool:
         """3.1.5.1.6.3: in order or not at all."""
         state, stream = self.incoming.of(element.stream_id, name, address)  # 2.2.5.3.1: it identifies the sender
         key = _history_key(view, self.incoming.address(state))  # which stays, wherever the stream goes on from
@@ -219,57 +227,45 @@ class Receiver:
         delay_s = self.settings.receipt_ms / 1000
         verdict = stream.judge(element, duplicate=duplicate)
         if verdict is Verdict.IGNORED:
-            self.repeated = True
             self.incoming.reject(self.core.tick, state, now)
             if stream.number and element.stream_id == stream.stream_id:
                 stream.repeat_receipt(now, delay_s)
                 self._due.add(state)
-            return
+            return True
         if element.send_receipts_to is not None:
             DirectName.from_wire(element.send_receipts_to)  # 2.2.5.3.4: or it is malformed
-        refusal = self._refusal(queue, view, forged, now)
+        reason = self._refusal(queue, view, forged, now)
         tick = self.core.tick
         before = len(tick.batch.puts)
         added = self.incoming.advance(tick, state, stream, element, key, now)
         if verdict is Verdict.ACCEPTED:
-            self._deliver(queue, view, key, refusal, now)
-            if refusal is None:
+            self._deliver(queue, view, key, reason, now)
+            if reason is None:
                 self.incoming.proved(state)
             added += tick.last_puts(len(tick.batch.puts) - before)
         stream.schedule_receipt(now, delay_s, self.settings.max_receipt_delay_s)
         self._due.add(state)
+        return True  # a tick that is lost takes what came on top of its messages with it
 
-    def _deliver(self, queue: Queue, view: MessageView, key: bytes, refusal: MessageClass | None, now: float) -> None:
+    def _deliver(self, queue: Queue, view: MessageView, key: bytes, reason: MessageClass | None, now: float) -> None:
         """3.1.5.1.12. Last is its id, so that a message that found no room here is no duplicate when it comes again."""
-        if refusal is None:
+        if reason is None:
             self.core.delivery.arrive(queue, view.data, view, now)
         else:
-            self._refuse(view, refusal, now)
+            self._refuse(view, reason, now)
         self._remember(view, key, now)
 
     def _refusal(self, queue: Queue, view: MessageView, forged: bool, now: float) -> MessageClass | None:
         """The first check of the queue that fails names the reason; ManagerFull where the manager is at its limit."""
-        properties = queue.properties
-        if properties.authenticate or forged:
-            return MessageClass.NACK_BAD_SIGNATURE  # no message by SOAP tells whose signature it has
-        if properties.privacy is QueuePrivacy.BODY:
-            return MessageClass.NACK_BAD_ENCRYPTION  # SOAP encrypts the connection, never the message
         # A receipt says how long it may take as a matter of form, 4.3: what it tells is as true later.
-        if view.message_class == MessageClass.NORMAL and view.has_expired(now):
-            return MessageClass.NACK_REACH_QUEUE_TIMEOUT
-        size = len(view.data)
-        try:
-            self.core.delivery.check_quota(queue, size)
-        except QuotaExceeded as fault:
-            if queue.quota_bytes is None or queue.used_bytes + size <= queue.quota_bytes:
-                raise ManagerFull(str(fault)) from fault
-            return MessageClass.NACK_Q_EXCEED_QUOTA
-        return None
+        timeless = view.message_class != MessageClass.NORMAL
+        reason = refusal(queue, view, now, forged=forged, timeless=timeless)
+        return reason or overflow(self.core.delivery, queue, len(view.data))
 
     def _refuse(self, view: MessageView, reason: MessageClass, now: float) -> None:
         """The message was understood and is not taken: whoever asked for it is told."""
         delivery = self.core.delivery
-        delivery.try_after(view.data, self.refused, view, reason)
+        delivery.try_after(view.data, self._watcher.refused, view, reason)
         told = MessageClass.NACK_RECEIVE_TIMEOUT if reason is MessageClass.NACK_REACH_QUEUE_TIMEOUT else reason
         delivery.try_after(view.data, delivery.acknowledge, view, told, now)
         if view.transactional:
@@ -288,7 +284,7 @@ class Receiver:
         now: float,
         *,
         configured: bool = False,
-    ) -> None:
+    ) -> bool:
         """3.1.5.1.3: a store-and-forward server passes messages on as they are, receipts among them.
 
         A message of a stream that comes again may have been lost behind us: it is passed on again.
@@ -299,7 +295,7 @@ class Receiver:
         view = MessageView(packet)
         key = b"" if view.transactional else _history_key(view, address)
         if self._is_repeated(key, now):
-            return
+            return True
         try:
             queue = self.core.delivery.sending_queue(name, now)
         except QuotaExceeded as fault:
@@ -315,6 +311,7 @@ class Receiver:
                 raise ManagerFull(str(fault)) from fault
             self.core.delivery.arrive(queue, packet, view, now)
         self._remember(view, key, now)
+        return False
 
     # Receipts of streams
 
@@ -336,17 +333,18 @@ class Receiver:
             return name
         self.receipts_dropped += 1
         advice = f"add {host} to [relay] allow if messages of others may have it called"
-        self.notice("receipt dropped", {"peer": address, "host": host, "advice": advice})
+        self._watcher.suspicious("receipt dropped", {"peer": address, "host": host, "advice": advice})
         return None
 
     def _is_redirected(self, name: DirectName) -> bool:
         return self.settings.redirections.outbound_target(url_of(name)) is not None
 
-    def _way_of_acknowledgment(self, view: MessageView, name: FormatName) -> FormatName | None:
-        """Delivery and commitment receipts; what came by other ways than HTTP is none of ours."""
-        if not view.arrived_by_http or not isinstance(name, DirectName) or self.core.queues.is_local(name):
-            return self.core.delivery.usual_way_back(view, name)
-        return self._way_back(name, brought_by(view.data))
+    def way_of_acknowledgment(self, view: MessageView, name: FormatName) -> FormatName | None:
+        """Delivery and commitment receipts, and acknowledgments to names that are no URLs."""
+        address = brought_by(view.data)
+        if not isinstance(name, DirectName) or self.core.queues.is_local(name):
+            return name if self.core.delivery.may_call(name, address or None) else None
+        return self._way_back(name, address)
 
     def _receipt_at(self, state: str) -> float | None:
         stream = self.incoming.get(state)
@@ -382,9 +380,9 @@ class Receiver:
             if len(self._receipts) > self.settings.remote_managers:
                 del self._receipts[next(iter(self._receipts))]
 
-    def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+    def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """3.1.7.3: a message that came by HTTP has left its queue, and its sender wants to know how."""
-        if not record.packet[_HTTP_AT] & _BY_HTTP or queue.properties.queue_type not in _REMOVALS:
+        if not arrived_by_http(record.packet) or queue.properties.queue_type not in REMOVALS:
             return
         view = MessageView(record.packet)
         if reason == MessageClass.NACK_DELETED and not view.ack_flags & AckFlags.NEGATIVE_ARRIVAL.value:

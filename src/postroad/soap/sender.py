@@ -6,32 +6,30 @@ are made, and when, is the service's; what they look like is outgoing.py's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 
 from postroad.deadlines import Agenda
 from postroad.errors import RemoteProtocolError
-from postroad.queues.collection import JOURNAL
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import is_http
 from postroad.queues.queue import PositionState, Queue
 from postroad.soap.elements import CommitmentReceipt, Decision, Stream, StreamReceipt
 from postroad.soap.settings import SoapSettings
 from postroad.soap.streams import OutgoingStream
 from postroad.soap.texts import parse_ordinal
 from postroad.store.interface import NEVER, Record
+from postroad.transfer import outgoing
 from postroad.wire.constants import MessageClass
+from postroad.wire.fields import arrived_by_http, is_transactional, wants_positive_copy
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
 OUTGOING_STATE = "soap-outgoing/"
-HEAD = 1000  # messages of a queue that are looked at for one that was sent before the manager started
 REFUSED = MessageClass.NACK_BAD_DST_Q  # what a 400 says: nobody there takes it, whatever the fault
 # A record of an outgoing queue with this reason has its stream receipt and waits for the final one.
 ORDERED = MessageClass.ACK_REACH_QUEUE
-_FLAGS_AT, _TRANSACTIONAL = 62, 0x10  # UserHeader.Flags.TH, in a packet
-_HTTP_AT, _BY_HTTP = 63, 0x02  # UserHeader.Flags.AH
 
 
 class Taken(Enum):
@@ -51,37 +49,28 @@ class Standing(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Flight:
-    """An SRMPMessage, 3.1.1.1.4. `number` is 0 unless a stream of ours counts it.
+class Flight(outgoing.Flight):
+    """An SRMPMessage, 3.1.1.1.4.
 
     It awaits a stream receipt until it is `ordered`, and after that a final one, if it asked for dead letters.
     """
 
-    queue: Queue
-    record: Record
-    sequence: TxSequenceId | None = None
-    number: int = 0
-    sent_at: float = 0.0
     answered: bool = False  # with 200
     ordered: bool = False
     stream: Stream | None = None  # the element that it is sent with
 
 
 @dataclass(slots=True)
-class Transfer:
-    """OutgoingTransferInfo of one queue, and its Stream if it has one."""
+class Transfer(outgoing.OutgoingTransfer[Flight]):
+    """OutgoingTransferInfo of one queue, and its Stream if it has one. `unacked` are AwaitingStreamReceipt, in order;
+    `resend_at` is the Stream Receipt Wait Timer."""
 
     stream: OutgoingStream | None = None
     on_the_way: Flight | None = None  # transactional messages go one at a time, or their order would be chance
-    unacked: list[Flight] = field(default_factory=list)  # AwaitingStreamReceipt, in order
     awaiting_final: dict[int, Flight] = field(default_factory=dict)  # AwaitingFinalStreamReceipt, by number
     settling: bool = False  # a new name for the stream is on its way to the disk
     kept: bool = False  # that the stream has started is durable, or about to be
-    resend_index: int = 0
-    resend_at: float | None = None  # Stream Receipt Wait Timer
     last_number: int = 0
-    last_ack_time: float = 0.0
-    last_ack_count: int = 0
 
     def previous(self, number: int) -> int:
         """3.1.7.2.3: bridges the messages that have expired, and never goes beyond what has arrived."""
@@ -93,12 +82,19 @@ class Transfer:
 class Sender:
     """One for a queue manager."""
 
-    def __init__(self, core: LocalQueueManager, settings: SoapSettings) -> None:
+    def __init__(
+        self,
+        core: LocalQueueManager,
+        settings: SoapSettings,
+        receipts_url: Callable[[Queue], str],
+        standing: Callable[[Queue, str], Standing],
+    ) -> None:
+        """`receipts_url` is where receipts of a queue's stream go to; `standing` is who an address is to it."""
         self.core = core
+        self._receipts_url = receipts_url
+        self._standing = standing
         self.settings = settings
         self.transfers: dict[Queue, Transfer] = {}
-        self.receipts_url: Callable[[Queue], str] = lambda queue: ""  # where receipts of its stream are to be sent
-        self.standing: Callable[[Queue, str], Standing] = lambda queue, address: Standing.RECEIVER
         self._own = core.identifier.bytes_le
         self._named: dict[TxSequenceId, Queue] = {}  # every name of every stream: no two share one
         self._resending = Agenda(self._resend_at)
@@ -106,14 +102,11 @@ class Sender:
             name.removeprefix(OUTGOING_STATE): OutgoingStream.decode(value)
             for name, value in core.store.state(OUTGOING_STATE).items()
         }
-        core.delivery.deleted.append(self._message_deleted)
 
-    def start(self) -> None:
+    def start(self, queues: Iterable[Queue]) -> None:
         """3.1.3.2: the streams that were open. A receipt may come before anything is sent, and nobody repeats it."""
-        for name, queue in self.core.queues.outgoing.items():
-            if not is_http(name) or not queue.count:
-                continue
-            for record in queue.available(HEAD):
+        for queue in queues:
+            for record in queue.available(outgoing.HEAD):
                 place = self._place(record)
                 if place is not None:
                     self._stream(self.transfers.setdefault(queue, Transfer()), Flight(queue, record, *place))
@@ -121,13 +114,9 @@ class Sender:
 
     def _place(self, record: Record) -> tuple[TxSequenceId, int] | None:
         """The sequence and the number of a message of our own streams; None for any other, whatever it claims."""
-        if not record.packet[_FLAGS_AT] & _TRANSACTIONAL or record.packet[_HTTP_AT] & _BY_HTTP:
+        if not is_transactional(record.packet) or arrived_by_http(record.packet):
             return None
-        view = MessageView(record.packet)
-        fields = view.transaction_fields
-        if fields is None or view.source_queue_manager_bytes != self._own:
-            return None
-        return TxSequenceId(fields[1], fields[2]), fields[3]
+        return outgoing.own_place(MessageView(record.packet), self._own)
 
     def forget(self, queue: Queue) -> None:
         """The queue is gone, and what was known of its stream."""
@@ -155,12 +144,12 @@ class Sender:
             self._arm(queue, transfer, now)
         taken: list[Flight] = []
         while len(taken) < limit:
-            records = self.core.reading.fresh(queue, limit - len(taken), now)
+            records = self.core.delivery.fresh(queue, limit - len(taken), now)
             if not records:
                 break
             for record in records:
                 flight = Flight(queue, record, sent_at=now)
-                if record.packet[_FLAGS_AT] & _TRANSACTIONAL and not self._may_go(transfer, flight, now):
+                if is_transactional(record.packet) and not self._may_go(transfer, flight, now):
                     if flight.ordered:
                         continue
                     return taken
@@ -188,7 +177,7 @@ class Sender:
         if len(transfer.unacked) >= self.settings.unacknowledged:
             return False
         gap = flight.number - transfer.previous(flight.number) > 1
-        if gap and _is_losing(flight.queue, flight.record.lookup_id):
+        if gap and outgoing.is_losing(flight.queue, flight.record.lookup_id):
             return False  # the receiver never takes what it was told to do without: a gap is told when it is durable
         if not stream.may_follow(flight.number):
             if not transfer.unacked:
@@ -218,7 +207,7 @@ class Sender:
     def _number(self, transfer: Transfer, stream: OutgoingStream, flight: Flight, now: float) -> None:
         """3.1.7.2.3: its place in the stream, the same each time it is sent."""
         previous = transfer.previous(flight.number)
-        url = self.receipts_url(flight.queue)
+        url = self._receipts_url(flight.queue)
         flight.stream = stream.element(self.core.identifier, flight.number, previous, url)
         transfer.on_the_way = flight
         transfer.last_number = max(transfer.last_number, flight.number)
@@ -246,7 +235,7 @@ class Sender:
 
         def settled() -> None:
             transfer.settling = False
-            self.core.delivery.outgoing_ready(queue, now)
+            queue.ready(now)
 
         def lost() -> None:
             transfer.settling = False
@@ -265,19 +254,15 @@ class Sender:
         flight.answered = True
         if flight.number:
             stream = self.transfers[flight.queue].stream
-            if stream is not None and _is_start(stream, flight) and _is_held(flight):
+            if stream is not None and _is_start(stream, flight) and flight.held:
                 stream.started = True
-        elif _is_held(flight):
-            view = MessageView(flight.record.packet)
-            self.core.delivery.discard(flight.queue, flight.record)
-            if view.positive_journaling and self.core.delivery.journals_at_source(view):
-                journal = self.core.queues.system(JOURNAL)
-                self.core.delivery.try_after(view.data, self.core.delivery.copy, journal, view.data, now)
+        elif flight.held:
+            outgoing.leave(self.core, flight, copy=wants_positive_copy(flight.record.packet), now=now)
 
     def refused(self, flight: Flight, now: float) -> None:
         """400: it will never be taken. Streams go on without it."""
         self._land(flight)
-        if flight.ordered or not _is_held(flight):
+        if flight.ordered or not flight.held:
             return  # an earlier copy of it has arrived
         self._no_longer_unacked(flight)
         self.core.delivery.take(flight.queue, flight.record, REFUSED, now)
@@ -288,7 +273,7 @@ class Sender:
         if flight.ordered:
             return
         self._no_longer_unacked(flight)
-        self._release(flight, now)
+        flight.release(self.core, now)
         self.transfers[flight.queue].resend_at = None
 
     def _land(self, flight: Flight) -> None:
@@ -301,14 +286,6 @@ class Sender:
         if flight in transfer.unacked:
             transfer.unacked.remove(flight)
 
-    def _release(self, flight: Flight, now: float) -> None:
-        """The message is available again, unless somebody has purged the queue meanwhile."""
-        state = flight.queue.positions.get(flight.record.lookup_id)
-        if state is PositionState.LOCKED:
-            self.core.reading.put_back(flight.queue, flight.record, now)
-        elif state is PositionState.PURGE_PENDING:
-            self.core.delivery.take(flight.queue, flight.record, MessageClass.NACK_DELETED, now)
-
     # Receipts
 
     def take_stream_receipt(self, receipt: StreamReceipt, address: str, now: float) -> Taken:
@@ -320,7 +297,7 @@ class Sender:
         sequence, following = self.core.transacting.next_place(queue.properties.path)
         if sequence == stream.sequence and number >= following:
             return Taken.OF_NOTHING  # there is no such message. What was sent before a restart is not known one by one
-        if self.standing(queue, address) is Standing.STRANGER:
+        if self._standing(queue, address) is Standing.STRANGER:
             return Taken.NOT_FROM_THERE
         covered = [each for each in transfer.unacked if each.number <= number]
         transfer.unacked = [each for each in transfer.unacked if each.number > number]
@@ -337,12 +314,12 @@ class Sender:
         transfer.resend_at = None
         if transfer.unacked:
             self._arm(queue, transfer, now)
-        self.core.delivery.outgoing_ready(queue, now)  # others may have waited for this
+        queue.ready(now)  # others may have waited for this
         return Taken.DONE
 
     def _ordered(self, transfer: Transfer, flight: Flight, now: float) -> None:
         """3.1.5.1.8.3: it leaves the queue, unless it waits for what its reader does."""
-        if not _is_held(flight):
+        if not flight.held:
             return
         record = flight.record
         if MessageView(record.packet).negative_journaling:
@@ -366,7 +343,7 @@ class Sender:
             flight = flight or self._sent_before(queue, stream, number)
         if flight is None:
             return Taken.OF_NOTHING
-        standing = self.standing(queue, address)
+        standing = self._standing(queue, address)
         if standing is Standing.STRANGER or (standing is Standing.UNKNOWN and not _is_of(outcome, flight)):
             return Taken.NOT_FROM_THERE
         transfer.awaiting_final.pop(number, None)
@@ -382,14 +359,10 @@ class Sender:
         """What became of the message is known: 3.1.5.2.1.2 and 3.1.5.2.2."""
         if flight.queue.positions.get(flight.record.lookup_id) is PositionState.DELETED:
             return
-        delivery = self.core.delivery
         packet = flight.record.packet
-        view = MessageView(packet)
-        delivery.discard(flight.queue, flight.record)
-        if positive and view.positive_journaling:
-            delivery.try_after(packet, delivery.copy, self.core.queues.system(JOURNAL), packet, now)
-        elif not positive and view.negative_journaling:
-            delivery.try_after(packet, delivery.dead_letter, packet, view, reason, now)
+        self.core.delivery.discard(flight.queue, flight.record)
+        tell = partial(outgoing.tell_outcome, positive=positive)
+        self.core.delivery.try_after(packet, tell, self.core, packet, reason, now)
         self._end_stream(flight)
 
     def _find(self, receipt: StreamReceipt) -> tuple[Queue, Transfer, OutgoingStream, int] | None:
@@ -406,7 +379,7 @@ class Sender:
 
     def _sent_before(self, queue: Queue, stream: OutgoingStream, number: int) -> Flight | None:
         """A message that was sent, and is to be sent again, stands at the head of its queue."""
-        for record in queue.available(HEAD):
+        for record in queue.available(outgoing.HEAD):
             place = self._place(record)
             if place == (stream.sequence, number):
                 return Flight(queue, record, *place)
@@ -430,22 +403,15 @@ class Sender:
         """3.1.1.2 and 3.1.7.6: when all of it has left, the next message begins a new stream."""
         queue, sequence = flight.queue, flight.sequence
         number = max(flight.number, self.transfers[queue].last_number)  # what asked for dead letters leaves late
-        transacting, path = self.core.transacting, queue.properties.path
-        if sequence is None or not transacting.is_last(path, sequence, number):
-            return
 
-        def end() -> None:  # once it is durable that they have left
-            if queue in self.transfers and not queue.count and transacting.is_last(path, sequence, number):
-                transacting.end_sequence(path)
+        def ended() -> None:
+            if queue in self.transfers:
                 self.transfers[queue].kept = False
-                self.core.tick.set_state(f"{OUTGOING_STATE}{path}", None)
+                self.core.tick.set_state(f"{OUTGOING_STATE}{queue.properties.path}", None)
 
-        if self.core.tick:
-            self.core.tick.on_commit.append(end)
-        else:
-            end()
+        outgoing.end_sequence(self.core, queue, sequence, number, ended)
 
-    def _message_deleted(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+    def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """A message has expired in its outgoing queue, was refused, or somebody has taken it out."""
         transfer = self.transfers.get(queue)
         place = None if transfer is None else self._place(record)
@@ -459,7 +425,7 @@ class Sender:
             transfer.stream.started = False  # 200 may have come from a manager on the way, where it has ended as here
         self._end_stream(gone)
         # Those behind it may have waited for this to be durable.
-        self.core.tick.on_commit.append(lambda: self.core.delivery.outgoing_ready(queue, now))
+        self.core.tick.on_commit.append(lambda: queue.ready(now))
 
     # Time
 
@@ -479,7 +445,7 @@ class Sender:
             transfer.resend_index = min(transfer.resend_index + 1, len(self.settings.resend_s) - 1)
             transfer.unacked = [each for each in transfer.unacked if not each.answered]
             for flight in answered:
-                self._release(flight, now)
+                flight.release(self.core, now)
             due.append(queue)
         return due
 
@@ -501,14 +467,3 @@ def _is_of(outcome: CommitmentReceipt, flight: Flight) -> bool:
     except RemoteProtocolError:
         return False
     return ordinal == MessageView(flight.record.packet).message_id
-
-
-def _is_losing(queue: Queue, before: int) -> bool:
-    """Whether something before this position is on its way out, and not durably gone."""
-    return any(state is PositionState.DELETED and at < before for at, state in queue.positions.items())
-
-
-def _is_held(flight: Flight) -> bool:
-    """Whether the message is still where it was when it was sent."""
-    state = flight.queue.positions.get(flight.record.lookup_id)
-    return state in (PositionState.LOCKED, PositionState.PURGE_PENDING)

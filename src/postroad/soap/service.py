@@ -11,22 +11,29 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from postroad.deadlines import Agenda, earliest
-from postroad.names import DirectName, parse_format_name
+from postroad.names import DirectName, FormatName, parse_format_name
 from postroad.names.direct import Protocol as Scheme
 from postroad.net import ports
 from postroad.net.endpoints import endpoint, is_address, plain_address
+from postroad.queues.carriers import CarrierReport
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState, is_http
-from postroad.queues.queue import Queue
+from postroad.queues.outgoing import ConnectionStatus, OutgoingEvent
+from postroad.queues.queue import PositionState, Queue
 from postroad.soap.addresses import url_of
 from postroad.soap.outgoing import Outgoing, Request
 from postroad.soap.receipts import admin_of
-from postroad.soap.receiver import Incoming, Receiver, Reception
+from postroad.soap.receiver import Incoming, Outcome, Receiver
+from postroad.soap.report import report
 from postroad.soap.sender import Flight, Sender, Standing
 from postroad.soap.settings import SoapSettings
+from postroad.store.interface import Record
+from postroad.transfer.outgoing import PeerQueues, may_send, sendable
+from postroad.transfer.watching import TransferWatcher
+from postroad.values.info import SessionInfo
+from postroad.wire.view import MessageView
 
 OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
-_REMOTE_MACHINE_NOT_AVAILABLE = 0xC00E0069
+KNOWN_ADDRESSES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +48,15 @@ class Address:
         return f"{'https' if self.secure else 'http'}://{endpoint(self.host, self.port)}"
 
 
-@dataclass(slots=True, eq=False)
-class Peer:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Peer(PeerQueues):
     """The way to one address: the requests that it has to answer, and the queues that use it."""
 
     address: Address
-    queues: dict[Queue, None] = field(default_factory=dict)
     ready: dict[Queue, None] = field(default_factory=dict)  # those of them that may have something to send
     posts: set[Post] = field(default_factory=set)
     connected: bool = False
-    retry_at: float | None = None
     idle_at: float | None = None  # Session Cleanup Timer
-    last_error: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -76,8 +80,12 @@ class Driver(Protocol):
 
 
 class SoapService:
-    """One for a queue manager. `port_of` says where a host listens, if not where its URL says; `addresses_of` which
+    """One for a queue manager, and the Carrier of its queues that lead to URLs.
+
+    `port_of` says where a host listens, if not where its URL says; `addresses_of` which
     addresses a host was found at, as far as it was looked for."""
+
+    hardened = True
 
     def __init__(
         self,
@@ -86,77 +94,95 @@ class SoapService:
         driver: Driver,
         port_of: Callable[[str, int], int] = lambda host, port: port,
         addresses_of: Callable[[str], Collection[str]] = lambda host: (),
+        watcher: TransferWatcher = TransferWatcher(),  # noqa: B008  (it is frozen)
     ) -> None:
         self.core = core
         self.settings = settings
         self.driver = driver
-        self.sender = Sender(core, settings)
         self.outgoing = Outgoing(core, settings.redirections)
-        self.receiver = Receiver(core, settings, self.sender)
+        self.sender = Sender(core, settings, self.outgoing.receipts_url, self._standing)
+        self.receiver = Receiver(core, settings, self.sender, watcher)
         self.peers: dict[Address, Peer] = {}
         self.sent = self.taken = self.refused = 0  # requests of ours and of others, since the start
-        self.sender.receipts_url = self.outgoing.receipts_url
-        self.sender.standing = self._standing
         self._port_of = port_of
+        self._addresses: dict[Queue, Address] = {}
         self._addresses_of = addresses_of
         self._posts_to: dict[str, int] = {}  # by host, whatever its ports: nobody has us open connections without end
         self._starving: dict[str, dict[Peer, None]] = {}  # by host: the ways that wait for another's answers
         self._timed: Agenda[Peer] = Agenda(lambda peer: earliest((peer.retry_at, peer.idle_at)))
         self._retransmit_at: float | None = None  # Retransmission Timer
-        self._others = core.delivery.outgoing_ready
-        core.delivery.outgoing_ready = self._outgoing_ready
-        core.queues.on_forget.append(self.forget)
-        core.delivery.admin_of = admin_of
+        core.attach(self)
+
+    # What queues ask of a carrier
+
+    def carries(self, name: FormatName) -> bool:
+        return isinstance(name, DirectName) and name.protocol in (Scheme.HTTP, Scheme.HTTPS)
+
+    def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+        (self.sender if queue.is_outgoing else self.receiver).removed(queue, record, reason, now)
+
+    def brought(self, view: MessageView) -> bool:
+        return view.arrived_by_http
+
+    def admin_name(self, view: MessageView, message_class: int) -> FormatName | None:
+        return admin_of(view, message_class)
+
+    def way_back(self, view: MessageView, name: FormatName) -> FormatName | None:
+        return self.receiver.way_of_acknowledgment(view, name)
+
+    def hosts(self, name: FormatName) -> tuple[str, ...]:
+        assert isinstance(name, DirectName)
+        return (name.host,)
+
+    def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
+        return report(self, queue, now)
+
+    def progress(self, queue: Queue, lookup_id: int, now: float) -> str | None:
+        return "on its way" if queue.positions.get(lookup_id) is PositionState.LOCKED else None
+
+    def seen(self, identifier: bytes) -> tuple[int, str] | None:
+        return None  # the ids of messages are known together with who brought them
+
+    def session_infos(self) -> list[SessionInfo]:
+        return []
+
+    traffic = (0, 0)
 
     # Outgoing queues
 
     def start(self, now: float) -> None:
         """3.1.3.1 and 3.1.4.1: the Retransmission Timer, and a try for every queue with messages."""
         self.receiver.history.start(now)
-        self.sender.start()
+        self.sender.start(self._waiting())
         self._retransmit_at = now + self.settings.retransmission_ms / 1000
         for queue in self._waiting():
-            self.queue_ready(queue, now)
-
-    def _outgoing_ready(self, queue: Queue, now: float) -> None:
-        info = self.core.queues.outgoing_info.get(queue)
-        if info is None:
-            return  # it was removed meanwhile
-        if is_http(info.destination):
-            self.queue_ready(queue, now)
-        else:
-            self._others(queue, now)
+            self.ready(queue, now)
 
     def _waiting(self) -> list[Queue]:
         outgoing = self.core.queues.outgoing
-        return [queue for name, queue in list(outgoing.items()) if queue.count and is_http(name)]
+        return [queue for queue in list(outgoing.values()) if queue.count and queue.carrier is self]
 
-    def queue_ready(self, queue: Queue, now: float) -> None:
+    def ready(self, queue: Queue, now: float) -> None:
         """3.1.7.7: there is something to send."""
-        if self._may_send(queue):
+        if may_send(self.core.queues, queue):
             peer = self._peer_of(queue)
             peer.ready[queue] = None
             self._pump(peer, now)
-
-    def _may_send(self, queue: Queue) -> bool:
-        """False for a queue that is paused, and for one that was deleted meanwhile."""
-        info = self.core.queues.outgoing_info.get(queue)
-        return info is not None and info.state not in (OutgoingState.ON_HOLD, OutgoingState.LOCKED)
 
     def peer_of(self, queue: Queue) -> Peer | None:
         """The way that the messages of a queue take, if any of them did."""
         name = self.core.queues.outgoing_info[queue].destination
         assert isinstance(name, DirectName)
-        peer = self.peers.get(self._address(name))
+        peer = self.peers.get(self._address(queue, name))
         return peer if peer is not None and queue in peer.queues else None
 
     def forget(self, queue: Queue) -> None:
         """The outgoing queue is removed: nothing of it is kept here."""
         name = parse_format_name(queue.properties.path)
-        if not isinstance(name, DirectName) or not is_http(name):
-            return
+        assert isinstance(name, DirectName)
         self.sender.forget(queue)
-        peer = self.peers.get(self._address(name))
+        peer = self.peers.get(self._address(queue, name))
+        self._addresses.pop(queue, None)
         if peer is not None:
             peer.queues.pop(queue, None)
             peer.ready.pop(queue, None)
@@ -167,19 +193,27 @@ class SoapService:
         info = self.core.queues.outgoing_info[queue]
         name = info.destination
         assert isinstance(name, DirectName)
-        address = self._address(name)
+        address = self._address(queue, name)
         peer = self.peers.get(address)
         if peer is None:
-            peer = self.peers[address] = Peer(address)
+            peer = self.peers[address] = Peer(address=address)
         if queue not in peer.queues:
             peer.queues[queue] = None
             info.next_hops = (address.host,)
             if peer.connected:
-                info.state = OutgoingState.CONNECTED
+                info.on(OutgoingEvent.CONNECTED)
         return peer
 
-    def _address(self, name: DirectName) -> Address:
+    def _address(self, queue: Queue, name: DirectName) -> Address:
         """3.1.7.9: the host of the name, or of whom the configuration puts in its place."""
+        address = self._addresses.get(queue)
+        if address is None:
+            if len(self._addresses) >= KNOWN_ADDRESSES:  # of queues that are gone too
+                self._addresses.clear()
+            address = self._addresses[queue] = self._find_address(name)
+        return address
+
+    def _find_address(self, name: DirectName) -> Address:
         target = self.settings.redirections.outbound_target(url_of(name))
         if target is not None:
             parts = urlsplit(target)
@@ -193,9 +227,8 @@ class SoapService:
         """Queues take turns, so that none waits for another's backlog; and so do the ports of one host."""
         if peer.retry_at is not None:
             return
-        for queue in [each for each in peer.ready if not (each.count and self._may_send(each))]:
-            del peer.ready[queue]
-        waiting = list(peer.ready)
+        waiting = sendable(self.core.queues, peer.ready)
+        peer.ready = dict.fromkeys(waiting)
         while waiting and (free := self._free(peer)) > 0:
             queue = waiting.pop(0)
             share = max(1, free // (len(waiting) + 1))
@@ -216,8 +249,8 @@ class SoapService:
 
     def _post(self, peer: Peer, flight: Flight, now: float) -> None:
         if not peer.connected and not peer.posts:
-            self._set_state(peer, OutgoingState.WAITING)
-            self._note(peer, ConnectionStatus.IN_PROCESS, now)
+            peer.happened(self.core.queues, OutgoingEvent.CONNECT)
+            peer.note(self.core.queues, ConnectionStatus.IN_PROCESS, now, peer.address.host)
         try:
             request = self.outgoing.request(flight)
         except Exception as error:  # it cannot be written as SOAP, today or ever: those behind it go on
@@ -250,24 +283,6 @@ class SoapService:
         if not starving:
             self._starving.pop(host, None)
 
-    def _set_state(self, peer: Peer, state: OutgoingState) -> None:
-        for queue in list(peer.queues):
-            info = self.core.queues.outgoing_info.get(queue)
-            if info is None:
-                del peer.queues[queue]
-                peer.ready.pop(queue, None)
-            elif info.state is not OutgoingState.ON_HOLD:
-                info.state = state
-
-    def _note(self, peer: Peer, status: ConnectionStatus, now: float, error: str | None = None) -> None:
-        peer.last_error = error
-        code = _REMOTE_MACHINE_NOT_AVAILABLE if status >= ConnectionStatus.UNKNOWN_FAILURE else 0
-        attempt = ConnectionAttempt(status, int(now), code, (peer.address.host,))
-        for queue in peer.queues:
-            info = self.core.queues.outgoing_info.get(queue)
-            if info is not None:
-                info.note(attempt, error)
-
     # Answers to our requests, 3.1.7.2.5
 
     def answered(self, post: Post, status: int, now: float) -> None:
@@ -281,8 +296,8 @@ class SoapService:
             return
         if not peer.connected:
             peer.connected = True
-            self._note(peer, ConnectionStatus.ESTABLISHED, now)
-            self._set_state(peer, OutgoingState.CONNECTED)
+            peer.note(self.core.queues, ConnectionStatus.ESTABLISHED, now, peer.address.host)
+            peer.happened(self.core.queues, OutgoingEvent.CONNECTED)
         if OK <= status < 300:
             self.sent += 1
             self.sender.delivered(post.flight, now)
@@ -321,8 +336,8 @@ class SoapService:
         peer.retry_at = now + self.settings.retransmission_ms / 1000
         self._timed.add(peer)
         self.sender.failed(post.flight, now)
-        self._note(peer, status, now, error)
-        self._set_state(peer, OutgoingState.INACTIVE)
+        peer.note(self.core.queues, status, now, peer.address.host, error)
+        peer.happened(self.core.queues, OutgoingEvent.FAILED)
         if not others:
             self.driver.close(peer)
         self._feed(peer.address.host, now)
@@ -339,7 +354,9 @@ class SoapService:
         name = self.core.queues.outgoing_info[queue].destination
         assert isinstance(name, DirectName)
         address = plain_address(address)
-        found = {plain_address(each) for host in (name.host, self._address(name).host) for each in self._found(host)}
+        found = {
+            plain_address(each) for host in (name.host, self._address(queue, name).host) for each in self._found(host)
+        }
         if address in found or self.core.delivery.relay.trusts(address):
             return Standing.RECEIVER
         return Standing.STRANGER if self._found(name.host) else Standing.UNKNOWN
@@ -347,14 +364,14 @@ class SoapService:
     def _found(self, host: str) -> Collection[str]:
         return (host,) if is_address(host) else self._addresses_of(host)
 
-    def received(self, incoming: Incoming, now: float) -> Reception:
-        """What to answer with, once everything so far is durable."""
-        reception = self.receiver.take(incoming, now)
-        if reception.status != OK:
-            self.refused += 1
-        else:
+    def received(self, incoming: Incoming, now: float) -> Outcome:
+        """What to answer; a 200 waits until everything that was changed so far is durable."""
+        outcome = self.receiver.take(incoming, now)
+        if outcome.status == OK:
             self.taken += 1
-        return reception
+        else:
+            self.refused += 1
+        return outcome
 
     # Time
 
@@ -364,7 +381,7 @@ class SoapService:
 
     def on_timer(self, now: float) -> None:
         for queue in self.sender.on_timer(now):
-            self.queue_ready(queue, now)
+            self.ready(queue, now)
         self.receiver.on_timer(now)
         for peer in self._timed.due(now):
             if peer.idle_at is not None and peer.idle_at <= now:
@@ -379,14 +396,14 @@ class SoapService:
             self._retransmit_at = now + self.settings.retransmission_ms / 1000
             self.receiver.incoming.forget_old(self.core.tick, now)
             for queue in self._waiting():  # 3.1.6.1
-                self.queue_ready(queue, now)
+                self.ready(queue, now)
 
     def _clean_up(self, peer: Peer) -> None:
         """3.1.6.4"""
         peer.idle_at = None
         peer.connected = False
         self.driver.close(peer)
-        self._set_state(peer, OutgoingState.DISCONNECTED)
+        peer.happened(self.core.queues, OutgoingEvent.CLOSED)
         if not any(queue.count for queue in peer.queues):
             self.peers.pop(peer.address, None)
 
@@ -394,12 +411,11 @@ class SoapService:
 
     def pause(self, queue: Queue) -> None:
         """3.1.7.4: what is under way for other queues comes to its end; nothing new is sent."""
-        self.core.queues.outgoing_info[queue].pause()
         transfer = self.sender.transfers.get(queue)
         if transfer is not None:
             transfer.resend_at = None
         peer = self.peer_of(queue)
-        if peer is not None and not any(self._may_send(each) for each in peer.queues):
+        if peer is not None and not any(may_send(self.core.queues, each) for each in peer.queues):
             self._give_up(peer)
 
     def _give_up(self, peer: Peer) -> None:
@@ -414,6 +430,5 @@ class SoapService:
 
     def resume(self, queue: Queue, now: float) -> None:
         """3.1.7.5"""
-        self.core.queues.outgoing_info[queue].resume()
         if queue.count:
-            self.queue_ready(queue, now)
+            self.ready(queue, now)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from postroad.soap.redirection import Redirections
-
-RESEND_TABLE_S = (30, 30, 30, 300, 300, 300, 1800, 1800, 1800, 21600)  # ResendTimerTable, 3.1.3.1
+from postroad.wire.constants import RESEND_TABLE_S
 
 
 @dataclass(frozen=True, slots=True)

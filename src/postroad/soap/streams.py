@@ -88,6 +88,16 @@ class IncomingStream:
         self.rejects = 0
         self.last_access_s = int(now)
 
+    @property
+    def sequence_key(self) -> StreamId:
+        return self.stream_id
+
+    def saved(self) -> object:
+        return self.stream_id, self.number, self.acknowledged, self.send_receipts_to, self.past
+
+    def restore(self, saved: object) -> None:
+        self.stream_id, self.number, self.acknowledged, self.send_receipts_to, self.past = saved  # type: ignore[misc]
+
     def schedule_receipt(self, now: float, delay_s: float, longest_s: float) -> None:
         """3.1.5.1.6.3: each message puts the receipt off a little, but not for ever."""
         if self.unacked_since is None:

@@ -6,9 +6,9 @@ The sender keeps the streams; here they are only read, under the names that mana
 from __future__ import annotations
 
 from postroad.queues.queue import Queue
-from postroad.queues.transfers import NOTHING, OutgoingTransferInfo
 from postroad.soap.sender import Flight, Sender, Transfer
 from postroad.soap.streams import OutgoingStream
+from postroad.transfer.outgoing import NOTHING, OutgoingTransferInfo
 from postroad.wire.records import SequenceInfo
 
 
@@ -20,19 +20,10 @@ def outgoing_transfer(sender: Sender, queue: Queue) -> OutgoingTransferInfo:
     name, number = sender.core.transacting.next_place(queue.properties.path)
     place = number if stream is None or stream.sequence != name else stream.current(number)
     shown = name if stream is None or stream.sequence != name else stream.name
-    return OutgoingTransferInfo(
-        eod_first_non_ack=_flight(unacked[0]) if unacked else NOTHING,
-        eod_last_non_ack=_flight(unacked[-1]) if unacked else NOTHING,
-        eod_last_ack=NOTHING if stream is None else _last_ack(stream),
-        eod_next_seq=SequenceInfo(shown.value, place, place - 1),
-        eod_last_ack_time_s=int(transfer.last_ack_time),
-        eod_last_ack_count=transfer.last_ack_count,
-        eod_no_ack_count=len(unacked),
-        eod_no_read_count=len(transfer.awaiting_final),
-        eod_resend_count=transfer.resend_index,
-        eod_resend_interval_s=sender.settings.resend_s[transfer.resend_index],
-        eod_resend_time_s=int(transfer.resend_at or 0),
-    )
+    last_ack = NOTHING if stream is None else _last_ack(stream)
+    following = SequenceInfo(shown.value, place, place - 1)
+    places = [_flight(each) for each in unacked]
+    return transfer.info(places, last_ack, following, len(transfer.awaiting_final), sender.settings.resend_s)
 
 
 def _last_ack(stream: OutgoingStream) -> SequenceInfo:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -22,8 +22,9 @@ from postroad.runtime.supervision import RETRY_S, Running, Supervisor
 from postroad.soap.client import ClientOptions, Lookup, SoapClient
 from postroad.soap.multipart import MAX_ENTITY_SIZE
 from postroad.soap.protocol import SoapProtocol
-from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming, Reception
+from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming, Outcome
 from postroad.soap.service import Peer, Post, SoapService
+from postroad.transfer.watching import TransferWatcher
 
 log = logging.getLogger(__name__)
 
@@ -155,11 +156,11 @@ class SoapTransport:
         self._not_before = 0.0  # of the next timer, after a failure
         self._refusals = RateLimitedLog(log, "SOAP request refused")
         self._notices: dict[str, RateLimitedLog] = {}
+        self.watcher = TransferWatcher(suspicious=self._notice)
 
     def start(self) -> None:
         service = self.service
         self._client = SoapClient(self._options, self._known, self._answered, self._request_failed)
-        service.receiver.notice = self._notice
         service.start(self.manager.clock())
         self.changed()
 
@@ -228,28 +229,28 @@ class SoapTransport:
     async def _take(self, incoming: Incoming) -> int:
         """[MC-MQSRM] 3.1.7.2.5: a 200 says that the message is where it belongs, and durable if it has to be."""
 
-        def received() -> Reception:
+        def received() -> Outcome:
             try:
                 return self.service.received(incoming, self.manager.clock())
             finally:
                 self.changed()
 
         try:
-            reception = await self.manager.durably(received, lambda reception: reception.repeated)
+            outcome = await self.manager.durably(received, lambda outcome: outcome.repeated)
         except StorageError:  # the sender keeps its message
             return SERVER_ERROR
         except Exception:  # a bug: the sender keeps its message, and somebody reads the log
             log.exception("request not taken")
             return SERVER_ERROR
-        if reception.status == BAD_REQUEST:
-            self._tell(incoming.address, reception.fault)
-        return reception.status
+        if outcome.status == BAD_REQUEST:
+            self._tell(incoming.address, outcome.fault)
+        return outcome.status
 
     def _tell(self, address: str, reason: str | None) -> None:
         """What was wrong with a request: its answer has no room for it."""
         self._refusals.warn(self.manager.clock(), {"peer": address, "reason": reason})
 
-    def _notice(self, event: str, facts: dict[str, object]) -> None:
+    def _notice(self, event: str, facts: Mapping[str, object]) -> None:
         """What somebody ought to look at, and may happen as often as strangers like."""
         notices = self._notices.setdefault(event, RateLimitedLog(log, event, burst=5))
         notices.warn(self.manager.clock(), facts)

@@ -15,10 +15,11 @@ from postroad.errors import RemoteProtocolError
 from postroad.queues.collection import AWAITING_FINAL_ACK, DEADLETTER, DEADXACT, JOURNAL
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
-from postroad.status.report import Outlook, span
+from postroad.status.report import Outlook
 from postroad.store.interface import Record
 from postroad.values.trace import Finding, FindingKind, Trace, class_words, read_message_id
 from postroad.wire.constants import MessageClass, class_name
+from postroad.wire.fields import MESSAGE_ID, SOURCE
 from postroad.wire.ordering import FinalAck
 from postroad.wire.packets import decode_packet
 from postroad.wire.report import MESSAGE_ID_TAG, TraceReport
@@ -26,7 +27,6 @@ from postroad.wire.view import MessageView
 
 LOOK_LIMIT = 10_000  # messages of one queue: what a store reads in well under a second
 PAGE = 500
-_GUID, _MESSAGE_ID = slice(16, 32), slice(56, 60)  # of UserHeader, in a packet
 _REPORT_TAG = MESSAGE_ID_TAG.encode("utf-16-le")
 _STATES = {
     None: "not received yet",
@@ -92,7 +92,7 @@ class Search:
     def _look_at(self, queue: Queue, record: Record) -> None:
         """By bytes first: of a million messages hardly one has to be opened."""
         packet = record.packet
-        if packet[_MESSAGE_ID] == self._ordinal and packet[_GUID] == self._guid:
+        if packet[MESSAGE_ID] == self._ordinal and packet[SOURCE] == self._guid:
             view = MessageView(packet)
             self._sent = self._sent or self._origin(view)
             finding: Finding | None = self._copy(queue, record, view)
@@ -116,12 +116,10 @@ class Search:
 
     def _passed(self) -> Finding | None:
         """Of messages that are not transactional it is known for a while that they came, wherever they are now."""
-        service = self.outlook.service
-        seen_at = None if service is None else service.receiver.history.seen_at(self._identifier)
-        if seen_at is None:
-            return None
-        at = rfc3339_ns(seen_at * 1_000_000_000)
-        return Finding(at, FindingKind.PASSED.value, "came in by a session from another queue manager")
+        for carrier in self.core.queues.carriers:
+            if (seen := carrier.seen(self._identifier)) is not None:
+                return Finding(rfc3339_ns(seen[0] * 1_000_000_000), FindingKind.PASSED.value, seen[1])
+        return None
 
     def _copy(self, queue: Queue, record: Record, view: MessageView) -> Finding:
         path, queue_type = queue.properties.path, queue.properties.queue_type
@@ -147,15 +145,9 @@ class Search:
         place = f"in the outgoing queue to {queue.name}"
         if queue.positions.get(record.lookup_id) is PositionState.DELETED:
             return f"{place}, {_STATES[PositionState.DELETED]}"
-        flight = self.outlook.flights(queue).get(record.lookup_id)
-        if flight is None:
-            sent = queue.positions.get(record.lookup_id) is PositionState.LOCKED
-            by_another = self.outlook.outgoing(queue).way is not None
-            return f"{place}, {'on its way' if sent and by_another else 'not sent'}"
-        since = span(max(0.0, self.outlook.now - flight.sent_at))
-        if flight.session_acked:
-            return f"{place}, sent {since} ago; the next hop has it, the destination has not put it in order"
-        return f"{place}, sent {since} ago; the next hop has not acknowledged it"
+        carrier = queue.carrier
+        progress = None if carrier is None else carrier.progress(queue, record.lookup_id, self.outlook.now)
+        return f"{place}, {progress or 'not sent'}"
 
     def _reference(self, queue: Queue, record: Record) -> Finding | None:
         """A message about it: an acknowledgment, or an answer."""

@@ -7,6 +7,8 @@ from enum import IntEnum, IntFlag
 VERSION = 0x10
 SIGNATURE = 0x524F494C  # the bytes "LIOR"
 MAX_PACKET_SIZE = 0x00400000  # 4 MiB, without a trailing SessionHeader
+# ResendTimerTable, [MS-MQQB] 3.1.3.1 and [MC-MQSRM] 3.1.3.1: how long to wait before each time messages are sent again.
+RESEND_TABLE_S = (30.0, 30.0, 30.0, 300.0, 300.0, 300.0, 1800.0, 1800.0, 1800.0, 21600.0)
 INFINITE = 0xFFFFFFFF
 DEFAULT_TIME_TO_REACH_QUEUE_S = 0x54600  # [MS-MQDMPR] 3.1.1.12: four days
 MAX_HOP_COUNT = 0x1D

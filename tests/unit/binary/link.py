@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from postroad.binary.session import Acknowledged, Closed, Event, Opened, Received, Session
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import SessionState
+from postroad.binary.states import Acknowledged, Closed, Event, Opened, Received, SessionState
 from postroad.wire import (
     BaseHeader,
     ConnectionParameters,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from postroad.binary.neighbours import DirectoryView
 from postroad.binary.service import BinaryService, Hop, Peer
@@ -17,6 +17,7 @@ from postroad.binary.settings import BinarySettings
 from postroad.errors import StorageError
 from postroad.message import Message
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
+from postroad.queues.carriers import Watcher
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus, OutgoingInfo
 from postroad.queues.queue import Queue
@@ -24,6 +25,7 @@ from postroad.queues.tick import Tick
 from postroad.queues.waiting import WaitingRead
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
+from postroad.transfer.watching import TransferWatcher
 from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire.framer import Framer
 from postroad.wire.internal import SessionAck
@@ -106,6 +108,8 @@ class Station(Party):
         self.store = MemoryStore()
         self.commits = True  # a test that holds ticks back says False, then `land` or `lose`
         self.resolved: list[FormatName] = []
+        self.reachable: list[tuple[str, str | None]] = []  # what was said of hosts
+        self.watcher = TransferWatcher(reachable=lambda host, fault: self.reachable.append((host, fault)))
         self._start()
         for path in (ORDERS, ACKS):
             self.create(path)
@@ -114,14 +118,22 @@ class Station(Party):
     def _start(self) -> None:
         self._promises: list[Done] = []
         self._out: tuple[Tick, list[Done]] | None = None
-        self.core = LocalQueueManager(self.name, self.identifier, self.store, insecure_nacks=self.insecure_nacks)
-        self.core.delivery.follow_up_failed = raised
+        self.core = LocalQueueManager(
+            self.name,
+            self.identifier,
+            self.store,
+            insecure_nacks=self.insecure_nacks,
+            new_id=uuid4,
+            locate=self.network.owner,
+            base_priority=lambda name: self.network.base_priorities.get(name, 0),
+        )
+        self.core.watch(Watcher(follow_up_failed=raised))
         self.core.queues.local_hosts.add(self.address)
-        self.core.delivery.locate = self.network.owner
-        self.core.queues.base_priority = lambda name: self.network.base_priorities.get(name, 0)
         self.core.start(self.network.now)
         self.commit()
-        self.service = BinaryService(self.core, self.settings, self._resolve, self, self.network.directory)
+        self.service = BinaryService(
+            self.core, self.settings, self._resolve, self, self.network.directory, self.watcher
+        )
         self.service.start(self.network.now)
 
     def stop(self) -> None:
@@ -184,14 +196,14 @@ class Station(Party):
         """What has gathered is on its way to the disk; the rest gathers in the next tick."""
         assert self._out is None
         promises, self._promises = self._promises, []
-        self._out = (self.core.seal() or Tick(), promises)
+        self._out = (self.core.ticks.seal() or Tick(), promises)
 
     def land(self) -> None:
         assert self._out is not None
         (tick, promises), self._out = self._out, None
         if tick:
             self.store.commit([tick.batch])
-            self.core.committed(tick, self.network.now)
+            self.core.ticks.committed(tick, self.network.now)
         for done in promises:
             done(None)
 
@@ -200,7 +212,7 @@ class Station(Party):
         assert self._out is not None
         (tick, promises), self._out = self._out, None
         relying, self._promises = self._promises, []
-        self.core.failed(tick, DISK_FULL, self.network.now)
+        self.core.ticks.failed(tick, DISK_FULL, self.network.now)
         for done in (*promises, *relying):
             done(DISK_FULL)
 

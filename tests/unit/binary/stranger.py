@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from postroad.binary.session import Acknowledged, Received, Session
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
+from postroad.binary.states import Acknowledged, Received
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name
 from postroad.wire.ordering import FinalAck, OrderAck, order_queue

@@ -129,21 +129,19 @@ def test_a_refused_connection_is_noted_and_tried_again(network: Network, beta: S
 def test_a_peer_out_of_reach_is_told_once_and_once_when_it_is_back(
     network: Network, alpha: Station, beta: Station
 ) -> None:
-    told: list[tuple[str, str | None]] = []
-    alpha.service.reachability = lambda host, fault: told.append((host, fault))
     network.refused.add(beta.address)
     alpha.send(beta.direct(ORDERS), "a")
     alpha.send(beta.private(ACKS), "b")  # another way to the same host
     network.wait(10)
-    ((host, fault),) = told
+    ((host, fault),) = alpha.reachable
     assert (host, fault) == (beta.address, alpha.outgoing(beta.direct(ORDERS)).last_error)
     assert fault is not None
     network.refused.clear()
     network.wait(2)
     assert beta.labels(ORDERS) == ["a"]
-    assert told[1:] == [(beta.address, None)]
+    assert alpha.reachable[1:] == [(beta.address, None)]
     network.wait(1000)  # the idle session closes
-    assert len(told) == 2
+    assert len(alpha.reachable) == 2
 
 
 @pytest.mark.spec("QB-3.1.5.2-02")
@@ -351,7 +349,7 @@ def test_a_manager_that_stops_closes_its_sessions(network: Network, alpha: Stati
 )
 def test_other_protocols_have_senders_of_their_own(network: Network, alpha: Station, beta: Station, name: str) -> None:
     queue = alpha.core.queues.outgoing_queue(alpha.core.tick, parse_format_name(name), int(network.now))
-    alpha.service.queue_ready(queue, network.now)
+    queue.ready(network.now)
     network.wait(10)
     assert (network.connections, alpha.resolved) == ([], [])
     assert alpha.outgoing(name).state is OutgoingState.INACTIVE

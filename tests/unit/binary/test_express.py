@@ -198,7 +198,7 @@ def test_two_queues_of_one_manager_share_a_session_and_nothing_else(
     assert (beta.labels(ORDERS), beta.labels(ACKS)) == (["a"], ["b"])
     assert len(network.history) == 1
     assert alpha.outgoing(acks).state is OutgoingState.CONNECTED
-    alpha.service.pause(alpha.queue(orders))
+    alpha.core.pause(alpha.queue(orders))
     alpha.send(orders, *express("c"))
     alpha.send(acks, *express("d"))
     assert (beta.labels(ORDERS), beta.labels(ACKS)) == (["a"], ["b", "d"])

@@ -298,7 +298,7 @@ def test_it_may_come_while_the_message_waits_to_be_sent_again(
     network.cut(alpha, stranger)
     if restarted:
         alpha.restart()
-    alpha.service.pause(alpha.queue(there))
+    alpha.core.pause(alpha.queue(there))
     session = stranger.call(alpha)
     stranger.send(session, stranger.final_ack(alpha, view, MessageClass.ACK_RECEIVE))
     assert (alpha.waiting(there), awaiting(alpha), alpha.labels(JOURNAL)) == (["first"], [], ["a"])

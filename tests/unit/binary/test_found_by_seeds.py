@@ -70,7 +70,7 @@ def test_a_final_ack_in_the_same_tick_as_the_order_ack_is_durable_with_it(ordere
     ordered.alpha.seal()
     ordered.alpha.land()
     assert ordered.places() == (["a"], [], [])
-    assert ordered.alpha.core.seal() is None
+    assert ordered.alpha.core.ticks.seal() is None
 
 
 def test_a_final_ack_while_the_tick_is_on_its_way_waits_for_it(ordered: Ordered) -> None:
@@ -230,12 +230,12 @@ def test_an_order_ack_that_has_not_left_gives_way_to_the_next(network: Network, 
     alpha.send_transactional(there, "a")
     network.wait(1)
     acks = beta.queue(f"DIRECT=TCP:{alpha.address}\\PRIVATE$\\order_queue$")
-    beta.service.pause(acks)
+    beta.core.pause(acks)
     for number in range(5):
         alpha.send_transactional(there, str(number))
         network.wait(1)
     assert acks.count == 1
-    beta.service.resume(acks, network.now)
+    beta.core.resume(acks, network.now)
     network.wait(1)
     assert alpha.waiting(there) == []
 

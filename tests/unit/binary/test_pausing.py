@@ -11,12 +11,12 @@ from tests.unit.binary.network import ACKS, ORDERS, Network, Station
 
 
 def pause(station: Station, name: str) -> None:
-    station.service.pause(station.queue(name))
+    station.core.pause(station.queue(name))
     station.network.run()
 
 
 def resume(station: Station, name: str) -> None:
-    station.service.resume(station.queue(name), station.network.now)
+    station.core.resume(station.queue(name), station.network.now)
     station.network.run()
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
+from postroad.binary.report import STUCK_S, SendingFacts
 from postroad.binary.settings import BinarySettings
 from postroad.errors import NoRoute
 from postroad.message import Message
 from postroad.names import FormatName
+from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import OutgoingState
-from postroad.status.report import STUCK_S, OutgoingReport, Outlook, span
+from postroad.status.report import Outlook
 from postroad.values.info import QueueInfo, SessionInfo
+from postroad.values.spans import span
 from tests.unit.binary.network import LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 
@@ -19,16 +24,16 @@ ELSEWHERE = r"PRIVATE=00000000-0000-0000-0000-000000000099\8"
 
 
 def shown(station: Station, name: str) -> QueueInfo:
-    outlook = Outlook(station.core, station.service, station.network.now)
+    outlook = Outlook(station.core, station.network.now)
     return outlook.describe(station.queue(name))
 
 
 def sessions(station: Station) -> list[SessionInfo]:
-    return Outlook(station.core, station.service, station.network.now).sessions()
+    return Outlook(station.core, station.network.now).sessions()
 
 
 def traffic(station: Station) -> tuple[int, int]:
-    return Outlook(station.core, station.service, station.network.now).traffic
+    return Outlook(station.core, station.network.now).traffic
 
 
 def figures(info: QueueInfo) -> tuple[int, int, int, int]:
@@ -93,24 +98,29 @@ def test_no_route_is_told_in_the_routers_words(network: Network, alpha: Station)
 def test_a_paused_queue_says_who_paused_it(alpha: Station, beta: Station) -> None:
     there = beta.direct(ORDERS)
     alpha.send(there, "first")
-    alpha.service.pause(alpha.queue(there))
+    alpha.core.pause(alpha.queue(there))
     alpha.send(there, "a")
     info = shown(alpha, there)
     assert (info.why, info.paused, info.stuck) == ("paused by an operator", True, True)
-    alpha.service.resume(alpha.queue(there), alpha.network.now)
+    alpha.core.resume(alpha.queue(there), alpha.network.now)
     assert not shown(alpha, there).paused
 
 
 def test_without_a_binary_service_nothing_is_sent_and_it_says_so(alpha: Station) -> None:
-    alpha.send(NOWHERE, "a")
-    info = Outlook(alpha.core, None, alpha.network.now).describe(alpha.queue(NOWHERE))
+    core = LocalQueueManager(alpha.name, alpha.identifier, alpha.store, new_id=uuid4)
+    core.start(alpha.network.now)
+    core.send(NOWHERE, [Message(b"", recoverable=True)], alpha.network.now)
+    while (tick := core.ticks.seal()) is not None:
+        alpha.store.commit([tick.batch])
+        core.ticks.committed(tick, alpha.network.now)
+    info = Outlook(core, alpha.network.now).describe(core.queues.get(NOWHERE))
     assert (
         info.why
         == "the binary protocol is off here: nothing is sent until `postroad serve` runs on this data with it on"
     )
     assert (info.stuck, info.unsent) == (True, 1)
-    assert Outlook(alpha.core, None, alpha.network.now).sessions() == []
-    assert Outlook(alpha.core, None, alpha.network.now).traffic == (0, 0)
+    assert Outlook(core, alpha.network.now).sessions() == []
+    assert Outlook(core, alpha.network.now).traffic == (0, 0)
 
 
 def test_a_protocol_that_nobody_here_speaks_is_named(alpha: Station) -> None:
@@ -168,12 +178,16 @@ def test_transactional_messages_wait_for_their_order(network: Network, alpha: St
     assert (shown(alpha, there).why, shown(alpha, there).next_resend_s) == (None, None)
 
 
-def test_without_a_session_they_still_do(network: Network, alpha: Station, stranger: Stranger) -> None:
-    there = rf"DIRECT=TCP:{stranger.address}\private$\q"
+def test_behind_a_routing_server_they_still_do_without_a_session(
+    network: Network, alpha: Station, beta: Station, gamma: Station
+) -> None:
+    network.routes[alpha, gamma.identifier] = [beta]
+    there = gamma.private(LEDGER)
+    network.refused.add(gamma.address)
     alpha.send_transactional(there, "a")
     network.wait(1)
-    network.cut(alpha, stranger)
-    network.refused = {stranger.address}
+    network.cut(alpha, beta)
+    network.refused.add(beta.address)
     info = shown(alpha, there)
     assert info.why is not None
     assert "waiting for the destination's order acknowledgment" in info.why
@@ -256,66 +270,47 @@ def test_traffic_only_grows(network: Network, alpha: Station, beta: Station) -> 
 
 
 @pytest.mark.parametrize(
-    ("report", "why", "stuck"),
+    ("facts", "why", "stuck"),
     [
+        (SendingFacts(unsent=1), "not tried yet", False),
+        (SendingFacts(unsent=1, oldest_s=60), "not tried yet", True),
+        (SendingFacts(unsent=1, last_error="it broke"), "it broke; no further try is planned", True),
+        (SendingFacts(unsent=1, session_open=True, host="h"), "about to be sent to h", False),
         (
-            OutgoingReport(state=OutgoingState.LOCKED, messages=1),
-            "locked: this queue manager sends by HTTP alone",
-            True,
-        ),
-        (OutgoingReport(state=OutgoingState.INACTIVE, messages=1, unsent=1), "not tried yet", False),
-        (OutgoingReport(state=OutgoingState.INACTIVE, messages=1, unsent=1, oldest_s=60), "not tried yet", True),
-        (
-            OutgoingReport(state=OutgoingState.DISCONNECTED, messages=1, unsent=1, last_error="it broke"),
-            "it broke; no further try is planned",
-            True,
-        ),
-        (
-            OutgoingReport(state=OutgoingState.CONNECTED, messages=1, unsent=1, session_open=True, host="h"),
-            "about to be sent to h",
-            False,
-        ),
-        (
-            OutgoingReport(
-                state=OutgoingState.CONNECTED,
-                messages=2,
-                unsent=1,
-                in_flight=1,
-                session_open=True,
-                host="h",
-                window_full=1,
-            ),
+            SendingFacts(unsent=1, in_flight=1, session_open=True, host="h", window_full=1),
             "the window is full: 1 message waits for an acknowledgment from h",
             False,
         ),
         (
-            OutgoingReport(state=OutgoingState.CONNECTED, messages=1, session_open=True, host="h"),
+            SendingFacts(session_open=True, host="h"),
             "nothing is left to send: held by a reader, or about to leave the queue",
             False,
         ),
     ],
 )
-def test_rare_states_have_a_sentence_too(report: OutgoingReport, why: str, stuck: bool) -> None:
-    assert (report.why, report.stuck) == (why, stuck)
+def test_rare_states_have_a_sentence_too(facts: SendingFacts, why: str, stuck: bool) -> None:
+    assert (facts.why, facts.stuck) == (why, stuck)
 
 
 @pytest.mark.parametrize("state", OutgoingState)
-@pytest.mark.parametrize("session_open", [False, True])
 def test_a_queue_with_messages_always_has_a_reason_and_one_without_has_none(
-    state: OutgoingState, session_open: bool
+    alpha: Station, beta: Station, state: OutgoingState
 ) -> None:
-    for unsent, in_flight, unacknowledged in ((1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0)):
-        full = OutgoingReport(
-            state=state,
-            messages=1,
-            session_open=session_open,
-            unsent=unsent,
-            in_flight=in_flight,
-            unacknowledged=unacknowledged,
-        )
-        assert full.why
-    empty = OutgoingReport(state=state, messages=0, session_open=session_open)
-    assert (empty.why, empty.stuck) == (None, False)
+    alpha.network.refused.add(beta.address)
+    alpha.send(beta.direct(ORDERS), "a")
+    alpha.outgoing(beta.direct(ORDERS)).state = state
+    assert shown(alpha, beta.direct(ORDERS)).why
+    alpha.core.purge(alpha.queue(beta.direct(ORDERS)), alpha.network.now)
+    alpha.network.run()
+    empty = shown(alpha, beta.direct(ORDERS))
+    assert (empty.messages, empty.why, empty.stuck) == (0, None, False)
+
+
+def test_a_queue_that_a_hardened_manager_has_locked_says_so(alpha: Station) -> None:
+    alpha.send(NOWHERE, "a")
+    alpha.outgoing(NOWHERE).state = OutgoingState.LOCKED
+    info = shown(alpha, NOWHERE)
+    assert (info.why, info.stuck) == ("locked: this queue manager sends by HTTP alone", True)
 
 
 @pytest.mark.parametrize(

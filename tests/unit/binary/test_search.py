@@ -22,7 +22,7 @@ NOWHERE = r"DIRECT=TCP:10.0.0.99\private$\q"
 
 
 def trace(station: Station, message_id: str) -> Trace:
-    found = Search(Outlook(station.core, station.service, station.network.now), message_id)
+    found = Search(Outlook(station.core, station.network.now), message_id)
     for _ in found.pages():
         pass
     return found.trace()
@@ -183,8 +183,6 @@ def test_reports_of_every_manager_on_the_way(network: Network, alpha: Station, b
     network.routes[alpha, gamma.identifier] = [beta]
     network.public[REPORTS] = alpha
     alpha.create(r"alpha\reports", identifier=REPORTS)
-    for station in (alpha, beta, gamma):
-        station.core.delivery.locate = network.owner
     target = gamma.private(ORDERS)
     (ordinal,) = alpha.send(target, Message(b"", recoverable=True, trace=REPORTS))
     alpha.send(target, Message(b"", recoverable=True, trace=REPORTS))
@@ -221,7 +219,7 @@ def test_of_a_long_queue_both_ends_are_looked_at(alpha: Station, monkeypatch: py
 def test_others_have_their_turn_between_two_pages(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "PAGE", 4)
     alpha.send(ORDERS, *(Message(b"") for _ in range(10)))
-    found = Search(Outlook(alpha.core, alpha.service, alpha.network.now), name(alpha, 1))
+    found = Search(Outlook(alpha.core, alpha.network.now), name(alpha, 1))
     assert list(found.pages()) == [4, 8]
     assert found.looked_at == 10
 
@@ -230,7 +228,7 @@ def test_what_is_found_nowhere_is_looked_for_once_more(alpha: Station, monkeypat
     """It may have moved to a queue that was done with."""
     monkeypatch.setattr(search, "PAGE", 4)
     alpha.send(ACKS, *(Message(b"") for _ in range(4)))
-    found = Search(Outlook(alpha.core, alpha.service, alpha.network.now), name(alpha, 5))
+    found = Search(Outlook(alpha.core, alpha.network.now), name(alpha, 5))
     pages = found.pages()
     assert next(pages) == 4
     alpha.send(ORDERS, Message(b""))  # the fifth message, in the queue before

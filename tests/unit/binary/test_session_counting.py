@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.binary.counts import ReceivedMessages, SentMessages
-from postroad.binary.session import Received, Session
+from postroad.binary.session import ReceivedMessages, SentMessages, Session
 from postroad.binary.settings import BinarySettings
+from postroad.binary.states import Received
 from postroad.errors import LocalProtocolError
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.session_header import SessionHeader

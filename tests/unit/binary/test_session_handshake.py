@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from postroad.binary.session import Closed, Opened, Session
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import SessionState
+from postroad.binary.states import Closed, Opened, SessionState
 from postroad.errors import LocalProtocolError
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.wire import ConnectionParameters, EstablishConnection

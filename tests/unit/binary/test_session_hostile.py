@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.binary.session import MAX_HANDSHAKE_PACKET, Closed, Event, Opened, Received, Session
+from postroad.binary.session import MAX_HANDSHAKE_PACKET, Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import PacketKind, SessionState
+from postroad.binary.states import Closed, Event, Opened, PacketKind, Received, SessionState
 from postroad.wire import (
     BaseHeader,
     ConnectionParameters,

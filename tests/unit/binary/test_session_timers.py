@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from postroad.binary.session import Closed, Session
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import SessionState
+from postroad.binary.states import Closed, SessionState
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.wire import ConnectionParameters, EstablishConnection
 from postroad.wire.layout import NULL_GUID

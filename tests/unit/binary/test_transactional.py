@@ -44,7 +44,7 @@ def test_messages_are_numbered_from_1_in_one_sequence(network: Network, alpha: S
     (sequence_id,) = {each.sequence_id for each in places(network, alpha, beta)}
     assert sequence_id.ordinal == 1
     unacked = alpha.service.sender.sequences[alpha.queue(there)].unacked
-    assert [(each.sequence_id, each.number) for each in unacked] == [(sequence_id, each) for each in (1, 2, 3)]
+    assert [(each.sequence, each.number) for each in unacked] == [(sequence_id, each) for each in (1, 2, 3)]
     assert alpha.core.transacting.next_place(there) == (sequence_id, 4)
 
 
@@ -108,19 +108,39 @@ def test_a_message_sent_again_after_a_lost_session_keeps_its_number(
     assert alpha.waiting(there) == []
 
 
-def test_what_the_next_hop_has_waits_for_its_own_timer_through_lost_sessions(
+@pytest.mark.spec("QB-3.1.3.2-07")
+def test_what_the_destination_has_and_has_not_put_in_order_is_sent_again_on_a_new_session(
     network: Network, alpha: Station, stranger: Stranger
 ) -> None:
-    """A routing server whose way on is closed would get everything again with each new session."""
     there = stranger.direct(LEDGER)
     alpha.send_transactional(there, "a")
     network.wait(20)  # the stranger acknowledges what it has stored, and no order
     network.cut(alpha, stranger)
     alpha.send_transactional(there, "b")
     network.wait(5)
-    assert numbers(network, alpha, stranger) == [(1, 0), (2, 1)]
+    assert numbers(network, alpha, stranger) == [(1, 0), (1, 0), (2, 1)]
+    network.wait(20)  # the timer starts with the new session
+    assert numbers(network, alpha, stranger) == [(1, 0), (1, 0), (2, 1)]
     network.wait(10)
-    assert numbers(network, alpha, stranger) == [(1, 0), (2, 1), (1, 0), (2, 1)]
+    assert numbers(network, alpha, stranger) == [(1, 0), (1, 0), (2, 1), (1, 0), (2, 1)]
+
+
+def test_what_a_routing_server_has_waits_for_its_own_timer_through_lost_sessions(
+    network: Network, alpha: Station, beta: Station, gamma: Station
+) -> None:
+    """A routing server whose way on is closed would get everything again with each new session."""
+    network.routes[alpha, gamma.identifier] = [beta]
+    there = gamma.private(LEDGER)
+    network.refused.add(gamma.address)
+    alpha.send_transactional(there, "a")
+    network.wait(20)
+    assert beta.waiting(there) == ["a"]
+    network.cut(alpha, beta)
+    alpha.send_transactional(there, "b")
+    network.wait(5)
+    assert numbers(network, alpha, beta) == [(1, 0), (2, 1)]
+    network.wait(10)
+    assert numbers(network, alpha, beta) == [(1, 0), (2, 1), (1, 0), (2, 1)]
 
 
 @pytest.mark.spec("QB-3.1.1.3.1.2-02", "QB-3.1.1.3.1-14")

@@ -6,7 +6,7 @@ import pytest
 
 from postroad.binary.transfers import incoming_transfers, outgoing_transfer
 from postroad.message import Message
-from postroad.queues.transfers import NOTHING, IncomingTransferInfo, OutgoingTransferInfo
+from postroad.transfer.outgoing import NOTHING, IncomingTransferInfo, OutgoingTransferInfo
 from postroad.wire.records import SequenceInfo
 from postroad.wire.transaction_header import TxSequenceId
 from tests.unit.binary.network import LEDGER, ORDERS, Network, Station

@@ -1,16 +1,16 @@
-"""An office with the queues that most tests use."""
+"""An harness with the queues that most tests use."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.unit.queues.office import ACKS, LEDGER, ORDERS, OTHER, Office
+from tests.unit.queues.harness import ACKS, LEDGER, ORDERS, OTHER, Harness
 
 
 @pytest.fixture
-def office() -> Office:
-    office = Office()
+def harness() -> Harness:
+    harness = Harness()
     for path in (ORDERS, OTHER, ACKS):
-        office.create(path)
-    office.create(LEDGER, transactional=True)
-    return office
+        harness.create(path)
+    harness.create(LEDGER, transactional=True)
+    return harness

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -33,7 +33,7 @@ from postroad.wire.ordering import OrderingAck
 from postroad.wire.patch import stamp_transaction
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
-from tests.unit.queues.office import ACKS, ELSEWHERE, IDENTIFIER, LEDGER, NAME, ORDERS, OTHER, STARTED, Answer
+from tests.unit.queues.harness import ACKS, ELSEWHERE, IDENTIFIER, LEDGER, NAME, ORDERS, OTHER, STARTED, Answer
 
 HTTP = "DIRECT=http://10.0.0.5/msmq/private$/orders"
 STRANGER = UUID(int=0xEE)
@@ -81,7 +81,7 @@ class House:
         self.faults = Faults()
         self.now = STARTED
         self.store = MemoryStore()
-        self.core = core = LocalQueueManager(NAME, IDENTIFIER, self.store, insecure_nacks=True)
+        self.core = core = LocalQueueManager(NAME, IDENTIFIER, self.store, new_id=uuid4, insecure_nacks=True)
         core.start(self.now)
         self.land()
         self.answers: list[Answer] = []
@@ -100,9 +100,12 @@ class House:
 
     def _break_at_hooks(self) -> None:
         delivery, passing = self.core.delivery, self.faults.passing
-        delivery.deleted[:] = [passing(f"hook {each.__qualname__}", each) for each in delivery.deleted]
-        for name in ("wake", "outgoing_ready", "admin_of", "locate"):
-            setattr(delivery, name, passing(f"hook {name}", getattr(delivery, name)))
+        for carrier in (self.binary, self.soap):
+            for name in ("removed", "ready", "brought", "admin_name", "way_back", "hosts"):
+                what = f"{type(carrier).__name__}.{name}"
+                setattr(carrier, name, passing(what, getattr(carrier, name)))
+        for name in ("_wake", "_locate"):
+            setattr(delivery, name, passing(f"delivery.{name}", getattr(delivery, name)))
 
     def _break_at_encoders(self, patch: pytest.MonkeyPatch) -> None:
         passing = self.faults.passing
@@ -140,9 +143,9 @@ class House:
     # Verbs
 
     def land(self) -> None:
-        while (tick := self.core.seal(self.now)) is not None:
+        while (tick := self.core.ticks.seal(self.now)) is not None:
             self.store.commit([tick.batch])
-            self.core.committed(tick, self.now)
+            self.core.ticks.committed(tick, self.now)
 
     def queue(self, path: str) -> Queue:
         return self.core.queues.get(path)

@@ -16,7 +16,7 @@ from postroad.wire.constants import MessageClass
 from postroad.wire.queue_names import destination_name, response_name
 from postroad.wire.view import MessageView
 from tests.packets import by_hand, direct_name, patched, properties, u32
-from tests.unit.queues.office import ACKS, DEADLETTER, ELSEWHERE, IDENTIFIER, LEDGER, ORDERS, Office
+from tests.unit.queues.harness import ACKS, DEADLETTER, ELSEWHERE, IDENTIFIER, LEDGER, ORDERS, Harness
 
 FOREIGN = UUID("a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf")
 ADDRESS = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
@@ -29,19 +29,19 @@ def asking(ack: str = ALL, **options: object) -> Message:
     return Message(b"body", **whole)  # type: ignore[arg-type]
 
 
-def acknowledgments(office: Office) -> list[MessageView]:
-    return office.messages(ACKS)
+def acknowledgments(harness: Harness) -> list[MessageView]:
+    return harness.messages(ACKS)
 
 
 # When
 
-EVENTS: dict[int, Callable[[Office, Message], None]] = {}
+EVENTS: dict[int, Callable[[Harness, Message], None]] = {}
 
 
-def event(message_class: int) -> Callable[[Callable[[Office, Message], None]], Callable[[Office, Message], None]]:
+def event(message_class: int) -> Callable[[Callable[[Harness, Message], None]], Callable[[Harness, Message], None]]:
     """What makes a manager say this class."""
 
-    def register(happens: Callable[[Office, Message], None]) -> Callable[[Office, Message], None]:
+    def register(happens: Callable[[Harness, Message], None]) -> Callable[[Harness, Message], None]:
         EVENTS[message_class] = happens
         return happens
 
@@ -49,68 +49,68 @@ def event(message_class: int) -> Callable[[Callable[[Office, Message], None]], C
 
 
 @event(0x0002)
-def reach_queue(office: Office, message: Message) -> None:
-    office.send(ORDERS, message)
+def reach_queue(harness: Harness, message: Message) -> None:
+    harness.send(ORDERS, message)
 
 
 @event(0x4000)
-def receive(office: Office, message: Message) -> None:
-    office.send(ORDERS, message)
-    office.receive(ORDERS)
+def receive(harness: Harness, message: Message) -> None:
+    harness.send(ORDERS, message)
+    harness.receive(ORDERS)
 
 
 @event(0x8001)
-def purge_on_the_way(office: Office, message: Message) -> None:
-    office.send(ELSEWHERE, message)
-    office.purge(ELSEWHERE)
+def purge_on_the_way(harness: Harness, message: Message) -> None:
+    harness.send(ELSEWHERE, message)
+    harness.purge(ELSEWHERE)
 
 
 @event(0x8002)
-def not_reached_in_time(office: Office, message: Message) -> None:
+def not_reached_in_time(harness: Harness, message: Message) -> None:
     message.time_to_reach_queue = 5
-    office.send(ELSEWHERE, message)
-    office.wait(6)
+    harness.send(ELSEWHERE, message)
+    harness.wait(6)
 
 
 @event(0x8003)
-def full(office: Office, message: Message) -> None:
-    office.manager.queues.change(office.manager.tick, office.queue(ORDERS), 0, quota_kb=0)
+def full(harness: Harness, message: Message) -> None:
+    harness.manager.queues.change(harness.manager.tick, harness.queue(ORDERS), 0, quota_kb=0)
     with pytest.raises(QuotaExceeded):
-        office.send(ORDERS, message)
-    office.tick()
+        harness.send(ORDERS, message)
+    harness.tick()
 
 
 @event(0x8009)
-def transactional_to_a_plain_queue(office: Office, message: Message) -> None:
+def transactional_to_a_plain_queue(harness: Harness, message: Message) -> None:
     with pytest.raises(PostroadError):
-        office.send(ORDERS, message, transaction=office.manager.begin())
-    office.tick()
+        harness.send(ORDERS, message, transaction=harness.manager.begin())
+    harness.tick()
 
 
 @event(0x800A)
-def plain_to_a_transactional_queue(office: Office, message: Message) -> None:
+def plain_to_a_transactional_queue(harness: Harness, message: Message) -> None:
     with pytest.raises(PostroadError):
-        office.send(LEDGER, message)
-    office.tick()
+        harness.send(LEDGER, message)
+    harness.tick()
 
 
 @event(0xC000)
-def delete(office: Office, message: Message) -> None:
-    office.send(ORDERS, message)
-    office.delete(ORDERS)
+def delete(harness: Harness, message: Message) -> None:
+    harness.send(ORDERS, message)
+    harness.delete(ORDERS)
 
 
 @event(0xC001)
-def purge(office: Office, message: Message) -> None:
-    office.send(ORDERS, message)
-    office.purge(ORDERS)
+def purge(harness: Harness, message: Message) -> None:
+    harness.send(ORDERS, message)
+    harness.purge(ORDERS)
 
 
 @event(0xC002)
-def not_received_in_time(office: Office, message: Message) -> None:
+def not_received_in_time(harness: Harness, message: Message) -> None:
     message.time_to_be_received = 5
-    office.send(ORDERS, message)
-    office.wait(6)
+    harness.send(ORDERS, message)
+    harness.wait(6)
 
 
 WORDS = {0x0002: "reach-queue", 0x4000: "receive", 0x8000: "nack-reach-queue", 0xC000: "nack-receive"}
@@ -131,73 +131,73 @@ def word_for(message_class: int) -> str:
     "MQ-2.3.1.13-01",
 )
 @pytest.mark.parametrize("message_class", EVENTS)
-def test_each_event_is_acknowledged_once_by_its_class_to_those_who_asked(office: Office, message_class: int) -> None:
-    EVENTS[message_class](office, asking(word_for(message_class)))
-    assert office.classes(ACKS) == [message_class]
+def test_each_event_is_acknowledged_once_by_its_class_to_those_who_asked(harness: Harness, message_class: int) -> None:
+    EVENTS[message_class](harness, asking(word_for(message_class)))
+    assert harness.classes(ACKS) == [message_class]
 
 
 @pytest.mark.spec("MQ-2.2.19.3-07", "MQ-2.2.19.3-08", "MQ-2.2.19.3-09", "MQ-2.2.19.3-10")
 @pytest.mark.parametrize("message_class", EVENTS)
-def test_nobody_is_told_what_they_did_not_ask_for(office: Office, message_class: int) -> None:
+def test_nobody_is_told_what_they_did_not_ask_for(harness: Harness, message_class: int) -> None:
     others = ",".join(word for word in WORDS.values() if word != word_for(message_class))
-    EVENTS[message_class](office, asking(others))
-    assert message_class not in office.classes(ACKS)
+    EVENTS[message_class](harness, asking(others))
+    assert message_class not in harness.classes(ACKS)
 
 
 @pytest.mark.spec("QB-3.1.7.15-03")
 @pytest.mark.parametrize("message_class", [each for each in MessageClass if each & 0x8000])
 def test_every_negative_class_can_be_said(message_class: MessageClass) -> None:
-    office = Office(insecure_nacks=True)
-    office.create(ORDERS)
-    office.create(ACKS)
-    office.send(ORDERS, asking("nack-reach-queue,nack-receive"))
-    office.manager.delivery.acknowledge(office.messages(ORDERS)[0], message_class, office.now)
-    office.tick()
-    assert office.classes(ACKS) == [message_class]
+    harness = Harness(insecure_nacks=True)
+    harness.create(ORDERS)
+    harness.create(ACKS)
+    harness.send(ORDERS, asking("nack-reach-queue,nack-receive"))
+    harness.manager.delivery.acknowledge(harness.messages(ORDERS)[0], message_class, harness.now)
+    harness.tick()
+    assert harness.classes(ACKS) == [message_class]
 
 
 @pytest.mark.spec("QB-3.1.7.15-02")
 @pytest.mark.parametrize("insecure_nacks", [True, False])
 def test_five_classes_tell_a_stranger_too_much(insecure_nacks: bool) -> None:
-    office = Office(insecure_nacks=insecure_nacks)
-    office.create(ORDERS)
-    office.create(ACKS)
-    office.send(ORDERS, asking("nack-reach-queue,nack-receive"))
+    harness = Harness(insecure_nacks=insecure_nacks)
+    harness.create(ORDERS)
+    harness.create(ACKS)
+    harness.send(ORDERS, asking("nack-reach-queue,nack-receive"))
     negative = [each for each in MessageClass if each & 0x8000]
     for message_class in negative:
-        office.manager.delivery.acknowledge(office.messages(ORDERS)[0], message_class, office.now)
-    office.tick()
+        harness.manager.delivery.acknowledge(harness.messages(ORDERS)[0], message_class, harness.now)
+    harness.tick()
     kept_back = set() if insecure_nacks else {0x8000, 0x8004, 0x8006, 0x8007, 0x800B}
-    assert set(office.classes(ACKS)) == set(negative) - kept_back
+    assert set(harness.classes(ACKS)) == set(negative) - kept_back
     assert {0x8000, 0x8004, 0x8006, 0x8007, 0x800B} == INSECURE_NACKS
 
 
-def test_the_acknowledgment_of_an_arrival_comes_before_that_of_the_receive(office: Office) -> None:
-    office.ask(office.open(ORDERS))
-    office.send(ORDERS, asking("reach-queue,receive", recoverable=False))
-    assert office.classes(ACKS) == [0x0002, 0x4000]
+def test_the_acknowledgment_of_an_arrival_comes_before_that_of_the_receive(harness: Harness) -> None:
+    harness.ask(harness.open(ORDERS))
+    harness.send(ORDERS, asking("reach-queue,receive", recoverable=False))
+    assert harness.classes(ACKS) == [0x0002, 0x4000]
 
 
-def test_an_acknowledgment_and_its_event_are_written_together(office: Office) -> None:
-    office.promise(ORDERS, asking("reach-queue"))
-    office.fail()
-    assert (office.labels(ORDERS), office.classes(ACKS)) == ([], [])
+def test_an_acknowledgment_and_its_event_are_written_together(harness: Harness) -> None:
+    harness.promise(ORDERS, asking("reach-queue"))
+    harness.fail()
+    assert (harness.labels(ORDERS), harness.classes(ACKS)) == ([], [])
 
 
 # Whether
 
 
 @pytest.mark.spec("QB-3.1.7.15-01", "MQ-2.2.19.2-27")
-def test_nobody_is_told_where_there_is_no_administration_queue(office: Office) -> None:
-    office.send(ORDERS, asking(admin_queue=None), Message(label="b", admin_queue=ACKS))
-    without, unasked = office.messages(ORDERS)
+def test_nobody_is_told_where_there_is_no_administration_queue(harness: Harness) -> None:
+    harness.send(ORDERS, asking(admin_queue=None), Message(label="b", admin_queue=ACKS))
+    without, unasked = harness.messages(ORDERS)
     assert (without.ack_flags, without.user_flags & 0xE000) == (0, 0)
     assert (unasked.ack_flags, unasked.user_flags & 0xE000) == (0, 0)
     packet = by_hand(properties=properties(flags=0x0F))  # from a manager that asks and does not say whom to tell
-    office.manager.delivery.arrive(office.queue(ORDERS), packet, MessageView(packet), office.now)
-    office.tick()
-    office.receive(ORDERS, 3)
-    assert (office.labels(ACKS), office.manager.queues.outgoing) == ([], {})
+    harness.manager.delivery.arrive(harness.queue(ORDERS), packet, MessageView(packet), harness.now)
+    harness.tick()
+    harness.receive(ORDERS, 3)
+    assert (harness.labels(ACKS), harness.manager.queues.outgoing) == ([], {})
 
 
 @pytest.mark.spec("QB-3.1.7.15-15")
@@ -211,33 +211,33 @@ def test_nobody_is_told_where_there_is_no_administration_queue(office: Office) -
         r"DIRECT=OS:alpha\private$\order_queue$",
     ],
 )
-def test_an_acknowledgment_that_cannot_be_sent_is_dropped(office: Office, admin_queue: str) -> None:
-    before = {queue: queue.count for queue in office.manager.queues}
-    office.send(ORDERS, asking(admin_queue=admin_queue))
-    assert office.receive(ORDERS) == ["a"]
-    assert {queue: queue.count for queue in office.manager.queues} == before
+def test_an_acknowledgment_that_cannot_be_sent_is_dropped(harness: Harness, admin_queue: str) -> None:
+    before = {queue: queue.count for queue in harness.manager.queues}
+    harness.send(ORDERS, asking(admin_queue=admin_queue))
+    assert harness.receive(ORDERS) == ["a"]
+    assert {queue: queue.count for queue in harness.manager.queues} == before
 
 
 @pytest.mark.spec("QB-3.1.7.15-15")
-def test_an_administration_queue_that_is_full_gets_no_more(office: Office) -> None:
-    office.manager.queues.change(office.manager.tick, office.queue(ACKS), 0, quota_kb=0)
-    office.send(ORDERS, asking())
-    assert (office.labels(ORDERS), office.labels(ACKS)) == (["a"], [])
+def test_an_administration_queue_that_is_full_gets_no_more(harness: Harness) -> None:
+    harness.manager.queues.change(harness.manager.tick, harness.queue(ACKS), 0, quota_kb=0)
+    harness.send(ORDERS, asking())
+    assert (harness.labels(ORDERS), harness.labels(ACKS)) == (["a"], [])
 
 
 @pytest.mark.parametrize(("number", "told"), [(2, 0), (3, 0), (4, 0), (5, 1), (6, 1)])
-def test_another_managers_fifth_queue_is_one_like_others(office: Office, number: int, told: int) -> None:
+def test_another_managers_fifth_queue_is_one_like_others(harness: Harness, number: int, told: int) -> None:
     """[MS-MQQB] note 62 knows of 2, 3 and 4 alone: 5 is internal to us, and to no other manager."""
-    office.send(rf"PRIVATE={FOREIGN}\{number:x}", asking("nack-reach-queue", time_to_reach_queue=5))
-    office.wait(10)
-    assert len(acknowledgments(office)) == told
+    harness.send(rf"PRIVATE={FOREIGN}\{number:x}", asking("nack-reach-queue", time_to_reach_queue=5))
+    harness.wait(10)
+    assert len(acknowledgments(harness)) == told
 
 
-def test_a_name_that_no_grammar_admits_is_told_nothing(office: Office) -> None:
+def test_a_name_that_no_grammar_admits_is_told_nothing(harness: Harness) -> None:
     packet = by_hand(direct_name("OS:alpha\\a") + direct_name("nonsense"), 0xFC00, properties=properties(flags=0x0F))
-    office.manager.delivery.arrive(office.queue(ORDERS), packet, MessageView(packet), office.now)
-    office.tick()
-    assert office.manager.queues.outgoing == {}
+    harness.manager.delivery.arrive(harness.queue(ORDERS), packet, MessageView(packet), harness.now)
+    harness.tick()
+    assert harness.manager.queues.outgoing == {}
 
 
 # Where to
@@ -255,15 +255,15 @@ def test_a_name_that_no_grammar_admits_is_told_nothing(office: Office) -> None:
     ],
 )
 def test_an_acknowledgment_goes_where_the_message_says(code: int, field: bytes, destination: FormatName) -> None:
-    office = Office()
-    office.manager.queues.identifier = UUID(int=1)  # none of the managers in the packet is this one
-    office.create(ORDERS)
+    harness = Harness()
+    harness.manager.queues.identifier = UUID(int=1)  # none of the managers in the packet is this one
+    harness.create(ORDERS)
     packet = by_hand(u32(8) + field, 3 << 10 | code << 13, properties=properties(flags=0x01))
     packet = patched(packet, 16, FOREIGN.bytes_le)
-    office.manager.delivery.arrive(office.queue(ORDERS), packet, MessageView(packet), office.now)
-    office.tick()
-    assert list(office.manager.queues.outgoing) == [destination]
-    (acknowledgment,) = office.queue(str(destination)).everything()
+    harness.manager.delivery.arrive(harness.queue(ORDERS), packet, MessageView(packet), harness.now)
+    harness.tick()
+    assert list(harness.manager.queues.outgoing) == [destination]
+    (acknowledgment,) = harness.queue(str(destination)).everything()
     assert destination_name(MessageView(acknowledgment.packet)) == destination
 
 
@@ -272,10 +272,10 @@ def test_an_acknowledgment_goes_where_the_message_says(code: int, field: bytes, 
 
 @pytest.mark.spec("QB-3.1.7.15-09", "MQ-2.2.19.3-16")
 @pytest.mark.parametrize("message_class", EVENTS)
-def test_it_is_correlated_with_the_message(office: Office, message_class: int) -> None:
-    before = office.manager.counters.take_message_ids(1)
-    EVENTS[message_class](office, asking(word_for(message_class)))
-    (view,) = acknowledgments(office)
+def test_it_is_correlated_with_the_message(harness: Harness, message_class: int) -> None:
+    before = harness.manager.counters.take_message_ids(1)
+    EVENTS[message_class](harness, asking(word_for(message_class)))
+    (view,) = acknowledgments(harness)
     assert view.correlation_id == IDENTIFIER.bytes_le + u32(before + 1)
 
 
@@ -288,28 +288,28 @@ def test_it_is_correlated_with_the_message(office: Office, message_class: int) -
         (7 << 10, direct_name(rf"OS:alpha\{ORDERS}"), parse_format_name(rf"DIRECT=OS:alpha\{ORDERS}")),
     ],
 )
-def test_its_response_queue_is_the_destination(office: Office, flags: int, field: bytes, name: FormatName) -> None:
+def test_its_response_queue_is_the_destination(harness: Harness, flags: int, field: bytes, name: FormatName) -> None:
     admin = direct_name(rf"OS:alpha\{ACKS}")
     packet = by_hand(field + admin, flags | 7 << 13, properties=properties(flags=0x01))
-    office.manager.delivery.arrive(office.queue(ORDERS), packet, MessageView(packet), office.now)
-    office.tick()
-    (view,) = acknowledgments(office)
+    harness.manager.delivery.arrive(harness.queue(ORDERS), packet, MessageView(packet), harness.now)
+    harness.tick()
+    (view,) = acknowledgments(harness)
     assert response_name(view) == name
 
 
 @pytest.mark.spec("QB-3.1.7.15-11")
 @pytest.mark.parametrize("recoverable", [True, False])
-def test_it_is_as_durable_as_the_message(office: Office, recoverable: bool) -> None:
-    office.send(ORDERS, asking("reach-queue", recoverable=recoverable))
-    (view,) = acknowledgments(office)
+def test_it_is_as_durable_as_the_message(harness: Harness, recoverable: bool) -> None:
+    harness.send(ORDERS, asking("reach-queue", recoverable=recoverable))
+    (view,) = acknowledgments(harness)
     assert view.recoverable is recoverable
 
 
 @pytest.mark.spec("QB-3.1.7.15-12")
-def test_it_asks_for_nothing_itself(office: Office) -> None:
+def test_it_asks_for_nothing_itself(harness: Harness) -> None:
     message = asking(journal=True, dead_letter=True, time_to_be_received=60, time_to_reach_queue=60)
-    office.send(ORDERS, message)
-    (view,) = acknowledgments(office)
+    harness.send(ORDERS, message)
+    (view,) = acknowledgments(harness)
     assert (view.ack_flags, view.time_to_reach_queue, view.time_to_be_received) == (0, 0xFFFFFFFF, 0xFFFFFFFF)
     assert (view.positive_journaling, view.negative_journaling) == (False, False)
     assert (view.privacy_level, view.encrypted, view.security_header) == (0, False, None)
@@ -318,15 +318,15 @@ def test_it_asks_for_nothing_itself(office: Office) -> None:
 
 @pytest.mark.spec("QB-3.1.7.15-13", "QB-3.1.7.15-14")
 @pytest.mark.parametrize("message_class", EVENTS)
-def test_a_negative_one_has_the_body_and_a_positive_one_has_none(office: Office, message_class: int) -> None:
-    EVENTS[message_class](office, asking(word_for(message_class), body_type=8, extension=b"extension"))
-    (view,) = acknowledgments(office)
+def test_a_negative_one_has_the_body_and_a_positive_one_has_none(harness: Harness, message_class: int) -> None:
+    EVENTS[message_class](harness, asking(word_for(message_class), body_type=8, extension=b"extension"))
+    (view,) = acknowledgments(harness)
     expected = (b"", 0) if message_class in (0x0002, 0x4000) else (b"body", 8)
     assert (view.body, view.body_type, view.message_size) == (*expected, len(expected[0]))
 
 
 @pytest.mark.spec("QB-3.1.7.15-13")
-def test_an_encrypted_body_is_not_sent_back(office: Office) -> None:
+def test_an_encrypted_body_is_not_sent_back(harness: Harness) -> None:
     security = pack("<HHHHII", 0x20, 0, 4, 0, 0, 0) + b"key!"
     packet = by_hand(
         direct_name(rf"OS:alpha\{ORDERS}") + direct_name(rf"OS:alpha\{ACKS}"),
@@ -336,9 +336,9 @@ def test_an_encrypted_body_is_not_sent_back(office: Office) -> None:
     )
     view = MessageView(packet)
     assert view.encrypted
-    office.manager.delivery.arrive(office.queue(ORDERS), packet, view, office.now)
-    office.purge(ORDERS)
-    (acknowledgment,) = acknowledgments(office)
+    harness.manager.delivery.arrive(harness.queue(ORDERS), packet, view, harness.now)
+    harness.purge(ORDERS)
+    (acknowledgment,) = acknowledgments(harness)
     assert (acknowledgment.message_class, acknowledgment.body) == (0xC001, b"")
 
 
@@ -350,9 +350,9 @@ def test_an_encrypted_body_is_not_sent_back(office: Office) -> None:
     ("word", "bit"),
     [("none", 0), ("reach-queue", 0x01), ("receive", 0x02), ("nack-reach-queue", 0x04), ("nack-receive", 0x08)],
 )
-def test_each_word_is_one_bit_of_the_packet(office: Office, word: str, bit: int) -> None:
-    office.send(ORDERS, asking(word))
-    assert office.messages(ORDERS)[0].ack_flags == bit
+def test_each_word_is_one_bit_of_the_packet(harness: Harness, word: str, bit: int) -> None:
+    harness.send(ORDERS, asking(word))
+    assert harness.messages(ORDERS)[0].ack_flags == bit
     assert Message().ack == 0
 
 
@@ -365,8 +365,8 @@ def test_words_together_are_the_bits_together() -> None:
     assert ack_flags("full") == 0x0F
 
 
-def test_a_dead_letter_is_acknowledged_once(office: Office) -> None:
-    office.send(ORDERS, asking("nack-receive", dead_letter=True))
-    office.purge(ORDERS)
-    office.receive(DEADLETTER)
-    assert office.classes(ACKS) == [0xC001]
+def test_a_dead_letter_is_acknowledged_once(harness: Harness) -> None:
+    harness.send(ORDERS, asking("nack-receive", dead_letter=True))
+    harness.purge(ORDERS)
+    harness.receive(DEADLETTER)
+    assert harness.classes(ACKS) == [0xC001]

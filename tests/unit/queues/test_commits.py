@@ -9,7 +9,7 @@ import pytest
 from postroad.errors import InvalidArgument, StorageError
 from postroad.queues.commits import UNHURRIED_S, Commits, Done
 from postroad.store.interface import Batch
-from tests.unit.queues.office import DISK_FULL, ORDERS, STARTED, Office
+from tests.unit.queues.harness import DISK_FULL, ORDERS, STARTED, Harness
 
 
 class Wait:
@@ -25,12 +25,12 @@ class Wait:
 class Bench:
     """Commits whose time and disk are a test's."""
 
-    def __init__(self, office: Office) -> None:
-        self.office = office
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
         self.waits: list[Wait] = []
         self.written: list[tuple[Batch, Done]] = []
         self.told: list[tuple[str, StorageError | None]] = []
-        self.commits = Commits(office.manager, lambda: STARTED, self._after, self._write)
+        self.commits = Commits(harness.manager, lambda: STARTED, self._after, self._write)
 
     def _after(self, seconds: float, callback: Callable[[], None]) -> Wait:
         self.waits.append(Wait(seconds, callback))
@@ -40,7 +40,7 @@ class Bench:
         self.written.append((batch, done))
 
     def put(self, label: str) -> None:
-        self.office.promise(ORDERS, label)
+        self.harness.promise(ORDERS, label)
 
     def wait_for(self, name: str) -> None:
         self.put(name)
@@ -57,13 +57,13 @@ class Bench:
     def land(self, error: StorageError | None = None) -> None:
         batch, done = self.written.pop()
         if error is None:
-            self.office.store.commit([batch])
+            self.harness.store.commit([batch])
         done(error)
 
 
 @pytest.fixture
-def bench(office: Office) -> Bench:
-    return Bench(office)
+def bench(harness: Harness) -> Bench:
+    return Bench(harness)
 
 
 def test_what_gathers_is_one_commit_and_the_next_waits_for_it(bench: Bench) -> None:
@@ -88,7 +88,7 @@ def test_what_nobody_waits_for_takes_its_time_and_goes_with_what_comes(bench: Be
     bench.wait_for("b")
     assert bench.turn() == [0.0]
     bench.land()
-    assert bench.office.labels(ORDERS) == ["a", "b"]
+    assert bench.harness.labels(ORDERS) == ["a", "b"]
     assert bench.turn() == []
 
 
@@ -100,7 +100,7 @@ def test_what_nobody_waits_for_is_committed_all_the_same(bench: Bench) -> None:
     bench.land()
     assert (bench.turn(), bench.turn()) == ([UNHURRIED_S], [0.0])
     bench.land()
-    assert bench.office.labels(ORDERS) == ["a", "b"]
+    assert bench.harness.labels(ORDERS) == ["a", "b"]
 
 
 def test_all_who_waited_hear_of_a_failure_and_nobody_else(bench: Bench) -> None:
@@ -115,7 +115,7 @@ def test_all_who_waited_hear_of_a_failure_and_nobody_else(bench: Bench) -> None:
     bench.land()
     assert bench.told[2:] == [("c", None)]
     assert bench.commits.last_error is None
-    assert bench.office.labels(ORDERS) == ["c"]
+    assert bench.harness.labels(ORDERS) == ["c"]
 
 
 def test_who_waits_for_nothing_hears_at_once(bench: Bench) -> None:

@@ -7,7 +7,7 @@ import pytest
 from postroad.errors import InvalidMessage
 from postroad.message import Message
 from postroad.wire.constants import MessageClass
-from tests.unit.queues.office import ACKS, DEADLETTER, DEADXACT, ELSEWHERE, JOURNAL, LEDGER, ORDERS, Office
+from tests.unit.queues.harness import ACKS, DEADLETTER, DEADXACT, ELSEWHERE, JOURNAL, LEDGER, ORDERS, Harness
 
 DEAD = r"private$\dead"
 
@@ -19,92 +19,92 @@ def dying(name: str | None = DEAD) -> Message:
 @pytest.mark.spec("DM-3.1.1.12-05")
 @pytest.mark.parametrize("destination", [ORDERS, ELSEWHERE])
 @pytest.mark.parametrize("name", [DEAD, rf".\{DEAD}", rf"DIRECT=OS:.\{DEAD}"])
-def test_a_message_that_dies_goes_to_the_queue_that_it_names(office: Office, destination: str, name: str) -> None:
-    office.create(DEAD)
-    office.send(destination, dying(name))
-    office.restart()
-    office.wait(7)
-    assert (office.labels(DEAD), office.labels(DEADLETTER)) == (["a"], [])
-    (reason,) = office.classes(DEAD)
+def test_a_message_that_dies_goes_to_the_queue_that_it_names(harness: Harness, destination: str, name: str) -> None:
+    harness.create(DEAD)
+    harness.send(destination, dying(name))
+    harness.restart()
+    harness.wait(7)
+    assert (harness.labels(DEAD), harness.labels(DEADLETTER)) == (["a"], [])
+    (reason,) = harness.classes(DEAD)
     assert reason in (MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
 
 
 @pytest.mark.spec("DM-3.1.1.12-05")
-def test_a_transactional_message_goes_to_a_transactional_queue(office: Office) -> None:
-    office.create(DEAD, transactional=True)
-    office.send_transactional(LEDGER, dying())
-    office.wait(7)
-    assert (office.labels(DEAD), office.labels(DEADXACT)) == (["a"], [])
+def test_a_transactional_message_goes_to_a_transactional_queue(harness: Harness) -> None:
+    harness.create(DEAD, transactional=True)
+    harness.send_transactional(LEDGER, dying())
+    harness.wait(7)
+    assert (harness.labels(DEAD), harness.labels(DEADXACT)) == (["a"], [])
 
 
-def test_a_message_that_names_none_goes_to_the_system_queue(office: Office) -> None:
-    office.create(DEAD)
-    office.send(ORDERS, Message(label="a", dead_letter=True, time_to_be_received=5), dying(None))
-    office.wait(7)
-    assert (office.labels(DEAD), office.labels(DEADLETTER)) == ([], ["a"])
+def test_a_message_that_names_none_goes_to_the_system_queue(harness: Harness) -> None:
+    harness.create(DEAD)
+    harness.send(ORDERS, Message(label="a", dead_letter=True, time_to_be_received=5), dying(None))
+    harness.wait(7)
+    assert (harness.labels(DEAD), harness.labels(DEADLETTER)) == ([], ["a"])
 
 
 @pytest.mark.parametrize(
     "name", [DEAD, rf"beta\{DEAD}", rf"DIRECT=OS:beta\{DEAD}", rf"{ORDERS};journal", r"private$\order_queue$"]
 )
-def test_the_system_queue_takes_what_the_named_one_cannot(office: Office, name: str) -> None:
-    office.send(ORDERS, dying(name))
-    office.wait(7)
-    assert office.labels(DEADLETTER) == ["a"]
+def test_the_system_queue_takes_what_the_named_one_cannot(harness: Harness, name: str) -> None:
+    harness.send(ORDERS, dying(name))
+    harness.wait(7)
+    assert harness.labels(DEADLETTER) == ["a"]
 
 
 @pytest.mark.parametrize("transactional", [True, False])
-def test_a_named_queue_of_the_other_kind_is_not_used(office: Office, transactional: bool) -> None:
-    office.create(DEAD, transactional=not transactional)
+def test_a_named_queue_of_the_other_kind_is_not_used(harness: Harness, transactional: bool) -> None:
+    harness.create(DEAD, transactional=not transactional)
     if transactional:
-        office.send_transactional(LEDGER, dying())
+        harness.send_transactional(LEDGER, dying())
     else:
-        office.send(ORDERS, dying())
-    office.wait(7)
-    assert (office.labels(DEAD), office.labels(DEADXACT if transactional else DEADLETTER)) == ([], ["a"])
+        harness.send(ORDERS, dying())
+    harness.wait(7)
+    assert (harness.labels(DEAD), harness.labels(DEADXACT if transactional else DEADLETTER)) == ([], ["a"])
 
 
-def test_a_full_queue_leaves_the_dead_letter_to_the_system_queue(office: Office) -> None:
-    office.create(DEAD, quota_kb=0)
-    office.send(ORDERS, dying())
-    office.wait(7)
-    assert (office.labels(DEAD), office.labels(DEADLETTER)) == ([], ["a"])
-    assert office.manager.delivery.overflows == {}
+def test_a_full_queue_leaves_the_dead_letter_to_the_system_queue(harness: Harness) -> None:
+    harness.create(DEAD, quota_kb=0)
+    harness.send(ORDERS, dying())
+    harness.wait(7)
+    assert (harness.labels(DEAD), harness.labels(DEADLETTER)) == ([], ["a"])
+    assert harness.manager.delivery.overflows == {}
 
 
-def test_the_end_of_a_dead_letter_is_told_once(office: Office) -> None:
+def test_the_end_of_a_dead_letter_is_told_once(harness: Harness) -> None:
     """Whether an application reads it or purges it: that is no end of the message that died."""
-    office.create(DEAD)
+    harness.create(DEAD)
     acknowledged = Message(
         label="a", journal=True, time_to_be_received=5, dead_letter_queue=DEAD, admin_queue=ACKS, ack="full"
     )
     for _ in range(2):
-        office.send(ORDERS, acknowledged)
-    office.wait(7)
-    told = office.classes(ACKS)
-    assert office.receive(DEAD) == ["a"]
-    office.purge(DEAD)
-    assert (office.labels(DEAD), office.labels(DEADLETTER), office.classes(ACKS)) == ([], [], told)
-    assert len(office.labels(JOURNAL)) == 2  # when they had arrived
+        harness.send(ORDERS, acknowledged)
+    harness.wait(7)
+    told = harness.classes(ACKS)
+    assert harness.receive(DEAD) == ["a"]
+    harness.purge(DEAD)
+    assert (harness.labels(DEAD), harness.labels(DEADLETTER), harness.classes(ACKS)) == ([], [], told)
+    assert len(harness.labels(JOURNAL)) == 2  # when they had arrived
 
 
-def test_a_dead_letter_that_is_moved_to_a_queue_is_a_message_again(office: Office) -> None:
-    office.create(DEAD)
-    office.send(ORDERS, dying())
-    office.wait(7)
-    dead = office.queue(DEAD)
-    office.manager.move(dead, office.queue(ORDERS), dead.available(1), office.now)
-    office.tick()
-    office.purge(ORDERS)
-    assert office.labels(DEAD) == ["a"]
+def test_a_dead_letter_that_is_moved_to_a_queue_is_a_message_again(harness: Harness) -> None:
+    harness.create(DEAD)
+    harness.send(ORDERS, dying())
+    harness.wait(7)
+    dead = harness.queue(DEAD)
+    harness.manager.move(dead, harness.queue(ORDERS), dead.available(1), harness.now)
+    harness.tick()
+    harness.purge(ORDERS)
+    assert harness.labels(DEAD) == ["a"]
 
 
-def test_its_name_must_be_one(office: Office) -> None:
+def test_its_name_must_be_one(harness: Harness) -> None:
     with pytest.raises(InvalidMessage, match="dead_letter_queue"):
-        office.send(ORDERS, dying("nonsense="))
+        harness.send(ORDERS, dying("nonsense="))
 
 
-def test_naming_it_asks_for_dead_letters(office: Office) -> None:
-    office.send(ORDERS, dying())
-    (view,) = office.messages(ORDERS)
+def test_naming_it_asks_for_dead_letters(harness: Harness) -> None:
+    harness.send(ORDERS, dying())
+    (view,) = harness.messages(ORDERS)
     assert (view.negative_journaling, view.dead_letter_queue) == (True, rf".\{DEAD}")

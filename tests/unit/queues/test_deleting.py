@@ -8,7 +8,7 @@ from postroad.errors import AccessDenied, QueueNotFound
 from postroad.message import Message
 from postroad.queues.queue import Queue
 from postroad.values.reading import ReadCall
-from tests.unit.queues.office import (
+from tests.unit.queues.harness import (
     ACKS,
     DEADLETTER,
     DEADXACT,
@@ -18,7 +18,7 @@ from tests.unit.queues.office import (
     LEDGER,
     ORDERS,
     OTHER,
-    Office,
+    Harness,
     refused,
 )
 
@@ -27,12 +27,12 @@ def reported(label: str, *, recoverable: bool = True) -> Message:
     return Message(label=label, recoverable=recoverable, admin_queue=ACKS, ack="nack-receive,nack-reach-queue")
 
 
-def nothing_is_left(office: Office, queue: Queue) -> bool:
-    state = office.store.state()
-    family = office.manager.queues.family(queue)
+def nothing_is_left(harness: Harness, queue: Queue) -> bool:
+    state = harness.store.state()
+    family = harness.manager.queues.family(queue)
     return all(
-        office.store.scan(each.number) == []
-        and office.manager.express.scan(each.number) == []
+        harness.store.scan(each.number) == []
+        and harness.manager.express.scan(each.number) == []
         and f"queue/{each.number}" not in state
         and f"count/{each.number}" not in state
         and (each.count, each.total_bytes, each.reserved_bytes, each.positions) == (0, 0, 0, {})
@@ -41,189 +41,189 @@ def nothing_is_left(office: Office, queue: Queue) -> bool:
 
 
 @pytest.mark.spec("DM-3.1.7.1.4-01")
-def test_every_message_is_reported_whatever_its_state(office: Office) -> None:
-    queue = office.queue(ORDERS)
-    office.send(ORDERS, reported("purge pending"))
-    office.lock(ORDERS)
-    office.purge(ORDERS)
-    office.send(ORDERS, reported("locked"), reported("locked", recoverable=False))
-    office.lock(ORDERS, 2)
-    office.send(ORDERS, reported("available"), reported("available", recoverable=False))
-    office.delete(ORDERS)
-    assert office.classes(ACKS) == [0xC000] * 5
-    assert nothing_is_left(office, queue)
+def test_every_message_is_reported_whatever_its_state(harness: Harness) -> None:
+    queue = harness.queue(ORDERS)
+    harness.send(ORDERS, reported("purge pending"))
+    harness.lock(ORDERS)
+    harness.purge(ORDERS)
+    harness.send(ORDERS, reported("locked"), reported("locked", recoverable=False))
+    harness.lock(ORDERS, 2)
+    harness.send(ORDERS, reported("available"), reported("available", recoverable=False))
+    harness.delete(ORDERS)
+    assert harness.classes(ACKS) == [0xC000] * 5
+    assert nothing_is_left(harness, queue)
 
 
 @pytest.mark.spec("DM-3.1.7.1.4-02")
-def test_the_queue_is_gone_for_those_who_have_it_open_and_for_all_others(office: Office) -> None:
-    descriptor = office.open(ORDERS)
-    office.delete(ORDERS)
+def test_the_queue_is_gone_for_those_who_have_it_open_and_for_all_others(harness: Harness) -> None:
+    descriptor = harness.open(ORDERS)
+    harness.delete(ORDERS)
     assert descriptor.queue is None
     for call in (ReadCall.PEEK, ReadCall.RECEIVE):
         with refused(0xC00E004B):
-            office.read(descriptor, call)
+            harness.read(descriptor, call)
     with pytest.raises(QueueNotFound):
-        office.queue(ORDERS)
+        harness.queue(ORDERS)
     with pytest.raises(QueueNotFound):
-        office.send(ORDERS, "a")
+        harness.send(ORDERS, "a")
 
 
-def test_journal_and_subqueues_go_with_their_queue(office: Office) -> None:
-    queue = office.create(r"private$\kept", journal=True)
-    office.manager.queues.subqueue(office.manager.tick, queue, "aside", int(office.now))
-    office.send(r"private$\kept", "a", "b")
-    office.receive(r"private$\kept")
-    office.manager.move(queue, queue.subqueues["aside"], queue.available(1), office.now)
-    office.tick()
-    assert [each.count for each in office.manager.queues.family(queue)] == [0, 1, 1]
-    office.delete(r"private$\kept")
-    assert nothing_is_left(office, queue)
-    office.restart()
+def test_journal_and_subqueues_go_with_their_queue(harness: Harness) -> None:
+    queue = harness.create(r"private$\kept", journal=True)
+    harness.manager.queues.subqueue(harness.manager.tick, queue, "aside", int(harness.now))
+    harness.send(r"private$\kept", "a", "b")
+    harness.receive(r"private$\kept")
+    harness.manager.move(queue, queue.subqueues["aside"], queue.available(1), harness.now)
+    harness.tick()
+    assert [each.count for each in harness.manager.queues.family(queue)] == [0, 1, 1]
+    harness.delete(r"private$\kept")
+    assert nothing_is_left(harness, queue)
+    harness.restart()
     with pytest.raises(QueueNotFound):
-        office.queue(r"private$\kept;journal")
+        harness.queue(r"private$\kept;journal")
 
 
-def test_a_subqueue_can_go_alone(office: Office) -> None:
-    queue = office.queue(ORDERS)
-    office.manager.queues.subqueue(office.manager.tick, queue, "aside", int(office.now))
-    office.tick()
-    office.delete(rf"{ORDERS};aside")
+def test_a_subqueue_can_go_alone(harness: Harness) -> None:
+    queue = harness.queue(ORDERS)
+    harness.manager.queues.subqueue(harness.manager.tick, queue, "aside", int(harness.now))
+    harness.tick()
+    harness.delete(rf"{ORDERS};aside")
     assert queue.subqueues == {}
-    office.restart()
-    assert office.queue(ORDERS).subqueues == {}
+    harness.restart()
+    assert harness.queue(ORDERS).subqueues == {}
 
 
-def test_messages_that_were_to_be_kept_are_dead_letters(office: Office) -> None:
-    office.send(ORDERS, Message(label="a", recoverable=True, dead_letter=True))
-    office.send_transactional(LEDGER, Message(label="b", dead_letter=True))
-    office.delete(ORDERS)
-    office.delete(LEDGER)
-    assert (office.labels(DEADLETTER), office.labels(DEADXACT)) == (["a"], ["b"])
+def test_messages_that_were_to_be_kept_are_dead_letters(harness: Harness) -> None:
+    harness.send(ORDERS, Message(label="a", recoverable=True, dead_letter=True))
+    harness.send_transactional(LEDGER, Message(label="b", dead_letter=True))
+    harness.delete(ORDERS)
+    harness.delete(LEDGER)
+    assert (harness.labels(DEADLETTER), harness.labels(DEADXACT)) == (["a"], ["b"])
 
 
-def test_a_message_on_its_way_was_deleted_before_it_arrived(office: Office) -> None:
-    office.send(ELSEWHERE, reported("a"))
-    office.delete(ELSEWHERE)
-    assert office.classes(ACKS) == [0x8001]
-    assert (office.manager.queues.outgoing, office.manager.queues.outgoing_info) == ({}, {})
+def test_a_message_on_its_way_was_deleted_before_it_arrived(harness: Harness) -> None:
+    harness.send(ELSEWHERE, reported("a"))
+    harness.delete(ELSEWHERE)
+    assert harness.classes(ACKS) == [0x8001]
+    assert (harness.manager.queues.outgoing, harness.manager.queues.outgoing_info) == ({}, {})
 
 
 @pytest.mark.parametrize("path", [JOURNAL, DEADLETTER, DEADXACT, rf"{ORDERS};journal", r"private$\order_queue$"])
-def test_what_belongs_to_the_manager_or_to_a_queue_is_not_deleted(office: Office, path: str) -> None:
+def test_what_belongs_to_the_manager_or_to_a_queue_is_not_deleted(harness: Harness, path: str) -> None:
     with pytest.raises(AccessDenied):
-        office.delete(path)
+        harness.delete(path)
 
 
-def test_an_acknowledgment_does_not_come_back_to_the_queue_that_is_deleted(office: Office) -> None:
-    queue = office.queue(ACKS)
-    office.send(ACKS, reported("a"), reported("b", recoverable=False))
-    office.delete(ACKS)
-    assert nothing_is_left(office, queue)
+def test_an_acknowledgment_does_not_come_back_to_the_queue_that_is_deleted(harness: Harness) -> None:
+    queue = harness.queue(ACKS)
+    harness.send(ACKS, reported("a"), reported("b", recoverable=False))
+    harness.delete(ACKS)
+    assert nothing_is_left(harness, queue)
 
 
 # Between a promise and its commit
 
 
-def test_a_message_that_is_promised_goes_with_the_queue(office: Office) -> None:
-    queue = office.queue(ORDERS)
-    office.promise(ORDERS, reported("a"))
-    office.delete(ORDERS)
-    assert nothing_is_left(office, queue)
-    assert office.classes(ACKS) == [0xC000]
+def test_a_message_that_is_promised_goes_with_the_queue(harness: Harness) -> None:
+    queue = harness.queue(ORDERS)
+    harness.promise(ORDERS, reported("a"))
+    harness.delete(ORDERS)
+    assert nothing_is_left(harness, queue)
+    assert harness.classes(ACKS) == [0xC000]
 
 
-def test_a_message_whose_tick_is_on_its_way_goes_when_that_lands(office: Office) -> None:
-    queue = office.queue(ORDERS)
-    office.promise(ORDERS, reported("a"))
-    tick = office.seal()
-    office.manager.delete_queue(queue, office.now)
-    office.land(tick)
-    office.tick()
-    assert nothing_is_left(office, queue)
-    assert office.classes(ACKS) == [0xC000]
+def test_a_message_whose_tick_is_on_its_way_goes_when_that_lands(harness: Harness) -> None:
+    queue = harness.queue(ORDERS)
+    harness.promise(ORDERS, reported("a"))
+    tick = harness.seal()
+    harness.manager.delete_queue(queue, harness.now)
+    harness.land(tick)
+    harness.tick()
+    assert nothing_is_left(harness, queue)
+    assert harness.classes(ACKS) == [0xC000]
 
 
-def test_a_message_whose_receive_cannot_be_written_goes_with_the_queue(office: Office) -> None:
-    queue = office.queue(ORDERS)
-    office.send(ORDERS, reported("a"))
-    (record,) = office.lock(ORDERS)
-    office.manager.reading.end(queue, record, office.now, delete=True)
-    tick = office.seal()
-    office.manager.delete_queue(queue, office.now)
-    office.lose(tick)
-    office.tick()
-    assert nothing_is_left(office, queue)
-    assert office.classes(ACKS) == [0xC000]
+def test_a_message_whose_receive_cannot_be_written_goes_with_the_queue(harness: Harness) -> None:
+    queue = harness.queue(ORDERS)
+    harness.send(ORDERS, reported("a"))
+    (record,) = harness.lock(ORDERS)
+    harness.manager.reading.end(queue, record, harness.now, delete=True)
+    tick = harness.seal()
+    harness.manager.delete_queue(queue, harness.now)
+    harness.lose(tick)
+    harness.tick()
+    assert nothing_is_left(harness, queue)
+    assert harness.classes(ACKS) == [0xC000]
 
 
-def test_a_new_queue_has_no_messages_of_an_old_one(office: Office) -> None:
-    office.promise(ORDERS, "old")
-    office.manager.delete_queue(office.queue(ORDERS), office.now)
-    office.create(ORDERS)
-    office.restart()
-    assert office.create(r"private$\new").available(9) == office.queue(ORDERS).available(9) == []
+def test_a_new_queue_has_no_messages_of_an_old_one(harness: Harness) -> None:
+    harness.promise(ORDERS, "old")
+    harness.manager.delete_queue(harness.queue(ORDERS), harness.now)
+    harness.create(ORDERS)
+    harness.restart()
+    assert harness.create(r"private$\new").available(9) == harness.queue(ORDERS).available(9) == []
 
 
-def test_a_deletion_that_cannot_be_written_has_not_been(office: Office) -> None:
-    queue = office.queue(ORDERS)
-    office.manager.queues.subqueue(office.manager.tick, queue, "aside", int(office.now))
-    office.send(ORDERS, "a")
-    office.manager.delete_queue(queue, office.now)
-    office.fail()
-    office.tick()
-    assert office.queue(ORDERS) is queue is office.queue(f"PRIVATE={IDENTIFIER}\\8")
-    assert office.queue(rf"{ORDERS};aside").properties.owner == queue.number
-    assert (office.labels(ORDERS), queue.total_bytes > 0, queue.deleted) == (["a"], True, False)
-    office.restart()
-    assert office.labels(ORDERS) == ["a"]
+def test_a_deletion_that_cannot_be_written_has_not_been(harness: Harness) -> None:
+    queue = harness.queue(ORDERS)
+    harness.manager.queues.subqueue(harness.manager.tick, queue, "aside", int(harness.now))
+    harness.send(ORDERS, "a")
+    harness.manager.delete_queue(queue, harness.now)
+    harness.fail()
+    harness.tick()
+    assert harness.queue(ORDERS) is queue is harness.queue(f"PRIVATE={IDENTIFIER}\\8")
+    assert harness.queue(rf"{ORDERS};aside").properties.owner == queue.number
+    assert (harness.labels(ORDERS), queue.total_bytes > 0, queue.deleted) == (["a"], True, False)
+    harness.restart()
+    assert harness.labels(ORDERS) == ["a"]
 
 
-def test_a_queue_that_was_made_and_deleted_in_a_lost_tick_never_was(office: Office) -> None:
-    queue = office.manager.create_queue(r"private$\short", office.now)
-    office.manager.delete_queue(queue, office.now)
-    office.manager.create_queue(r"private$\short", office.now)
-    office.fail()
-    office.tick()
+def test_a_queue_that_was_made_and_deleted_in_a_lost_tick_never_was(harness: Harness) -> None:
+    queue = harness.manager.create_queue(r"private$\short", harness.now)
+    harness.manager.delete_queue(queue, harness.now)
+    harness.manager.create_queue(r"private$\short", harness.now)
+    harness.fail()
+    harness.tick()
     with pytest.raises(QueueNotFound):
-        office.queue(r"private$\short")
-    office.restart()
+        harness.queue(r"private$\short")
+    harness.restart()
     with pytest.raises(QueueNotFound):
-        office.queue(r"private$\short")
+        harness.queue(r"private$\short")
 
 
-def test_a_queue_that_comes_back_leaves_its_path_to_the_one_that_has_it(office: Office) -> None:
-    old = office.queue(ORDERS)
-    office.send(ORDERS, "old")
-    office.manager.delete_queue(old, office.now)
-    tick = office.seal()
-    new = office.manager.create_queue(ORDERS, office.now)
-    office.lose(tick)
-    office.tick()
-    assert office.queue(ORDERS) is new
-    assert office.manager.queues.by_number[old.number] is old
+def test_a_queue_that_comes_back_leaves_its_path_to_the_one_that_has_it(harness: Harness) -> None:
+    old = harness.queue(ORDERS)
+    harness.send(ORDERS, "old")
+    harness.manager.delete_queue(old, harness.now)
+    tick = harness.seal()
+    new = harness.manager.create_queue(ORDERS, harness.now)
+    harness.lose(tick)
+    harness.tick()
+    assert harness.queue(ORDERS) is new
+    assert harness.manager.queues.by_number[old.number] is old
     assert [record.packet for record in old.available(9)] != []
-    office.restart()
-    assert office.queue(ORDERS).number == new.number
+    harness.restart()
+    assert harness.queue(ORDERS).number == new.number
 
 
-def test_a_queue_that_comes_back_has_its_path_again_when_its_successor_is_lost_too(office: Office) -> None:
+def test_a_queue_that_comes_back_has_its_path_again_when_its_successor_is_lost_too(harness: Harness) -> None:
     for name in (ORDERS, ELSEWHERE):
-        office.send(name, "old")
-        old = office.queue(name)
-        office.manager.delete_queue(old, office.now)
-        first = office.seal()
+        harness.send(name, "old")
+        old = harness.queue(name)
+        harness.manager.delete_queue(old, harness.now)
+        first = harness.seal()
         if name == ORDERS:
-            office.manager.create_queue(ORDERS, office.now)
-        office.promise(name, "new")
-        office.lose(first)
-        office.fail()
-        office.tick()
-        assert (office.queue(name), office.labels(name)) == (old, ["old"])
+            harness.manager.create_queue(ORDERS, harness.now)
+        harness.promise(name, "new")
+        harness.lose(first)
+        harness.fail()
+        harness.tick()
+        assert (harness.queue(name), harness.labels(name)) == (old, ["old"])
 
 
-def test_the_journal_of_another_queue_is_not_touched(office: Office) -> None:
-    office.manager.queues.change(office.manager.tick, office.queue(OTHER), 0, journal=True)
-    office.send(OTHER, "a")
-    office.receive(OTHER)
-    office.delete(ORDERS)
-    assert office.labels(rf"{OTHER};journal") == ["a"]
+def test_the_journal_of_another_queue_is_not_touched(harness: Harness) -> None:
+    harness.manager.queues.change(harness.manager.tick, harness.queue(OTHER), 0, journal=True)
+    harness.send(OTHER, "a")
+    harness.receive(OTHER)
+    harness.delete(ORDERS)
+    assert harness.labels(rf"{OTHER};journal") == ["a"]

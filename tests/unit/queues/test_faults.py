@@ -16,7 +16,7 @@ from postroad.queues.queue import PositionState
 from postroad.values.reading import QueueAccess, SeekAction, ShareMode
 from postroad.wire.view import MessageView
 from tests.unit.queues.faults import HTTP, Broken, House, told
-from tests.unit.queues.office import ELSEWHERE, LEDGER, ORDERS, OTHER
+from tests.unit.queues.harness import ELSEWHERE, LEDGER, ORDERS, OTHER
 
 Operation = Callable[[], Any]
 
@@ -181,7 +181,7 @@ def deletes_a_queue(house: House) -> Operation:
 
 def commits_a_hold(house: House) -> Operation:
     house.send(ORDERS, "a", "b", "c")
-    last = house.core.arrived(house.queue(ORDERS))
+    last = house.core.ticks.arrived(house.queue(ORDERS))
     house.core.holding.put(house.queue(ORDERS), "pipeline", 0, last, last, house.now)
     house.land()
     return lambda: house.core.holding.commit(house.queue(ORDERS), "pipeline", last - 1, house.now)
@@ -295,7 +295,7 @@ def test_what_cannot_be_written_down_is_lost_as_a_whole() -> None:
         house.core.send(ORDERS, [told("c")], house.now)
         house.core.tick.on_seal.append(house.faults.passing("on_seal", lambda: None))
         with house.faults.armed(1), pytest.raises(StorageError):
-            house.core.seal(house.now)
+            house.core.ticks.seal(house.now)
         assert house.main() == before
         house.land()
         assert house.main() == before
@@ -312,13 +312,13 @@ def test_every_callback_of_a_tick_has_its_turn(lost: bool) -> None:
         for number in range(3):
             house.core.tick.on_commit.append(lambda number=number: told_of.append(number // (number - 1)))  # type: ignore[misc]
             house.core.tick.on_failure.append(lambda error, number=number: told_of.append(number // (number - 1)))  # type: ignore[misc]
-        tick = house.core.seal(house.now)
+        tick = house.core.ticks.seal(house.now)
         assert tick is not None
         if lost:
-            house.core.failed(tick, StorageError("the disk is full"), house.now)
+            house.core.ticks.failed(tick, StorageError("the disk is full"), house.now)
         else:
             house.store.commit([tick.batch])
-            house.core.committed(tick, house.now)
+            house.core.ticks.committed(tick, house.now)
         assert told_of == [0, 2]
         assert house.core.delivery.tally.follow_up_errors == 1
 

@@ -19,7 +19,7 @@ from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
 from postroad.queues.transaction import Transaction
 from postroad.store.interface import ARRIVAL_MASK, Record
-from tests.unit.queues.office import LEDGER, ORDERS, Office
+from tests.unit.queues.harness import LEDGER, ORDERS, Harness
 
 STREAM = "stream"
 priorities = st.integers(0, 7)
@@ -41,8 +41,8 @@ class Pipeline(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.office = Office()
-        self.office.create(self.name, transactional=self.name == LEDGER)
+        self.harness = Harness()
+        self.harness.create(self.name, transactional=self.name == LEDGER)
         self.out: Tick | None = None
         self.open: list[Transaction] = []
         self.locked: list[Record] = []
@@ -53,14 +53,14 @@ class Pipeline(RuleBasedStateMachine):
 
     @property
     def queue(self) -> Queue:
-        return self.office.queue(self.name)
+        return self.harness.queue(self.name)
 
     def flush(self) -> None:
         """Everything lands that was changed."""
         if self.out is not None:
-            self.office.land(self.out)
+            self.harness.land(self.out)
             self.out = None
-        self.office.tick()
+        self.harness.tick()
 
     def read(self) -> list[int]:
         """What the stream sees of its batch."""
@@ -74,16 +74,16 @@ class Pipeline(RuleBasedStateMachine):
 
     # Ticks
 
-    @precondition(lambda self: self.out is None and bool(self.office.manager.tick))
+    @precondition(lambda self: self.out is None and bool(self.harness.manager.tick))
     @rule()
     def seal(self) -> None:
-        self.out = self.office.manager.seal()
+        self.out = self.harness.manager.ticks.seal()
 
     @precondition(lambda self: self.out is not None)
     @rule()
     def land(self) -> None:
         assert self.out is not None
-        self.office.land(self.out)
+        self.harness.land(self.out)
         self.out = None
 
     @precondition(lambda self: self.out is not None)
@@ -91,22 +91,22 @@ class Pipeline(RuleBasedStateMachine):
     def lose(self) -> None:
         assert self.out is not None
         self.returned |= {lookup_id for queue, lookup_id in self.out.taken if queue is self.queue}
-        self.office.lose(self.out)
+        self.harness.lose(self.out)
         self.out = None
 
     @rule()
     def crash(self) -> None:
-        self.office.restart()
+        self.harness.restart()
         self.out = None
         self.open.clear()
         self.locked.clear()
         if self.batch is not None and not self.batch.committing:
-            manager = self.office.manager
+            manager = self.harness.manager
             queue = self.queue
             manager.holding.put(
-                queue, STREAM, self.batch.start, self.batch.end, manager.arrived(queue), self.office.now
+                queue, STREAM, self.batch.start, self.batch.end, manager.ticks.arrived(queue), self.harness.now
             )
-            self.office.tick()
+            self.harness.tick()
             assert self.read() == self.batch.seen
 
     # Others
@@ -114,7 +114,7 @@ class Pipeline(RuleBasedStateMachine):
     @rule(number=st.integers(1, 4), priority=priorities, lifetime=lifetimes)
     def send(self, number: int, priority: int, lifetime: int | None) -> None:
         messages = [self.message(priority, lifetime) for _ in range(number)]
-        manager, now = self.office.manager, self.office.now
+        manager, now = self.harness.manager, self.harness.now
         if self.name == LEDGER:
             transaction = manager.begin()
             manager.send(self.name, messages, now, transaction)
@@ -125,54 +125,54 @@ class Pipeline(RuleBasedStateMachine):
     @precondition(lambda self: self.name == LEDGER)
     @rule(number=st.integers(1, 3))
     def send_late(self, number: int) -> None:
-        transaction = self.office.manager.begin()
+        transaction = self.harness.manager.begin()
         messages = [self.message(3, None) for _ in range(number)]
-        self.office.manager.send(self.name, messages, self.office.now, transaction)
+        self.harness.manager.send(self.name, messages, self.harness.now, transaction)
         self.open.append(transaction)
 
     @precondition(lambda self: bool(self.open))
     @rule(commit=st.booleans())
     def end_late(self, commit: bool) -> None:
         transaction = self.open.pop(0)
-        manager = self.office.manager
-        (manager.commit if commit else manager.abort)(transaction, self.office.now)
+        manager = self.harness.manager
+        (manager.commit if commit else manager.abort)(transaction, self.harness.now)
 
     @rule()
     def receive(self) -> None:
-        for record in self.office.manager.reading.fresh(self.queue, 1, self.office.now):
-            self.office.manager.delivery.receive(self.queue, record, self.office.now)
+        for record in self.harness.manager.delivery.fresh(self.queue, 1, self.harness.now):
+            self.harness.manager.delivery.receive(self.queue, record, self.harness.now)
 
     @rule()
     def lock(self) -> None:
-        for record in self.office.manager.reading.fresh(self.queue, 1, self.office.now):
-            self.office.manager.reading._claim(self.queue, record, None, True, self.office.now)
+        for record in self.harness.manager.delivery.fresh(self.queue, 1, self.harness.now):
+            self.harness.manager.reading._claim(self.queue, record, None, True, self.harness.now)
             self.locked.append(record)
 
     @precondition(lambda self: bool(self.locked))
     @rule(delete=st.booleans())
     def settle(self, delete: bool) -> None:
         record = self.locked.pop(0)
-        self.office.manager.reading.end(self.queue, record, self.office.now, delete=delete)
+        self.harness.manager.reading.end(self.queue, record, self.harness.now, delete=delete)
 
     @rule()
     def purge(self) -> None:
-        self.office.manager.purge(self.queue, self.office.now)
+        self.harness.manager.purge(self.queue, self.harness.now)
 
     @rule(seconds=st.sampled_from((1, 10)))
     def wait(self, seconds: int) -> None:
-        self.office.now += seconds
-        self.office.manager.run_timers(self.office.now)
+        self.harness.now += seconds
+        self.harness.manager.run_timers(self.harness.now)
 
     # The stream
 
     @precondition(lambda self: self.batch is None)
     @rule()
     def plan(self) -> None:
-        manager, queue = self.office.manager, self.queue
+        manager, queue = self.harness.manager, self.queue
         end = manager.mark(queue)
         if end <= self.offset:
             return
-        hold = manager.holding.put(queue, STREAM, self.offset, end, manager.arrived(queue), self.office.now)
+        hold = manager.holding.put(queue, STREAM, self.offset, end, manager.ticks.arrived(queue), self.harness.now)
         assert hold.passed_over <= {each for each in queue.positions if each not in {r.lookup_id for r in self.locked}}
         self.flush()
         self.batch = Batch(self.offset, end, [])
@@ -192,10 +192,10 @@ class Pipeline(RuleBasedStateMachine):
         assert self.batch is not None
         self.flush()
         self.batch.committing = True
-        self.office.manager.holding.commit(self.queue, STREAM, self.batch.end, self.office.now, COMMIT_BATCH)
+        self.harness.manager.holding.commit(self.queue, STREAM, self.batch.end, self.harness.now, COMMIT_BATCH)
         if lost:
-            if self.office.manager.tick:
-                self.office.fail()
+            if self.harness.manager.tick:
+                self.harness.fail()
             return
         self.flush()
         assert STREAM not in self.queue.holds
@@ -210,7 +210,7 @@ class Pipeline(RuleBasedStateMachine):
         """The stream ends, and somebody releases what it held: all of it is anybody's again."""
         assert self.batch is not None
         self.flush()
-        self.office.manager.holding.release(self.queue, STREAM, self.office.now)
+        self.harness.manager.holding.release(self.queue, STREAM, self.harness.now)
         self.flush()
         there = {record.lookup_id for record in self.queue.everything()}
         assert set(self.batch.seen) <= there
@@ -233,8 +233,8 @@ class Pipeline(RuleBasedStateMachine):
 
     @invariant()
     def nothing_appears_below_the_mark(self) -> None:
-        mark = self.office.manager.mark(self.queue)
-        for tick in (self.out, self.office.manager.tick):
+        mark = self.harness.manager.mark(self.queue)
+        for tick in (self.out, self.harness.manager.tick):
             if tick is not None:
                 assert all(lookup_id & ARRIVAL_MASK >= mark for lookup_id in tick.added_to(self.queue))
 

@@ -9,7 +9,7 @@ import pytest
 from postroad.errors import AccessDenied, IllegalFormatName, InvalidHandle, SharingViolation
 from postroad.names import DistributionListName, FormatName, parse_format_name
 from postroad.values.reading import QueueAccess, ReadCall, ShareMode
-from tests.unit.queues.office import (
+from tests.unit.queues.harness import (
     ELSEWHERE,
     IDENTIFIER,
     JOURNAL,
@@ -17,7 +17,7 @@ from tests.unit.queues.office import (
     NAME,
     ORDERS,
     OTHER,
-    Office,
+    Harness,
     refused,
 )
 
@@ -33,82 +33,82 @@ DENY_NONE, DENY_RECEIVE = ShareMode.DENY_NONE, ShareMode.DENY_RECEIVE
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-01")
-def test_a_distribution_list_that_nobody_resolves_cannot_be_opened(office: Office) -> None:
+def test_a_distribution_list_that_nobody_resolves_cannot_be_opened(harness: Harness) -> None:
     with pytest.raises(IllegalFormatName, match="distribution list"):
-        office.open(LIST, SEND)
+        harness.open(LIST, SEND)
     with pytest.raises(IllegalFormatName, match="distribution list"):
-        office.send(LIST, "a")
+        harness.send(LIST, "a")
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-01")
-def test_a_distribution_list_stands_for_its_members(office: Office) -> None:
+def test_a_distribution_list_stands_for_its_members(harness: Harness) -> None:
     def resolve(name: DistributionListName) -> list[FormatName]:
         return [parse_format_name(rf"DIRECT=OS:{NAME}\{path}") for path in (ORDERS, OTHER)]
 
-    office.manager.resolve_list = resolve
-    assert {child.queue for child in office.open(LIST, SEND).children} == {office.queue(ORDERS), office.queue(OTHER)}
-    office.send(LIST, "to both")
-    assert office.labels(ORDERS) == office.labels(OTHER) == ["to both"]
+    harness.manager.resolve_list = resolve
+    assert {child.queue for child in harness.open(LIST, SEND).children} == {harness.queue(ORDERS), harness.queue(OTHER)}
+    harness.send(LIST, "to both")
+    assert harness.labels(ORDERS) == harness.labels(OTHER) == ["to both"]
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-02")
 @pytest.mark.parametrize("access", READ_ACCESS)
-def test_several_queues_are_not_read_as_one(office: Office, access: QueueAccess) -> None:
+def test_several_queues_are_not_read_as_one(harness: Harness, access: QueueAccess) -> None:
     with refused(0xC00E0020):
-        office.open(SEVERAL, access)
+        harness.open(SEVERAL, access)
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-03")
-def test_several_queues_are_not_opened_exclusively(office: Office) -> None:
+def test_several_queues_are_not_opened_exclusively(harness: Harness) -> None:
     with refused(0xC00E0045):
-        office.open(SEVERAL, SEND, DENY_RECEIVE)
+        harness.open(SEVERAL, SEND, DENY_RECEIVE)
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-04", "DM-3.1.1.16-02")
-def test_several_queues_are_one_descriptor_with_a_child_each(office: Office) -> None:
-    parent = office.open(SEVERAL, SEND)
+def test_several_queues_are_one_descriptor_with_a_child_each(harness: Harness) -> None:
+    parent = harness.open(SEVERAL, SEND)
     assert (parent.multiple, parent.queue, parent.access) == (True, None, SEND)
-    assert [child.queue for child in parent.children] == [office.queue(ORDERS), office.queue(OTHER)]
+    assert [child.queue for child in parent.children] == [harness.queue(ORDERS), harness.queue(OTHER)]
     for child in parent.children:
         assert (child.access, child.share, child.multiple, child.children) == (SEND, DENY_NONE, False, ())
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-04")
-def test_one_bad_name_among_several_leaves_nothing_open(office: Office) -> None:
+def test_one_bad_name_among_several_leaves_nothing_open(harness: Harness) -> None:
     with refused(0xC00E0003):
-        office.open(rf"{SEVERAL},DIRECT=OS:{NAME}\private$\zzz", SEND)
-    assert office.manager.descriptors == {}
-    assert not office.queue(ORDERS).active
+        harness.open(rf"{SEVERAL},DIRECT=OS:{NAME}\private$\zzz", SEND)
+    assert harness.manager.descriptors == {}
+    assert not harness.queue(ORDERS).active
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-05")
 @pytest.mark.parametrize(("name", "access"), list(product([HTTP, "MULTICAST=234.1.1.1:8001"], READ_ACCESS)))
-def test_http_and_multicast_names_are_for_sending(office: Office, name: str, access: QueueAccess) -> None:
+def test_http_and_multicast_names_are_for_sending(harness: Harness, name: str, access: QueueAccess) -> None:
     with refused(0xC00E0020):
-        office.open(name, access)
-    assert office.open(name, SEND).queue is not None
+        harness.open(name, access)
+    assert harness.open(name, SEND).queue is not None
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-06")
 @pytest.mark.parametrize("manager", [IDENTIFIER, "a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf"])
 @pytest.mark.parametrize("suffix", ["JOURNAL", "DEADLETTER", "DEADXACT"])
-def test_nobody_sends_to_a_computers_own_queues(office: Office, manager: object, suffix: str) -> None:
+def test_nobody_sends_to_a_computers_own_queues(harness: Harness, manager: object, suffix: str) -> None:
     with refused(0xC00E0020):
-        office.open(f"MACHINE={manager};{suffix}", SEND)
+        harness.open(f"MACHINE={manager};{suffix}", SEND)
 
 
 @pytest.mark.parametrize("name", [rf"{ORDERS};journal", rf"DIRECT=OS:{NAME}\system$;journal", rf"{ELSEWHERE};journal"])
-def test_nobody_sends_to_a_journal(office: Office, name: str) -> None:
+def test_nobody_sends_to_a_journal(harness: Harness, name: str) -> None:
     with refused(0xC00E0020):
-        office.open(name, SEND)
+        harness.open(name, SEND)
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-07")
 @pytest.mark.parametrize("access", READ_ACCESS)
 @pytest.mark.parametrize("name", [r"private$\missing", ELSEWHERE])
-def test_there_is_nothing_to_read_where_there_is_no_queue(office: Office, name: str, access: QueueAccess) -> None:
+def test_there_is_nothing_to_read_where_there_is_no_queue(harness: Harness, name: str, access: QueueAccess) -> None:
     with refused(0xC00E0003):
-        office.open(name, access)
+        harness.open(name, access)
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-08")
@@ -121,52 +121,52 @@ def test_there_is_nothing_to_read_where_there_is_no_queue(office: Office, name: 
         rf"PRIVATE={IDENTIFIER}\ff",
     ],
 )
-def test_a_queue_that_should_be_here_and_is_not_gets_no_outgoing_queue(office: Office, name: str) -> None:
+def test_a_queue_that_should_be_here_and_is_not_gets_no_outgoing_queue(harness: Harness, name: str) -> None:
     with refused(0xC00E0003):
-        office.open(name, SEND)
+        harness.open(name, SEND)
     with refused(0xC00E0003):
-        office.send(name, "lost")
-    assert office.manager.queues.outgoing == {}
+        harness.send(name, "lost")
+    assert harness.manager.queues.outgoing == {}
 
 
 @pytest.mark.spec("DM-3.1.3-09")
 @pytest.mark.parametrize("path", [r"private$\order_queue$", r"PRIVATE$\NOTIFY_QUEUE$"])
 @pytest.mark.parametrize("access", QueueAccess)
-def test_the_managers_inner_queues_are_not_for_applications(office: Office, path: str, access: QueueAccess) -> None:
+def test_the_managers_inner_queues_are_not_for_applications(harness: Harness, path: str, access: QueueAccess) -> None:
     with pytest.raises(AccessDenied):
-        office.open(path, access)
+        harness.open(path, access)
     with pytest.raises(AccessDenied):
-        office.send(path, "a")
+        harness.send(path, "a")
     with pytest.raises(AccessDenied):
-        office.delete(path)
+        harness.delete(path)
 
 
 @pytest.mark.spec("DM-3.1.1.17-03")
 @pytest.mark.parametrize("access", QueueAccess)
-def test_what_may_be_done_depends_on_the_access(office: Office, access: QueueAccess) -> None:
-    office.send(ORDERS, "a")
-    descriptor = office.open(ORDERS, access)
+def test_what_may_be_done_depends_on_the_access(harness: Harness, access: QueueAccess) -> None:
+    harness.send(ORDERS, "a")
+    descriptor = harness.open(ORDERS, access)
     if access is SEND:
         with pytest.raises(AccessDenied):
-            office.read(descriptor, ReadCall.PEEK)
+            harness.read(descriptor, ReadCall.PEEK)
     else:
-        assert len(office.read(descriptor, ReadCall.PEEK)) == 1
+        assert len(harness.read(descriptor, ReadCall.PEEK)) == 1
     if access in (RECEIVE, QueueAccess.RECEIVE_ADMIN, QueueAccess.MOVE):
-        assert len(office.read(descriptor, ReadCall.RECEIVE)) == 1
+        assert len(harness.read(descriptor, ReadCall.RECEIVE)) == 1
     else:
         with pytest.raises(AccessDenied):
-            office.read(descriptor, ReadCall.RECEIVE)
+            harness.read(descriptor, ReadCall.RECEIVE)
 
 
 @pytest.mark.spec("DM-3.1.1.17-03")
 @pytest.mark.parametrize(("plain", "admin"), [(RECEIVE, QueueAccess.RECEIVE_ADMIN), (PEEK, QueueAccess.PEEK_ADMIN)])
 def test_messages_on_their_way_are_read_by_administrators_alone(
-    office: Office, plain: QueueAccess, admin: QueueAccess
+    harness: Harness, plain: QueueAccess, admin: QueueAccess
 ) -> None:
-    office.send(ELSEWHERE, "on its way")
+    harness.send(ELSEWHERE, "on its way")
     with refused(0xC00E0003):
-        office.open(ELSEWHERE, plain)
-    assert len(office.read(office.open(ELSEWHERE, admin), ReadCall.PEEK)) == 1
+        harness.open(ELSEWHERE, plain)
+    assert len(harness.read(harness.open(ELSEWHERE, admin), ReadCall.PEEK)) == 1
 
 
 # Beside whom
@@ -186,96 +186,96 @@ COLLISIONS = {
 @pytest.mark.spec("DM-3.1.7.1.5-14", "DM-3.1.7.1.5-15", "DM-3.1.7.1.5-16", "DM-3.1.7.1.5-17")
 @pytest.mark.parametrize(("first", "second"), list(product(COLLISIONS, product((*READERS, SEND), ShareMode))))
 def test_who_can_open_a_queue_that_another_has_open(
-    office: Office, first: tuple[QueueAccess, ShareMode], second: tuple[QueueAccess, ShareMode]
+    harness: Harness, first: tuple[QueueAccess, ShareMode], second: tuple[QueueAccess, ShareMode]
 ) -> None:
-    office.open(ORDERS, *first)
+    harness.open(ORDERS, *first)
     if second in COLLISIONS[first]:
         with refused(0xC00E0009):
-            office.open(ORDERS, *second)
+            harness.open(ORDERS, *second)
     else:
-        office.open(ORDERS, *second)
+        harness.open(ORDERS, *second)
 
 
-def test_a_queue_is_shared_again_once_it_is_closed(office: Office) -> None:
-    exclusive = office.open(ORDERS, RECEIVE, DENY_RECEIVE)
+def test_a_queue_is_shared_again_once_it_is_closed(harness: Harness) -> None:
+    exclusive = harness.open(ORDERS, RECEIVE, DENY_RECEIVE)
     with pytest.raises(SharingViolation):
-        office.open(ORDERS)
-    office.manager.close(exclusive)
-    office.open(ORDERS)
+        harness.open(ORDERS)
+    harness.manager.close(exclusive)
+    harness.open(ORDERS)
 
 
 # The descriptor
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-18", "DM-3.1.1.16-02")
-def test_a_descriptor_says_what_was_opened(office: Office) -> None:
-    descriptor = office.open(rf"DIRECT=OS:{NAME}\private$\orders", PEEK, DENY_RECEIVE)
-    assert (descriptor.access, descriptor.share, descriptor.queue) == (PEEK, DENY_RECEIVE, office.queue(ORDERS))
+def test_a_descriptor_says_what_was_opened(harness: Harness) -> None:
+    descriptor = harness.open(rf"DIRECT=OS:{NAME}\private$\orders", PEEK, DENY_RECEIVE)
+    assert (descriptor.access, descriptor.share, descriptor.queue) == (PEEK, DENY_RECEIVE, harness.queue(ORDERS))
     assert descriptor.format_name == parse_format_name(rf"DIRECT=OS:{NAME}\private$\orders")
     assert (descriptor.multiple, descriptor.children) == (False, ())
-    assert office.queue(ORDERS).descriptors == [descriptor]
-    assert office.manager.descriptor(descriptor.handle) is descriptor
+    assert harness.queue(ORDERS).descriptors == [descriptor]
+    assert harness.manager.descriptor(descriptor.handle) is descriptor
 
 
 @pytest.mark.spec("DM-3.1.1.16-01", "DM-3.1.7.1.5-18")
-def test_no_two_descriptors_have_one_handle(office: Office) -> None:
-    opened = [office.open(name, SEND) for name in (ORDERS, ORDERS, LEDGER, SEVERAL, ELSEWHERE)]
+def test_no_two_descriptors_have_one_handle(harness: Harness) -> None:
+    opened = [harness.open(name, SEND) for name in (ORDERS, ORDERS, LEDGER, SEVERAL, ELSEWHERE)]
     handles = [descriptor.handle for descriptor in opened]
-    office.manager.close(opened[0])
-    handles.append(office.open(ORDERS, SEND).handle)
+    harness.manager.close(opened[0])
+    handles.append(harness.open(ORDERS, SEND).handle)
     assert len(set(handles)) == len(handles)
 
 
 @pytest.mark.spec("DM-3.1.7.1.6-01")
-def test_closing_ends_waiting_reads_and_cursors(office: Office) -> None:
-    descriptor = office.open(ORDERS)
-    office.manager.open_cursor(descriptor)
-    other = office.ask(office.open(ORDERS))
-    mine = office.ask(descriptor)
-    office.manager.close(descriptor)
+def test_closing_ends_waiting_reads_and_cursors(harness: Harness) -> None:
+    descriptor = harness.open(ORDERS)
+    harness.manager.open_cursor(descriptor)
+    other = harness.ask(harness.open(ORDERS))
+    mine = harness.ask(descriptor)
+    harness.manager.close(descriptor)
     assert mine.error is not None
     assert mine.error.status == 0xC00E0008
     assert descriptor.cursors == {}
-    assert descriptor not in office.queue(ORDERS).descriptors
+    assert descriptor not in harness.queue(ORDERS).descriptors
     assert other.waits
 
 
 @pytest.mark.spec("DM-3.1.7.1.6-02")
-def test_closing_several_closes_each(office: Office) -> None:
-    office.manager.close(office.open(SEVERAL, SEND))
-    assert office.manager.descriptors == {}
-    assert not office.queue(ORDERS).active
-    assert not office.queue(OTHER).active
+def test_closing_several_closes_each(harness: Harness) -> None:
+    harness.manager.close(harness.open(SEVERAL, SEND))
+    assert harness.manager.descriptors == {}
+    assert not harness.queue(ORDERS).active
+    assert not harness.queue(OTHER).active
 
 
 @pytest.mark.spec("DM-3.1.7.1.6-02")
-def test_a_descriptor_of_a_deleted_queue_can_still_be_closed(office: Office) -> None:
-    descriptor = office.open(ORDERS)
-    office.delete(ORDERS)
-    office.manager.close(descriptor)
-    assert office.manager.descriptors == {}
+def test_a_descriptor_of_a_deleted_queue_can_still_be_closed(harness: Harness) -> None:
+    descriptor = harness.open(ORDERS)
+    harness.delete(ORDERS)
+    harness.manager.close(descriptor)
+    assert harness.manager.descriptors == {}
 
 
-def test_a_descriptor_is_closed_once(office: Office) -> None:
-    descriptor = office.open(ORDERS)
-    office.manager.close(descriptor)
+def test_a_descriptor_is_closed_once(harness: Harness) -> None:
+    descriptor = harness.open(ORDERS)
+    harness.manager.close(descriptor)
     with pytest.raises(InvalidHandle):
-        office.manager.close(descriptor)
+        harness.manager.close(descriptor)
     with pytest.raises(InvalidHandle):
-        office.manager.descriptor(descriptor.handle)
+        harness.manager.descriptor(descriptor.handle)
 
 
 @pytest.mark.spec("DM-3.1.1.2-08")
-def test_a_queue_is_active_while_somebody_has_it_open(office: Office) -> None:
-    queue = office.queue(ORDERS)
-    office.send(ORDERS, "a")
+def test_a_queue_is_active_while_somebody_has_it_open(harness: Harness) -> None:
+    queue = harness.queue(ORDERS)
+    harness.send(ORDERS, "a")
     assert not queue.active
-    descriptor = office.open(ORDERS)
+    descriptor = harness.open(ORDERS)
     assert queue.active
-    office.manager.close(descriptor)
+    harness.manager.close(descriptor)
     assert not queue.active
 
 
-def test_the_managers_journal_is_read_like_any_queue(office: Office) -> None:
+def test_the_managers_journal_is_read_like_any_queue(harness: Harness) -> None:
     with refused(0xC00E001B):
-        office.receive(JOURNAL)
+        harness.receive(JOURNAL)

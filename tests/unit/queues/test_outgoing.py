@@ -6,12 +6,14 @@ import pytest
 
 from postroad.errors import PostroadError
 from postroad.message import Message
-from postroad.names import parse_format_name
+from postroad.names import DirectName, FormatName, parse_format_name
+from postroad.queues.carriers import Watcher
 from postroad.queues.info import describe_queue
-from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingInfo, OutgoingState
+from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingEvent, OutgoingInfo, OutgoingState
 from postroad.queues.properties import QueueType
 from postroad.values.reading import QueueAccess
-from tests.unit.queues.office import ELSEWHERE, ORDERS, Office
+from tests.unit.queues.carrier import RecordingCarrier
+from tests.unit.queues.harness import ELSEWHERE, ORDERS, Harness
 
 HTTP = "DIRECT=HTTP://beta/msmq/private$/orders"
 MULTICAST = "MULTICAST=234.1.1.1:8001"
@@ -36,38 +38,46 @@ STATUSES = [
 ]
 
 
-def info(office: Office, name: str) -> OutgoingInfo:
-    return office.manager.queues.outgoing_info[office.queue(name)]
+def info(harness: Harness, name: str) -> OutgoingInfo:
+    return harness.manager.queues.outgoing_info[harness.queue(name)]
+
+
+def is_tcp(name: FormatName) -> bool:
+    return not name.is_send_only
+
+
+def is_url(name: FormatName) -> bool:
+    return isinstance(name, DirectName) and name.is_send_only
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-11")
-def test_a_destination_elsewhere_gets_a_queue_of_its_own(office: Office) -> None:
-    descriptor = office.open(ELSEWHERE, QueueAccess.SEND)
-    office.tick()
-    queue = office.queue(ELSEWHERE)
+def test_a_destination_elsewhere_gets_a_queue_of_its_own(harness: Harness) -> None:
+    descriptor = harness.open(ELSEWHERE, QueueAccess.SEND)
+    harness.tick()
+    queue = harness.queue(ELSEWHERE)
     assert descriptor.queue is queue
     assert queue.properties.queue_type is QueueType.OUTGOING
     assert (queue.properties.label, queue.properties.path) == (ELSEWHERE, ELSEWHERE)
-    identifiers = [each.properties.identifier for each in office.manager.queues]
+    identifiers = [each.properties.identifier for each in harness.manager.queues]
     assert identifiers.count(queue.properties.identifier) == 1
-    outgoing = info(office, ELSEWHERE)
+    outgoing = info(harness, ELSEWHERE)
     assert (outgoing.destination, outgoing.next_hops) == (parse_format_name(ELSEWHERE), ())
     assert outgoing.state is OutgoingState.INACTIVE
 
 
-def test_one_destination_has_one_queue_whatever_its_case(office: Office) -> None:
-    office.send(ELSEWHERE, "a")
-    office.send(r"direct=os:BETA\PRIVATE$\Orders", "b")
-    office.send(r"beta\private$\orders", "c")
-    assert len(office.manager.queues.outgoing) == 1
-    assert office.labels(ELSEWHERE) == ["a", "b", "c"]
+def test_one_destination_has_one_queue_whatever_its_case(harness: Harness) -> None:
+    harness.send(ELSEWHERE, "a")
+    harness.send(r"direct=os:BETA\PRIVATE$\Orders", "b")
+    harness.send(r"beta\private$\orders", "c")
+    assert len(harness.manager.queues.outgoing) == 1
+    assert harness.labels(ELSEWHERE) == ["a", "b", "c"]
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-13")
 @pytest.mark.parametrize(("name", "multicast"), [(MULTICAST, True), (ELSEWHERE, False), (HTTP, False)])
-def test_a_queue_to_a_group_address_says_so(office: Office, name: str, multicast: bool) -> None:
-    office.open(name, QueueAccess.SEND)
-    assert info(office, name).multicast is multicast
+def test_a_queue_to_a_group_address_says_so(harness: Harness, name: str, multicast: bool) -> None:
+    harness.open(name, QueueAccess.SEND)
+    assert info(harness, name).multicast is multicast
 
 
 @pytest.mark.spec("DM-3.1.1.3-03", "DM-3.1.7.1.5-13")
@@ -76,17 +86,19 @@ def test_a_queue_to_a_group_address_says_so(office: Office, name: str, multicast
     [(ELSEWHERE, OutgoingState.LOCKED), (MULTICAST, OutgoingState.LOCKED), (HTTP, OutgoingState.INACTIVE)],
 )
 def test_a_hardened_manager_sends_by_http_alone(name: str, state: OutgoingState) -> None:
-    office = Office(hardened_security=True)
-    office.open(name, QueueAccess.SEND)
-    office.tick()
-    assert info(office, name).state is state
-    office.restart()
-    assert info(office, name).state is state
+    harness = Harness(hardened_security=True)
+    harness.carriers = [RecordingCarrier(is_tcp), RecordingCarrier(is_url, hardened=True)]
+    harness.restart()
+    harness.open(name, QueueAccess.SEND)
+    harness.tick()
+    assert info(harness, name).state is state
+    harness.restart()
+    assert info(harness, name).state is state
 
 
-def test_a_manager_is_not_hardened_unless_it_is_told_to_be(office: Office) -> None:
-    office.open(ELSEWHERE, QueueAccess.SEND)
-    assert info(office, ELSEWHERE).state is OutgoingState.INACTIVE
+def test_a_manager_is_not_hardened_unless_it_is_told_to_be(harness: Harness) -> None:
+    harness.open(ELSEWHERE, QueueAccess.SEND)
+    assert info(harness, ELSEWHERE).state is OutgoingState.INACTIVE
 
 
 @pytest.mark.spec("DM-3.1.1.3-01")
@@ -105,26 +117,26 @@ def test_there_are_eight_states() -> None:
 
 @pytest.mark.spec("DM-3.1.7.2.3-01", "DM-3.1.7.2.4-01")
 @pytest.mark.parametrize("before", OutgoingState)
-def test_a_pause_holds_and_a_resume_starts_afresh_whatever_was_before(office: Office, before: OutgoingState) -> None:
-    office.send(ELSEWHERE, "a")
-    outgoing = info(office, ELSEWHERE)
+def test_a_pause_holds_and_a_resume_starts_afresh_whatever_was_before(harness: Harness, before: OutgoingState) -> None:
+    harness.send(ELSEWHERE, "a")
+    outgoing = info(harness, ELSEWHERE)
     outgoing.state = before
     states = []
-    for step in (outgoing.pause, outgoing.resume):
-        step()
+    for event in (OutgoingEvent.PAUSE, OutgoingEvent.RESUME):
+        outgoing.on(event)
         states.append(outgoing.state)
     assert states == [OutgoingState.ON_HOLD, OutgoingState.INACTIVE]
-    assert office.labels(ELSEWHERE) == ["a"]
+    assert harness.labels(ELSEWHERE) == ["a"]
 
 
 @pytest.mark.spec("DM-3.1.1.2-08")
-def test_an_outgoing_queue_is_active_while_it_has_messages(office: Office) -> None:
-    office.manager.close(office.open(ELSEWHERE, QueueAccess.SEND))
-    queue = office.queue(ELSEWHERE)
+def test_an_outgoing_queue_is_active_while_it_has_messages(harness: Harness) -> None:
+    harness.manager.close(harness.open(ELSEWHERE, QueueAccess.SEND))
+    queue = harness.queue(ELSEWHERE)
     assert not queue.active
-    office.send(ELSEWHERE, "a")
+    harness.send(ELSEWHERE, "a")
     assert queue.active
-    office.purge(ELSEWHERE)
+    harness.purge(ELSEWHERE)
     assert not queue.active
 
 
@@ -140,81 +152,82 @@ def test_each_outcome_of_a_connection_has_its_code(name: str, code: int) -> None
 
 
 @pytest.mark.spec("DM-3.1.1.3-04")
-def test_the_history_of_a_queue_is_what_was_tried(office: Office) -> None:
-    office.send(ELSEWHERE, "a")
+def test_the_history_of_a_queue_is_what_was_tried(harness: Harness) -> None:
+    harness.send(ELSEWHERE, "a")
     attempts = [
-        ConnectionAttempt(ConnectionStatus.CONNECT_SOCKET_FAILURE, int(office.now), 0xC00E0069, ("10.0.0.5",)),
-        ConnectionAttempt(ConnectionStatus.ESTABLISHED, int(office.now) + 30),
+        ConnectionAttempt(ConnectionStatus.CONNECT_SOCKET_FAILURE, int(harness.now), 0xC00E0069, ("10.0.0.5",)),
+        ConnectionAttempt(ConnectionStatus.ESTABLISHED, int(harness.now) + 30),
     ]
-    info(office, ELSEWHERE).history.extend(attempts)
-    shown = describe_queue(office.manager.queues, office.queue(ELSEWHERE), 0).history
+    info(harness, ELSEWHERE).history.extend(attempts)
+    shown = describe_queue(harness.manager.queues, harness.queue(ELSEWHERE), 0).history
     assert [(each["time_s"], each["error"]) for each in shown] == [
-        (int(office.now), 0xC00E0069),
-        (int(office.now) + 30, 0),
+        (int(harness.now), 0xC00E0069),
+        (int(harness.now) + 30, 0),
     ]
-    assert [each.addresses for each in info(office, ELSEWHERE).history] == [("10.0.0.5",), ()]
+    assert [each.addresses for each in info(harness, ELSEWHERE).history] == [("10.0.0.5",), ()]
 
 
 # After a restart
 
 
 @pytest.mark.spec("DM-3.1.1.3-02")
-def test_a_restart_keeps_destination_and_messages_and_forgets_the_way(office: Office) -> None:
-    office.send(ELSEWHERE, "a", "b")
-    office.open(MULTICAST, QueueAccess.SEND)
-    office.tick()
-    outgoing = info(office, ELSEWHERE)
+def test_a_restart_keeps_destination_and_messages_and_forgets_the_way(harness: Harness) -> None:
+    harness.send(ELSEWHERE, "a", "b")
+    harness.open(MULTICAST, QueueAccess.SEND)
+    harness.tick()
+    outgoing = info(harness, ELSEWHERE)
     outgoing.next_hops = ("10.0.0.5",)
     outgoing.state = OutgoingState.CONNECTED
-    office.restart()
-    after = info(office, ELSEWHERE)
+    harness.restart()
+    after = info(harness, ELSEWHERE)
     assert (after.destination, after.next_hops) == (parse_format_name(ELSEWHERE), ())
     assert after.state is OutgoingState.INACTIVE
-    assert info(office, MULTICAST).multicast
-    assert office.labels(ELSEWHERE) == ["a", "b"]
-    office.send(ELSEWHERE, "c")
-    assert office.labels(ELSEWHERE) == ["a", "b", "c"]
+    assert info(harness, MULTICAST).multicast
+    assert harness.labels(ELSEWHERE) == ["a", "b"]
+    harness.send(ELSEWHERE, "c")
+    assert harness.labels(ELSEWHERE) == ["a", "b", "c"]
 
 
-def test_hardening_counts_from_the_start_after_it(office: Office) -> None:
-    office.send(ELSEWHERE, "a")
-    office.open(HTTP, QueueAccess.SEND)
-    office.tick()
+def test_hardening_counts_from_the_start_after_it(harness: Harness) -> None:
+    harness.carriers = [RecordingCarrier(is_tcp), RecordingCarrier(is_url, hardened=True)]
+    harness.send(ELSEWHERE, "a")
+    harness.open(HTTP, QueueAccess.SEND)
+    harness.tick()
     for hardened, expected in ((True, True), (False, False)):
-        office.hardened_security = hardened
-        office.restart()
-        assert (info(office, ELSEWHERE).state is OutgoingState.LOCKED) is expected
-        assert info(office, HTTP).state is OutgoingState.INACTIVE
+        harness.hardened_security = hardened
+        harness.restart()
+        assert (info(harness, ELSEWHERE).state is OutgoingState.LOCKED) is expected
+        assert info(harness, HTTP).state is OutgoingState.INACTIVE
 
 
 # Who reads them
 
 
-def test_a_message_that_an_administrator_takes_was_deleted_before_it_arrived(office: Office) -> None:
-    office.send(ELSEWHERE, "a")
+def test_a_message_that_an_administrator_takes_was_deleted_before_it_arrived(harness: Harness) -> None:
+    harness.send(ELSEWHERE, "a")
     reasons: list[int] = []
-    office.manager.delivery.deleted.append(lambda queue, record, reason, now: reasons.append(reason))
-    office.read(office.open(ELSEWHERE, QueueAccess.RECEIVE_ADMIN))
+    harness.manager.watch(Watcher(removed=lambda queue, record, reason, now: reasons.append(reason)))
+    harness.read(harness.open(ELSEWHERE, QueueAccess.RECEIVE_ADMIN))
     assert reasons == [0x8001]
-    assert office.queue(ELSEWHERE).count == 0
+    assert harness.queue(ELSEWHERE).count == 0
 
 
-def test_local_queues_are_no_outgoing_ones(office: Office) -> None:
-    office.send(ORDERS, "a")
-    assert office.manager.queues.outgoing == {}
-    assert not office.queue(ORDERS).is_outgoing
+def test_local_queues_are_no_outgoing_ones(harness: Harness) -> None:
+    harness.send(ORDERS, "a")
+    assert harness.manager.queues.outgoing == {}
+    assert not harness.queue(ORDERS).is_outgoing
 
 
 @pytest.mark.parametrize(
     "name", [MULTICAST, ELSEWHERE, f"{ELSEWHERE},{HTTP}", f"{HTTP},DIRECT=OS:alpha\\private$\\none"]
 )
-def test_a_send_that_is_refused_leaves_no_queue_behind(office: Office, name: str) -> None:
+def test_a_send_that_is_refused_leaves_no_queue_behind(harness: Harness, name: str) -> None:
     kept = r"DIRECT=OS:gamma\private$\orders"
-    office.send(kept, "a")
+    harness.send(kept, "a")
     with pytest.raises(PostroadError):
-        office.manager.send(name, [Message(label="x" * 250)], office.now)
-    office.tick()
-    assert [queue.name for queue in office.manager.queues.outgoing.values()] == [kept]
-    office.send(ELSEWHERE, "b")
-    office.restart()
-    assert {queue.name for queue in office.manager.queues.outgoing.values()} == {kept, ELSEWHERE}
+        harness.manager.send(name, [Message(label="x" * 250)], harness.now)
+    harness.tick()
+    assert [queue.name for queue in harness.manager.queues.outgoing.values()] == [kept]
+    harness.send(ELSEWHERE, "b")
+    harness.restart()
+    assert {queue.name for queue in harness.manager.queues.outgoing.values()} == {kept, ELSEWHERE}

@@ -13,139 +13,139 @@ from postroad.message import Message
 from postroad.queues.tick import Tick
 from postroad.queues.transaction import Transaction
 from postroad.values.reading import SeekAction
-from tests.unit.queues.office import DEADLETTER, DEADXACT, ELSEWHERE, JOURNAL, LEDGER, ORDERS, OTHER, Office
+from tests.unit.queues.harness import DEADLETTER, DEADXACT, ELSEWHERE, JOURNAL, LEDGER, ORDERS, OTHER, Harness
 
 SMALL = r"private$\small"
 KILOBYTE = 1024
 
 
-def filling(office: Office, name: str, size: int, *, recoverable: bool = True) -> Message:
+def filling(harness: Harness, name: str, size: int, *, recoverable: bool = True) -> Message:
     """A message whose packet has exactly this size."""
-    office.send(name, Message(label="a", recoverable=recoverable))
-    (record,) = office.queue(name).everything()
-    office.purge(name)
+    harness.send(name, Message(label="a", recoverable=recoverable))
+    (record,) = harness.queue(name).everything()
+    harness.purge(name)
     return Message(bytes(size - len(record.packet)), label="a", recoverable=recoverable)
 
 
 @pytest.mark.spec("DM-3.1.7.1.9-02", "DM-3.1.1.2-04", "MQ-2.3.1.5-01", "DM-3.1.7.1.27-01")
 @pytest.mark.parametrize("recoverable", [True, False])
-def test_a_queue_of_one_kilobyte_takes_1024_bytes_and_no_more(office: Office, recoverable: bool) -> None:
-    queue = office.create(SMALL, quota_kb=1)
-    half = filling(office, SMALL, KILOBYTE // 2, recoverable=recoverable)
-    office.send(SMALL, half, half)
+def test_a_queue_of_one_kilobyte_takes_1024_bytes_and_no_more(harness: Harness, recoverable: bool) -> None:
+    queue = harness.create(SMALL, quota_kb=1)
+    half = filling(harness, SMALL, KILOBYTE // 2, recoverable=recoverable)
+    harness.send(SMALL, half, half)
     assert queue.total_bytes == KILOBYTE
     with pytest.raises(QuotaExceeded, match="quota_kb of private") as caught:
-        office.send(SMALL, Message(recoverable=recoverable))
+        harness.send(SMALL, Message(recoverable=recoverable))
     assert (caught.value.limit_bytes, caught.value.current_bytes, caught.value.status) == (1024, 1024, 0xC00E0027)
     assert queue.count == 2
-    office.receive(SMALL)
-    office.send(SMALL, half)
+    harness.receive(SMALL)
+    harness.send(SMALL, half)
 
 
 @pytest.mark.spec("DM-3.1.7.1.9-02", "DM-3.1.7.1.27-01")
-def test_messages_that_do_not_all_fit_are_refused_together(office: Office) -> None:
-    queue = office.create(SMALL, quota_kb=1)
-    message = filling(office, SMALL, 600)
+def test_messages_that_do_not_all_fit_are_refused_together(harness: Harness) -> None:
+    queue = harness.create(SMALL, quota_kb=1)
+    message = filling(harness, SMALL, 600)
     with pytest.raises(QuotaExceeded):
-        office.send(SMALL, message, message)
+        harness.send(SMALL, message, message)
     assert (queue.count, queue.used_bytes) == (0, 0)
 
 
 @pytest.mark.spec("MQ-2.3.1.5-01")
-def test_a_queue_without_a_quota_takes_what_comes(office: Office) -> None:
-    office.send(ORDERS, *[Message(bytes(1 << 20), recoverable=True)] * 5)
-    assert office.queue(ORDERS).count == 5
+def test_a_queue_without_a_quota_takes_what_comes(harness: Harness) -> None:
+    harness.send(ORDERS, *[Message(bytes(1 << 20), recoverable=True)] * 5)
+    assert harness.queue(ORDERS).count == 5
 
 
 @pytest.mark.spec("DM-3.1.7.1.9-01")
-def test_the_quota_of_the_manager_is_for_all_queues_and_comes_first(office: Office) -> None:
-    office.create(SMALL, quota_kb=0)
-    office.manager.delivery.quota_kb = 1
-    office.send(ORDERS, Message(bytes(500), recoverable=True))
+def test_the_quota_of_the_manager_is_for_all_queues_and_comes_first(harness: Harness) -> None:
+    harness.create(SMALL, quota_kb=0)
+    harness.manager.delivery.quota_kb = 1
+    harness.send(ORDERS, Message(bytes(500), recoverable=True))
     for name in (ORDERS, OTHER, SMALL, ELSEWHERE):
         with pytest.raises(QuotaExceeded, match="the queue manager is full"):
-            office.send(name, Message(bytes(500), recoverable=True))
+            harness.send(name, Message(bytes(500), recoverable=True))
 
 
 @pytest.mark.spec("DM-3.1.7.2.5-01", "DM-3.1.7.1.9-01")
-def test_flow_control_refuses_everything_while_it_lasts(office: Office) -> None:
-    office.create(SMALL, quota_kb=0)
-    office.manager.delivery.throttled = True
+def test_flow_control_refuses_everything_while_it_lasts(harness: Harness) -> None:
+    harness.create(SMALL, quota_kb=0)
+    harness.manager.delivery.throttled = True
     for name in (ORDERS, SMALL):
         with pytest.raises(QuotaExceeded, match="the queue manager"):
-            office.send(name, "a")
-    office.manager.delivery.throttled = False
-    office.send(ORDERS, "a")
-    assert office.labels(ORDERS) == ["a"]
+            harness.send(name, "a")
+    harness.manager.delivery.throttled = False
+    harness.send(ORDERS, "a")
+    assert harness.labels(ORDERS) == ["a"]
 
 
-def test_what_is_promised_counts(office: Office) -> None:
-    office.create(SMALL, quota_kb=1)
-    office.promise(SMALL, Message(bytes(700), recoverable=True))
+def test_what_is_promised_counts(harness: Harness) -> None:
+    harness.create(SMALL, quota_kb=1)
+    harness.promise(SMALL, Message(bytes(700), recoverable=True))
     with pytest.raises(QuotaExceeded):
-        office.promise(SMALL, Message(bytes(700), recoverable=True))
+        harness.promise(SMALL, Message(bytes(700), recoverable=True))
 
 
-def test_what_an_open_transaction_sends_counts(office: Office) -> None:
-    queue = office.create(SMALL, quota_kb=1, transactional=True)
-    transaction = office.manager.begin()
-    office.send(SMALL, Message(bytes(700)), transaction=transaction)
+def test_what_an_open_transaction_sends_counts(harness: Harness) -> None:
+    queue = harness.create(SMALL, quota_kb=1, transactional=True)
+    transaction = harness.manager.begin()
+    harness.send(SMALL, Message(bytes(700)), transaction=transaction)
     with pytest.raises(QuotaExceeded):
-        office.send(SMALL, Message(bytes(700)), transaction=transaction)
+        harness.send(SMALL, Message(bytes(700)), transaction=transaction)
     assert (queue.reserved_bytes > 700, queue.total_bytes) == (True, 0)
-    office.manager.abort(transaction, office.now)
+    harness.manager.abort(transaction, harness.now)
     assert queue.used_bytes == 0
 
 
-def test_a_full_queue_lets_a_commit_that_was_promised_room_in(office: Office) -> None:
-    queue = office.create(SMALL, quota_kb=1, transactional=True)
-    transaction = office.manager.begin()
-    office.send(SMALL, Message(bytes(700), label="a"), transaction=transaction)
-    office.manager.queues.change(office.manager.tick, queue, 0, quota_kb=0)
-    office.manager.commit(transaction, office.now)
-    office.tick()
-    assert office.labels(SMALL) == ["a"]
+def test_a_full_queue_lets_a_commit_that_was_promised_room_in(harness: Harness) -> None:
+    queue = harness.create(SMALL, quota_kb=1, transactional=True)
+    transaction = harness.manager.begin()
+    harness.send(SMALL, Message(bytes(700), label="a"), transaction=transaction)
+    harness.manager.queues.change(harness.manager.tick, queue, 0, quota_kb=0)
+    harness.manager.commit(transaction, harness.now)
+    harness.tick()
+    assert harness.labels(SMALL) == ["a"]
 
 
-def test_nine_tenths_of_a_quota_are_nearly_all_of_it(office: Office) -> None:
-    queue = office.create(SMALL, quota_kb=1)
-    message = filling(office, SMALL, KILOBYTE // 2)
-    office.send(SMALL, message)
+def test_nine_tenths_of_a_quota_are_nearly_all_of_it(harness: Harness) -> None:
+    queue = harness.create(SMALL, quota_kb=1)
+    message = filling(harness, SMALL, KILOBYTE // 2)
+    harness.send(SMALL, message)
     assert not queue.nearly_full
-    office.send(SMALL, message)
+    harness.send(SMALL, message)
     assert queue.nearly_full
-    assert not office.queue(ORDERS).nearly_full
+    assert not harness.queue(ORDERS).nearly_full
 
 
 @pytest.mark.parametrize("name", [JOURNAL, DEADLETTER, DEADXACT, rf"{ORDERS};journal"])
-def test_journals_and_dead_letters_have_a_quota_without_anybody_setting_one(office: Office, name: str) -> None:
-    assert office.queue(name).quota_bytes == 1 << 30
+def test_journals_and_dead_letters_have_a_quota_without_anybody_setting_one(harness: Harness, name: str) -> None:
+    assert harness.queue(name).quota_bytes == 1 << 30
 
 
-def test_a_store_from_before_the_default_has_it_too(office: Office) -> None:
-    number = office.queue(DEADLETTER).number
-    definition = json.loads(office.store.state()[f"queue/{number}"])
-    office.store.set_state(f"queue/{number}", json.dumps(definition | {"quota_kb": None}).encode())
-    office.restart()
-    assert office.queue(DEADLETTER).quota_bytes == 1 << 30
+def test_a_store_from_before_the_default_has_it_too(harness: Harness) -> None:
+    number = harness.queue(DEADLETTER).number
+    definition = json.loads(harness.store.state()[f"queue/{number}"])
+    harness.store.set_state(f"queue/{number}", json.dumps(definition | {"quota_kb": None}).encode())
+    harness.restart()
+    assert harness.queue(DEADLETTER).quota_bytes == 1 << 30
 
 
-def test_a_journal_has_no_limit_where_somebody_says_so(office: Office) -> None:
-    office.create(SMALL, journal_quota_kb=0xFFFFFFFF)
-    office.restart()
-    assert office.queue(rf"{SMALL};journal").quota_bytes is None
-    queue = office.queue(SMALL)
-    office.manager.queues.change(office.manager.tick, queue, 0, journal_quota_kb=None)
-    assert (queue.properties.journal_quota_kb, office.queue(rf"{SMALL};journal").quota_bytes) == (1 << 20, 1 << 30)
+def test_a_journal_has_no_limit_where_somebody_says_so(harness: Harness) -> None:
+    harness.create(SMALL, journal_quota_kb=0xFFFFFFFF)
+    harness.restart()
+    assert harness.queue(rf"{SMALL};journal").quota_bytes is None
+    queue = harness.queue(SMALL)
+    harness.manager.queues.change(harness.manager.tick, queue, 0, journal_quota_kb=None)
+    assert (queue.properties.journal_quota_kb, harness.queue(rf"{SMALL};journal").quota_bytes) == (1 << 20, 1 << 30)
 
 
-def test_dead_letters_and_journals_count_against_the_quota_of_the_manager(office: Office) -> None:
-    office.manager.delivery.quota_kb = 1
-    office.send(ORDERS, Message(bytes(500), recoverable=True, dead_letter=True))
-    office.purge(ORDERS)
-    assert office.labels(DEADLETTER) == [""]
+def test_dead_letters_and_journals_count_against_the_quota_of_the_manager(harness: Harness) -> None:
+    harness.manager.delivery.quota_kb = 1
+    harness.send(ORDERS, Message(bytes(500), recoverable=True, dead_letter=True))
+    harness.purge(ORDERS)
+    assert harness.labels(DEADLETTER) == [""]
     with pytest.raises(QuotaExceeded, match=r"raise quota_kb in \[manager\]"):
-        office.send(ORDERS, Message(bytes(500), recoverable=True))
+        harness.send(ORDERS, Message(bytes(500), recoverable=True))
 
 
 # Sizes
@@ -153,23 +153,23 @@ def test_dead_letters_and_journals_count_against_the_quota_of_the_manager(office
 
 @pytest.mark.spec("DM-3.1.7.2.2-01", "DM-3.1.7.2.1-01")
 @pytest.mark.parametrize("recoverable", [True, False])
-def test_the_size_of_a_queue_is_that_of_its_packets(office: Office, recoverable: bool) -> None:
-    queue = office.queue(ORDERS)
-    office.send(ORDERS, *(Message(bytes(size), recoverable=recoverable) for size in (0, 1, 100)))
+def test_the_size_of_a_queue_is_that_of_its_packets(harness: Harness, recoverable: bool) -> None:
+    queue = harness.queue(ORDERS)
+    harness.send(ORDERS, *(Message(bytes(size), recoverable=recoverable) for size in (0, 1, 100)))
     sizes = [len(record.packet) for record in queue.everything()]
     assert (queue.total_bytes, queue.count) == (sum(sizes), 3)
-    office.receive(ORDERS)
+    harness.receive(ORDERS)
     assert queue.total_bytes == sum(sizes[1:])
-    office.purge(ORDERS)
+    harness.purge(ORDERS)
     assert (queue.total_bytes, queue.count, queue.used_bytes) == (0, 0, 0)
 
 
-def test_sizes_are_right_after_a_restart(office: Office) -> None:
-    office.send(ORDERS, "a", "b", Message(label="express"))
-    office.receive(ORDERS)
-    before = office.queue(ORDERS).stored_bytes
-    office.restart()
-    queue = office.queue(ORDERS)
+def test_sizes_are_right_after_a_restart(harness: Harness) -> None:
+    harness.send(ORDERS, "a", "b", Message(label="express"))
+    harness.receive(ORDERS)
+    before = harness.queue(ORDERS).stored_bytes
+    harness.restart()
+    queue = harness.queue(ORDERS)
     assert (queue.count, queue.total_bytes, before) == (1, before, sum(len(each.packet) for each in queue.everything()))
 
 
@@ -183,41 +183,41 @@ ENDINGS = ("land", "lose", "send off", "wait for more")
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.sampled_from(ENDINGS)), max_size=15))
 def test_every_path_leaves_the_sizes_right(steps: list[tuple[str, str]]) -> None:
     """Whatever happens while a tick is on its way, and however that ends."""
-    office = Office()
+    harness = Harness()
     for name in (ORDERS, OTHER):
-        office.create(name, journal=True, quota_kb=2, journal_quota_kb=1)
-    office.create(LEDGER, transactional=True, abort_limit=2)
+        harness.create(name, journal=True, quota_kb=2, journal_quota_kb=1)
+    harness.create(LEDGER, transactional=True, abort_limit=2)
     open_transactions: list[Transaction] = []
     on_its_way: Tick | None = None
     for action, ending in steps:
-        _act(office, action, open_transactions)
+        _act(harness, action, open_transactions)
         if ending in ("land", "lose") and on_its_way is not None:
-            (office.land if ending == "land" else office.lose)(on_its_way)
+            (harness.land if ending == "land" else harness.lose)(on_its_way)
             on_its_way = None
         if ending != "wait for more" and on_its_way is None:
-            on_its_way = office.manager.seal()
+            on_its_way = harness.manager.ticks.seal()
     if on_its_way is not None:
-        office.land(on_its_way)
+        harness.land(on_its_way)
     for transaction in open_transactions:
-        office.manager.abort(transaction, office.now)
-    office.tick()
-    for queue in office.manager.queues:
+        harness.manager.abort(transaction, harness.now)
+    harness.tick()
+    for queue in harness.manager.queues:
         packets = [len(record.packet) for record in queue.everything()]
         assert queue.reserved_bytes == 0, queue
         assert (queue.count, queue.total_bytes, queue.used_bytes) == (len(packets), sum(packets), sum(packets)), queue
-    assert office.manager.queues.usage.used_bytes == sum(queue.used_bytes for queue in office.manager.queues)
-    stored = {queue.number: (queue.stored_count, queue.stored_bytes) for queue in office.manager.queues}
-    office.restart()
-    assert office.manager.queues.usage.used_bytes == sum(size for _, size in stored.values())
-    assert {queue.number: (queue.count, queue.total_bytes) for queue in office.manager.queues} == stored
-    known = {queue.number for queue in office.manager.queues}
-    assert all(office.store.scan(number) == [] for number in range(1, 200) if number not in known)
+    assert harness.manager.queues.usage.used_bytes == sum(queue.used_bytes for queue in harness.manager.queues)
+    stored = {queue.number: (queue.stored_count, queue.stored_bytes) for queue in harness.manager.queues}
+    harness.restart()
+    assert harness.manager.queues.usage.used_bytes == sum(size for _, size in stored.values())
+    assert {queue.number: (queue.count, queue.total_bytes) for queue in harness.manager.queues} == stored
+    known = {queue.number for queue in harness.manager.queues}
+    assert all(harness.store.scan(number) == [] for number in range(1, 200) if number not in known)
 
 
-def _act(office: Office, action: str, open_transactions: list[Transaction]) -> None:
+def _act(harness: Harness, action: str, open_transactions: list[Transaction]) -> None:
     """One action without its commit; what cannot be done is not."""
-    manager, now = office.manager, office.now
-    queue = office.queue(ORDERS)
+    manager, now = harness.manager, harness.now
+    queue = harness.queue(ORDERS)
     try:
         match action:
             case "send" | "express" | "deadletter":
@@ -229,27 +229,27 @@ def _act(office: Office, action: str, open_transactions: list[Transaction]) -> N
                 )
                 manager.send(ORDERS, [message], now)
             case "receive":
-                for record in manager.reading.fresh(queue, 2, now):
+                for record in manager.delivery.fresh(queue, 2, now):
                     manager.delivery.receive(queue, record, now)
             case "lock":
-                for record in manager.reading.fresh(queue, 1, now):
+                for record in manager.delivery.fresh(queue, 1, now):
                     manager.reading.read_by_lookup_id(
-                        office.open(ORDERS), record.lookup_id, SeekAction.CURRENT, now, peek=False, two_phase=True
+                        harness.open(ORDERS), record.lookup_id, SeekAction.CURRENT, now, peek=False, two_phase=True
                     )
                     manager.reading.end(queue, record, now, delete=False)
             case "purge":
                 manager.purge(queue, now)
             case "move":
-                manager.move(queue, office.queue(OTHER), manager.reading.fresh(queue, 2, now), now)
+                manager.move(queue, harness.queue(OTHER), manager.delivery.fresh(queue, 2, now), now)
             case "transact":
                 transaction = manager.begin()
                 open_transactions.append(transaction)
                 manager.send(LEDGER, [Message(bytes(300))], now, transaction)
                 if len(open_transactions) > 2:
                     manager.commit(open_transactions.pop(0), now)
-                for record in manager.reading.fresh(office.queue(LEDGER), 1, now):
+                for record in manager.delivery.fresh(harness.queue(LEDGER), 1, now):
                     manager.reading.read_by_lookup_id(
-                        office.open(LEDGER),
+                        harness.open(LEDGER),
                         record.lookup_id,
                         SeekAction.CURRENT,
                         now,
@@ -257,19 +257,19 @@ def _act(office: Office, action: str, open_transactions: list[Transaction]) -> N
                         transaction=transaction,
                     )
             case "wait":
-                office.now += 3
-                manager.run_timers(office.now)
+                harness.now += 3
+                manager.run_timers(harness.now)
             case "delete":
                 manager.delete_queue(queue, now)
                 manager.create_queue(ORDERS, now, journal=True, quota_kb=2)
-                manager.delete_queue(office.queue(LEDGER), now)
+                manager.delete_queue(harness.queue(LEDGER), now)
                 manager.create_queue(LEDGER, now, transactional=True, abort_limit=2)
     except (QuotaExceeded, NoMessage):
         pass
 
 
-def test_dead_letters_have_the_size_of_what_died(office: Office) -> None:
-    office.send(ORDERS, Message(b"x", recoverable=True, dead_letter=True))
-    size = office.queue(ORDERS).total_bytes
-    office.purge(ORDERS)
-    assert office.queue(DEADLETTER).total_bytes == size
+def test_dead_letters_have_the_size_of_what_died(harness: Harness) -> None:
+    harness.send(ORDERS, Message(b"x", recoverable=True, dead_letter=True))
+    size = harness.queue(ORDERS).total_bytes
+    harness.purge(ORDERS)
+    assert harness.queue(DEADLETTER).total_bytes == size

@@ -13,7 +13,7 @@ from postroad.message import Message
 from postroad.queues.local import QueueManagerState
 from postroad.queues.outgoing import OutgoingState
 from postroad.store.memory import MemoryStore
-from tests.unit.queues.office import ELSEWHERE, NAME, ORDERS, OTHER, Office
+from tests.unit.queues.harness import ELSEWHERE, NAME, ORDERS, OTHER, Harness
 
 
 def run(body: Callable[[Manager], Awaitable[None]]) -> Manager:
@@ -62,8 +62,8 @@ def test_a_manager_goes_from_stopped_to_stopped() -> None:
 
 
 @pytest.mark.spec("DM-3.1.4.12-01")
-def test_a_manager_is_online_until_it_is_taken_off_and_again_when_it_is_brought_back(office: Office) -> None:
-    manager = office.manager
+def test_a_manager_is_online_until_it_is_taken_off_and_again_when_it_is_brought_back(harness: Harness) -> None:
+    manager = harness.manager
     seen = [manager.connection_active]
     for step in (manager.take_offline, manager.bring_online):
         step()

@@ -29,7 +29,7 @@ from postroad.wire.security_header import ProviderInfo, SecurityHeader
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 from tests.packets import by_hand, padded, properties, spliced, u32, utf16, with_bits
-from tests.unit.queues.office import ELSEWHERE, IDENTIFIER, LEDGER, ORDERS, OTHER, STARTED, Office
+from tests.unit.queues.harness import ELSEWHERE, IDENTIFIER, LEDGER, ORDERS, OTHER, STARTED, Harness
 
 OTHER_MANAGER = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
 GUID = UUID("a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf")
@@ -223,10 +223,10 @@ def test_transaction_header() -> None:
 
 
 @pytest.mark.spec("DM-3.1.7.1.31-07", "MQ-2.2.20.1-02", "MQ-2.2.20.1-03", "DM-3.1.1.12-18")
-def test_every_copy_lists_all_destinations_and_goes_to_one_of_them(office: Office) -> None:
+def test_every_copy_lists_all_destinations_and_goes_to_one_of_them(harness: Harness) -> None:
     names = [rf"DIRECT=OS:alpha\{ORDERS}", rf"DIRECT=OS:alpha\{OTHER}", ELSEWHERE]
-    ids = office.send(",".join(names), Message(b"body", label="a", recoverable=True, trace=GUID))
-    views = [office.messages(name)[0] for name in names]
+    ids = harness.send(",".join(names), Message(b"body", label="a", recoverable=True, trace=GUID))
+    views = [harness.messages(name)[0] for name in names]
     for name, view in zip(names, views, strict=True):
         assert destination_name(view) == parse_format_name(name)
         assert view.multi_queue_header is not None
@@ -308,7 +308,7 @@ def test_response_queues_that_go_by_the_administration_queue() -> None:
     assert response_name(beside) == PrivateName(GUID, 9)
 
 
-def test_a_queue_that_nobody_can_answer_to_is_refused(office: Office) -> None:
+def test_a_queue_that_nobody_can_answer_to_is_refused(harness: Harness) -> None:
     with pytest.raises(IllegalName):
         compose(Message(response_queue="nonsense"))
     with pytest.raises(InvalidMessage, match="response queue"):
@@ -317,10 +317,10 @@ def test_a_queue_that_nobody_can_answer_to_is_refused(office: Office) -> None:
         compose(Message(admin_queue=ORDERS, ack="full"))  # a path, and nobody here knows it
 
 
-def test_a_local_path_is_written_so_that_others_can_answer(office: Office) -> None:
-    office.send(ELSEWHERE, Message(response_queue=ORDERS, recoverable=True))
-    (view,) = office.messages(ELSEWHERE)
-    assert response_name(view) == office.manager.queues.format_name(office.queue(ORDERS))
+def test_a_local_path_is_written_so_that_others_can_answer(harness: Harness) -> None:
+    harness.send(ELSEWHERE, Message(response_queue=ORDERS, recoverable=True))
+    (view,) = harness.messages(ELSEWHERE)
+    assert response_name(view) == harness.manager.queues.format_name(harness.queue(ORDERS))
 
 
 # Values
@@ -390,7 +390,7 @@ def test_numbers_of_the_wire(value: object, number: int) -> None:
     "DM-3.1.1.12-20", "MQ-2.2.19.3-15", "MQ-2.2.19.3-17", "MQ-2.2.19.3-18", "MQ-2.2.19.2-39", "MQ-2.2.19.2-03"
 )
 @pytest.mark.parametrize("recoverable", [True, False])
-def test_what_belongs_to_applications_is_theirs_from_end_to_end(office: Office, recoverable: bool) -> None:
+def test_what_belongs_to_applications_is_theirs_from_end_to_end(harness: Harness, recoverable: bool) -> None:
     message = Message(
         b"\0\xff body",
         label="l\u00e4bel \U0001f4ef",
@@ -401,12 +401,12 @@ def test_what_belongs_to_applications_is_theirs_from_end_to_end(office: Office, 
         extension=b"\xff\0",
         connector_type=GUID,
     )
-    office.send(ORDERS, message)
-    queue = office.queue(ORDERS)
+    harness.send(ORDERS, message)
+    queue = harness.queue(ORDERS)
     (sent,) = queue.everything()
-    office.manager.move(queue, office.queue(OTHER), [sent], office.now)
-    office.tick()
-    (received,) = office.read(OTHER)
+    harness.manager.move(queue, harness.queue(OTHER), [sent], harness.now)
+    harness.tick()
+    (received,) = harness.read(OTHER)
     view = MessageView(received.packet)
     assert received.packet == sent.packet
     assert (view.body, view.label, view.application_tag) == (b"\0\xff body", "l\u00e4bel \U0001f4ef", 0xDEADBEEF)
@@ -415,12 +415,12 @@ def test_what_belongs_to_applications_is_theirs_from_end_to_end(office: Office, 
 
 
 @pytest.mark.spec("MQ-2.2.19.2-03", "MQ-2.2.20.5-16")
-def test_a_packet_of_another_manager_is_kept_byte_for_byte(office: Office) -> None:
+def test_a_packet_of_another_manager_is_kept_byte_for_byte(harness: Harness) -> None:
     packet = by_hand(properties=properties(body=b"abc", label="from afar"))
-    office.manager.insert(office.queue(ORDERS), [MessageView(packet)], office.now)
-    office.tick()
-    (record,) = office.read(ORDERS)
+    harness.manager.insert(harness.queue(ORDERS), [MessageView(packet)], harness.now)
+    harness.tick()
+    (record,) = harness.read(ORDERS)
     assert record.packet == packet
-    office.send_transactional(LEDGER, "a")
-    stamped = next(office.queue(LEDGER).everything()).packet
+    harness.send_transactional(LEDGER, "a")
+    stamped = next(harness.queue(LEDGER).everything()).packet
     assert MessageView(stamped).source_queue_manager == IDENTIFIER

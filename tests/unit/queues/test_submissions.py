@@ -6,7 +6,7 @@ import pytest
 
 from postroad.errors import InvalidArgument, TransactionSequence
 from postroad.queues.submissions import Part, Sender, Submissions
-from tests.unit.queues.office import ORDERS, Office
+from tests.unit.queues.harness import ORDERS, Harness
 
 SENDER = Sender("private$\\a/b %", "query/1")
 
@@ -15,63 +15,63 @@ def part(epoch: int = 0, partition: int = 0) -> Part:
     return Part(SENDER, epoch, partition)
 
 
-def note(office: Office, place: Part, next_row: int) -> None:
+def note(harness: Harness, place: Part, next_row: int) -> None:
     """With a message beside it, in the same tick."""
-    office.promise(ORDERS, f"{place.epoch} {place.partition} {next_row}")
-    office.manager.submissions.note(place, next_row)
+    harness.promise(ORDERS, f"{place.epoch} {place.partition} {next_row}")
+    harness.manager.submissions.note(place, next_row)
 
 
 @pytest.fixture
-def submissions(office: Office) -> Submissions:
-    return office.manager.submissions
+def submissions(harness: Harness) -> Submissions:
+    return harness.manager.submissions
 
 
-def test_rows_before_the_next_are_dropped(office: Office, submissions: Submissions) -> None:
+def test_rows_before_the_next_are_dropped(harness: Harness, submissions: Submissions) -> None:
     assert submissions.sent(part(), 0, 5) == 0
-    note(office, part(), 5)
-    office.tick()
+    note(harness, part(), 5)
+    harness.tick()
     assert [submissions.sent(part(), row, 3) for row in (0, 3, 5)] == [3, 2, 0]
     assert submissions.sent(part(0, 1), 0, 3) == 0
     with pytest.raises(TransactionSequence, match="the next one of query/1, epoch 0, partition 0 is 5, not 6"):
         submissions.sent(part(), 6, 1)
 
 
-def test_a_restart_remembers_what_was_sent(office: Office) -> None:
-    note(office, part(3, 1), 5)
-    office.tick()
-    office.manager.submissions.commit(SENDER, 2)
-    office.tick()
-    note(office, part(3, 2), 9)
-    office.restart()
-    remembered = office.manager.submissions
+def test_a_restart_remembers_what_was_sent(harness: Harness) -> None:
+    note(harness, part(3, 1), 5)
+    harness.tick()
+    harness.manager.submissions.commit(SENDER, 2)
+    harness.tick()
+    note(harness, part(3, 2), 9)
+    harness.restart()
+    remembered = harness.manager.submissions
     assert remembered.sent(part(3, 1), 0, 9) == 5
     assert remembered.sent(part(3, 2), 0, 9) == 0
     assert remembered.sent(part(2, 7), 0, 9) == 9
-    assert office.labels(ORDERS) == ["3 1 5"]
+    assert harness.labels(ORDERS) == ["3 1 5"]
 
 
-def test_a_lost_tick_sent_nothing(office: Office, submissions: Submissions) -> None:
-    note(office, part(), 5)
-    office.fail()
+def test_a_lost_tick_sent_nothing(harness: Harness, submissions: Submissions) -> None:
+    note(harness, part(), 5)
+    harness.fail()
     assert submissions.sent(part(), 0, 5) == 0
-    note(office, part(), 2)
-    office.tick()
-    note(office, part(), 5)
-    office.fail()
+    note(harness, part(), 2)
+    harness.tick()
+    note(harness, part(), 5)
+    harness.fail()
     assert submissions.sent(part(), 0, 5) == 2
     submissions.commit(SENDER, 0)
-    office.fail()
+    harness.fail()
     assert submissions.sent(part(), 0, 5) == 2
-    assert office.labels(ORDERS) == ["0 0 2"]
+    assert harness.labels(ORDERS) == ["0 0 2"]
 
 
-def test_a_committed_epoch_takes_nothing_and_keeps_one_number(office: Office, submissions: Submissions) -> None:
+def test_a_committed_epoch_takes_nothing_and_keeps_one_number(harness: Harness, submissions: Submissions) -> None:
     for epoch in range(3):
-        note(office, part(epoch, epoch), 4)
-    office.tick()
+        note(harness, part(epoch, epoch), 4)
+    harness.tick()
     submissions.commit(SENDER, 1)
-    office.tick()
-    assert len(office.store.state("submission/")) == 2
+    harness.tick()
+    assert len(harness.store.state("submission/")) == 2
     assert submissions.sent(part(0, 9), 0, 4) == 4
     assert submissions.sent(part(1, 1), 9, 4) == 4
     assert submissions.sent(part(2, 2), 0, 4) == 4
@@ -80,18 +80,18 @@ def test_a_committed_epoch_takes_nothing_and_keeps_one_number(office: Office, su
     assert submissions.sent(part(1, 9), 0, 4) == 4
 
 
-def test_a_sender_is_forgotten(office: Office, submissions: Submissions) -> None:
-    note(office, part(), 4)
-    office.tick()
+def test_a_sender_is_forgotten(harness: Harness, submissions: Submissions) -> None:
+    note(harness, part(), 4)
+    harness.tick()
     submissions.commit(SENDER, 0)
-    office.tick()
+    harness.tick()
     assert submissions.forget(SENDER)
-    office.fail()
+    harness.fail()
     assert submissions.sent(part(), 0, 4) == 4
     assert submissions.forget(SENDER)
-    office.tick()
+    harness.tick()
     assert submissions.sent(part(), 0, 4) == 0
-    assert not office.store.state("submission/")
+    assert not harness.store.state("submission/")
     assert not submissions.forget(SENDER)
 
 

@@ -1,12 +1,12 @@
-"""A desk with two empty queues for every test."""
+"""A rig with two empty queues for every test."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.unit.remote_read.desk import Desk
+from tests.unit.remote_read.rig import Rig
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def rig() -> Rig:
+    return Rig()

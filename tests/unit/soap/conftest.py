@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.soap.mail import Network, Station
+from tests.unit.soap.network import Network, Station
 
 
 @pytest.fixture

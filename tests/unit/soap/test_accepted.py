@@ -17,7 +17,7 @@ from postroad.wire.constants import MessageClass
 from postroad.wire.message import UserMessage
 from postroad.wire.view import MessageView
 from tests.soap_strategies import envelopes
-from tests.unit.soap.mail import LEDGER, ORDERS, STARTED, Network, Station, stream_message
+from tests.unit.soap.network import LEDGER, ORDERS, STARTED, Network, Station, stream_message
 
 HELD = r"private$\held"
 TX_HELD = r"private$\txheld"

@@ -7,7 +7,7 @@ import pytest
 from postroad.errors import MessageTooLarge, PostroadError
 from postroad.message import Message
 from postroad.soap.elements import StreamReceipt
-from tests.unit.soap.mail import ACKS, LEDGER, ORDERS, Network, Station
+from tests.unit.soap.network import ACKS, LEDGER, ORDERS, Network, Station
 
 
 @pytest.mark.spec("SRM-2.2.6-01", "SRM-6-16")

@@ -34,7 +34,7 @@ from tests.soap_samples import (
     multipart,
     read,
 )
-from tests.unit.soap.mail import Exchange, Network, Station
+from tests.unit.soap.network import Exchange, Network, Station
 
 SIMPLE_QUEUE = r"private$\simpleq"
 STREAM_QUEUE = r"private$\tsimpleq"

@@ -17,8 +17,8 @@ from postroad.soap.elements import (
     Services,
 )
 from postroad.wire.constants import MessageClass
-from tests.unit.soap.mail import ACKS, LEDGER, ORDERS, STRANGER, Exchange, Network, Station, stranger_message
-from tests.unit.soap.mail import stream_message as stream
+from tests.unit.soap.network import ACKS, LEDGER, ORDERS, STRANGER, Exchange, Network, Station, stranger_message
+from tests.unit.soap.network import stream_message as stream
 
 URL = "http://10.0.0.2/msmq/private$/orders"
 TX_URL = "http://10.0.0.2/msmq/private$/ledger"

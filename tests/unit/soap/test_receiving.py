@@ -17,18 +17,19 @@ from postroad.soap.elements import (
     Decision,
     DeliveryReceipt,
     Envelope,
+    MessageType,
     Services,
     StreamId,
     StreamReceipt,
+    identify,
 )
 from postroad.soap.envelope import write_envelope
 from postroad.soap.multipart import join_entity
-from postroad.soap.receipts import MessageType, identify
 from postroad.soap.receiver import Incoming
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.wire.constants import MessageClass
 from postroad.wire.transaction_header import TxSequenceId
-from tests.unit.soap.mail import (
+from tests.unit.soap.network import (
     ACKS,
     DEADLETTER,
     LEDGER,

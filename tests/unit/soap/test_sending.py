@@ -9,7 +9,7 @@ from postroad.queues.outgoing import OutgoingState
 from postroad.soap.receiver import Incoming
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.wire.constants import MessageClass
-from tests.unit.soap.mail import ACKS, DEADLETTER, JOURNAL, ORDERS, Network, Station
+from tests.unit.soap.network import ACKS, DEADLETTER, JOURNAL, ORDERS, Network, Station
 
 RETRY_S = 20
 
@@ -221,14 +221,14 @@ def test_a_paused_queue_sends_nothing_until_it_is_resumed(network: Network, alph
     there = beta.direct(ORDERS)
     network.answers[beta.address] = None
     alpha.send(there, "one")
-    alpha.service.pause(alpha.queue(there))
+    alpha.core.pause(alpha.queue(there))
     assert alpha.outgoing(there).state is OutgoingState.ON_HOLD
     assert alpha.closed == [network.exchanges[0].address]
     del network.answers[beta.address]
     alpha.send(there, "two")
     network.wait(10 * RETRY_S)
     assert len(network.exchanges) == 1
-    alpha.service.resume(alpha.queue(there), network.now)
+    alpha.core.resume(alpha.queue(there), network.now)
     network.run()
     assert beta.labels(ORDERS) == ["one", "two"]
     assert alpha.outgoing(there).state is OutgoingState.CONNECTED
@@ -239,7 +239,7 @@ def test_an_answer_that_comes_after_the_pause_changes_nothing(network: Network, 
     network.answers[beta.address] = None
     alpha.send(there, "one")
     (post,) = next(iter(alpha.service.peers.values())).posts
-    alpha.service.pause(alpha.queue(there))
+    alpha.core.pause(alpha.queue(there))
     alpha.service.answered(post, 200, network.now)
     assert alpha.waiting(there) == ["one"]
 

@@ -14,7 +14,7 @@ from postroad.soap.multipart import join_entity
 from postroad.soap.signature import DSA, MD5, SHA1, references_of, signature_fault
 from postroad.soap.texts import base64_text
 from tests.soap_samples import ORDER, ORDER_BODY, ORDER_MANAGER, changed, read, refused
-from tests.unit.soap.mail import ORDERS, Station, stranger_message
+from tests.unit.soap.network import ORDERS, Station, stranger_message
 
 MANAGER = UUID("f6a3323c-7c7b-4a5f-b0ed-b3f63a200893")
 BODY = Reference(f"cid:body@{MANAGER}", SHA1, sha1(ORDER_BODY).digest())

@@ -12,7 +12,7 @@ from postroad.soap.envelope import write_envelope
 from postroad.soap.multipart import join_entity
 from postroad.soap.receiver import Incoming
 from postroad.soap.streams import IncomingStream
-from tests.unit.soap.mail import LEDGER, STARTED, STRANGER, Network, Station, stream_message
+from tests.unit.soap.network import LEDGER, STARTED, STRANGER, Network, Station, stream_message
 
 URL = "http://10.0.0.2/msmq/private$/ledger"
 STRANGERS_QUEUE = "/msmq/private$/order_queue$"

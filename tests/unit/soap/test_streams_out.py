@@ -15,7 +15,7 @@ from postroad.soap.receiver import Incoming
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.wire.constants import MessageClass
 from postroad.wire.transaction_header import TxSequenceId
-from tests.unit.soap.mail import (
+from tests.unit.soap.network import (
     DEADXACT,
     JOURNAL,
     LEDGER,

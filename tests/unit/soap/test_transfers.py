@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from postroad.message import Message
-from postroad.queues.transfers import NOTHING, OutgoingTransferInfo
 from postroad.soap.elements import CommitmentReceipt, Decision, StreamReceipt
 from postroad.soap.transfers import outgoing_transfer
+from postroad.transfer.outgoing import NOTHING, OutgoingTransferInfo
 from postroad.wire.constants import MessageClass
 from postroad.wire.records import SequenceInfo
-from tests.unit.soap.mail import LEDGER, Network, Station, stranger_message
+from tests.unit.soap.network import LEDGER, Network, Station, stranger_message
 
 ORDER_QUEUE = r"private$\order_queue$"
 

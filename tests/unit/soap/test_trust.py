@@ -24,7 +24,7 @@ from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.sender import OUTGOING_STATE
 from postroad.wire.constants import MessageClass
 from postroad.wire.patch import brought_by
-from tests.unit.soap.mail import (
+from tests.unit.soap.network import (
     DEADXACT,
     LEDGER,
     ORDERS,
@@ -220,7 +220,7 @@ def test_store_and_forward_goes_to_allowed_hosts_alone(network: Network, beta: S
     gate = network.station("gate", 7, redirections=Redirections(store_and_forward=True))
     gate.core.delivery.relay = Relay([RelayRule.parse("10.0.0.2")])
     assert gate.ask(stranger_message("http://10.0.0.50/msmq/private$/q")) == 400
-    assert "[relay] allow" in str(gate.last_fault)
+    assert "[relay] allow" in str(gate.fault)
     assert not gate.core.queues.outgoing
     assert gate.ask(stranger_message(URL)) == 200
     assert beta.labels(ORDERS) == ["note"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from postroad.queues.duplicates import MessageIdHistory, foreign_id
 from postroad.store import MemoryStore
+from postroad.transfer.arrivals import MessageIdHistory, foreign_id
 
 HONEST, STRANGER = "192.0.2.1", "192.0.2.66"
 

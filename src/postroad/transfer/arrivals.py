@@ -1,6 +1,7 @@
-"""MessageIDHistoryTable, [MS-MQQB] 3.1.1.3 and [MC-MQSRM] 3.1.1.1.5: which messages have come already.
+"""Messages from other managers: which queues they may enter, why one refuses them, and which have come already.
 
-Each protocol has its own, so that none is delivered twice. What is a duplicate's fate is the protocol's to say.
+MessageIDHistoryTable, [MS-MQQB] 3.1.1.3 and [MC-MQSRM] 3.1.1.1.5: each carrier has its own. What becomes of a duplicate
+or of a refused message is the carrier's to say.
 """
 
 from __future__ import annotations
@@ -12,12 +13,86 @@ from heapq import heapify, heapreplace
 from itertools import starmap
 from struct import Struct
 
+from postroad.errors import ManagerFull, QuotaExceeded
+from postroad.fields.queue import QueuePrivacy
+from postroad.names import DirectName, FormatName
+from postroad.queues.collection import QueueCollection
+from postroad.queues.delivery import Delivery, is_internal
+from postroad.queues.properties import QueueType
+from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
 from postroad.store.interface import Store
+from postroad.wire.constants import MessageClass
+from postroad.wire.view import MessageView
 
 HISTORY_STATE = "history/"
 _ENTRY = Struct("<20sI")
 DROPPED = 64  # of a full table, the share that makes room: one look at all addresses for many newcomers
+
+
+KNOWN_QUEUES = 1024  # names that are remembered with their queues
+_DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
+REMOVALS = _DESTINATIONS | {QueueType.SUBQUEUE}  # where a message is that has arrived and was not read
+
+
+class Destinations:
+    """The queues that others may send to, by the names that they use; a name that recurs is not looked up again."""
+
+    def __init__(self, queues: QueueCollection) -> None:
+        self._queues = queues
+        self._known: dict[object, Queue] = {}
+
+    def known(self, key: object) -> Queue | None:
+        """The queue that `remember` was given for a key, as long as it is there."""
+        queue = self._known.get(key)
+        if queue is None or queue.deleted or self._queues.by_number.get(queue.number) is not queue:
+            return None
+        return queue
+
+    def remember(self, key: object, queue: Queue) -> None:
+        if len(self._known) >= KNOWN_QUEUES:
+            self._known.clear()
+        self._known[key] = queue
+
+    def find(self, name: FormatName, *, internal: bool = False) -> Queue | None:
+        """The queue of this name; a direct name has led here, whatever it calls this computer. None for queues that are
+        not for others, but for the manager's own where `internal` says so."""
+        queue = self._queues.by_tail(name.tail) if isinstance(name, DirectName) else self._queues.find(name)
+        if queue is None or queue.properties.queue_type not in _DESTINATIONS or (is_internal(queue) and not internal):
+            return None
+        return queue
+
+
+def refusal(
+    queue: Queue, view: MessageView, now: float, *, forged: bool = False, timeless: bool = False
+) -> MessageClass | None:
+    """[MS-MQQB] 3.1.5.8 and [MC-MQSRM] 3.1.5.1.12: the first check of the queue that fails names the reason.
+
+    A `timeless` message is as true later.
+    """
+    properties = queue.properties
+    if view.transactional != properties.transactional:
+        if view.transactional:
+            return MessageClass.NACK_NOT_TRANSACTIONAL_Q
+        return MessageClass.NACK_NOT_TRANSACTIONAL_MSG
+    if properties.authenticate or forged:
+        return MessageClass.NACK_BAD_SIGNATURE  # nobody checks signatures yet, so nobody is authenticated
+    if view.encrypted or properties.privacy is QueuePrivacy.BODY:
+        return MessageClass.NACK_BAD_ENCRYPTION  # nobody decrypts yet
+    if not timeless and view.has_expired(now):
+        return MessageClass.NACK_REACH_QUEUE_TIMEOUT
+    return None
+
+
+def overflow(delivery: Delivery, queue: Queue, size: int) -> MessageClass | None:
+    """Why the queue has no room for a message; ManagerFull where the manager itself has none."""
+    try:
+        delivery.check_quota(queue, size)
+    except QuotaExceeded as fault:
+        if queue.quota_bytes is None or queue.used_bytes + size <= queue.quota_bytes:
+            raise ManagerFull(str(fault)) from fault
+        return MessageClass.NACK_Q_EXCEED_QUOTA
+    return None
 
 
 def foreign_id(identifier: bytes, address: str) -> bytes:

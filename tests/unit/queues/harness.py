@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from uuid import UUID
+from itertools import repeat
+from uuid import UUID, uuid4
 
 import pytest
 
 from postroad.errors import PostroadError, StorageError
 from postroad.message import Message
+from postroad.queues.carriers import Carrier, Watcher
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.local import LocalQueueManager
@@ -61,7 +63,7 @@ class Answer:
         self.error = error
 
 
-class Office:
+class Harness:
     """Every verb commits what it changed, unless its name says otherwise. `now` moves only where a test moves it."""
 
     def __init__(self, *, hardened_security: bool = False, insecure_nacks: bool = False) -> None:
@@ -69,6 +71,8 @@ class Office:
         self.now = STARTED
         self.hardened_security = hardened_security
         self._insecure_nacks = insecure_nacks
+        self.apart: Iterator[int] = repeat(1)  # how far each sequence is from the last one
+        self.carriers: list[Carrier] = []  # of every start
         self._start()
 
     def _start(self) -> None:
@@ -76,11 +80,15 @@ class Office:
             NAME,
             IDENTIFIER,
             self.store,
+            new_id=uuid4,
+            apart=lambda: next(self.apart),
             insecure_nacks=self._insecure_nacks,
             hardened_security=self.hardened_security,
         )
-        self.manager.delivery.follow_up_failed = raised
+        self.manager.watch(Watcher(follow_up_failed=raised))
         self.manager.start(self.now)
+        for carrier in self.carriers:
+            self.manager.attach(carrier)
         self.tick()
 
     def restart(self) -> None:
@@ -91,20 +99,20 @@ class Office:
 
     def seal(self) -> Tick:
         """A tick that is on its way to the disk."""
-        tick = self.manager.seal()
+        tick = self.manager.ticks.seal()
         assert tick is not None
         return tick
 
     def land(self, tick: Tick) -> None:
         self.store.commit([tick.batch])
-        self.manager.committed(tick, self.now)
+        self.manager.ticks.committed(tick, self.now)
 
     def lose(self, tick: Tick) -> None:
-        self.manager.failed(tick, DISK_FULL, self.now)
+        self.manager.ticks.failed(tick, DISK_FULL, self.now)
 
     def tick(self) -> None:
         """Commits all that was changed, and what follows from that."""
-        while (tick := self.manager.seal()) is not None:
+        while (tick := self.manager.ticks.seal()) is not None:
             self.land(tick)
 
     def fail(self) -> None:

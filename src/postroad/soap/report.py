@@ -5,32 +5,19 @@ Only reads. What a state means and when it changes is in service.py and sender.p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from postroad.queues.info import WayReport
-from postroad.queues.outgoing import is_http
+from postroad.queues.carriers import CarrierReport
 from postroad.queues.queue import PositionState, Queue
 from postroad.soap.sender import Flight, Transfer
-from postroad.soap.service import Peer, SoapService
+
+if TYPE_CHECKING:
+    from postroad.soap.service import Peer, SoapService
 
 STUCK_S = 15.0  # a step that takes longer is worth a look
 
 
-def told_by(service: SoapService | None, now: float) -> Callable[[Queue], WayReport | None]:
-    """Who speaks for the queues of SOAP, where there is a service."""
-    if service is None:
-        return lambda queue: None
-
-    def told(queue: Queue) -> WayReport | None:
-        if not is_http(service.core.queues.outgoing_info[queue].destination):
-            return None
-        return way_report(service, queue, now)
-
-    return told
-
-
-def way_report(service: SoapService, queue: Queue, now: float) -> WayReport:
-    """Of a queue that is SOAP's."""
+def report(service: SoapService, queue: Queue, now: float) -> CarrierReport:
     peer = service.peer_of(queue)
     transfer = service.sender.transfers.get(queue) or Transfer()
     posts = [post.flight for post in peer.posts if post.flight.queue is queue] if peer is not None else []
@@ -41,7 +28,7 @@ def way_report(service: SoapService, queue: Queue, now: float) -> WayReport:
     retry_s = None if peer is None or peer.retry_at is None else _until(peer.retry_at, now)
     resend_s = None if transfer.resend_at is None or not ordering else _until(transfer.resend_at, now)
     why, stuck = _why(peer, unsent, posts, ordering, len(transfer.awaiting_final), now, retry_s, resend_s)
-    return WayReport(
+    return CarrierReport(
         why=why if queue.count else None,
         stuck=stuck and queue.count > 0,
         unsent=unsent,

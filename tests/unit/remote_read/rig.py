@@ -1,4 +1,4 @@
-"""The remote read service in a test's hands, over an office whose clock stands still: readers and what they ask for."""
+"""The remote read service in a test's hands, over a harness whose clock stands still: readers and what they ask for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from postroad.remote_read.values import (
 from postroad.rpc.caller import Caller
 from postroad.rpc.constants import AuthLevel
 from postroad.wire.view import MessageView
-from tests.unit.queues.office import ORDERS, OTHER, Office
+from tests.unit.queues.harness import ORDERS, OTHER, Harness
 
 CLIENT = UUID("99887766-5544-3322-1100-ffeeddccbbaa")
 SOMEBODY = Caller("127.0.70.9", "reader", AuthLevel.INTEGRITY, 1)
@@ -83,11 +83,11 @@ class Read:
 class Reader:
     """A client that has opened a queue, by both interfaces."""
 
-    def __init__(self, desk: Desk, remote: RemoteQueue) -> None:
-        self.desk = desk
+    def __init__(self, rig: Rig, remote: RemoteQueue) -> None:
+        self.rig = rig
         self.remote = remote
         self.handle = remote.handle
-        status, session = desk.service.open_queue(CLIENT, self.handle, self.handle, SOMEBODY)
+        status, session = rig.service.open_queue(CLIENT, self.handle, self.handle, SOMEBODY)
         assert status == OK
         assert session is not None
         self.session: OpenQueueEntry = session
@@ -113,12 +113,12 @@ class Reader:
             cursor,
         )
         read = Read()
-        found = self.desk.service.start_receive(request, self.desk.office.now, caller)
+        found = self.rig.service.start_receive(request, self.rig.harness.now, caller)
         if isinstance(found, Answer):
             read.answers.append(found)
         else:
-            read.follow(self.desk.service, found)
-        self.desk.office.tick()
+            read.follow(self.rig.service, found)
+        self.rig.harness.tick()
         return read
 
     def receive(self, cursor: int = 0) -> Read:
@@ -147,14 +147,14 @@ class Reader:
         request = ReadRequest(self.handle, 0, action, request_id, timeout_ms, cursor)
         read = Read()
         read.answers.append(
-            self.desk.service.start_receive_by_lookup_id(lookup_id, request, self.desk.office.now, caller)
+            self.rig.service.start_receive_by_lookup_id(lookup_id, request, self.rig.harness.now, caller)
         )
-        self.desk.office.tick()
+        self.rig.harness.tick()
         return read
 
     def end(self, read: Read, ack: Ack) -> int:
-        status = self.desk.service.end_receive(read.entry, ack, self.desk.office.now)
-        self.desk.office.tick()
+        status = self.rig.service.end_receive(read.entry, ack, self.rig.harness.now)
+        self.rig.harness.tick()
         return status
 
     def take(self) -> str | None:
@@ -165,33 +165,33 @@ class Reader:
 
     def cancel(self, request_id: int, *, queue: int | None = None, caller: Caller = SOMEBODY) -> int:
         queue = self.handle if queue is None else queue
-        return self.desk.service.cancel_receive(self.handle, queue, request_id, caller)
+        return self.rig.service.cancel_receive(self.handle, queue, request_id, caller)
 
     def cursor(self) -> int:
-        status, handle = self.desk.service.create_remote_cursor(self.handle, SOMEBODY)
+        status, handle = self.rig.service.create_remote_cursor(self.handle, SOMEBODY)
         assert status == OK
         assert handle
         return handle
 
     def purge(self, caller: Caller = SOMEBODY) -> int:
-        status, _ = self.desk.service.purge_queue(self.handle, self.desk.office.now, caller)
-        self.desk.office.tick()
+        status, _ = self.rig.service.purge_queue(self.handle, self.rig.harness.now, caller)
+        self.rig.harness.tick()
         return status
 
     def close(self) -> int:
-        status = self.desk.service.close_queue(self.session, self.desk.office.now)
-        self.desk.office.tick()
+        status = self.rig.service.close_queue(self.session, self.rig.harness.now)
+        self.rig.harness.tick()
         return status
 
 
-class Desk:
+class Rig:
     """Handles count from FIRST_HANDLE on, so that a test can tell them from other numbers."""
 
     def __init__(self, *, authenticate: bool = False) -> None:
-        self.office = Office()
-        self.office.create(ORDERS)
-        self.office.create(OTHER)
-        self.service = RemoteReadService(self.office.manager, count(FIRST_HANDLE).__next__, authenticate=authenticate)
+        self.harness = Harness()
+        self.harness.create(ORDERS)
+        self.harness.create(OTHER)
+        self.service = RemoteReadService(self.harness.manager, count(FIRST_HANDLE).__next__, authenticate=authenticate)
 
     def try_open(
         self,
@@ -201,7 +201,7 @@ class Desk:
         caller: Caller = SOMEBODY,
     ) -> tuple[int, RemoteQueue | None]:
         given = parts(name) if isinstance(name, str) else name
-        return self.service.open_remote_queue(given, access, share, self.office.now, caller)
+        return self.service.open_remote_queue(given, access, share, self.harness.now, caller)
 
     def open(
         self, name: str = ORDERS, access: int = DesiredAccess.RECEIVE, share: int = DesiredShare.DENY_NONE
@@ -219,8 +219,8 @@ class Desk:
 
     def send(self, *labels: str, queue: str = ORDERS) -> list[int]:
         """Messages with these labels; the lookup ids of everything in the queue."""
-        self.office.send(queue, *labels)
-        return [record.lookup_id for record in self.office.queue(queue).available(1000)]
+        self.harness.send(queue, *labels)
+        return [record.lookup_id for record in self.harness.queue(queue).available(1000)]
 
     def waiting(self, read: Read) -> tuple[Queue, WaitingRead]:
         """A read that waits, and the queue that it waits on."""
@@ -231,7 +231,7 @@ class Desk:
         return queue, waiting
 
     def labels(self, queue: str = ORDERS) -> list[str]:
-        return self.office.labels(queue)
+        return self.harness.labels(queue)
 
     def pending(self) -> int:
         return sum(map(len, self.service.remote_reads.values()))

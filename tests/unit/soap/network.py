@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from postroad.errors import StorageError
 from postroad.message import Message
+from postroad.queues.carriers import Watcher
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus, OutgoingInfo
 from postroad.queues.queue import Queue
@@ -87,9 +88,11 @@ class Station:
 
     def _start(self) -> None:
         self._promises: list[Done] = []
+        self._relying: list[Done] = []  # of those promises, who depend on the sealed tick too
+        self.fault: str | None = None  # why the last request that was refused was
         self._out: tuple[Tick, list[Done]] | None = None
-        self.core = LocalQueueManager(self.name, self.identifier, self.store)
-        self.core.delivery.follow_up_failed = raised
+        self.core = LocalQueueManager(self.name, self.identifier, self.store, new_id=uuid4)
+        self.core.watch(Watcher(follow_up_failed=raised))
         self.core.queues.local_hosts.add(self.address)
         self.core.start(self.network.now)
         self.commit()
@@ -131,47 +134,46 @@ class Station:
     def seal(self) -> None:
         assert self._out is None
         promises, self._promises = self._promises, []
-        self._out = (self.core.seal() or Tick(), promises)
+        self._out = (self.core.ticks.seal() or Tick(), promises)
 
     def land(self) -> None:
         assert self._out is not None
         (tick, promises), self._out = self._out, None
+        self._relying = []
         if tick:
             self.store.commit([tick.batch])
-            self.core.committed(tick, self.network.now)
+            self.core.ticks.committed(tick, self.network.now)
         for done in promises:
             done(None)
 
     def lose(self) -> None:
-        """The commit of the sealed tick fails."""
+        """The commit of the sealed tick fails: those who rely on it hear of that too, as in Commits."""
         assert self._out is not None
         (tick, promises), self._out = self._out, None
-        self.core.failed(tick, DISK_FULL, self.network.now)
-        for done in promises:
+        relying, self._relying = self._relying, []
+        self._promises = [done for done in self._promises if done not in relying]
+        self.core.ticks.failed(tick, DISK_FULL, self.network.now)
+        for done in (*promises, *relying):
             done(DISK_FULL)
 
     # Requests
 
     def take(self, incoming: Incoming, answer: Callable[[int], None]) -> None:
         """As SoapTransport does it: the answer waits for the tick, where it has to."""
-        tick, writes = self.core.tick, self.core.tick.writes
-        reception = self.service.received(incoming, self.network.now)
-        self.last_fault = reception.fault
+        tick = self.core.tick
+        writes = tick.writes
+        outcome = self.service.received(incoming, self.network.now)
+        self.fault = outcome.fault
 
         def durable(error: BaseException | None) -> None:
-            answer(500 if error is not None else reception.status)
+            answer(500 if error is not None else outcome.status)
 
-        def lost(error: BaseException | None) -> None:
-            if error is not None:
-                self._promises.remove(durable)
-                durable(error)
-
-        if reception.repeated or tick.writes != writes:
+        if outcome.status == 200 and (outcome.repeated or tick.writes != writes):
             self._promises.append(durable)
-            if reception.repeated and self._out is not None:
-                self._out[1].append(lost)
+            if outcome.repeated and self._out is not None:
+                self._relying.append(durable)
         else:
-            answer(reception.status)
+            answer(outcome.status)
 
     def ask(self, envelope: Envelope, attachments: Attachments | None = None, address: str = "10.0.0.99") -> int:
         """A stranger's request; the status."""

@@ -1,0 +1,216 @@
+"""Messages of outgoing queues on their way, whatever carries them, and what a carrier notes of the queues.
+
+A message on its way is a locked position of its queue: a restart makes it available again by itself. How messages are
+sent, and when again, is the carrier's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+from uuid import UUID
+
+from postroad.errors import Status
+from postroad.queues.collection import JOURNAL, QueueCollection
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing import SILENT, ConnectionAttempt, ConnectionStatus, OutgoingEvent
+from postroad.queues.queue import PositionState, Queue
+from postroad.store.interface import Record
+from postroad.wire.constants import MessageClass
+from postroad.wire.records import SequenceInfo
+from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.view import MessageView
+
+HEAD = 1000  # messages of a queue that are looked at for one that was sent before the manager started
+NOTHING = SequenceInfo()
+_HELD = (PositionState.LOCKED, PositionState.PURGE_PENDING)
+# ConnectionHistory.Error of a failure; of any other one, that the machine cannot be reached.
+_ERRORS = {
+    ConnectionStatus.UNKNOWN_FAILURE: Status.ERROR,
+    ConnectionStatus.ROUTING_DATA_UNAVAILABLE: Status.NO_DS,
+    ConnectionStatus.CONNECTION_LIMIT_REACHED: Status.INSUFFICIENT_RESOURCES,
+    ConnectionStatus.LOW_RESOURCE: Status.INSUFFICIENT_RESOURCES,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A message of an outgoing queue that was sent. `number` is 0 unless a sequence of our own counts it."""
+
+    queue: Queue
+    record: Record
+    sequence: TxSequenceId | None = None
+    number: int = 0
+    sent_at: float = 0.0
+
+    @property
+    def held(self) -> bool:
+        """Whether the message is still where it was when it was sent."""
+        return self.queue.positions.get(self.record.lookup_id) in _HELD
+
+    def release(self, core: LocalQueueManager, now: float) -> None:
+        """The message is available again, unless somebody has purged the queue meanwhile."""
+        state = self.queue.positions.get(self.record.lookup_id)
+        if state is PositionState.LOCKED:
+            core.reading.put_back(self.queue, self.record, now)
+        elif state is PositionState.PURGE_PENDING:
+            core.delivery.take(self.queue, self.record, MessageClass.NACK_DELETED, now)
+
+
+F = TypeVar("F", bound=Flight)
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingTransferInfo:
+    """[MS-MQDMPR] 3.1.1.4. `eod_resend_time_s` is 0 while nothing waits to be sent again."""
+
+    eod_first_non_ack: SequenceInfo
+    eod_last_non_ack: SequenceInfo
+    eod_last_ack: SequenceInfo
+    eod_next_seq: SequenceInfo
+    eod_last_ack_time_s: int
+    eod_last_ack_count: int
+    eod_no_ack_count: int
+    eod_no_read_count: int
+    eod_resend_count: int
+    eod_resend_interval_s: float
+    eod_resend_time_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingTransferInfo:
+    """[MS-MQDMPR] 3.1.1.5: one sender to one local queue. `sender_identifier` is where the messages come from first,
+    and `sequence_number` is that of the last one that was accepted."""
+
+    format_name: str
+    sender_identifier: UUID
+    sequence_identifier: int
+    sequence_number: int
+    last_access_time_s: int
+    reject_count: int
+
+
+@dataclass(slots=True)
+class OutgoingTransfer(Generic[F]):
+    """What of an outgoing queue the far end has not put in order yet, and when that is sent again."""
+
+    unacked: list[F] = field(default_factory=list)
+    resend_index: int = 0
+    resend_at: float | None = None
+    last_ack_time: float = 0.0
+    last_ack_count: int = 0
+
+    def info(
+        self,
+        unacked: list[SequenceInfo],
+        last_ack: SequenceInfo,
+        following: SequenceInfo,
+        unread: int,
+        resend_s: tuple[float, ...],
+    ) -> OutgoingTransferInfo:
+        """`unacked` has the places of those messages, `following` is the next one's; `unread` have arrived in order."""
+        return OutgoingTransferInfo(
+            eod_first_non_ack=unacked[0] if unacked else NOTHING,
+            eod_last_non_ack=unacked[-1] if unacked else NOTHING,
+            eod_last_ack=last_ack,
+            eod_next_seq=following,
+            eod_last_ack_time_s=int(self.last_ack_time),
+            eod_last_ack_count=self.last_ack_count,
+            eod_no_ack_count=len(unacked),
+            eod_no_read_count=unread,
+            eod_resend_count=self.resend_index,
+            eod_resend_interval_s=resend_s[self.resend_index],
+            eod_resend_time_s=int(self.resend_at or 0),
+        )
+
+
+def own_place(view: MessageView, own: bytes) -> tuple[TxSequenceId, int] | None:
+    """The sequence and number of a message of the manager `own`; None for any other, and outside of transactions."""
+    fields = view.transaction_fields
+    if fields is None or view.source_queue_manager_bytes != own:
+        return None
+    return TxSequenceId(fields[1], fields[2]), fields[3]
+
+
+def is_losing(queue: Queue, before: int) -> bool:
+    """Whether something before this position is on its way out, and not durably gone."""
+    return any(state is PositionState.DELETED and at < before for at, state in queue.positions.items())
+
+
+def leave(core: LocalQueueManager, flight: Flight, *, copy: bool, now: float) -> None:
+    """The next hop has the message: it is done with here, but for the copy that its source may have asked for."""
+    packet = flight.record.packet
+    core.delivery.discard(flight.queue, flight.record)
+    if copy and core.delivery.journals_at_source(MessageView(packet)):
+        core.delivery.try_after(packet, core.delivery.copy, core.queues.system(JOURNAL), packet, now)
+
+
+def tell_outcome(core: LocalQueueManager, packet: bytes, reason: int, now: float, *, positive: bool) -> None:
+    """What became of a message at its destination: its source journals it, or keeps a dead letter."""
+    view = MessageView(packet)
+    if positive and view.positive_journaling:
+        core.delivery.copy(core.queues.system(JOURNAL), packet, now)
+    elif not positive and view.negative_journaling:
+        core.delivery.dead_letter(packet, view, reason, now)
+
+
+def end_sequence(
+    core: LocalQueueManager, queue: Queue, sequence: TxSequenceId | None, number: int, ended: Callable[[], None]
+) -> None:
+    """[MS-MQQB] 3.1.5.6: when everything has been put in order and has left, the next message begins a new sequence."""
+    transacting, path = core.transacting, queue.properties.path
+    if sequence is None or not transacting.is_last(path, sequence, number):
+        return
+
+    def end() -> None:  # once it is durable that they have left
+        if not queue.count and transacting.is_last(path, sequence, number):
+            transacting.end_sequence(path)
+            ended()
+
+    if core.tick:
+        core.tick.on_commit.append(end)
+    else:
+        end()
+
+
+def attempt(status: ConnectionStatus, now: float, *addresses: str) -> ConnectionAttempt:
+    failed = status >= ConnectionStatus.UNKNOWN_FAILURE
+    error = _ERRORS.get(status, Status.REMOTE_MACHINE_NOT_AVAILABLE) if failed else Status.OK
+    return ConnectionAttempt(status, int(now), error.value, addresses)
+
+
+@dataclass(slots=True, eq=False)
+class PeerQueues:
+    """The outgoing queues that use one peer, and how trying it goes. Deleted ones are passed over."""
+
+    queues: dict[Queue, None] = field(default_factory=dict)
+    retry_at: float | None = None
+    last_error: str | None = None
+
+    def happened(self, collection: QueueCollection, event: OutgoingEvent) -> None:
+        for queue in self.queues:
+            info = collection.outgoing_info.get(queue)
+            if info is not None:
+                info.on(event)
+
+    def note(
+        self, collection: QueueCollection, status: ConnectionStatus, now: float, host: str, error: str | None = None
+    ) -> None:
+        self.last_error = error
+        noted = attempt(status, now, host)
+        for queue in self.queues:
+            info = collection.outgoing_info.get(queue)
+            if info is not None:
+                info.note(noted, error)
+
+
+def may_send(collection: QueueCollection, queue: Queue) -> bool:
+    """False for a queue that is paused or locked, and for one that was deleted meanwhile."""
+    info = collection.outgoing_info.get(queue)
+    return info is not None and info.state not in SILENT
+
+
+def sendable(collection: QueueCollection, queues: Iterable[Queue]) -> list[Queue]:
+    """Those that have messages and may send them."""
+    return [queue for queue in queues if queue.count and may_send(collection, queue)]

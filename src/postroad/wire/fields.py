@@ -1,0 +1,60 @@
+"""Single fields of a whole packet, [MS-MQMQ] 2.2.20, where no view of it is needed. The bytes must be a valid packet.
+
+The hot path reads these a few times a message: plain functions, one look at the bytes each.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from uuid import UUID
+
+from postroad.names import MessageId
+
+SOURCE, MESSAGE_ID = slice(16, 32), slice(56, 60)  # UserHeader.SourceQueueManager and MessageID
+_TIMES, _TIMES_AT = Struct("<I32xII"), 12
+_BY_HTTP = 0x02
+
+
+def is_recoverable(packet: bytes) -> bool:
+    """UserHeader.Flags.DM"""
+    return packet[60] & 0x60 != 0
+
+
+def is_transactional(packet: bytes) -> bool:
+    """UserHeader.Flags.TH"""
+    return packet[62] & 0x10 != 0
+
+
+def arrived_by_http(packet: bytes) -> bool:
+    """UserHeader.Flags.AH"""
+    return packet[63] & _BY_HTTP != 0
+
+
+def wants_positive_copy(packet: bytes) -> bool:
+    """UserHeader.Flags.JP: a copy in its source's journal."""
+    return packet[61] & 0x02 != 0
+
+
+def wants_copy(packet: bytes) -> bool:
+    """UserHeader.Flags.JP or JN: a copy in its source's journal, or a dead letter."""
+    return packet[61] & 0x03 != 0
+
+
+def priority_of(packet: bytes) -> int:
+    return packet[2] & 7
+
+
+def message_id_of(packet: bytes) -> int:
+    return int.from_bytes(packet[MESSAGE_ID], "little")
+
+
+def times_of(packet: bytes) -> tuple[int, int, int]:
+    """TimeToReachQueue, TimeToBeReceived and SentTime."""
+    return _TIMES.unpack_from(packet, _TIMES_AT)
+
+
+def identifier_of(packet: bytes) -> MessageId | None:
+    """The id of the message, of whatever there is of its packet; None where there is too little."""
+    if len(packet) < MESSAGE_ID.stop:
+        return None
+    return MessageId(UUID(bytes_le=packet[SOURCE]), message_id_of(packet))

@@ -1,0 +1,71 @@
+"""A carrier that takes nothing anywhere: it remembers what the queues tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from postroad.errors import IllegalName
+from postroad.names import FormatName
+from postroad.queues.carriers import CarrierReport
+from postroad.queues.queue import Queue
+from postroad.store.interface import Record
+from postroad.values.info import SessionInfo
+from postroad.wire.queue_names import admin_name
+from postroad.wire.view import MessageView
+
+
+class RecordingCarrier:
+    """`called` has what happened to which queue, in order."""
+
+    def __init__(self, carries: Callable[[FormatName], bool] = lambda name: True, *, hardened: bool = False) -> None:
+        self.hardened = hardened
+        self.called: list[tuple[str, str]] = []
+        self.removals: list[int] = []
+        self._carries = carries
+
+    def carries(self, name: FormatName) -> bool:
+        return self._carries(name)
+
+    def ready(self, queue: Queue, now: float) -> None:
+        self.called.append(("ready", queue.name))
+
+    def pause(self, queue: Queue) -> None:
+        self.called.append(("pause", queue.name))
+
+    def resume(self, queue: Queue, now: float) -> None:
+        self.called.append(("resume", queue.name))
+
+    def forget(self, queue: Queue) -> None:
+        self.called.append(("forget", queue.name))
+
+    def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+        self.removals.append(reason)
+
+    def brought(self, view: MessageView) -> bool:
+        return False
+
+    def admin_name(self, view: MessageView, message_class: int) -> FormatName | None:
+        try:
+            return admin_name(view)
+        except IllegalName:
+            return None
+
+    def way_back(self, view: MessageView, name: FormatName) -> FormatName | None:
+        return name
+
+    def hosts(self, name: FormatName) -> tuple[str, ...]:
+        return ()
+
+    def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
+        return CarrierReport(why="it is carried nowhere", stuck=True, unsent=queue.count)
+
+    def progress(self, queue: Queue, lookup_id: int, now: float) -> str | None:
+        return None
+
+    def seen(self, identifier: bytes) -> tuple[int, str] | None:
+        return None
+
+    def session_infos(self) -> list[SessionInfo]:
+        return []
+
+    traffic = (0, 0)
