@@ -11,7 +11,7 @@ import pytest
 from postroad.net import http as accepting
 from postroad.net.limits import Limits
 from postroad.soap import transport
-from postroad.soap.transport import Listener
+from postroad.soap.listener import Listener
 
 HOST = "127.0.0.1"
 HEAD = b"POST /msmq/private$/orders HTTP/1.1\r\nHost: alpha\r\nContent-Length: 4\r\n"

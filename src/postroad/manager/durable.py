@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future as WriterFuture
 from typing import TypeVar
+from uuid import UUID
 
 from postroad.errors import StorageError
 from postroad.manager.leases import LeaseService
@@ -16,6 +17,7 @@ from postroad.manager.troubles import Troubles
 from postroad.queues.commits import Commits, Done
 from postroad.queues.leases import LeaseTimes
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.transaction import Transaction
 from postroad.store.interface import Batch, Store
 from postroad.store.writer import Writer
 
@@ -66,6 +68,10 @@ class DurableCore:
         """As Commits.when_durable, in a turn of the event loop of its own: a failure in `done` harms no other."""
         self._commits.when_durable(lambda error: self._loop.call_soon(done, error), repeats=repeats)
 
+    def used(self, transaction: UUID | None) -> Transaction | None:
+        """The open transaction that a call belongs to, if it names one."""
+        return None if transaction is None else self.leases.transaction(transaction)
+
     def commit_soon(self) -> None:
         """Commits what has gathered, if anything has, without anybody waiting for it."""
         self._commits.soon()
@@ -91,7 +97,8 @@ class DurableCore:
             self._loop.call_soon_threadsafe(landed, error)
 
         def landed(error: StorageError | None) -> None:
-            self.troubles.look(self.clock())  # what the last room was used for must not be followed by more
+            if self.store.no_room() is not None:  # the last room is used: nothing more may follow
+                self.troubles.look(self.clock())
             done(error)
 
         self._writer.submit(batch).add_done_callback(written)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID, uuid4
 
 from postroad.binary.service import BinaryService
@@ -19,14 +19,14 @@ from postroad.directory.watch import DirectoryWatch
 from postroad.errors import NoRoute, OperationCancelled, UnsupportedFormatNameOperation
 from postroad.fields.queue import MAX_QUOTA_KB
 from postroad.manager.offsets import Offsets
-from postroad.manager.reads import Name
+from postroad.manager.reads import Name, Reads
 from postroad.manager.rescue import Rescue
-from postroad.manager.sends import Sends
+from postroad.message import Message
 from postroad.names import FormatName, PublicName
 from postroad.net.limits import Limits
 from postroad.queues.carriers import Watcher
 from postroad.queues.info import describe_manager
-from postroad.queues.leases import LeaseTimes
+from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
 from postroad.queues.queue import Queue
 from postroad.queues.transacting import MOST_APART
@@ -52,7 +52,7 @@ DESCRIBED_AT_ONCE = 100  # queues, between two turns of everybody else
 FIRST_MESSAGE_IDS = 1 << 31  # where a new manager may begin to count; the other half of the ids is room to grow
 
 
-class Manager(Sends, Rescue):
+class Manager(Reads, Rescue):
     """Made with a store that is open and owned from now on; `start`, then use, then `stop`."""
 
     def __init__(
@@ -239,6 +239,48 @@ class Manager(Sends, Rescue):
         if not queue.is_outgoing:
             raise UnsupportedFormatNameOperation(f"{queue.name} is not an outgoing queue: only those pause")
         return queue
+
+    # Sending
+
+    async def send(self, destination: Name, messages: Sequence[Message], transaction: UUID | None = None) -> list[str]:
+        """The ids of the messages, in their order; for several destinations, those of each in turn."""
+        held = self.used(transaction)
+        ids = await self.durably(lambda: self.core.send(destination, messages, self.clock(), held))
+        return self._identifiers(ids)
+
+    async def send_transactional(self, destination: Name, messages: Sequence[Message]) -> list[str]:
+        """All of the messages in a transaction of their own."""
+
+        def send() -> list[str]:
+            now = self.clock()
+            transaction = self.core.begin()
+            try:
+                ids = self.core.send(destination, messages, now, transaction)
+                self.core.commit(transaction, now)
+            except BaseException:
+                self.core.abort(transaction, now)
+                raise
+            return self._identifiers(ids)
+
+        return await self.durably(send)
+
+    def _identifiers(self, ids: Sequence[int]) -> list[str]:
+        prefix = f"{{{self.core.identifier}}}\\"
+        return [f"{prefix}{message_id}" for message_id in ids]
+
+    # Transactions
+
+    def begin(self, holder: Holder = THIS_PROCESS) -> UUID:
+        return self.leases.begin(self.core.begin(), holder)
+
+    async def commit(self, identifier: UUID) -> None:
+        transaction = self.leases.transaction(identifier)
+        await self.durably(lambda: self.core.commit(transaction, self.clock()))
+
+    async def abort(self, identifier: UUID) -> None:
+        """Messages are back in their places when this returns; their abort counts become durable with the next tick."""
+        transaction = self.leases.transaction(identifier)
+        await self.durably(lambda: self.core.abort(transaction, self.clock()))
 
 
 def _stored_identifier(store: Store) -> UUID | None:

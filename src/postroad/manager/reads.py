@@ -17,7 +17,6 @@ from postroad.names import FormatName, PathName
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.leases import THIS_PROCESS, Holder
-from postroad.queues.transaction import Transaction
 from postroad.queues.waiting import WaitingRead
 from postroad.received import ReceivedMessage
 from postroad.store.interface import Record
@@ -42,7 +41,7 @@ class Reads(DurableCore):
         self, name: Name, count: int = 1, timeout: float | None = None, transaction: UUID | None = None
     ) -> list[ReceivedMessage]:
         """At least one message and at most `count`; waits for the first one up to `timeout` seconds, None for ever."""
-        held = self._used(transaction)
+        held = self.used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE)
         try:
             request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self._deadline(timeout), transaction=held)
@@ -75,7 +74,7 @@ class Reads(DurableCore):
         transaction: UUID | None = None,
     ) -> ReceivedMessage:
         """One message by its lookup id, or the one before or behind it."""
-        held = self._used(transaction)
+        held = self.used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE if receive else QueueAccess.PEEK)
         try:
             record = await self.durably(
@@ -209,9 +208,6 @@ class Reads(DurableCore):
         if timeout < 0:
             raise InvalidArgument(f"timeout: {timeout} seconds is negative; 0 does not wait, and none waits for ever")
         return self.clock() + timeout if timeout else 0.0
-
-    def _used(self, transaction: UUID | None) -> Transaction | None:
-        return None if transaction is None else self.leases.transaction(transaction)
 
     # Handles and cursors
 

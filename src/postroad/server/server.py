@@ -53,11 +53,11 @@ from postroad.security.audit import AuditLog
 from postroad.security.relay import Relay
 from postroad.server.exposure import RpcFacts, announce, exposure
 from postroad.server.provision import provide_all, provide_public
-from postroad.soap.client import ClientOptions
+from postroad.soap.listener import Listener
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
 from postroad.soap.settings import SoapSettings
-from postroad.soap.transport import Listener, SoapTransport
+from postroad.soap.transport import ClientOptions, SoapTransport
 from postroad.store import open_store
 from postroad.values.info import ListenerInfo
 
