@@ -57,6 +57,7 @@ from postroad.soap.service import SoapService
 from postroad.status.report import Outlook
 from postroad.status.search import Search
 from postroad.store.interface import Batch, Record, Store
+from postroad.store.memory import MemoryStore
 from postroad.store.writer import Writer
 from postroad.values.trace import Trace
 from postroad.wire.view import MessageView
@@ -111,6 +112,7 @@ class Manager:
             first_message_id=1 + secrets.randbelow(FIRST_MESSAGE_IDS),
             locate=self._locate,
             new_id=uuid4,
+            express=MemoryStore(),  # its lock costs less than none in Python does
             apart=lambda: 1 + secrets.randbelow(MOST_APART),
         )
         self.core.delivery.quota_kb = None if quota_kb == MAX_QUOTA_KB else quota_kb
