@@ -40,6 +40,7 @@ from postroad.soap.service import SoapService
 from postroad.status.report import Outlook
 from postroad.status.search import Search
 from postroad.store.interface import Store
+from postroad.store.memory import MemoryStore
 from postroad.values.info import ListenerInfo, ManagerInfo, QueueInfo
 from postroad.values.trace import Trace
 
@@ -78,6 +79,7 @@ class Manager(Reads, Rescue):
             locate=self._locate,
             base_priority=self._base_priority,
             new_id=uuid4,
+            express=MemoryStore(),  # readers on other threads see whole batches
             apart=lambda: 1 + secrets.randbelow(MOST_APART),
         )
         core.delivery.quota_kb = None if quota_kb == MAX_QUOTA_KB else quota_kb

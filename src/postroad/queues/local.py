@@ -107,6 +107,7 @@ class LocalQueueManager:
         insecure_nacks: bool = False,
         hardened_security: bool = False,
         new_id: Callable[[], UUID],
+        express: ExpressStore | None = None,
         first_message_id: int = 1,
         apart: Callable[[], int] = lambda: 1,
         locate: Callable[[PublicName], UUID | None] = lambda name: None,
@@ -125,7 +126,7 @@ class LocalQueueManager:
         self.state = QueueManagerState.STOPPED
         self.connection_active = True
         self.resolve_list: ResolveDistributionList = _no_directory
-        self.express = ExpressStore()
+        self.express = ExpressStore() if express is None else express
         self.counters = Counters(store.state(COUNTERS_STATE).get(COUNTERS_STATE), first_message_id)
         self.queues = QueueCollection(name, identifier, store, self.express, new_id, hardened_security, base_priority)
         self.delivery = Delivery(
