@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from functools import partial
 from itertools import count
 from uuid import UUID
 
@@ -222,6 +223,7 @@ class LocalQueueManager:
         """Delete Queue, [MS-MQDMPR] 3.1.7.1.4: every message of it, its journal and its subqueues goes with it."""
         if queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL) or is_internal(queue):
             raise AccessDenied(f"{queue.name} belongs to the queue manager and cannot be deleted")
+        carrier = queue.carrier
         with self.delivery.atomic:
             self.queues.remove(self.tick, queue)  # first, so that no acknowledgment of its messages comes back to it
             self.transacting.forget_reads()
@@ -229,6 +231,8 @@ class LocalQueueManager:
                 self.holding.forget(each)
                 self.delivery.atomic.then(self._close_readers, each)
                 self.empty(each, now)
+            if carrier is not None:  # once the queue is durably gone
+                self.delivery.atomic.then(self.tick.on_commit.append, partial(carrier.forget, queue))
 
     def _close_readers(self, queue: Queue) -> None:
         for request in list(queue.waiting):

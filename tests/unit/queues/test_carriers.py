@@ -60,7 +60,7 @@ def test_a_queue_that_was_deleted_has_no_carrier_any_more(harness: Harness) -> N
     queue = harness.queue(TCP)
     harness.delete(TCP)
     queue.ready(harness.now)
-    assert carrier.called == [("ready", TCP)]
+    assert carrier.called == [("ready", TCP), ("forget", TCP)]
     assert carrier.removals == [0x8001]
 
 
@@ -70,3 +70,16 @@ def test_connections_change_nothing_of_a_queue_that_is_paused_or_locked() -> Non
         assert changes <= {OutgoingEvent.PAUSE, OutgoingEvent.RESUME, OutgoingEvent.UNLOCK}
     for state in OutgoingState:
         assert TRANSITIONS[state, OutgoingEvent.PAUSE] is OutgoingState.ON_HOLD
+
+
+def test_a_carrier_forgets_a_deleted_queue_once_that_is_durable(harness: Harness) -> None:
+    carrier = RecordingCarrier()
+    harness.manager.attach(carrier)
+    harness.send(TCP, "a")
+    queue = harness.queue(TCP)
+    harness.manager.delete_queue(queue, harness.now)
+    harness.fail()
+    assert ("forget", TCP) not in carrier.called
+    harness.manager.delete_queue(harness.queue(TCP), harness.now)
+    harness.tick()
+    assert carrier.called[-1] == ("forget", TCP)
