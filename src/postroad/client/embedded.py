@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from postroad.client.values import MAX_SUBMISSION, QueueAttributes, as_name
+from postroad.client.values import MAX_SUBMISSION, as_name
 from postroad.errors import IllegalName, InvalidArgument, MessageNotFound, NoMessage
-from postroad.fields.queue import NEW_QUEUE
+from postroad.fields.queue import NEW_QUEUE, QueueAttributes
 from postroad.fields.tables import read_object
 from postroad.manager import NAME_STATE, Manager
 from postroad.message import Message

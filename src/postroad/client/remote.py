@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import NoReturn
 from uuid import UUID, uuid4
 
-from postroad.client.values import QueueAttributes, as_name
+from postroad.client.values import as_name
 from postroad.errors import (
     BindRefused,
     InvalidArgument,
@@ -24,6 +24,7 @@ from postroad.errors import (
     RpcUnavailable,
     TransactionSequence,
 )
+from postroad.fields.queue import QueueAttributes
 from postroad.message import Message
 from postroad.names import FormatName, parse_format_name
 from postroad.net import ports

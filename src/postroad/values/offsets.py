@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from postroad.received import ReceivedMessage
+if TYPE_CHECKING:
+    from postroad.received import ReceivedMessage
 
 
 @dataclass(frozen=True, slots=True)

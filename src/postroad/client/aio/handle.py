@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from postroad.errors import InvalidHandle, PostroadError
-from postroad.received import ReceivedMessage
 from postroad.values.reading import ReadCall
 
 if TYPE_CHECKING:
     from postroad.client.aio.manager import QueueManager
+    from postroad.received import ReceivedMessage
 
 
 class OpenQueue:

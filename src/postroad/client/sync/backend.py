@@ -6,26 +6,28 @@ Served in this process by client/embedded.py and over HTTP by client/http.py. No
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
-from uuid import UUID
+from typing import TYPE_CHECKING, Protocol
 
-from postroad.client.values import QueueAttributes
-from postroad.message import Message
-from postroad.received import ReceivedMessage
-from postroad.values.info import (
-    ListenerInfo,
-    LockInfo,
-    ManagerInfo,
-    QueueInfo,
-    ReaderInfo,
-    SessionInfo,
-    TransactionInfo,
-)
-from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
-from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
-from postroad.values.routes import Route, Table
-from postroad.values.trace import Trace
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from uuid import UUID
+
+    from postroad.fields.queue import QueueAttributes
+    from postroad.message import Message
+    from postroad.received import ReceivedMessage
+    from postroad.values.info import (
+        ListenerInfo,
+        LockInfo,
+        ManagerInfo,
+        QueueInfo,
+        ReaderInfo,
+        SessionInfo,
+        TransactionInfo,
+    )
+    from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
+    from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+    from postroad.values.routes import Route, Table
+    from postroad.values.trace import Trace
 
 
 class Backend(Protocol):

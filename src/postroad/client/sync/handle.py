@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from postroad.errors import InvalidHandle, PostroadError
-from postroad.received import ReceivedMessage
 from postroad.values.reading import ReadCall
 
 if TYPE_CHECKING:
     from postroad.client.sync.manager import QueueManager
+    from postroad.received import ReceivedMessage
 
 
 class OpenQueue:

@@ -3,31 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
-from postroad.client.sync.backend import Backend
 from postroad.client.sync.handle import Cursor, OpenQueue
 from postroad.client.sync.transaction import Transaction
-from postroad.client.values import (
-    PAGE_MESSAGES,
-    Place,
-    QueueAttributes,
-    Sendable,
-    as_action,
-    as_lookup_ids,
-    as_messages,
-    next_page,
-)
+from postroad.client.values import PAGE_MESSAGES, as_action, as_lookup_ids, as_messages, next_page
 from postroad.errors import InvalidArgument, PostroadError
-from postroad.received import ReceivedMessage
-from postroad.values.info import QueueInfo
-from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
+from postroad.values.offsets import Selection
 from postroad.values.reading import QueueAccess, ShareMode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from postroad.client.sync.backend import Backend
     from postroad.client.sync.manager import QueueManager
+    from postroad.client.values import Place, Sendable
+    from postroad.fields.queue import QueueAttributes
+    from postroad.received import ReceivedMessage
+    from postroad.values.info import QueueInfo
+    from postroad.values.offsets import HoldInfo, Mark, Submission
 
 
 class Queue:
