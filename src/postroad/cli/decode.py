@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol
 
 import typer
 
+from postroad.cli.context import AsJson
 from postroad.cli.outcome import ExitCode, fail
 from postroad.net import ports
 
@@ -25,7 +26,7 @@ class _Printer(Protocol):
 
 def decode(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to read; - for standard input.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    as_json: AsJson = False,
     port: Annotated[
         list[int] | None,
         typer.Option(

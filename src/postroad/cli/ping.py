@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from postroad.cli.options import AsJson
+from postroad.cli.context import AsJson
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import print_json, print_line
 from postroad.net import ports

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from postroad.cli.options import DEFAULT_API, AsJson, Token
+from postroad.cli.context import DEFAULT_API, AsJson, Context, Token, is_given, read_token
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
 
@@ -36,13 +36,22 @@ QUICK = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
+
+def _apis(context: typer.Context, given: list[str] | None) -> list[str]:
+    """Those behind the command, else the one before it, else those of the environment."""
+    if not is_given(context, "apis") and is_given(cast(typer.Context, context.find_root()), "api"):
+        return [context.obj["api"]]
+    return given or [DEFAULT_API]
+
+
 Apis = Annotated[
     list[str] | None,
     typer.Option(
         "--api",
         metavar="URL",
         envvar="POSTROAD_API",
-        help=f"A queue manager's HTTP API; give it for each one. {DEFAULT_API} if absent.",
+        callback=_apis,
+        help=f"The address of a queue manager's HTTP API; repeat it for more managers. {DEFAULT_API} if absent.",
     ),
 ]
 LakePath = Annotated[Path, typer.Option("--lake", metavar="DIR", envvar="POSTROAD_LAKE", help="Where the tables are.")]
@@ -101,12 +110,13 @@ def run(
     from postroad.spark.pipeline.run import run as run_pipeline
     from postroad.spark.pipeline.sources import sources, unmatched
 
+    key = read_token(token)
     check_format(form)
     settings = _settings(conf)
     directory = _directory(enterprise)
 
     def find() -> list[Source]:
-        return [each for api in apis or [DEFAULT_API] for each in sources(api, token, queues or (), consume or ())]
+        return [each for api in apis or () for each in sources(api, key, queues or (), consume or ())]
 
     found = find()
     for pattern in unmatched(found, queues or ()):
@@ -213,6 +223,7 @@ def routes(
 
 @app.command()
 def replay(
+    context: Context,
     where: Annotated[
         str, typer.Option("--where", metavar="SQL", help="Which dead letters, in Spark SQL: label like 'order%'.")
     ],
@@ -220,15 +231,10 @@ def replay(
         str | None,
         typer.Option("--to", metavar="QUEUE", help="Where to send them; to where they were bound if absent."),
     ] = None,
-    api: Annotated[
-        str, typer.Option("--api", metavar="URL", envvar="POSTROAD_API", help="Where the queue manager's HTTP API is.")
-    ] = DEFAULT_API,
     lake: LakePath = DEFAULT_LAKE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent, and send nothing.")] = False,
     master: Master = None,
     conf: Conf = None,
-    as_json: AsJson = False,
-    token: Token = None,
 ) -> None:
     """Send dead letters again, each exactly once; the original goes once its message is sent.
 
@@ -244,9 +250,16 @@ def replay(
     spark = _session("pipeline replay", master, _settings(conf), small=True)  # the work is the manager's
     with _bar("messages") as progress:
         done = replay_letters(
-            spark, api, where, to=to, plans=lake / "replays", token=token, dry_run=dry_run, progress=progress
+            spark,
+            context.api,
+            where,
+            to=to,
+            plans=lake / "replays",
+            token=read_token(context.token),
+            dry_run=dry_run,
+            progress=progress,
         )
-    if as_json:
+    if context.as_json:
         print_json({"selected": done.selected, "sent": done.sent, "removed": done.removed, "dry_run": dry_run})
     elif dry_run:
         print_table(("queue", "lookup id", "reason", "label", "would go to"), done.planned)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.lock import tell_locked
-from postroad.cli.options import DEFAULT_API, MAX_LOOKUP_ID, Api, AsJson, QueueName, Token, connect, predicate
+from postroad.cli.context import Context
+from postroad.cli.lock import report_locked
+from postroad.cli.options import MAX_LOOKUP_ID, QueueName, predicate
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import MessagePrinter, print_line, print_table
 
@@ -40,6 +41,7 @@ Raw = Annotated[bool, typer.Option("--raw", help="Print nothing but the bodies, 
 
 
 def receive(
+    context: Context,
     queue: QueueName,
     count: Count = 1,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
@@ -48,9 +50,6 @@ def receive(
         bool, typer.Option("--transactional", help="Take them in one transaction, which commits once they are printed.")
     ] = False,
     raw: Raw = False,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
     """Take messages from a queue, and print them.
 
@@ -58,9 +57,9 @@ def receive(
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
-    printer = printer_for(as_json, raw)
+    printer = printer_for(context.as_json, raw)
     _check(count, timeout, lookup)
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         source = manager.queue(queue)
         with manager.transaction() if transactional else nullcontext() as transaction:
             if lookup is not None:
@@ -68,19 +67,17 @@ def receive(
             else:
                 take(source, count, timeout, transaction, printer)
         if not printer.count:
-            tell_locked(source, "not received")
+            report_locked(source, "not received")
     end_reading(printer, queue, timeout)
 
 
 def peek(
+    context: Context,
     queue: QueueName,
     count: Count = 1,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     lookup: Lookup = None,
     raw: Raw = False,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
     """Print messages from the first on, and leave them where they are.
 
@@ -88,19 +85,20 @@ def peek(
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
-    printer = printer_for(as_json, raw)
+    printer = printer_for(context.as_json, raw)
     _check(count, timeout, lookup)
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         source = manager.queue(queue)
         if lookup is not None:
             printer.print_all([source.peek_by_id(lookup)])
         else:
             printer.print_all(islice(_peeked(source, timeout), count))
-            tell_locked(source, "not shown")
+            report_locked(source, "not shown")
     end_reading(printer, queue, timeout)
 
 
 def browse(
+    context: Context,
     queue: QueueName,
     after: Annotated[
         int,
@@ -113,21 +111,18 @@ def browse(
         str | None,
         typer.Option("--where", metavar="EXPR", help="Those alone, as in 'label == \"x\" and priority > 3'."),
     ] = None,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
     """List the messages of a queue, one a line; on a terminal, a page at a time."""
     wanted = predicate(where)
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         source = manager.queue(queue)
         found = (each for each in source.messages(after) if wanted is None or wanted(each.json()))
         messages = islice(found, limit)
-        if as_json:
+        if context.as_json:
             MessagePrinter(as_json=True).print_all(messages)
         else:
             _print_pages(messages)
-        tell_locked(source, "not shown")
+        report_locked(source, "not shown")
 
 
 def printer_for(as_json: bool, raw: bool) -> MessagePrinter:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from postroad.cli.lock import tell_locked
-from postroad.cli.options import DEFAULT_API, MAX_LOOKUP_ID, Api, AsJson, QueueName, Token, connect, predicate
+from postroad.cli.context import Context
+from postroad.cli.lock import report_locked
+from postroad.cli.options import MAX_LOOKUP_ID, QueueName, predicate
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import count_text, header_line, print_json, print_line
 from postroad.cli.progress import Bar
@@ -34,6 +35,7 @@ Where = Annotated[
 
 
 def move(
+    context: Context,
     queue: QueueName,
     to: Annotated[str, typer.Argument(metavar="TO", help="The local queue that they move to.")],
     lookup: Annotated[
@@ -45,9 +47,6 @@ def move(
     everything: Annotated[bool, typer.Option("--all", help="Every message.")] = False,
     where: Where = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which messages would move.")] = False,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
     """Move messages to another local queue.
 
@@ -57,7 +56,7 @@ def move(
     if sum((bool(lookup), everything, where is not None)) != 1:
         fail("say which messages: --lookup ID, --all or --where EXPR, one of them", ExitCode.USAGE)
     wanted = predicate(where)
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         source = manager.queue(queue)
         info = source.info()
         if manager.queue(to).info().id == info.id:  # a target that is missing is told before anything else
@@ -67,9 +66,9 @@ def move(
         else:
             chosen = (each for each in source.messages() if wanted is None or wanted(each.json()))
         if dry_run:
-            _show(chosen, as_json)
+            _show(chosen, context.as_json)
             if not lookup:
-                tell_locked(source, "would not be moved")
+                report_locked(source, "would not be moved")
             return
         with Bar("moving", info.messages if everything else None) as bar:
             if lookup:
@@ -78,11 +77,8 @@ def move(
             else:
                 while batch := list(islice(chosen, BATCH_MESSAGES)):
                     bar.advance(_move_batch(manager, queue, to, batch))
-        locked = {} if lookup else tell_locked(source, "not moved")
-    if as_json:
-        print_json({"moved": bar.done, **locked})
-    else:
-        print_line(f"moved {count_text(bar.done, 'message')} from {queue} to {to}")
+        locked = {} if lookup else report_locked(source, "not moved")
+    context.print({"moved": bar.done, **locked}, f"moved {count_text(bar.done, 'message')} from {queue} to {to}")
 
 
 def _move_batch(manager: QueueManager, queue: str, to: str, batch: list[ReceivedMessage]) -> int:
@@ -115,14 +111,12 @@ def _show(messages: Iterator[ReceivedMessage], as_json: bool) -> None:
 
 
 def export(
+    context: Context,
     queue: QueueName,
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write; - for standard output.")],
     keep: Annotated[bool, typer.Option("--keep", help="The messages stay in the queue, as they do anyway.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="They leave the queue once they are in the file.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
     """Write the messages of a queue to a file, byte for byte, in queue order.
 
@@ -131,9 +125,9 @@ def export(
     """
     if keep and remove:
         fail("--keep and --remove exclude each other: choose one", ExitCode.USAGE)
-    if as_json and file == STANDARD_STREAM:
+    if context.as_json and file == STANDARD_STREAM:
         fail("--json: standard output is where the messages go; export to a file", ExitCode.USAGE)
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         source = manager.queue(queue)
         info = source.info()
         if remove and info.type == "outgoing":
@@ -148,8 +142,8 @@ def export(
                     (_take if remove else _copy)(source, stream, bar)
             except OSError as fault:
                 fail(f"{file}: cannot be written: {fault.strerror}", ExitCode.FAILED)
-        locked = tell_locked(source, "not exported")
-    if as_json:
+        locked = report_locked(source, "not exported")
+    if context.as_json:
         print_json({"exported": bar.done, "file": file, **locked})
     elif file != STANDARD_STREAM:
         print_line(f"exported {count_text(bar.done, 'message')} from {queue} to {file}")
@@ -202,11 +196,9 @@ def _make_durable(stream: BinaryIO) -> None:
 
 
 def import_packets(
+    context: Context,
     queue: QueueName,
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to read; - for standard input.")],
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
     """Put the messages of a file into a local queue, byte for byte.
 
@@ -216,7 +208,7 @@ def import_packets(
     with _readable(file) as stream:
         total = sum(len(batch) for batch in _batches(stream, file))
         stream.seek(0)
-        with connect(api, token) as manager, Bar("importing", total) as bar:
+        with context.connect() as manager, Bar("importing", total) as bar:
             target = manager.queue(queue)
             target.info()
             try:
@@ -227,10 +219,9 @@ def import_packets(
                 if bar.done:
                     print_line(f"imported the first {bar.done} of {count_text(total, 'message')}")
                 raise
-    if as_json:
-        print_json({"imported": total, "file": file})
-    else:
-        print_line(f"imported {count_text(total, 'message')} from {file} into {queue}")
+    context.print(
+        {"imported": total, "file": file}, f"imported {count_text(total, 'message')} from {file} into {queue}"
+    )
 
 
 def _readable(file: str) -> AbstractContextManager[BinaryIO]:

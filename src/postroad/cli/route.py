@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.options import DEFAULT_API, Api, AsJson, Token, connect
+from postroad.cli.context import Context
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import print_json, print_line, print_table
 
@@ -19,6 +19,7 @@ TABLE = "table"
 
 
 def route(
+    context: Context,
     destination: Annotated[
         str,
         typer.Argument(
@@ -33,9 +34,6 @@ def route(
         Path | None,
         typer.Option("--enterprise", metavar="FILE", help="A directory's file to answer from; nobody has to run."),
     ] = None,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
     """Show where a message for a queue manager goes next, which way it takes, and why.
 
@@ -46,15 +44,15 @@ def route(
             fail("--enterprise: --from is missing, which says whose way it is", ExitCode.USAGE)
         routes = _routes(enterprise)
         if destination == TABLE:
-            _print_table(routes.table(source), as_json)
+            _print_table(routes.table(source), context.as_json)
         else:
-            _print_route(routes.route(source, destination), as_json)
+            _print_route(routes.route(source, destination), context.as_json)
         return
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         if destination == TABLE:
-            _print_table(manager.route_table(source), as_json)
+            _print_table(manager.route_table(source), context.as_json)
         else:
-            _print_route(manager.route(destination, source), as_json)
+            _print_route(manager.route(destination, source), context.as_json)
 
 
 def _routes(file: Path) -> Routes:

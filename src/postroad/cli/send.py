@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.options import DEFAULT_API, Api, AsJson, Token, connect
+from postroad.cli.context import Context
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import print_json, print_line
 from postroad.cli.progress import Bar
@@ -24,6 +24,7 @@ _UINT32_MAX = 0xFFFFFFFF
 
 
 def send(
+    context: Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Where to: any format name or path; several by commas.")],
     standard_input: Annotated[
         str | None, typer.Argument(metavar="[-]", help="Take the body from standard input.", show_default=False)
@@ -87,9 +88,6 @@ def send(
         typer.Option("--app-tag", metavar="N", min=0, max=_UINT32_MAX, help="A number for the application's own use."),
     ] = 0,
     count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="Send that many alike.")] = 1,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
     """Send a message, and print its id.
 
@@ -124,12 +122,12 @@ def send(
     )
     from postroad.errors import TransactionUsage
 
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         try:
             ids = _send(manager, name, message, count, transactional)
         except TransactionUsage as fault:
             fail(f"{fault}: {'leave out' if transactional else 'add'} --transactional", ExitCode.FAILED)
-    if as_json:
+    if context.as_json:
         for each in ids:
             print_json({"id": each})
     elif len(ids) == 1:

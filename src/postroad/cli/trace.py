@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.options import DEFAULT_API, Api, AsJson, Token, connect
+from postroad.cli.context import Context
 from postroad.cli.outcome import ExitCode, fail, report
 from postroad.cli.output import print_json, print_line
 
@@ -15,23 +15,21 @@ if TYPE_CHECKING:
 
 
 def trace(
+    context: Context,
     message_id: Annotated[
         str, typer.Argument(metavar="MESSAGE-ID", help=r"{guid}\n, as `send` prints it; the braces may be left out.")
     ],
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
     """Tell where a message went: in which queues it, its copies, its acknowledgments and reports on it are.
 
     Exit code 1 if nothing is known of it. With --json each finding is an object.
     """
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         found = manager.trace(message_id)
     if not found.findings:
         fail(f"nothing is known of {found.id}{_extent(found)}", ExitCode.FAILED)
     for finding in found.findings:
-        if as_json:
+        if context.as_json:
             print_json(finding.json())
             continue
         print_line(f"{_time(finding.at)}  {finding.sentence}")
