@@ -138,7 +138,7 @@ def test_commands_that_pass_over_locked_messages_say_how_many(office: Office, tm
     assert f"not received: {locked_words}" in empty.errors
     for option in ((), ("--json",)):
         purged = office.run("queue", "purge", queue.name, *option)
-        assert f"purged when their readers are done: {locked_words}" in purged.errors
+        assert f"purged when their readers release them: {locked_words}" in purged.errors
     assert purged.objects == [{"purged": 0, "locked": 2}]
     queue.settle(locked, delete=False)
     assert queue.info().messages == 0

@@ -63,14 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fault.exit_code
     except typer.Abort:
         return ExitCode.FAILED
-    except (IllegalName, InvalidArgument, InvalidMessage) as fault:  # what was asked for can never be
+    except (IllegalName, InvalidArgument, InvalidMessage) as fault:  # no manager could do this
         report(str(fault))
         return ExitCode.USAGE
     except PostroadError as fault:
         report(str(fault))
         return ExitCode.FAILED
     except OSError as fault:
-        if not isinstance(fault, BrokenPipeError):  # whoever reads our output may have enough
+        if not isinstance(fault, BrokenPipeError):  # the reader of our output may have stopped
             report(f"the output cannot be written: {fault.strerror}")
         sys.stdout = None  # or Python tries once more at its end
         return ExitCode.FAILED

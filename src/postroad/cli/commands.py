@@ -38,27 +38,25 @@ COMMANDS = {
         "Show the manager, its queues, sessions, remote readers, locks, transactions and listeners, and what needs "
         "attention, with the reasons.",
     ),
-    "queue": Source("queue", "app", "Make, list, show, change, empty, pause, release and delete queues."),
+    "queue": Source("queue", "app", "Create, list, show, change, purge, pause, release and delete queues."),
     "send": Source("send", "send", "Send a message, and print its id."),
-    "receive": Source("read", "receive", "Take messages from a queue, and print them."),
-    "peek": Source("read", "peek", "Print messages from the first on, and leave them where they are."),
-    "browse": Source("read", "browse", "List the messages of a queue, one a line; on a terminal, a page at a time."),
+    "receive": Source("read", "receive", "Receive messages from a queue, and print them."),
+    "peek": Source("read", "peek", "Print the first messages of a queue, and leave them there."),
+    "browse": Source("read", "browse", "List the messages of a queue, one per line; on a terminal, page by page."),
     "move": Source("rescue", "move", "Move messages to another local queue."),
     "export": Source("rescue", "export", "Write the messages of a queue to a file, byte for byte, in queue order."),
     "import": Source("rescue", "import_packets", "Put the messages of a file into a local queue, byte for byte."),
     "lock": Source("lock", "app", "List and release messages that clients have locked."),
     "transaction": Source("lock", "transactions", "List and abort the open transactions of clients."),
-    "remote": Source("remote", "app", "Read the queues of another computer, whatever MSMQ server runs there."),
-    "route": Source(
-        "route", "route", "Show where a message for a queue manager goes next, which way it takes, and why."
-    ),
+    "remote": Source("remote", "app", "Read the queues of any MSMQ server on another computer."),
+    "route": Source("route", "route", "Show the next hop and the route of a message to a queue manager, and why."),
     "trace": Source(
         "trace",
         "trace",
-        "Tell where a message went: in which queues it, its copies, its acknowledgments and reports on it are.",
+        "Show where a message went: the queues that contain it, its copies, its acknowledgments and its reports.",
     ),
     "ping": Source(
-        "ping", "ping", "Ask a queue manager by UDP whether it would take a session, as MSMQ does before it connects."
+        "ping", "ping", "Ask a queue manager by UDP whether it would accept a session, as MSMQ does before it connects."
     ),
     "simulate": Source(
         "simulate",
@@ -68,7 +66,7 @@ COMMANDS = {
     "pipeline": Source(
         "pipeline",
         "app",
-        "Bring messages to Spark: tables, a report, routes of an enterprise, dead letters sent again.",
+        "Process messages with Spark: tables, a report, routes of an enterprise, dead letters sent again.",
     ),
     "decode": Source("decode", "decode", "Show the packets in a file, field by field."),
 }

@@ -55,7 +55,7 @@ def decode(
         try:
             _decode(file, CaptureFile(stream, ports), _printer(as_json))
         except BrokenPipeError:
-            raise  # whoever reads our output has enough
+            raise  # the reader of our output has stopped
         except OSError as fault:
             fail(f"{file}: {fault.strerror}", ExitCode.FAILED)
 

@@ -1,4 +1,4 @@
-"""`postroad lock` and `postroad transaction`: what clients hold, who they are, and how to take it back."""
+"""`postroad lock` and `postroad transaction`: what clients hold, who they are, and how an operator releases it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ transactions = typer.Typer(help="List and abort the open transactions of clients
 def list_locks(
     context: Context,
     queue: Annotated[
-        str | None, typer.Argument(metavar="[QUEUE]", help="A queue, as in private$\\orders; all if absent.")
+        str | None, typer.Argument(metavar="[QUEUE]", help="A queue, such as private$\\orders; all queues if absent.")
     ] = None,
 ) -> None:
-    """List messages that clients have and nobody else can see: by whom, and for how long. The oldest come first."""
+    """List the messages that clients have locked, who holds them and for how long, the oldest first. No other reader
+    sees them."""
     with context.connect() as manager:
         locks = manager.locks(queue)
     context.print_list(locks, lambda: print_locks(locks), "no locked messages")
@@ -48,14 +49,14 @@ def release(
             metavar="ID",
             min=0,
             max=MAX_LOOKUP_ID,
-            help="This message; may be given several times. Without it, every message that a client has locked.",
+            help="The message with this lookup id; repeat it for more. Every locked message if absent.",
         ),
     ] = None,
 ) -> None:
-    """Put locked messages back, though the client that has them may still work.
+    """Put locked messages back, even if the client that holds them still works.
 
-    That client gets an error when it is done with them, and somebody else may receive them a second time.
-    Messages of transactions return with `postroad transaction abort`, those of remote readers with their connection.
+    That client gets an error when it settles them, and another reader may receive them a second time. Messages of a
+    transaction return with `postroad transaction abort`, those of a remote reader when its connection ends.
     """
     with context.connect() as manager:
         source = manager.queue(queue)
@@ -80,9 +81,9 @@ def list_transactions(context: Context) -> None:
 @transactions.command("abort")
 def abort(
     context: Context,
-    identifier: Annotated[str, typer.Argument(metavar="ID", help="Which one, as `transaction list` shows it.")],
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="The transaction, as `transaction list` shows it.")],
 ) -> None:
-    """Abort a transaction, though its client may still work: received messages return, sent ones never were."""
+    """Abort a transaction, even if its client still works: received messages return, sent messages are dropped."""
     with context.connect() as manager:
         manager.abort_transaction(identifier)
     context.print({"aborted": identifier}, f"aborted {identifier}")
@@ -125,9 +126,9 @@ def _numbers(lookup_ids: tuple[int, ...]) -> str:
 
 
 def report_locked(queue: Queue, what_became: str) -> dict[str, int]:
-    """Says on stderr how many messages of a queue a command has passed over, if any; the same for its JSON.
+    """Reports on stderr how many messages of a queue a command skipped, if any; returns the same for its JSON.
 
-    `what_became` of them stands first, as in "not moved".
+    The line starts with `what_became` of them, as in "not moved".
     """
     info = queue.info()
     name = shlex.quote(queue.name)

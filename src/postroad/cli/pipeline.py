@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from postroad.spark.pipeline.run import Progress
     from postroad.spark.pipeline.sources import Source
 
-app = typer.Typer(help="Bring messages to Spark: tables, a report, routes of an enterprise, dead letters sent again.")
+app = typer.Typer(
+    help="Process messages with Spark: tables, a report, routes of an enterprise, dead letters sent again."
+)
 
 DEFAULT_LAKE = Path("lake")
 SMALL = 100_000  # packets, up to which QUICK pays
@@ -94,14 +96,14 @@ def run(
         Path | None, typer.Option("--report", metavar="FILE", help="Write the report as well, as one HTML page.")
     ] = None,
     every: Annotated[
-        float | None, typer.Option("--every", metavar="S", min=1, help="Go on: run again every so many seconds.")
+        float | None, typer.Option("--every", metavar="S", min=1, help="Keep running, once every S seconds.")
     ] = None,
     master: Master = None,
     conf: Conf = None,
     as_json: AsJson = False,
     token: Token = None,
 ) -> None:
-    """Read what is new in the queues, and bring every table up to it. Messages stay, but where --consume says not.
+    """Read the new messages of the queues into the tables. Messages stay in their queues unless --consume removes them.
 
     A run that was killed is finished by the next one; no packet is in the tables twice.
     """
@@ -121,7 +123,7 @@ def run(
     found = find()
     for pattern in unmatched(found, queues or ()):
         fail(f"--queue: no queue matches {pattern}; `postroad queue list` shows what there is", ExitCode.FAILED)
-    form = Lake(None, lake, form).form  # what cannot be written to is told before Spark starts
+    form = Lake(None, lake, form).form  # a directory that cannot be written fails before Spark starts
     small = every is None and sum(each.messages for each in found) + kept_packets(lake, form) < SMALL
     spark = _session("pipeline run", master, settings, small=small)
     opened = Lake(spark, lake, form)
@@ -178,7 +180,7 @@ def report(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Write one HTML page that says what was delivered, how fast, by which way, what was lost and what to do.
+    """Write one HTML page that says what was delivered, how fast, by which route, what was lost and what to do.
 
     It needs the tables that `run` has made, and no Java. With --json the headline figures are printed as well.
     """
@@ -229,7 +231,7 @@ def replay(
     ],
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="QUEUE", help="Where to send them; to where they were bound if absent."),
+        typer.Option("--to", metavar="QUEUE", help="Where to send them; their original destination if absent."),
     ] = None,
     lake: LakePath = DEFAULT_LAKE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent, and send nothing.")] = False,
@@ -238,18 +240,18 @@ def replay(
 ) -> None:
     """Send dead letters again, each exactly once; the original goes once its message is sent.
 
-    A replay that was interrupted is finished first, by the next one in the same directory. The next run knows what was
-    sent again, and so does the report.
+    The next replay in the same directory first finishes one that was interrupted. The next run and the report know what
+    was sent again.
     """
     _require_spark()
     from postroad.names import parse_name
-    from postroad.spark.pipeline.replay import replay as replay_letters
+    from postroad.spark.pipeline.replay import replay as send_again
 
     if to is not None:
         parse_name(to)
     spark = _session("pipeline replay", master, _settings(conf), small=True)  # the work is the manager's
     with _bar("messages") as progress:
-        done = replay_letters(
+        done = send_again(
             spark,
             context.api,
             where,
@@ -292,7 +294,7 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
     for each in conf or []:
         key, equals, value = each.partition("=")
         if not equals:
-            fail(f"--conf: {each!r} is not of the form KEY=VALUE", ExitCode.USAGE)
+            fail(f"--conf: {each!r} must be KEY=VALUE", ExitCode.USAGE)
         settings[key] = value
     return settings
 
@@ -308,7 +310,7 @@ def _session(name: str, master: str | None, given: dict[str, str], *, small: boo
 
 
 def _quiet() -> None:
-    """Spark tells of itself at its start, before any setting of a session can keep it from that."""
+    """Spark logs at its start, before a setting of the session can prevent it."""
     import os
     from importlib.resources import files
 
@@ -320,7 +322,7 @@ def _opened(path: Path, spark: SparkSession | None = None) -> Lake:
     from postroad.spark.pipeline.lake import Lake
 
     if not (path / "format").is_file():
-        fail(f"{path} has no tables: `postroad pipeline run --lake {quote(str(path))}` makes them", ExitCode.FAILED)
+        fail(f"{path} has no tables: `postroad pipeline run --lake {quote(str(path))}` creates them", ExitCode.FAILED)
     return Lake(spark, path)
 
 

@@ -1,4 +1,4 @@
-"""`postroad queue ...`: make, list, show, change, empty, pause, release and delete queues."""
+"""`postroad queue ...`: create, list, show, change, purge, pause, release and delete queues."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from postroad.fields.queue import QueueAttributes
     from postroad.values.info import QueueInfo
 
-app = typer.Typer(help="Make, list, show, change, empty, pause, release and delete queues.")
+app = typer.Typer(help="Create, list, show, change, purge, pause, release and delete queues.")
 
 
-# What is told of outgoing queues alone.
+# What only outgoing queues have.
 _OUTGOING = (
     *("state", "next_hops", "why", "stuck", "paused", "unsent", "in_flight", "unacknowledged", "awaiting_final_ack"),
     *("last_error", "failures", "next_retry_s", "next_resend_s", "resend_interval_s"),
@@ -45,7 +45,7 @@ def create(
 def list_queues(
     context: Context,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also journals, subqueues and the queue manager's own queues.")
+        bool, typer.Option("--all", help="Include journals, subqueues and the queue manager's own queues.")
     ] = False,
 ) -> None:
     """List the queues; with --json, all of them."""
@@ -56,7 +56,7 @@ def list_queues(
 
 @app.command("show")
 def show(context: Context, queue: QueueName) -> None:
-    """Show everything that is known of a queue."""
+    """Show everything about a queue."""
     with context.connect() as manager:
         info = manager.queue(queue).info()
     context.print_info(info, lambda: _print_one(info))
@@ -68,9 +68,9 @@ def set_properties(
     queue: QueueName,
     changes: dict[str, Any],
 ) -> None:
-    """Change properties of a queue. Quotas and limits take a number or none."""
+    """Change properties of a queue. Quotas and limits accept a number or none."""
     if not changes:
-        fail("there is nothing to change: give an option, such as --quota-kb", ExitCode.USAGE)
+        fail("nothing to change: use an option, such as --quota-kb", ExitCode.USAGE)
     with context.connect() as manager:
         info = manager.queue(queue).change(**changes)
     context.print_info(info, lambda: _print_one(info))
@@ -86,17 +86,17 @@ def delete(context: Context, queue: QueueName) -> None:
 
 @app.command("purge")
 def purge(context: Context, queue: QueueName) -> None:
-    """Throw every message of a queue away. Locked ones go when their readers are done."""
+    """Remove every message of a queue. Locked messages are removed when their readers release them."""
     with context.connect() as manager:
         source = manager.queue(queue)
         purged = source.purge()
-        locked = report_locked(source, "purged when their readers are done")
+        locked = report_locked(source, "purged when their readers release them")
     context.print({"purged": purged, **locked}, f"purged {count_text(purged, 'message')} from {queue}")
 
 
 @app.command("pause")
 def pause(context: Context, queue: QueueName) -> None:
-    """Keep an outgoing queue from sending. QUEUE is its format name, as `queue list` shows it."""
+    """Stop an outgoing queue from sending. QUEUE is its format name, as `queue list` shows it."""
     with context.connect() as manager:
         info = manager.queue(queue).pause()
     context.print(asdict(info), f"{info.path}: {(info.state or '').lower()}")
@@ -104,7 +104,7 @@ def pause(context: Context, queue: QueueName) -> None:
 
 @app.command("resume")
 def resume(context: Context, queue: QueueName) -> None:
-    """Let an outgoing queue send again."""
+    """Let an outgoing queue continue to send."""
     with context.connect() as manager:
         info = manager.queue(queue).resume()
     context.print(asdict(info), f"{info.path}: {(info.state or '').lower()}")
@@ -114,21 +114,23 @@ def resume(context: Context, queue: QueueName) -> None:
 def release(
     context: Context,
     queue: QueueName,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who holds messages, as `queue show` tells.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name that holds messages, as `queue show` lists it.")
+    ],
 ) -> None:
-    """Give the messages that a pipeline holds back to every reader."""
+    """Make the messages that a pipeline holds available to every reader again."""
     with context.connect() as manager:
         held = manager.queue(queue).holds()
         if name not in (hold.name for hold in held):
-            known = f"; there are {', '.join(hold.name for hold in held)}" if held else ""
-            fail(f"nobody called {name} holds messages of {queue}{known}", ExitCode.FAILED)
+            known = f"; it must be one of {', '.join(hold.name for hold in held)}" if held else ""
+            fail(f"no pipeline called {name} holds messages of {queue}{known}", ExitCode.FAILED)
         manager.queue(queue).release(name)
         messages = sum(hold.messages for hold in held if hold.name == name)
     context.print({"released": name, "messages": messages}, f"released {count_text(messages, 'message')} of {queue}")
 
 
 def is_of_interest(info: QueueInfo) -> bool:
-    """Queues that people made or that messages leave by, and any other that has messages."""
+    """Queues that users created, outgoing queues, and any other queue with messages."""
     made = info.type in ("private", "public", "outgoing") and not info.path.endswith("_queue$")
     return made or info.messages > 0
 

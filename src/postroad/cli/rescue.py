@@ -30,7 +30,7 @@ READ_BYTES = 1 << 20
 
 Where = Annotated[
     str | None,
-    typer.Option("--where", metavar="EXPR", help="Those that match, as in 'label == \"x\" and priority > 3'."),
+    typer.Option("--where", metavar="EXPR", help="Messages that match, such as 'label == \"x\" and priority > 3'."),
 ]
 
 
@@ -41,7 +41,11 @@ def move(
     lookup: Annotated[
         list[int] | None,
         typer.Option(
-            "--lookup", metavar="ID", min=0, max=MAX_LOOKUP_ID, help="This message; may be given several times."
+            "--lookup",
+            metavar="ID",
+            min=0,
+            max=MAX_LOOKUP_ID,
+            help="The message with this lookup id; repeat it for more.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every message.")] = False,
@@ -50,16 +54,16 @@ def move(
 ) -> None:
     """Move messages to another local queue.
 
-    They keep their bytes and get new places at the end of the target; nobody is acknowledged. Messages that a reader
+    Each message keeps its bytes and moves to the end of the target. No acknowledgment is sent. Messages that a reader
     takes meanwhile are not moved.
     """
     if sum((bool(lookup), everything, where is not None)) != 1:
-        fail("say which messages: --lookup ID, --all or --where EXPR, one of them", ExitCode.USAGE)
+        fail("choose the messages with one of --lookup ID, --all and --where EXPR", ExitCode.USAGE)
     wanted = predicate(where)
     with context.connect() as manager:
         source = manager.queue(queue)
         info = source.info()
-        if manager.queue(to).info().id == info.id:  # a target that is missing is told before anything else
+        if manager.queue(to).info().id == info.id:  # a missing target is reported before anything else
             fail(f"TO: {to} is the queue that the messages are in", ExitCode.USAGE)
         if lookup:
             chosen: Iterator[ReceivedMessage] = (source.peek_by_id(each) for each in dict.fromkeys(lookup))
@@ -175,8 +179,8 @@ def _copy(queue: Queue, stream: BinaryIO, bar: Bar) -> None:
 
 
 def _take(queue: Queue, stream: BinaryIO, bar: Bar) -> None:
-    """Messages are locked while they are being written, and go once they are on the disk. No more of them than were
-    there at the start, so that a busy sender does not keep this from ending."""
+    """Messages are locked while they are being written, and go once they are on the disk. At most as many as were
+    there at the start, or a busy sender could keep this running."""
     from postroad.errors import NoMessage
 
     while left := (bar.total or 0) - bar.done:
@@ -202,8 +206,8 @@ def import_packets(
 ) -> None:
     """Put the messages of a file into a local queue, byte for byte.
 
-    The whole file is checked first: if one packet in it is damaged, nothing is imported. Nobody is acknowledged, and a
-    message whose time to be received is over goes the way of any other such message.
+    The whole file is checked first: if one packet in it is damaged, nothing is imported. No acknowledgment is
+    sent. A message whose time to be received is over is treated like any other expired message.
     """
     with _readable(file) as stream:
         total = sum(len(batch) for batch in _batches(stream, file))

@@ -1,4 +1,4 @@
-"""`postroad status`: the queue manager at a glance, and what needs somebody's attention."""
+"""`postroad status`: the queue manager at a glance, and what needs attention."""
 
 from __future__ import annotations
 

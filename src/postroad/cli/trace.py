@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 def trace(
     context: Context,
     message_id: Annotated[
-        str, typer.Argument(metavar="MESSAGE-ID", help=r"{guid}\n, as `send` prints it; the braces may be left out.")
+        str, typer.Argument(metavar="MESSAGE-ID", help=r"{guid}\n, as `send` prints it; the braces are optional.")
     ],
 ) -> None:
-    """Tell where a message went: in which queues it, its copies, its acknowledgments and reports on it are.
+    """Show where a message went: the queues that contain it, its copies, its acknowledgments and its reports.
 
-    Exit code 1 if nothing is known of it. With --json each finding is an object.
+    Exit code 1 if nothing is found. With --json, each finding is one object.
     """
     with context.connect() as manager:
         found = manager.trace(message_id)
     if not found.findings:
-        fail(f"nothing is known of {found.id}{_extent(found)}", ExitCode.FAILED)
+        fail(f"nothing was found about {found.id}{_extent(found)}", ExitCode.FAILED)
     for finding in found.findings:
         if context.as_json:
             print_json(finding.json())
@@ -42,7 +42,7 @@ def trace(
 
 
 def _extent(found: Trace) -> str:
-    looked = f": {found.looked_at} messages were looked at"
+    looked = f": {found.looked_at} messages were searched"
     if not found.cut_off:
         return looked
     ends = f"of {', '.join(found.cut_off)} only the first and the last {found.limit_per_queue // 2}"

@@ -51,7 +51,7 @@ def word(member: QueueAccess | ShareMode | ReadCall) -> str:
 
 def check_timeout(timeout: float | None) -> None:
     if timeout is not None and timeout < 0:
-        raise InvalidArgument(f"timeout: {timeout} seconds is negative; 0 does not wait, and none waits for ever")
+        raise InvalidArgument(f"timeout: must not be negative, got {timeout}; 0 does not wait, and None waits forever")
 
 
 # Messages, and with them everything about packets, are imported when the first one comes or goes.

@@ -101,7 +101,7 @@ class QueueManager:
         return await self.backend.transactions()
 
     async def abort_transaction(self, identifier: UUID | str) -> None:
-        """Aborts somebody's transaction, as an operator; its owner hears of it with LeaseEnded."""
+        """Aborts the transaction of any client, as an operator; its owner gets LeaseEnded."""
         try:
             parsed = identifier if isinstance(identifier, UUID) else UUID(identifier)
         except ValueError:
@@ -120,7 +120,7 @@ class QueueManager:
     # Queues
 
     def queue(self, name: Name) -> Queue:
-        """The queue of this name: a local path, or any format name. Nobody is asked whether it exists."""
+        """The queue of this name: a local path, or any format name. Whether it exists is not checked."""
         return Queue(self, str(name))
 
     async def queues(self) -> list[QueueInfo]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Queue:
     """A name on one manager; it costs nothing, and says nothing of whether the queue exists.
 
-    A `timeout` is in seconds: 0 does not wait, None waits for ever. Reads that found nothing in time raise NoMessage.
+    A `timeout` is in seconds: 0 does not wait, None waits forever. Reads that found nothing in time raise NoMessage.
     """
 
     __slots__ = ("manager", "name")
@@ -99,10 +99,10 @@ class Queue:
 
     @asynccontextmanager
     async def receiving(self, timeout: float | None = None) -> AsyncIterator[ReceivedMessage]:
-        """The first message, for the length of a block, however long that takes: nobody else gets it. It is gone when
-        the block ends, and back in its place if the block raises, this process dies or the manager restarts.
+        """The first message, for the length of a block, however long that takes: no other reader gets it. It is gone
+        when the block ends, and back in its place if the block raises, this process dies or the manager restarts.
 
-        LeaseEnded at the end of the block: the message went back meanwhile, and somebody else may receive it too.
+        LeaseEnded at the end of the block: the message went back meanwhile, and another reader may receive it too.
         """
         async with self.receiving_many(1, timeout) as messages:
             yield messages[0]
@@ -120,7 +120,7 @@ class Queue:
         await self.settle(messages, delete=True)
 
     async def lock(self, count: int = 1, timeout: float | None = None) -> list[ReceivedMessage]:
-        """The first phase of a receive: up to `count` messages are nobody else's until `settle`, or the end of this
+        """The first phase of a receive: no other reader gets these messages until `settle` or the end of this
         process."""
         return await self._backend.lock(self.name, count, timeout)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 class Backend(Protocol):
     """What changes something returns once that is durable. Failures are the exceptions of `postroad.errors`, the same
-    ones for every backend. A `timeout` is in seconds, 0 does not wait and None waits for ever; reads that found nothing
+    ones for every backend. A `timeout` is in seconds, 0 does not wait and None waits forever; reads that found nothing
     in time raise NoMessage. A read that is cancelled loses no message."""
 
     def close(self) -> None: ...
@@ -101,7 +101,7 @@ class Backend(Protocol):
     def mark(self, name: str, start: int, limit: int | None) -> Mark: ...
 
     def arrow(self, name: str, selection: Selection) -> Iterator[bytes]:
-        """One Arrow stream, in pieces of any size; nothing is read ahead of whoever takes them."""
+        """One Arrow stream, in pieces of any size; nothing is read before the caller takes it."""
 
     def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo: ...
 

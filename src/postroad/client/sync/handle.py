@@ -66,7 +66,7 @@ class OpenQueue:
 
 class Cursor:
     """A place in a queue, before the first message at first. Reads that found nothing in time raise NoMessage;
-    MessageAlreadyReceived says that somebody else took the message at this place."""
+    MessageAlreadyReceived says that another reader took the message at this place."""
 
     __slots__ = ("_handle", "_manager", "number")
 
