@@ -23,7 +23,7 @@ SUBSTITUTIONS = [
         (r"\bpostroad\.client\.aio\b", "postroad.client.sync"),
     )
 ]
-IMPORT = re.compile(r"^(from \S+ import )([^(\n]+)$", re.MULTILINE)
+IMPORT = re.compile(r"^( *from \S+ import )([^(\n]+)$", re.MULTILINE)
 OUR_IMPORT = r"from (postroad\S*) import (?:\([^)]*\)|[^(\n]+)\n"
 OUR_IMPORTS = re.compile(rf"^(?:{OUR_IMPORT})+", re.MULTILINE)
 YIELDING = re.compile(r"^( +)for (\w+) in (.+):\n +yield \2$", re.MULTILINE)

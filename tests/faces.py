@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import postroad
 from postroad import aio
-from postroad.api.server import ApiServer
+from postroad.api.server import ApiServer, TlsFiles
 from postroad.client.blocking import LoopThread
 from postroad.manager import Manager
 from postroad.received import ReceivedMessage
@@ -63,13 +63,15 @@ class Driven:
 
 
 @contextmanager
-def served(directory: Path | str, token: str | None = None, port: int = 0) -> Iterator[str]:
+def served(
+    directory: Path | str, token: str | None = None, port: int = 0, tls: TlsFiles | None = None
+) -> Iterator[str]:
     """A queue manager with its HTTP API on a port of this machine, any free one for 0: the URL."""
 
     async def start() -> tuple[Manager, ApiServer]:
         manager = Manager(NAME, open_store(directory))
         await manager.start()
-        server = ApiServer(manager, port=port, token=token)
+        server = ApiServer(manager, port=port, token=token, tls=tls)
         await server.start()
         return manager, server
 

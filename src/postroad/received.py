@@ -18,7 +18,6 @@ from postroad.wire.bodies import body_text
 from postroad.wire.constants import class_name
 from postroad.wire.view import MessageView
 
-RECORDS_TYPE = "application/vnd.postroad.received"
 _RECORD = Struct("<QQIHHI")  # lookup id, arrived_ms, aborts, reason, reserved, size of the packet that follows
 
 

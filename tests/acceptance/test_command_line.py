@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,9 @@ from postroad.cli.commands import COMMANDS, load
 from tests.faces import served
 
 
-def postroad(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "postroad", *arguments], capture_output=True, text=True, check=False)
+def postroad(*arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "postroad", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 def test_the_version() -> None:
@@ -39,7 +42,9 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says() -> None:
 
 @pytest.mark.parametrize("arguments", [["queue", "list"], ["status"], ["peek", "private$\\q"]])
 def test_a_small_command_loads_no_more_than_it_needs(arguments: list[str], tmp_path: Path) -> None:
-    heavy = ("aiohttp", "asyncio", "pydantic", "rich", "apsw", "postroad.queues", "postroad.store", "postroad.spark")
+    heavy = ["aiohttp", "asyncio", "pydantic", "rich", "apsw", "postroad.queues", "postroad.store", "postroad.spark"]
+    if "peek" not in arguments:  # no message, so nothing about packets
+        heavy += ["postroad.wire", "postroad.message", "postroad.received", "postroad.names"]
     program = f"""
 import sys
 from postroad.cli import main
@@ -55,6 +60,49 @@ print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
         )
     assert run.stderr == "[]\n"
     assert run.stdout
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(tmp_path_factory.mktemp("served")) as url, postroad_client.connect(url) as manager:
+        manager.create_queue("private$\\q")
+        yield url
+
+
+NOBODY = "http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable"),
+    [
+        (["--api", "URL", "--json", "queue", "show", "private$\\q"], ""),
+        (["--json", "queue", "show", "private$\\q", "--api", "URL"], NOBODY),
+        (["--api", "URL", "queue", "show", "private$\\q", "--json"], NOBODY),
+        (["--api", NOBODY, "queue", "show", "private$\\q", "--json", "--api", "URL"], NOBODY),
+        (["--json", "queue", "show", "private$\\q"], "URL"),
+    ],
+)
+def test_options_of_all_commands_stand_before_the_command_or_behind_it(
+    arguments: list[str], variable: str, api: str
+) -> None:
+    """The last one wins, and any of them wins over the environment."""
+    environment = {**os.environ, "POSTROAD_API": variable.replace("URL", api)}
+    run = postroad(*(each.replace("URL", api) for each in arguments), environment=environment)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert json.loads(run.stdout)["path"] == "private$\\q"
+
+
+def test_a_token_before_the_command_wins_over_a_file(api: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "POSTROAD_API": api, "POSTROAD_TOKEN_FILE": str(tmp_path / "missing")}
+    assert postroad("--token", "secret", "queue", "list", environment=environment).returncode == 0
+    without = postroad("queue", "list", environment=environment)
+    assert (without.returncode, without.stdout) == (2, "")
+    assert without.stderr == f"postroad: POSTROAD_TOKEN_FILE: {tmp_path / 'missing'}: No such file or directory\n"
+
+
+def test_commands_without_an_api_know_json_before_their_name_too() -> None:
+    run = postroad("--json", "ping", "127.0.0.1", "--port", "9", "--timeout", "0.1")
+    assert json.loads(run.stdout)["host"] == "127.0.0.1"
 
 
 def test_no_command_at_all() -> None:

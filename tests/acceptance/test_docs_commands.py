@@ -95,7 +95,7 @@ def test_two_managers_and_the_way_between_them(shell: Shell) -> None:
             stack.enter_context(serving(file))
         assert "hello" in shell.run(direct)
         found = shell.run(ways)
-        assert found.count("way       london -> paris") == 2
+        assert found.count("route     london -> paris") == 2
         traced = shell.run(public)
         assert "ten boxes" in traced
         assert r"in paris\orders, not received yet" in traced

@@ -132,7 +132,7 @@ def test_pings_may_be_off_and_sessions_open_all_the_same(tmp_path: Path) -> None
         sender = stack.enter_context(manager(tmp_path, "sender", NOBODY, "binary = 0\nping = false", peers))
         run = postroad("ping", BETA, "--timeout", "0.3")
         assert (run.code, run.output) == (3, b"")
-        assert run.last_error == f"postroad: nobody listens for pings at {BETA}:3527"
+        assert run.last_error == f"postroad: nothing listens for pings at {BETA}:3527"
         with client.connect(sender.api) as near, client.connect(beta.api) as far:
             near.send(rf"DIRECT=TCP:{BETA}\private$\q", client.Message("x"))
             assert far.queue(r"private$\q").receive(timeout=PATIENCE_S).text == "x"
@@ -183,7 +183,7 @@ def test_the_address_decides_between_the_two_kinds_of_ip() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        ([NOBODY, "--timeout", "0"], 2, "--timeout: 0 is not above 0"),
+        ([NOBODY, "--timeout", "0"], 2, "--timeout: must be above 0 and at most 3600 seconds, got 0"),
         ([NOBODY, "--timeout", "nan"], 2, "--timeout"),
         ([NOBODY, "--port", "0"], 2, "--port"),
         (["nowhere.invalid"], 1, "nowhere.invalid cannot be found"),

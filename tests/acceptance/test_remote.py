@@ -125,7 +125,7 @@ def test_a_first_contact_that_fails_says_what_host_has_to_be(server: ServerProce
     url = postroad("remote", "peek", f"http://{HOST}:2103", QUEUE)
     assert (url.code, url.last_error) == (
         2,
-        f"postroad: HOST: 'http://{HOST}:2103' is no name or address, as in 10.0.0.5 or 10.0.0.5:2103",
+        f"postroad: HOST: must be a name or address, such as 10.0.0.5:2103, got 'http://{HOST}:2103'",
     )
 
 

@@ -14,9 +14,9 @@ import pytest
 from postroad.api.arrow import MEDIA_TYPE
 from postroad.columns import ranges
 from postroad.message import Message
-from postroad.received import RECORDS_TYPE as RECORDS
 from postroad.received import decode_records
 from postroad.store import SqliteStore, open_store
+from postroad.values.reading import RECORDS_TYPE as RECORDS
 from tests.served import ORDERS, Served, served
 
 ACCEPT = {"Accept": MEDIA_TYPE}

@@ -15,6 +15,7 @@ import pytest
 
 import postroad
 from postroad import aio, errors
+from postroad.api.server import TlsFiles
 from postroad.client.sync import http as http_client
 from tests.certificates import Authority
 from tests.faces import served
@@ -146,7 +147,48 @@ def test_a_client_outlives_a_restart_of_its_manager(tmp_path: Path) -> None:
             assert qm.queue(r"private$\orders").receive(0).text == "kept"
 
 
-def test_a_server_that_closes_idle_connections_costs_no_call(url: str) -> None:
+def test_requests_with_certificates_share_a_connection_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, key = Authority(tmp_path).issue("127.0.0.1")
+    clients = Authority(tmp_path, "clients")
+    own, own_key = clients.issue("10.0.0.7")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    with served(":memory:", tls=TlsFiles(certificate, key, clients.file)) as url, relayed(url) as relay:
+        secure = relay.url.replace("http://", "https://")
+        with postroad.connect(secure, client_certificate=own, client_key=own_key) as qm:
+            queue = qm.create_queue(r"private$\orders")
+            for number in range(10):
+                queue.send(str(number))
+                assert queue.receive(0).text == str(number)
+            assert relay.connections == 1
+        with postroad.connect(secure) as qm, pytest.raises(errors.ManagerUnavailable, match="POSTROAD_CLIENT_CERT"):
+            qm.info()
+
+
+def test_a_connection_that_the_server_has_closed_meanwhile_costs_no_call() -> None:
+    closed = threading.Semaphore(0)
+
+    def answer_and_close(listener: socket.socket) -> None:
+        for _ in range(3):
+            connection, _ = listener.accept()
+            with connection:
+                while b"\r\n\r\n" not in connection.recv(65536):
+                    pass
+                connection.sendall(
+                    b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{"queues": []}'
+                )
+            closed.release()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        listener.settimeout(10)  # for a client that fails: it calls no more
+        server = pool.submit(answer_and_close, listener)
+        with postroad.connect(f"http://127.0.0.1:{listener.getsockname()[1]}") as qm:
+            for _ in range(3):
+                assert qm.queues() == []
+                closed.acquire()
+        server.result()
+
+
+def test_a_call_whose_connection_broke_costs_no_other_call(url: str) -> None:
     with relayed(url) as relay, postroad.connect(relay.url) as qm:
         queue = qm.create_queue(r"private$\orders")
         relay.cut = True

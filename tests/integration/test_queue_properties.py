@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 import postroad
-from postroad.cli.queue import app
+from postroad.cli.commands import load
 from postroad.config import ConfiguredQueue, load_configuration
 from postroad.errors import InvalidArgument
 from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, QueueAttributes, QueuePrivacy, QueueProperty
@@ -132,7 +131,7 @@ def test_a_store_of_the_first_version_is_read() -> None:
 
 @pytest.mark.parametrize(("command", "table"), [("create", QUEUE_PROPERTIES), ("set", CHANGEABLE)])
 def test_the_commands_have_an_option_for_each_property(command: str, table: dict[str, QueueProperty]) -> None:
-    options = {name for each in get_command(app).commands[command].params for name in each.opts}  # type: ignore[attr-defined]
+    options = {name for each in load("queue").build(command).params for name in each.opts}  # type: ignore[union-attr]
     assert {option(each) for each in table.values()} <= options
     assert not {option(each) for name, each in QUEUE_PROPERTIES.items() if name not in table} & options
 

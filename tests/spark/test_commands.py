@@ -32,7 +32,7 @@ def run(*arguments: str, api: str | None = None) -> Outcome:
     ("options", "sentence"),
     [
         (["--format", "csv"], "format: 'csv' is not one of parquet, delta, iceberg"),
-        (["--conf", "novalue"], "--conf: 'novalue' is not of the form KEY=VALUE"),
+        (["--conf", "novalue"], "--conf: 'novalue' must be KEY=VALUE"),
         (["--enterprise", "nowhere.toml"], "nowhere.toml"),
     ],
 )

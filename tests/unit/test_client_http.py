@@ -78,7 +78,7 @@ def test_a_plain_message_says_no_more_than_its_body() -> None:
 # Errors
 
 
-def told(error: errors.PostroadError) -> errors.PostroadError:
+def as_received(error: errors.PostroadError) -> errors.PostroadError:
     """The error as a client gets it from the server's answer."""
     answer = json.loads(bytes(problems.problem(error).body))
     standard = {"title", "status", "detail", "hresult", "code", "error"}
@@ -87,7 +87,8 @@ def told(error: errors.PostroadError) -> errors.PostroadError:
 
 
 def every_class(base: type[errors.PostroadError] = errors.PostroadError) -> list[type[errors.PostroadError]]:
-    return [base, *(found for each in base.__subclasses__() for found in every_class(each))]
+    own = (each for each in base.__subclasses__() if each.__module__ == errors.__name__)  # other tests define more
+    return [base, *(found for each in own for found in every_class(each))]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in every_class() if kind is not errors.NoMessage])
@@ -95,12 +96,12 @@ def test_an_error_arrives_as_the_class_it_was(kind: type[errors.PostroadError]) 
     error = kind.__new__(kind)
     Exception.__init__(error, "a sentence")
     vars(error).update({"limit_bytes": 1, "current_bytes": 2, "setting": "x"})
-    found = told(error)
+    found = as_received(error)
     assert (type(found), str(found)) == (kind, "a sentence")
 
 
 def test_a_quota_arrives_with_its_numbers() -> None:
-    found = told(errors.QuotaExceeded("the queue q", 1024, 1000, 100, "quota_kb of q"))
+    found = as_received(errors.QuotaExceeded("the queue q", 1024, 1000, 100, "quota_kb of q"))
     assert isinstance(found, errors.QuotaExceeded)
     assert (found.limit_bytes, found.current_bytes, found.setting) == (1024, 1000, "quota_kb of q")
     assert str(found).startswith("the queue q is full: 1000 of 1024 bytes are used")

@@ -12,7 +12,8 @@ from starlette.responses import Response, StreamingResponse
 from postroad.api import arrow
 from postroad.api.problems import HttpFault
 from postroad.errors import InvalidArgument
-from postroad.received import RECORDS_TYPE, ReceivedMessage, encode_records
+from postroad.received import ReceivedMessage, encode_records
+from postroad.values.reading import RECORDS_TYPE
 
 JSON = "application/json"
 RECORDS = RECORDS_TYPE

@@ -13,14 +13,15 @@ from typing import Annotated
 
 import typer
 
-from postroad.cli.commands import MARKUP, LazyGroup
+from postroad.cli.commands import MARKUP, Commands
+from postroad.cli.context import DEFAULT_API, Api, AsJson, Token
 from postroad.cli.outcome import ExitCode, report
 from postroad.errors import IllegalName, InvalidArgument, InvalidMessage, PostroadError
 from postroad.version import __version__
 
 app = typer.Typer(
     name="postroad",
-    cls=LazyGroup,
+    cls=Commands,
     help="An open queue manager that speaks Microsoft Message Queuing's own protocols.",
     pretty_exceptions_enable=False,
     rich_markup_mode=MARKUP,
@@ -40,7 +41,11 @@ def _postroad(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    as_json: AsJson = False,
+    api: Api = DEFAULT_API,
+    token: Token = None,
 ) -> None:
+    context.obj = {"as_json": as_json, "api": api, "token": token}
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(ExitCode.USAGE)
@@ -58,14 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fault.exit_code
     except typer.Abort:
         return ExitCode.FAILED
-    except (IllegalName, InvalidArgument, InvalidMessage) as fault:  # what was asked for can never be
+    except (IllegalName, InvalidArgument, InvalidMessage) as fault:  # no manager could do this
         report(str(fault))
         return ExitCode.USAGE
     except PostroadError as fault:
         report(str(fault))
         return ExitCode.FAILED
     except OSError as fault:
-        if not isinstance(fault, BrokenPipeError):  # whoever reads our output may have enough
+        if not isinstance(fault, BrokenPipeError):  # the reader of our output may have stopped
             report(f"the output cannot be written: {fault.strerror}")
         sys.stdout = None  # or Python tries once more at its end
         return ExitCode.FAILED

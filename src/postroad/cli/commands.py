@@ -5,14 +5,18 @@ A command's module is imported when that command runs, so listing them all impor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any, Final
+from inspect import getdoc
+from typing import Any, ClassVar, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from postroad.cli.context import with_context
+from postroad.cli.property_options import with_attributes
 
 MARKUP: Final = "markdown"
 
@@ -34,27 +38,25 @@ COMMANDS = {
         "Show the manager, its queues, sessions, remote readers, locks, transactions and listeners, and what needs "
         "attention, with the reasons.",
     ),
-    "queue": Source("queue", "app", "Make, list, show, change, empty, pause, release and delete queues."),
+    "queue": Source("queue", "app", "Create, list, show, change, purge, pause, release and delete queues."),
     "send": Source("send", "send", "Send a message, and print its id."),
-    "receive": Source("read", "receive", "Take messages from a queue, and print them."),
-    "peek": Source("read", "peek", "Print messages from the first on, and leave them where they are."),
-    "browse": Source("read", "browse", "List the messages of a queue, one a line; on a terminal, a page at a time."),
+    "receive": Source("read", "receive", "Receive messages from a queue, and print them."),
+    "peek": Source("read", "peek", "Print the first messages of a queue, and leave them there."),
+    "browse": Source("read", "browse", "List the messages of a queue, one per line; on a terminal, page by page."),
     "move": Source("rescue", "move", "Move messages to another local queue."),
     "export": Source("rescue", "export", "Write the messages of a queue to a file, byte for byte, in queue order."),
     "import": Source("rescue", "import_packets", "Put the messages of a file into a local queue, byte for byte."),
     "lock": Source("lock", "app", "List and release messages that clients have locked."),
     "transaction": Source("lock", "transactions", "List and abort the open transactions of clients."),
-    "remote": Source("remote", "app", "Read the queues of another computer, whatever MSMQ server runs there."),
-    "route": Source(
-        "route", "route", "Show where a message for a queue manager goes next, which way it takes, and why."
-    ),
+    "remote": Source("remote", "app", "Read the queues of any MSMQ server on another computer."),
+    "route": Source("route", "route", "Show the next hop and the route of a message to a queue manager, and why."),
     "trace": Source(
         "trace",
         "trace",
-        "Tell where a message went: in which queues it, its copies, its acknowledgments and reports on it are.",
+        "Show where a message went: the queues that contain it, its copies, its acknowledgments and its reports.",
     ),
     "ping": Source(
-        "ping", "ping", "Ask a queue manager by UDP whether it would take a session, as MSMQ does before it connects."
+        "ping", "ping", "Ask a queue manager by UDP whether it would accept a session, as MSMQ does before it connects."
     ),
     "simulate": Source(
         "simulate",
@@ -64,47 +66,73 @@ COMMANDS = {
     "pipeline": Source(
         "pipeline",
         "app",
-        "Bring messages to Spark: tables, a report, routes of an enterprise, dead letters sent again.",
+        "Process messages with Spark: tables, a report, routes of an enterprise, dead letters sent again.",
     ),
     "decode": Source("decode", "decode", "Show the packets in a file, field by field."),
 }
 
 
 class LazyGroup(TyperGroup):
-    """A group that knows the names of its commands, and loads the one that is run."""
+    """A group that knows the names of its commands, and builds the one that is run."""
+
+    listed: ClassVar[Mapping[str, str]]  # what the help says of each
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for name, source in COMMANDS.items():
-            self.add_command(TyperCommand(name, help=source.help, rich_markup_mode=MARKUP))
+        for name, sentence in self.listed.items():
+            self.add_command(TyperCommand(name, help=sentence, rich_markup_mode=MARKUP))
+
+    def build(self, name: str) -> TyperCommand | TyperGroup:
+        """The command itself."""
+        raise NotImplementedError
 
     def get_params(self, ctx: Any) -> Any:
         return _spared(super().get_params, ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, listed, rest = super().resolve_command(ctx, args)
-        return name, listed and load(name or ""), rest
+        return name, listed and self.build(name or ""), rest
+
+
+class Commands(LazyGroup):
+    """All commands."""
+
+    listed: ClassVar = {name: source.help for name, source in COMMANDS.items()}
+
+    def build(self, name: str) -> TyperCommand | TyperGroup:
+        return load(name)
 
 
 def load(name: str) -> TyperCommand | TyperGroup:
-    """The command itself."""
     source = COMMANDS[name]
     found = getattr(import_module(f"postroad.cli.{source.module}"), source.attribute)
+    return _group(name, found) if isinstance(found, typer.Typer) else _command(name, found)
+
+
+def _group(name: str, app: typer.Typer) -> LazyGroup:
+    """The group of a Typer; building all of its commands to run one takes too long."""
+    functions = {each.name or getattr(each.callback, "__name__", ""): each.callback for each in app.registered_commands}
+
+    class Group(LazyGroup):
+        listed: ClassVar = {each: getdoc(function) or "" for each, function in functions.items()}
+
+        def build(self, name: str) -> TyperCommand | TyperGroup:
+            function = functions[name]
+            assert function is not None
+            return _command(name, function)
+
+    return Group(
+        name=name, help=app.info.help, no_args_is_help=app.info.no_args_is_help is True, rich_markup_mode=MARKUP
+    )
+
+
+def _command(name: str, function: Callable[..., None]) -> TyperCommand:
     holder = typer.Typer(rich_markup_mode=MARKUP, add_completion=False, pretty_exceptions_enable=False)
-    if isinstance(found, typer.Typer):
-        holder.add_typer(found, name=name)
-    else:
-        holder.command(name)(found)
-        holder.callback()(_nothing)  # or Typer makes the only command the program itself
-    group = typer.main.get_group(holder)
-    command = group.commands[name]
-    assert isinstance(command, TyperCommand | TyperGroup)
-    for each in (command, *getattr(command, "commands", {}).values()):
-        each.get_params = partial(_spared, each.get_params)
+    holder.command(name)(with_context(with_attributes(function)))
+    command = typer.main.get_command(holder)
+    assert isinstance(command, TyperCommand)
+    command.get_params = partial(_spared, command.get_params)  # type: ignore[method-assign]
     return command
-
-
-def _nothing() -> None: ...
 
 
 class _Coercion:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol
 
 import typer
 
+from postroad.cli.context import AsJson
 from postroad.cli.outcome import ExitCode, fail
 from postroad.net import ports
 
@@ -25,7 +26,7 @@ class _Printer(Protocol):
 
 def decode(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to read; - for standard input.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    as_json: AsJson = False,
     port: Annotated[
         list[int] | None,
         typer.Option(
@@ -54,7 +55,7 @@ def decode(
         try:
             _decode(file, CaptureFile(stream, ports), _printer(as_json))
         except BrokenPipeError:
-            raise  # whoever reads our output has enough
+            raise  # the reader of our output has stopped
         except OSError as fault:
             fail(f"{file}: {fault.strerror}", ExitCode.FAILED)
 

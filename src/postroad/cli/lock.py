@@ -1,16 +1,16 @@
-"""`postroad lock` and `postroad transaction`: what clients hold, who they are, and how to take it back."""
+"""`postroad lock` and `postroad transaction`: what clients hold, who they are, and how an operator releases it."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.options import DEFAULT_API, MAX_LOOKUP_ID, Api, AsJson, QueueName, Token, connect
+from postroad.cli.context import Context
+from postroad.cli.options import MAX_LOOKUP_ID, QueueName
 from postroad.cli.outcome import report
-from postroad.cli.output import count_text, print_json, print_line, print_table
+from postroad.cli.output import count_text, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,27 +26,21 @@ transactions = typer.Typer(help="List and abort the open transactions of clients
 
 @app.command("list")
 def list_locks(
+    context: Context,
     queue: Annotated[
-        str | None, typer.Argument(metavar="[QUEUE]", help="A queue, as in private$\\orders; all if absent.")
+        str | None, typer.Argument(metavar="[QUEUE]", help="A queue, such as private$\\orders; all queues if absent.")
     ] = None,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
-    """List messages that clients have and nobody else can see: by whom, and for how long. The oldest come first."""
-    with connect(api, token) as manager:
+    """List the messages that clients have locked, who holds them and for how long, the oldest first. No other reader
+    sees them."""
+    with context.connect() as manager:
         locks = manager.locks(queue)
-    if as_json:
-        for each in locks:
-            print_json(asdict(each))
-    elif locks:
-        print_locks(locks)
-    else:
-        print_line("no locked messages")
+    context.print_list(locks, lambda: print_locks(locks), "no locked messages")
 
 
 @app.command("release")
 def release(
+    context: Context,
     queue: QueueName,
     lookup: Annotated[
         list[int] | None,
@@ -55,59 +49,44 @@ def release(
             metavar="ID",
             min=0,
             max=MAX_LOOKUP_ID,
-            help="This message; may be given several times. Without it, every message that a client has locked.",
+            help="The message with this lookup id; repeat it for more. Every locked message if absent.",
         ),
     ] = None,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
-    """Put locked messages back, though the client that has them may still work.
+    """Put locked messages back, even if the client that holds them still works.
 
-    That client gets an error when it is done with them, and somebody else may receive them a second time.
-    Messages of transactions return with `postroad transaction abort`, those of remote readers with their connection.
+    That client gets an error when it settles them, and another reader may receive them a second time. Messages of a
+    transaction return with `postroad transaction abort`, those of a remote reader when its connection ends.
     """
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         source = manager.queue(queue)
         released = source.release_locks(lookup)
         locked = source.info().locked
-    if as_json:
-        print_json({"released": released, "locked": locked})
-    else:
-        print_line(f"released {count_text(len(released), 'message')} of {queue}")
+    context.print(
+        {"released": released, "locked": locked}, f"released {count_text(len(released), 'message')} of {queue}"
+    )
     if locked and not lookup:
         have = "1 message is" if locked == 1 else f"{locked} messages are"
         report(f"{have} still locked, by transactions or remote readers: postroad lock list {shlex.quote(queue)}")
 
 
 @transactions.command("list")
-def list_transactions(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
+def list_transactions(context: Context) -> None:
     """List the open transactions of clients, the oldest first."""
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         found = manager.transactions()
-    if as_json:
-        for each in found:
-            print_json(asdict(each))
-    elif found:
-        print_transactions(found)
-    else:
-        print_line("no open transactions")
+    context.print_list(found, lambda: print_transactions(found), "no open transactions")
 
 
 @transactions.command("abort")
 def abort(
-    identifier: Annotated[str, typer.Argument(metavar="ID", help="Which one, as `transaction list` shows it.")],
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
+    context: Context,
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="The transaction, as `transaction list` shows it.")],
 ) -> None:
-    """Abort a transaction, though its client may still work: received messages return, sent ones never were."""
-    with connect(api, token) as manager:
+    """Abort a transaction, even if its client still works: received messages return, sent messages are dropped."""
+    with context.connect() as manager:
         manager.abort_transaction(identifier)
-    if as_json:
-        print_json({"aborted": identifier})
-    else:
-        print_line(f"aborted {identifier}")
+    context.print({"aborted": identifier}, f"aborted {identifier}")
 
 
 def print_locks(locks: Iterable[LockInfo]) -> None:
@@ -146,10 +125,10 @@ def _numbers(lookup_ids: tuple[int, ...]) -> str:
     return f"{text} and {more} more" if more > 0 else text
 
 
-def tell_locked(queue: Queue, what_became: str) -> dict[str, int]:
-    """Says on stderr how many messages of a queue a command has passed over, if any; the same for its JSON.
+def report_locked(queue: Queue, what_became: str) -> dict[str, int]:
+    """Reports on stderr how many messages of a queue a command skipped, if any; returns the same for its JSON.
 
-    `what_became` of them stands first, as in "not moved".
+    The line starts with `what_became` of them, as in "not moved".
     """
     info = queue.info()
     name = shlex.quote(queue.name)

@@ -1,4 +1,4 @@
-"""How a command ends: exit codes, and one line on stderr for whoever must be told why."""
+"""How a command ends: exit codes, and one line on stderr that says why."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
 
 
 def report(sentence: str) -> None:
-    """One line on stderr, whatever the sentence holds."""
+    """One line on stderr."""
     print(f"postroad: {shown(' '.join(sentence.split()))}", file=sys.stderr)
 
 

@@ -1,6 +1,6 @@
 """What commands print: JSON lines for programs; tables, messages and sizes for people.
 
-Text that came in a message never reaches a terminal as it is: whatever is not printable is escaped.
+Text from a message never reaches a terminal unchanged: characters that are not printable are escaped.
 """
 
 from __future__ import annotations

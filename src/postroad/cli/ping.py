@@ -1,4 +1,4 @@
-"""`postroad ping`: whether a queue manager is at a host, and would take a session."""
+"""`postroad ping`: whether a host has a queue manager that would accept a session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from postroad.cli.options import AsJson
+from postroad.cli.context import AsJson
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import print_json, print_line
 from postroad.net import ports
@@ -22,16 +22,16 @@ def ping(
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The UDP port of its pings.")] = ports.PING,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a queue manager by UDP whether it would take a session, as MSMQ does before it connects.
+    """Ask a queue manager by UDP whether it would accept a session, as MSMQ does before it connects.
 
-    Exit code 0 only if it would; 1 if it would not, or if what came is no ping; 3 if nothing came in time. Many MSMQ
-    servers take sessions and answer no pings, which are off there unless configured.
+    Exit code 0 only if it would; 1 if it would not, or if the answer is not a ping; 3 if there was no answer in time.
+    Many MSMQ servers accept sessions but do not answer pings, which are off by default there.
     """
     from postroad.client.ping import ACCEPTS, NOTHING
     from postroad.client.ping import ping as ask
 
     if not 0 < timeout <= MAX_TIMEOUT_S:
-        fail(f"--timeout: {timeout:g} is not above 0 and at most {MAX_TIMEOUT_S} seconds", ExitCode.USAGE)
+        fail(f"--timeout: must be above 0 and at most {MAX_TIMEOUT_S} seconds, got {timeout:g}", ExitCode.USAGE)
     answer = ask(host, port=port, timeout=timeout)
     if as_json:
         print_json(answer.json())

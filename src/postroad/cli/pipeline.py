@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from postroad.cli.options import DEFAULT_API, AsJson, Token
+from postroad.cli.context import DEFAULT_API, AsJson, Context, Token, is_given, read_token
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from postroad.spark.pipeline.run import Progress
     from postroad.spark.pipeline.sources import Source
 
-app = typer.Typer(help="Bring messages to Spark: tables, a report, routes of an enterprise, dead letters sent again.")
+app = typer.Typer(
+    help="Process messages with Spark: tables, a report, routes of an enterprise, dead letters sent again."
+)
 
 DEFAULT_LAKE = Path("lake")
 SMALL = 100_000  # packets, up to which QUICK pays
@@ -36,13 +38,22 @@ QUICK = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
+
+def _apis(context: typer.Context, given: list[str] | None) -> list[str]:
+    """Those behind the command, else the one before it, else those of the environment."""
+    if not is_given(context, "apis") and is_given(cast(typer.Context, context.find_root()), "api"):
+        return [context.obj["api"]]
+    return given or [DEFAULT_API]
+
+
 Apis = Annotated[
     list[str] | None,
     typer.Option(
         "--api",
         metavar="URL",
         envvar="POSTROAD_API",
-        help=f"A queue manager's HTTP API; give it for each one. {DEFAULT_API} if absent.",
+        callback=_apis,
+        help=f"The address of a queue manager's HTTP API; repeat it for more managers. {DEFAULT_API} if absent.",
     ),
 ]
 LakePath = Annotated[Path, typer.Option("--lake", metavar="DIR", envvar="POSTROAD_LAKE", help="Where the tables are.")]
@@ -85,14 +96,14 @@ def run(
         Path | None, typer.Option("--report", metavar="FILE", help="Write the report as well, as one HTML page.")
     ] = None,
     every: Annotated[
-        float | None, typer.Option("--every", metavar="S", min=1, help="Go on: run again every so many seconds.")
+        float | None, typer.Option("--every", metavar="S", min=1, help="Keep running, once every S seconds.")
     ] = None,
     master: Master = None,
     conf: Conf = None,
     as_json: AsJson = False,
     token: Token = None,
 ) -> None:
-    """Read what is new in the queues, and bring every table up to it. Messages stay, but where --consume says not.
+    """Read the new messages of the queues into the tables. Messages stay in their queues unless --consume removes them.
 
     A run that was killed is finished by the next one; no packet is in the tables twice.
     """
@@ -101,17 +112,18 @@ def run(
     from postroad.spark.pipeline.run import run as run_pipeline
     from postroad.spark.pipeline.sources import sources, unmatched
 
+    key = read_token(token)
     check_format(form)
     settings = _settings(conf)
     directory = _directory(enterprise)
 
     def find() -> list[Source]:
-        return [each for api in apis or [DEFAULT_API] for each in sources(api, token, queues or (), consume or ())]
+        return [each for api in apis or () for each in sources(api, key, queues or (), consume or ())]
 
     found = find()
     for pattern in unmatched(found, queues or ()):
         fail(f"--queue: no queue matches {pattern}; `postroad queue list` shows what there is", ExitCode.FAILED)
-    form = Lake(None, lake, form).form  # what cannot be written to is told before Spark starts
+    form = Lake(None, lake, form).form  # a directory that cannot be written fails before Spark starts
     small = every is None and sum(each.messages for each in found) + kept_packets(lake, form) < SMALL
     spark = _session("pipeline run", master, settings, small=small)
     opened = Lake(spark, lake, form)
@@ -168,7 +180,7 @@ def report(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Write one HTML page that says what was delivered, how fast, by which way, what was lost and what to do.
+    """Write one HTML page that says what was delivered, how fast, by which route, what was lost and what to do.
 
     It needs the tables that `run` has made, and no Java. With --json the headline figures are printed as well.
     """
@@ -213,40 +225,43 @@ def routes(
 
 @app.command()
 def replay(
+    context: Context,
     where: Annotated[
         str, typer.Option("--where", metavar="SQL", help="Which dead letters, in Spark SQL: label like 'order%'.")
     ],
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="QUEUE", help="Where to send them; to where they were bound if absent."),
+        typer.Option("--to", metavar="QUEUE", help="Where to send them; their original destination if absent."),
     ] = None,
-    api: Annotated[
-        str, typer.Option("--api", metavar="URL", envvar="POSTROAD_API", help="Where the queue manager's HTTP API is.")
-    ] = DEFAULT_API,
     lake: LakePath = DEFAULT_LAKE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent, and send nothing.")] = False,
     master: Master = None,
     conf: Conf = None,
-    as_json: AsJson = False,
-    token: Token = None,
 ) -> None:
     """Send dead letters again, each exactly once; the original goes once its message is sent.
 
-    A replay that was interrupted is finished first, by the next one in the same directory. The next run knows what was
-    sent again, and so does the report.
+    The next replay in the same directory first finishes one that was interrupted. The next run and the report know what
+    was sent again.
     """
     _require_spark()
     from postroad.names import parse_name
-    from postroad.spark.pipeline.replay import replay as replay_letters
+    from postroad.spark.pipeline.replay import replay as send_again
 
     if to is not None:
         parse_name(to)
     spark = _session("pipeline replay", master, _settings(conf), small=True)  # the work is the manager's
     with _bar("messages") as progress:
-        done = replay_letters(
-            spark, api, where, to=to, plans=lake / "replays", token=token, dry_run=dry_run, progress=progress
+        done = send_again(
+            spark,
+            context.api,
+            where,
+            to=to,
+            plans=lake / "replays",
+            token=read_token(context.token),
+            dry_run=dry_run,
+            progress=progress,
         )
-    if as_json:
+    if context.as_json:
         print_json({"selected": done.selected, "sent": done.sent, "removed": done.removed, "dry_run": dry_run})
     elif dry_run:
         print_table(("queue", "lookup id", "reason", "label", "would go to"), done.planned)
@@ -279,7 +294,7 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
     for each in conf or []:
         key, equals, value = each.partition("=")
         if not equals:
-            fail(f"--conf: {each!r} is not of the form KEY=VALUE", ExitCode.USAGE)
+            fail(f"--conf: {each!r} must be KEY=VALUE", ExitCode.USAGE)
         settings[key] = value
     return settings
 
@@ -295,7 +310,7 @@ def _session(name: str, master: str | None, given: dict[str, str], *, small: boo
 
 
 def _quiet() -> None:
-    """Spark tells of itself at its start, before any setting of a session can keep it from that."""
+    """Spark logs at its start, before a setting of the session can prevent it."""
     import os
     from importlib.resources import files
 
@@ -307,7 +322,7 @@ def _opened(path: Path, spark: SparkSession | None = None) -> Lake:
     from postroad.spark.pipeline.lake import Lake
 
     if not (path / "format").is_file():
-        fail(f"{path} has no tables: `postroad pipeline run --lake {quote(str(path))}` makes them", ExitCode.FAILED)
+        fail(f"{path} has no tables: `postroad pipeline run --lake {quote(str(path))}` creates them", ExitCode.FAILED)
     return Lake(spark, path)
 
 

@@ -42,14 +42,14 @@ def show_routes(
         found.write.mode("overwrite").parquet(str(output / "routes"))
         first_links(spark, after).write.mode("overwrite").parquet(str(output / "links"))
         found = spark.read.parquet(str(output / "routes"))
-    told: dict[str, Any] = _totals(found, directory)
+    totals: dict[str, Any] = _totals(found, directory)
     if changed is not None:
         differing = moved(spark, directory, after).persist()
-        told |= _moved(differing)
+        totals |= _moved(differing)
     if as_json:
-        print_json(told)
+        print_json(totals)
     else:
-        _print_totals(told, output)
+        _print_totals(totals, output)
     if changed is not None:
         _print_moved(differing, as_json)
     if lake is not None:
@@ -84,18 +84,18 @@ def _moved(differing: DataFrame) -> dict[str, Any]:
     return {"changed": all_of_them, "rerouted": (rerouted or 0) - (cut_off or 0), "cut_off": cut_off or 0}
 
 
-def _print_totals(told: dict[str, Any], output: Path | None) -> None:
+def _print_totals(totals: dict[str, Any], output: Path | None) -> None:
     print_line(
-        f"{count_text(told['sites'], 'site')}, {count_text(told['links'], 'link')}: "
-        f"{count_text(told['routes'], 'route')}, {told['unreachable']} pairs of sites without one; "
-        f"cost {told['mean_cost']} on average, {told['greatest_cost']} at the most"
+        f"{count_text(totals['sites'], 'site')}, {count_text(totals['links'], 'link')}: "
+        f"{count_text(totals['routes'], 'route')}, {totals['unreachable']} pairs of sites without one; "
+        f"cost {totals['mean_cost']} on average, {totals['greatest_cost']} at most"
     )
     if output is not None:
         print_line(f"all of them are in {output / 'routes'}, the gates of each link in {output / 'links'}")
-    if "changed" in told:
+    if "changed" in totals:
         print_line(
-            f"the change moves {told['changed']} of them: {told['rerouted']} to another next site, "
-            f"{told['cut_off']} have no way any more"
+            f"the change moves {totals['changed']} of them: {totals['rerouted']} to another next site, "
+            f"{totals['cut_off']} have no route any more"
         )
 
 

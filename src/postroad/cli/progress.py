@@ -1,4 +1,4 @@
-"""A bar for whoever waits: on stderr, on a terminal, and only once something takes longer than a second."""
+"""A progress bar on stderr, only on a terminal, and only when something takes longer than a second."""
 
 from __future__ import annotations
 

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Callable
 from inspect import Parameter, signature
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from postroad.cli.outcome import ExitCode, fail
-from postroad.fields.kinds import SWITCH, FieldFault
-from postroad.fields.queue import QueueProperty
+from postroad.cli.signatures import with_options
+
+if TYPE_CHECKING:
+    from postroad.fields.queue import QueueProperty
 
 
-def property_options(table: Mapping[str, QueueProperty]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The command's parameter `attributes` becomes an option for each property; it gets those that were given."""
+def with_attributes(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each property of a queue instead of its parameter `attributes` or, for those that
+    can change later, `changes`, if it has one. The parameter gets those that were given."""
+    (name,) = signature(command).parameters.keys() & {"attributes", "changes"} or {""}
+    if not name:
+        return command
+    from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def run(**given: Any) -> None:
-            attributes = {}
-            for name, each in table.items():
-                value = given.pop(name)
-                if value is not None:
-                    attributes[name] = _read(each, value)
-            command(attributes=attributes, **given)
+    table = QUEUE_PROPERTIES if name == "attributes" else CHANGEABLE
 
-        parameters: list[Parameter] = []
-        for parameter in signature(command, eval_str=True).parameters.values():
-            parameters += map(_parameter, table.values()) if parameter.name == "attributes" else [parameter]
-        run.__signature__ = signature(command).replace(  # type: ignore[attr-defined]
-            parameters=parameters, return_annotation=None
-        )
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
-        del run.__wrapped__  # its annotations are not those of the options
-        return run
+    def gather(given: dict[str, Any]) -> dict[str, object]:
+        return {name: _read(table[name], value) for name, value in given.items() if value is not None}
 
-    return decorate
+    return with_options(command, name, [*map(_parameter, table.values())], gather)
 
 
 def _option(each: QueueProperty) -> str:
@@ -45,6 +36,8 @@ def _option(each: QueueProperty) -> str:
 
 
 def _parameter(each: QueueProperty) -> Parameter:
+    from postroad.fields.kinds import SWITCH
+
     help_text = f"{each.help[0].upper()}{each.help[1:]}."
     option = _option(each)
     annotation: Any
@@ -53,10 +46,12 @@ def _parameter(each: QueueProperty) -> Parameter:
     else:
         words: Any = each.kind.schema.get("enum", ["N", "none"] if each.optional else ["TEXT"])
         annotation = Annotated[str | None, typer.Option(option, metavar="|".join(words), help=help_text)]
-    return Parameter(each.name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
+    return Parameter(each.name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _read(each: QueueProperty, value: bool | str) -> object:
+    from postroad.fields.kinds import FieldFault
+
     try:
         return value if isinstance(value, bool) else each.from_text(value)
     except FieldFault as fault:

@@ -1,28 +1,28 @@
-"""`postroad queue ...`: make, list, show, change, empty, pause, release and delete queues."""
+"""`postroad queue ...`: create, list, show, change, purge, pause, release and delete queues."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from postroad.cli.lock import tell_locked
-from postroad.cli.options import DEFAULT_API, Api, AsJson, QueueName, Token, connect
+from postroad.cli.context import Context
+from postroad.cli.lock import report_locked
+from postroad.cli.options import QueueName
 from postroad.cli.outcome import ExitCode, fail
-from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
-from postroad.cli.property_options import property_options
-from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, QueueAttributes
+from postroad.cli.output import count_text, print_line, print_table, size_text
 
 if TYPE_CHECKING:
+    from postroad.fields.queue import QueueAttributes
     from postroad.values.info import QueueInfo
 
-app = typer.Typer(help="Make, list, show, change, empty, pause, release and delete queues.")
+app = typer.Typer(help="Create, list, show, change, purge, pause, release and delete queues.")
 
 
-# What is told of outgoing queues alone.
+# What only outgoing queues have.
 _OUTGOING = (
     *("state", "next_hops", "why", "stuck", "paused", "unsent", "in_flight", "unacknowledged", "awaiting_final_ack"),
     *("last_error", "failures", "next_retry_s", "next_resend_s", "resend_interval_s"),
@@ -30,131 +30,107 @@ _OUTGOING = (
 
 
 @app.command("create")
-@property_options(QUEUE_PROPERTIES)
 def create(
+    context: Context,
     path: Annotated[str, typer.Argument(metavar="PATH", help=r"The new queue's path, as in private$\orders.")],
-    attributes: QueueAttributes,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
+    attributes: dict[str, Any],
 ) -> None:
     """Create a queue, and print its path."""
-    with connect(api, token) as manager:
-        info = manager.backend.create_queue(path, attributes)
-    if as_json:
-        print_json(asdict(info))
-    else:
-        print_line(info.path)
+    with context.connect() as manager:
+        info = manager.backend.create_queue(path, cast("QueueAttributes", attributes))
+    context.print(asdict(info), info.path)
 
 
 @app.command("list")
 def list_queues(
+    context: Context,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also journals, subqueues and the queue manager's own queues.")
+        bool, typer.Option("--all", help="Include journals, subqueues and the queue manager's own queues.")
     ] = False,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
     """List the queues; with --json, all of them."""
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         infos = sorted(manager.queues(), key=lambda info: (info.type == "outgoing", info.path.lower()))
-    if as_json:
-        for info in infos:
-            print_json(asdict(info))
-    else:
-        print_queues(info for info in infos if everything or is_of_interest(info))
+    context.print_list(infos, lambda: print_queues(info for info in infos if everything or is_of_interest(info)))
 
 
 @app.command("show")
-def show(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
-    """Show everything that is known of a queue."""
-    with connect(api, token) as manager:
+def show(context: Context, queue: QueueName) -> None:
+    """Show everything about a queue."""
+    with context.connect() as manager:
         info = manager.queue(queue).info()
-    _print_one(info, as_json)
+    context.print_info(info, lambda: _print_one(info))
 
 
 @app.command("set")
-@property_options(CHANGEABLE)
 def set_properties(
+    context: Context,
     queue: QueueName,
-    attributes: QueueAttributes,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
+    changes: dict[str, Any],
 ) -> None:
-    """Change properties of a queue. Quotas and limits take a number or none."""
-    if not attributes:
-        fail("there is nothing to change: give an option, such as --quota-kb", ExitCode.USAGE)
-    with connect(api, token) as manager:
-        info = manager.queue(queue).change(**attributes)
-    _print_one(info, as_json)
+    """Change properties of a queue. Quotas and limits accept a number or none."""
+    if not changes:
+        fail("nothing to change: use an option, such as --quota-kb", ExitCode.USAGE)
+    with context.connect() as manager:
+        info = manager.queue(queue).change(**changes)
+    context.print_info(info, lambda: _print_one(info))
 
 
 @app.command("delete")
-def delete(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
+def delete(context: Context, queue: QueueName) -> None:
     """Delete a queue with every message in it, its journal and its subqueues."""
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         manager.delete_queue(queue)
-    if as_json:
-        print_json({"deleted": queue})
-    else:
-        print_line(f"deleted {queue}")
+    context.print({"deleted": queue}, f"deleted {queue}")
 
 
 @app.command("purge")
-def purge(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
-    """Throw every message of a queue away. Locked ones go when their readers are done."""
-    with connect(api, token) as manager:
+def purge(context: Context, queue: QueueName) -> None:
+    """Remove every message of a queue. Locked messages are removed when their readers release them."""
+    with context.connect() as manager:
         source = manager.queue(queue)
         purged = source.purge()
-        locked = tell_locked(source, "purged when their readers are done")
-    if as_json:
-        print_json({"purged": purged, **locked})
-    else:
-        print_line(f"purged {count_text(purged, 'message')} from {queue}")
+        locked = report_locked(source, "purged when their readers release them")
+    context.print({"purged": purged, **locked}, f"purged {count_text(purged, 'message')} from {queue}")
 
 
 @app.command("pause")
-def pause(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
-    """Keep an outgoing queue from sending. QUEUE is its format name, as `queue list` shows it."""
-    with connect(api, token) as manager:
+def pause(context: Context, queue: QueueName) -> None:
+    """Stop an outgoing queue from sending. QUEUE is its format name, as `queue list` shows it."""
+    with context.connect() as manager:
         info = manager.queue(queue).pause()
-    _print_state(info, as_json)
+    context.print(asdict(info), f"{info.path}: {(info.state or '').lower()}")
 
 
 @app.command("resume")
-def resume(queue: QueueName, as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
-    """Let an outgoing queue send again."""
-    with connect(api, token) as manager:
+def resume(context: Context, queue: QueueName) -> None:
+    """Let an outgoing queue continue to send."""
+    with context.connect() as manager:
         info = manager.queue(queue).resume()
-    _print_state(info, as_json)
+    context.print(asdict(info), f"{info.path}: {(info.state or '').lower()}")
 
 
 @app.command("release")
 def release(
+    context: Context,
     queue: QueueName,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who holds messages, as `queue show` tells.")],
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name that holds messages, as `queue show` lists it.")
+    ],
 ) -> None:
-    """Give the messages that a pipeline holds back to every reader."""
-    with connect(api, token) as manager:
+    """Make the messages that a pipeline holds available to every reader again."""
+    with context.connect() as manager:
         held = manager.queue(queue).holds()
         if name not in (hold.name for hold in held):
-            known = f"; there are {', '.join(hold.name for hold in held)}" if held else ""
-            fail(f"nobody called {name} holds messages of {queue}{known}", ExitCode.FAILED)
+            known = f"; it must be one of {', '.join(hold.name for hold in held)}" if held else ""
+            fail(f"no pipeline called {name} holds messages of {queue}{known}", ExitCode.FAILED)
         manager.queue(queue).release(name)
         messages = sum(hold.messages for hold in held if hold.name == name)
-    if as_json:
-        print_json({"released": name, "messages": messages})
-    else:
-        print_line(f"released {count_text(messages, 'message')} of {queue}")
+    context.print({"released": name, "messages": messages}, f"released {count_text(messages, 'message')} of {queue}")
 
 
 def is_of_interest(info: QueueInfo) -> bool:
-    """Queues that people made or that messages leave by, and any other that has messages."""
+    """Queues that users created, outgoing queues, and any other queue with messages."""
     made = info.type in ("private", "public", "outgoing") and not info.path.endswith("_queue$")
     return made or info.messages > 0
 
@@ -184,11 +160,8 @@ def _kind(info: QueueInfo) -> str:
     return ", ".join(words)
 
 
-def _print_one(info: QueueInfo, as_json: bool) -> None:
+def _print_one(info: QueueInfo) -> None:
     fields = asdict(info)
-    if as_json:
-        print_json(fields)
-        return
     fields = {name: fields[name] for name in ("path", "format_name", "id", "type")} | fields
     history = fields.pop("history")
     fields["holds"] = ", ".join(f"{each['name']}: {each['from']} to {each['to']}" for each in info.holds) or None
@@ -212,13 +185,6 @@ def _print_one(info: QueueInfo, as_json: bool) -> None:
     )
     for attempt in history:
         print_line(f"{_time(attempt['time_s'])}  {attempt['status']}  error {attempt['error']:#x}")
-
-
-def _print_state(info: QueueInfo, as_json: bool) -> None:
-    if as_json:
-        print_json(asdict(info))
-    else:
-        print_line(f"{info.path}: {(info.state or '').lower()}")
 
 
 def _time(seconds: int) -> str:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.lock import tell_locked
-from postroad.cli.options import DEFAULT_API, MAX_LOOKUP_ID, Api, AsJson, QueueName, Token, connect, predicate
+from postroad.cli.context import Context
+from postroad.cli.lock import report_locked
+from postroad.cli.options import MAX_LOOKUP_ID, QueueName, predicate
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import MessagePrinter, print_line, print_table
 
@@ -25,42 +26,41 @@ DEFAULT_TIMEOUT_S = 5.0
 BATCH_MESSAGES = 100
 PAGE_MESSAGES = 20
 
-Count = Annotated[int, typer.Option("--count", metavar="N", min=1, help="How many messages at the most.")]
+Count = Annotated[int, typer.Option("--count", metavar="N", min=1, help="The most messages to read.")]
 Timeout = Annotated[
     float,
-    typer.Option("--timeout", metavar="S", min=0, help="Seconds to wait for messages; 0 not at all, inf for ever."),
+    typer.Option(
+        "--timeout", metavar="S", min=0, help="Seconds to wait for messages; 0 does not wait, inf waits forever."
+    ),
 ]
 Lookup = Annotated[
     int | None,
-    typer.Option(
-        "--lookup", metavar="ID", min=0, max=MAX_LOOKUP_ID, help="The message with this lookup id, and no other."
-    ),
+    typer.Option("--lookup", metavar="ID", min=0, max=MAX_LOOKUP_ID, help="Only the message with this lookup id."),
 ]
-Raw = Annotated[bool, typer.Option("--raw", help="Print nothing but the bodies, byte for byte.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Print only the bodies, byte for byte.")]
 
 
 def receive(
+    context: Context,
     queue: QueueName,
     count: Count = 1,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     lookup: Lookup = None,
     transactional: Annotated[
-        bool, typer.Option("--transactional", help="Take them in one transaction, which commits once they are printed.")
+        bool,
+        typer.Option("--transactional", help="Receive them in one transaction, which commits once they are printed."),
     ] = False,
     raw: Raw = False,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
-    """Take messages from a queue, and print them.
+    """Receive messages from a queue, and print them.
 
-    Waits until there are as many as --count says, at the most as long as --timeout says, and prints each as it comes.
+    Waits for as many messages as --count says, for up to --timeout seconds, and prints each one when it arrives.
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
-    printer = printer_for(as_json, raw)
+    printer = printer_for(context.as_json, raw)
     _check(count, timeout, lookup)
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         source = manager.queue(queue)
         with manager.transaction() if transactional else nullcontext() as transaction:
             if lookup is not None:
@@ -68,79 +68,77 @@ def receive(
             else:
                 take(source, count, timeout, transaction, printer)
         if not printer.count:
-            tell_locked(source, "not received")
+            report_locked(source, "not received")
     end_reading(printer, queue, timeout)
 
 
 def peek(
+    context: Context,
     queue: QueueName,
     count: Count = 1,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     lookup: Lookup = None,
     raw: Raw = False,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
-    """Print messages from the first on, and leave them where they are.
+    """Print the first messages of a queue, and leave them there.
 
-    Waits for the first message, at the most as long as --timeout says, and prints what is there then.
+    Waits up to --timeout seconds for the first message, and prints the messages that are there then.
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
-    printer = printer_for(as_json, raw)
+    printer = printer_for(context.as_json, raw)
     _check(count, timeout, lookup)
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         source = manager.queue(queue)
         if lookup is not None:
             printer.print_all([source.peek_by_id(lookup)])
         else:
             printer.print_all(islice(_peeked(source, timeout), count))
-            tell_locked(source, "not shown")
+            report_locked(source, "not shown")
     end_reading(printer, queue, timeout)
 
 
 def browse(
+    context: Context,
     queue: QueueName,
     after: Annotated[
         int,
         typer.Option(
-            "--after", metavar="ID", min=-1, max=MAX_LOOKUP_ID, help="Begin behind this lookup id.", show_default=False
+            "--after", metavar="ID", min=-1, max=MAX_LOOKUP_ID, help="Start after this lookup id.", show_default=False
         ),
     ] = -1,
-    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="How many at the most.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="The most messages to list.")] = None,
     where: Annotated[
         str | None,
-        typer.Option("--where", metavar="EXPR", help="Those alone, as in 'label == \"x\" and priority > 3'."),
+        typer.Option(
+            "--where", metavar="EXPR", help="Only messages that match, such as 'label == \"x\" and priority > 3'."
+        ),
     ] = None,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
-    """List the messages of a queue, one a line; on a terminal, a page at a time."""
+    """List the messages of a queue, one per line; on a terminal, page by page."""
     wanted = predicate(where)
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         source = manager.queue(queue)
         found = (each for each in source.messages(after) if wanted is None or wanted(each.json()))
         messages = islice(found, limit)
-        if as_json:
+        if context.as_json:
             MessagePrinter(as_json=True).print_all(messages)
         else:
             _print_pages(messages)
-        tell_locked(source, "not shown")
+        report_locked(source, "not shown")
 
 
 def printer_for(as_json: bool, raw: bool) -> MessagePrinter:
     if as_json and raw:
-        fail("--json and --raw are two ways to print one message: choose one", ExitCode.USAGE)
+        fail("use only one of --json and --raw", ExitCode.USAGE)
     return MessagePrinter(as_json=as_json, raw=raw)
 
 
 def _check(count: int, timeout: float, lookup: int | None) -> None:
     if lookup is not None and count > 1:
-        fail("--lookup names one message, and --count asks for more: choose one", ExitCode.USAGE)
+        fail("use only one of --lookup, which is one message, and --count", ExitCode.USAGE)
     if math.isnan(timeout):
-        fail("--timeout: nan is no number of seconds", ExitCode.USAGE)
+        fail("--timeout: must be a number of seconds, got nan", ExitCode.USAGE)
 
 
 def end_reading(printer: MessagePrinter, queue: str, timeout: float) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.options import AsJson
+from postroad.cli.context import AsJson
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import print_json, print_line
 from postroad.cli.read import DEFAULT_TIMEOUT_S, Count, Lookup, Raw, Timeout, end_reading, printer_for, take
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from postroad import Queue, QueueManager, ReceivedMessage
 
 app = typer.Typer(
-    help="Read the queues of another computer, whatever MSMQ server runs there.",
+    help="Read the queues of any MSMQ server on another computer.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -55,13 +55,15 @@ Password = Annotated[
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("-c", "--config", metavar="FILE", help="A manager's configuration: its \\[peers] tell HOST's port."),
+    typer.Option("-c", "--config", metavar="FILE", help="A manager's configuration; its \\[peers] have HOST's port."),
 ]
 Mapper = Annotated[
     int | None,
     typer.Option("--endpoint-mapper", metavar="PORT", min=1, max=65535, help="Ask the endpoint mapper there, as 135."),
 ]
-Where = Annotated[Place | None, typer.Option("--place", help="Where from --lookup to read; first and last need no id.")]
+Where = Annotated[
+    Place | None, typer.Option("--place", help="Which message to read, seen from --lookup; first and last need no id.")
+]
 
 
 @app.command("peek")
@@ -79,9 +81,9 @@ def peek(
     config: Config = None,
     mapper: Mapper = None,
 ) -> None:
-    """Print the messages of a queue from the first on, by a cursor, and leave them where they are.
+    """Print the first messages of a queue, and leave them there.
 
-    With --lookup, from that message on; --place says whether it is the first of them, or its neighbour is.
+    With --lookup it starts at that message; with --place, at its neighbour.
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
@@ -113,10 +115,10 @@ def receive(
     config: Config = None,
     mapper: Mapper = None,
 ) -> None:
-    """Take messages from a queue, and print them. Each is acknowledged once it is printed; what cannot be stays.
+    """Receive messages from a queue, and print them. A message leaves the queue once it is printed.
 
-    Waits until there are as many as --count says, at the most as long as --timeout says. With --lookup or --place it
-    takes that one message, at once.
+    Waits for as many messages as --count says, for up to --timeout seconds. With --lookup or --place it
+    receives that one message, without waiting.
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
@@ -141,7 +143,7 @@ def purge(
     config: Config = None,
     mapper: Mapper = None,
 ) -> None:
-    """Throw every message of a queue away. The server does not say how many there were."""
+    """Remove every message of a queue. The server does not say how many there were."""
     with _connect(host, user, password, config, mapper) as manager:
         manager.queue(queue).purge()
     if as_json:
@@ -159,21 +161,24 @@ def _connect(
     if port is None:
         port = _peer_port(name, config)
     if user is not None and password is None:
-        fail("--user: there is no password; give --password, or set POSTROAD_PASSWORD", ExitCode.USAGE)
+        fail("--user: the password is missing; use --password, or set POSTROAD_PASSWORD", ExitCode.USAGE)
     if port is not None and mapper is not None:
-        fail("--endpoint-mapper: HOST's port is known already", ExitCode.USAGE)
+        fail("--endpoint-mapper: must not be used if HOST's port is given", ExitCode.USAGE)
     return postroad.remote(name, port=port or ports.RPC_HANDSHAKE, endpoint_mapper=mapper, user=user, password=password)
 
 
 def _split(host: str) -> tuple[str, int | None]:
     """`host`, `host:port`, `[v6]:port` or a bare IPv6 address."""
     if "/" in host:
-        fail(f"HOST: {host!r} is no name or address, as in 10.0.0.5 or 10.0.0.5:{ports.RPC_HANDSHAKE}", ExitCode.USAGE)
+        fail(
+            f"HOST: must be a name or address, such as 10.0.0.5:{ports.RPC_HANDSHAKE}, got {host!r}",
+            ExitCode.USAGE,
+        )
     name, colon, port = host.rpartition(":")
     if not colon or (":" in name and not name.endswith("]")):
         return host.strip("[]"), None
     if not port.isdecimal() or not 0 < int(port) < 65536:
-        fail(f"HOST: {port!r} is no port", ExitCode.USAGE)
+        fail(f"HOST: the port must be between 1 and 65535, got {port!r}", ExitCode.USAGE)
     return name.strip("[]"), int(port)
 
 
@@ -195,7 +200,7 @@ def _place(lookup: int | None, place: Place | None) -> Place:
     if lookup is None and word not in (Place.FIRST, Place.LAST):
         fail(f"--place {word.value} needs --lookup", ExitCode.USAGE)
     if lookup is not None and word in (Place.FIRST, Place.LAST):
-        fail(f"--place {word.value} is there without --lookup", ExitCode.USAGE)
+        fail(f"--place {word.value} must not be used with --lookup", ExitCode.USAGE)
     return word
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from postroad.cli.lock import tell_locked
-from postroad.cli.options import DEFAULT_API, MAX_LOOKUP_ID, Api, AsJson, QueueName, Token, connect, predicate
+from postroad.cli.context import Context
+from postroad.cli.lock import report_locked
+from postroad.cli.options import MAX_LOOKUP_ID, QueueName, predicate
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import count_text, header_line, print_json, print_line
 from postroad.cli.progress import Bar
@@ -29,47 +30,49 @@ READ_BYTES = 1 << 20
 
 Where = Annotated[
     str | None,
-    typer.Option("--where", metavar="EXPR", help="Those that match, as in 'label == \"x\" and priority > 3'."),
+    typer.Option("--where", metavar="EXPR", help="Messages that match, such as 'label == \"x\" and priority > 3'."),
 ]
 
 
 def move(
+    context: Context,
     queue: QueueName,
     to: Annotated[str, typer.Argument(metavar="TO", help="The local queue that they move to.")],
     lookup: Annotated[
         list[int] | None,
         typer.Option(
-            "--lookup", metavar="ID", min=0, max=MAX_LOOKUP_ID, help="This message; may be given several times."
+            "--lookup",
+            metavar="ID",
+            min=0,
+            max=MAX_LOOKUP_ID,
+            help="The message with this lookup id; repeat it for more.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every message.")] = False,
     where: Where = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which messages would move.")] = False,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
     """Move messages to another local queue.
 
-    They keep their bytes and get new places at the end of the target; nobody is acknowledged. Messages that a reader
+    Each message keeps its bytes and moves to the end of the target. No acknowledgment is sent. Messages that a reader
     takes meanwhile are not moved.
     """
     if sum((bool(lookup), everything, where is not None)) != 1:
-        fail("say which messages: --lookup ID, --all or --where EXPR, one of them", ExitCode.USAGE)
+        fail("choose the messages with one of --lookup ID, --all and --where EXPR", ExitCode.USAGE)
     wanted = predicate(where)
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         source = manager.queue(queue)
         info = source.info()
-        if manager.queue(to).info().id == info.id:  # a target that is missing is told before anything else
+        if manager.queue(to).info().id == info.id:  # a missing target is reported before anything else
             fail(f"TO: {to} is the queue that the messages are in", ExitCode.USAGE)
         if lookup:
             chosen: Iterator[ReceivedMessage] = (source.peek_by_id(each) for each in dict.fromkeys(lookup))
         else:
             chosen = (each for each in source.messages() if wanted is None or wanted(each.json()))
         if dry_run:
-            _show(chosen, as_json)
+            _show(chosen, context.as_json)
             if not lookup:
-                tell_locked(source, "would not be moved")
+                report_locked(source, "would not be moved")
             return
         with Bar("moving", info.messages if everything else None) as bar:
             if lookup:
@@ -78,11 +81,8 @@ def move(
             else:
                 while batch := list(islice(chosen, BATCH_MESSAGES)):
                     bar.advance(_move_batch(manager, queue, to, batch))
-        locked = {} if lookup else tell_locked(source, "not moved")
-    if as_json:
-        print_json({"moved": bar.done, **locked})
-    else:
-        print_line(f"moved {count_text(bar.done, 'message')} from {queue} to {to}")
+        locked = {} if lookup else report_locked(source, "not moved")
+    context.print({"moved": bar.done, **locked}, f"moved {count_text(bar.done, 'message')} from {queue} to {to}")
 
 
 def _move_batch(manager: QueueManager, queue: str, to: str, batch: list[ReceivedMessage]) -> int:
@@ -115,14 +115,12 @@ def _show(messages: Iterator[ReceivedMessage], as_json: bool) -> None:
 
 
 def export(
+    context: Context,
     queue: QueueName,
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write; - for standard output.")],
     keep: Annotated[bool, typer.Option("--keep", help="The messages stay in the queue, as they do anyway.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="They leave the queue once they are in the file.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
     """Write the messages of a queue to a file, byte for byte, in queue order.
 
@@ -131,9 +129,9 @@ def export(
     """
     if keep and remove:
         fail("--keep and --remove exclude each other: choose one", ExitCode.USAGE)
-    if as_json and file == STANDARD_STREAM:
+    if context.as_json and file == STANDARD_STREAM:
         fail("--json: standard output is where the messages go; export to a file", ExitCode.USAGE)
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         source = manager.queue(queue)
         info = source.info()
         if remove and info.type == "outgoing":
@@ -148,8 +146,8 @@ def export(
                     (_take if remove else _copy)(source, stream, bar)
             except OSError as fault:
                 fail(f"{file}: cannot be written: {fault.strerror}", ExitCode.FAILED)
-        locked = tell_locked(source, "not exported")
-    if as_json:
+        locked = report_locked(source, "not exported")
+    if context.as_json:
         print_json({"exported": bar.done, "file": file, **locked})
     elif file != STANDARD_STREAM:
         print_line(f"exported {count_text(bar.done, 'message')} from {queue} to {file}")
@@ -181,8 +179,8 @@ def _copy(queue: Queue, stream: BinaryIO, bar: Bar) -> None:
 
 
 def _take(queue: Queue, stream: BinaryIO, bar: Bar) -> None:
-    """Messages are locked while they are being written, and go once they are on the disk. No more of them than were
-    there at the start, so that a busy sender does not keep this from ending."""
+    """Messages are locked while they are being written, and go once they are on the disk. At most as many as were
+    there at the start, or a busy sender could keep this running."""
     from postroad.errors import NoMessage
 
     while left := (bar.total or 0) - bar.done:
@@ -202,21 +200,19 @@ def _make_durable(stream: BinaryIO) -> None:
 
 
 def import_packets(
+    context: Context,
     queue: QueueName,
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to read; - for standard input.")],
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
     """Put the messages of a file into a local queue, byte for byte.
 
-    The whole file is checked first: if one packet in it is damaged, nothing is imported. Nobody is acknowledged, and a
-    message whose time to be received is over goes the way of any other such message.
+    The whole file is checked first: if one packet in it is damaged, nothing is imported. No acknowledgment is
+    sent. A message whose time to be received is over is treated like any other expired message.
     """
     with _readable(file) as stream:
         total = sum(len(batch) for batch in _batches(stream, file))
         stream.seek(0)
-        with connect(api, token) as manager, Bar("importing", total) as bar:
+        with context.connect() as manager, Bar("importing", total) as bar:
             target = manager.queue(queue)
             target.info()
             try:
@@ -227,10 +223,9 @@ def import_packets(
                 if bar.done:
                     print_line(f"imported the first {bar.done} of {count_text(total, 'message')}")
                 raise
-    if as_json:
-        print_json({"imported": total, "file": file})
-    else:
-        print_line(f"imported {count_text(total, 'message')} from {file} into {queue}")
+    context.print(
+        {"imported": total, "file": file}, f"imported {count_text(total, 'message')} from {file} into {queue}"
+    )
 
 
 def _readable(file: str) -> AbstractContextManager[BinaryIO]:

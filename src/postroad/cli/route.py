@@ -1,4 +1,4 @@
-"""`postroad route`: where a message for a queue manager goes next, which way it takes, and why; routing tables."""
+"""`postroad route`: the next hop and the route of a message to a queue manager, and why; routing tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.options import DEFAULT_API, Api, AsJson, Token, connect
+from postroad.cli.context import Context
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import print_json, print_line, print_table
 
@@ -19,6 +19,7 @@ TABLE = "table"
 
 
 def route(
+    context: Context,
     destination: Annotated[
         str,
         typer.Argument(
@@ -27,34 +28,35 @@ def route(
     ],
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="MANAGER", help="Who asks; the queue manager behind the API if absent."),
+        typer.Option(
+            "--from", metavar="MANAGER", help="The queue manager that sends; the one behind the API if absent."
+        ),
     ] = None,
     enterprise: Annotated[
         Path | None,
-        typer.Option("--enterprise", metavar="FILE", help="A directory's file to answer from; nobody has to run."),
+        typer.Option(
+            "--enterprise", metavar="FILE", help="Read the directory from this file; no queue manager has to run."
+        ),
     ] = None,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
-    """Show where a message for a queue manager goes next, which way it takes, and why.
+    """Show the next hop and the route of a message to a queue manager, and why.
 
-    The way is followed as each queue manager on it decides. Exit code 1 if no way leads there, or a name is unknown.
+    Each queue manager on the route decides by its own rules. Exit code 1 if there is no route, or a name is unknown.
     """
     if enterprise is not None:
         if source is None:
-            fail("--enterprise: --from is missing, which says whose way it is", ExitCode.USAGE)
+            fail("--enterprise: --from is missing; it names the queue manager that sends", ExitCode.USAGE)
         routes = _routes(enterprise)
         if destination == TABLE:
-            _print_table(routes.table(source), as_json)
+            _print_table(routes.table(source), context.as_json)
         else:
-            _print_route(routes.route(source, destination), as_json)
+            _print_route(routes.route(source, destination), context.as_json)
         return
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         if destination == TABLE:
-            _print_table(manager.route_table(source), as_json)
+            _print_table(manager.route_table(source), context.as_json)
         else:
-            _print_route(manager.route(destination, source), as_json)
+            _print_route(manager.route(destination, source), context.as_json)
 
 
 def _routes(file: Path) -> Routes:
@@ -76,22 +78,22 @@ def _print_route(found: Route, as_json: bool) -> None:
     print_line(f"next hop  {', then '.join(found.next_hops)}")
     if found.fallback:
         print_line(f"fallback  {', then '.join(found.fallback)}, if the direct connection fails")
-    print_line(f"way       {' -> '.join(found.path)}")
+    print_line(f"route     {' -> '.join(found.path)}")
     print_line(f"why       {found.why}")
 
 
 def _print_table(table: Table, as_json: bool) -> None:
-    """With --json a row a line."""
+    """With --json, one row per line."""
     rows = table.json()["rows"]
     assert isinstance(rows, list)
     if as_json:
         for row in rows:
             print_json(row)
     elif not table.is_site_gate:
-        print_line(f"{table.manager} is no site gate, so its routing table is empty ([MS-MQBR] 3.1.3.1)")
+        print_line(f"{table.manager} is not a site gate, so its routing table is empty ([MS-MQBR] 3.1.3.1)")
     else:
         print_table(
-            ("site", "next site", "gates, in turn", "cost"),
+            ("site", "next site", "gates, in order", "cost"),
             [(row.site, row.next_site, ", ".join(row.gates) or None, row.cost) for row in table.rows],
             numbers=("cost",),
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.options import DEFAULT_API, Api, AsJson, Token, connect
+from postroad.cli.context import Context
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import print_json, print_line
 from postroad.cli.progress import Bar
@@ -24,7 +24,11 @@ _UINT32_MAX = 0xFFFFFFFF
 
 
 def send(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Where to: any format name or path; several by commas.")],
+    context: Context,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="The destination: any format name or path; separate several with commas."),
+    ],
     standard_input: Annotated[
         str | None, typer.Argument(metavar="[-]", help="Take the body from standard input.", show_default=False)
     ] = None,
@@ -32,19 +36,19 @@ def send(
     file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="The body, from a file.")] = None,
     label: Annotated[str, typer.Option("--label", help="A title, up to 249 characters.")] = "",
     priority: Annotated[int, typer.Option("--priority", min=0, max=7, help="7 goes first.")] = 3,
-    recoverable: Annotated[bool, typer.Option("--recoverable", help="Let it survive a restart.")] = False,
+    recoverable: Annotated[bool, typer.Option("--recoverable", help="Keep the message across restarts.")] = False,
     transactional: Annotated[
         bool, typer.Option("--transactional", help="Send in a transaction of its own: exactly once, in order.")
     ] = False,
     ttrq: Annotated[
         int | None,
         typer.Option(
-            "--ttrq", metavar="S", min=0, max=_UINT32_MAX, help="Seconds that it may take to reach the queue."
+            "--ttrq", metavar="S", min=0, max=_UINT32_MAX, help="Seconds within which it must reach the queue."
         ),
     ] = None,
     ttbr: Annotated[
         int | None,
-        typer.Option("--ttbr", metavar="S", min=0, max=_UINT32_MAX, help="Seconds that it may take to be received."),
+        typer.Option("--ttbr", metavar="S", min=0, max=_UINT32_MAX, help="Seconds within which it must be received."),
     ] = None,
     admin_queue: Annotated[
         str | None, typer.Option("--admin-queue", metavar="NAME", help="Where acknowledgments go.")
@@ -54,7 +58,7 @@ def send(
         typer.Option(
             "--ack",
             metavar="WORDS",
-            help="Which acknowledgments: none, reach-queue, receive, nack-reach-queue, nack-receive, full; by commas.",
+            help="none, reach-queue, receive, nack-reach-queue, nack-receive or full; separate several with commas.",
         ),
     ] = "none",
     response_queue: Annotated[
@@ -72,7 +76,8 @@ def send(
         typer.Option("--dead-letter-queue", metavar="NAME", help="Keep that copy in this local queue instead."),
     ] = None,
     trace: Annotated[
-        str | None, typer.Option("--trace", metavar="NAME", help="PUBLIC=<guid> of the queue that hears of each hop.")
+        str | None,
+        typer.Option("--trace", metavar="NAME", help="PUBLIC=<guid> of the queue that gets a report from each hop."),
     ] = None,
     sign: Annotated[str | None, typer.Option("--sign", metavar="CERT", help="Not part of this version yet.")] = None,
     encrypt: Annotated[
@@ -86,10 +91,9 @@ def send(
         int,
         typer.Option("--app-tag", metavar="N", min=0, max=_UINT32_MAX, help="A number for the application's own use."),
     ] = 0,
-    count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="Send that many alike.")] = 1,
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
+    count: Annotated[
+        int, typer.Option("--count", metavar="N", min=1, help="Send this many copies, each with its own id.")
+    ] = 1,
 ) -> None:
     """Send a message, and print its id.
 
@@ -101,7 +105,7 @@ def send(
             fail(f"{option} is not part of this version yet: signing and encryption are still to come", ExitCode.USAGE)
     acknowledgments = _acknowledgments(ack)
     if acknowledgments and admin_queue is None:
-        fail("--ack: say where acknowledgments go, by --admin-queue NAME", ExitCode.USAGE)
+        fail("--ack: needs --admin-queue NAME, where the acknowledgments go", ExitCode.USAGE)
     from postroad import Message
 
     message = Message(
@@ -124,12 +128,12 @@ def send(
     )
     from postroad.errors import TransactionUsage
 
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         try:
             ids = _send(manager, name, message, count, transactional)
         except TransactionUsage as fault:
             fail(f"{fault}: {'leave out' if transactional else 'add'} --transactional", ExitCode.FAILED)
-    if as_json:
+    if context.as_json:
         for each in ids:
             print_json({"id": each})
     elif len(ids) == 1:
@@ -162,9 +166,9 @@ def _send(manager: QueueManager, name: str, message: Message, count: int, transa
 
 def _body(body: str | None, file: str | None, standard_input: str | None, body_type: int) -> bytes | str:
     if standard_input not in (None, STANDARD_INPUT):
-        fail(f"{standard_input!r}: the body comes by --body or --file, or by - from standard input", ExitCode.USAGE)
+        fail(f"{standard_input!r}: give the body with --body or --file, or use - for standard input", ExitCode.USAGE)
     if sum(source is not None for source in (body, file, standard_input)) > 1:
-        fail("--body, --file and - are three ways to give one body: choose one", ExitCode.USAGE)
+        fail("use only one of --body, --file and -", ExitCode.USAGE)
     if body is not None:
         return body
     source = file or standard_input
@@ -225,7 +229,7 @@ def _public_queue(text: str | None) -> str | None:
 
     try:
         if text is not None and not isinstance(parse_name(text), PublicName):
-            fail(f"--trace: {text!r} is no public queue, as in PUBLIC=<guid>", ExitCode.USAGE)
+            fail(f"--trace: must be a public queue, such as PUBLIC=<guid>, got {text!r}", ExitCode.USAGE)
     except IllegalName as fault:
         fail(f"--trace: {fault}", ExitCode.USAGE)
     return text

@@ -1,4 +1,4 @@
-"""`postroad serve`: runs a queue manager until somebody stops it."""
+"""`postroad serve`: runs a queue manager until it is stopped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def serve(
         Path | None,
         typer.Option("--config", "-c", metavar="FILE", help="The queue manager's configuration, a TOML file."),
     ] = None,
-    log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")] = False,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
     log_level: Annotated[LogLevel, typer.Option("--log-level", help="How much to log.")] = LogLevel.INFO,
 ) -> None:
     """Run a queue manager.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.options import AsJson
+from postroad.cli.context import AsJson
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import count_text, print_json, print_line, print_table
 

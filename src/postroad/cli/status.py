@@ -1,4 +1,4 @@
-"""`postroad status`: the queue manager at a glance, and what needs somebody's attention."""
+"""`postroad status`: the queue manager at a glance, and what needs attention."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from postroad.cli.context import Context
 from postroad.cli.lock import print_locks, print_transactions
-from postroad.cli.options import DEFAULT_API, Api, AsJson, Token, connect
 from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
 from postroad.cli.queue import is_of_interest, print_queues
 
@@ -21,10 +21,10 @@ SHOWN_LOCKS = 10  # the oldest
 _DEAD_LETTERS = ("system$;deadletter", "system$;deadxact")
 
 
-def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None) -> None:
+def status(context: Context) -> None:
     """Show the manager, its queues, sessions, remote readers, locks, transactions and listeners, and what needs
     attention, with the reasons."""
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         info = manager.info()
         queues = sorted(manager.queues(), key=_urgency)
         sessions = manager.sessions()
@@ -33,7 +33,7 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
         locks = manager.locks()
         transactions = manager.transactions()
     attention = list(_attention(info, queues))
-    if as_json:
+    if context.as_json:
         print_json(
             {
                 "manager": asdict(info),
@@ -74,11 +74,11 @@ def status(as_json: AsJson = False, api: Api = DEFAULT_API, token: Token = None)
     if locks:
         print_line("")
         print_locks(locks[:SHOWN_LOCKS])
-        _tell_more(len(locks), "lock")
+        _print_rest(len(locks), "lock")
     if transactions:
         print_line("")
         print_transactions(transactions[:SHOWN_LOCKS])
-        _tell_more(len(transactions), "transaction")
+        _print_rest(len(transactions), "transaction")
     print_line("")
     _print_exposure(exposure)
 
@@ -116,7 +116,7 @@ def _print_queues(queues: list[QueueInfo]) -> None:
             print_line(f"{count_text(len(rest), f'more {what}')} with {messages}: postroad queue list")
 
 
-def _tell_more(found: int, what: str) -> None:
+def _print_rest(found: int, what: str) -> None:
     if found > SHOWN_LOCKS:
         print_line(f"and {count_text(found - SHOWN_LOCKS, f'more {what}')}: postroad {what} list")
 

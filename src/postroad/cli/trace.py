@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.options import DEFAULT_API, Api, AsJson, Token, connect
+from postroad.cli.context import Context
 from postroad.cli.outcome import ExitCode, fail, report
 from postroad.cli.output import print_json, print_line
 
@@ -15,23 +15,21 @@ if TYPE_CHECKING:
 
 
 def trace(
+    context: Context,
     message_id: Annotated[
-        str, typer.Argument(metavar="MESSAGE-ID", help=r"{guid}\n, as `send` prints it; the braces may be left out.")
+        str, typer.Argument(metavar="MESSAGE-ID", help=r"{guid}\n, as `send` prints it; the braces are optional.")
     ],
-    as_json: AsJson = False,
-    api: Api = DEFAULT_API,
-    token: Token = None,
 ) -> None:
-    """Tell where a message went: in which queues it, its copies, its acknowledgments and reports on it are.
+    """Show where a message went: the queues that contain it, its copies, its acknowledgments and its reports.
 
-    Exit code 1 if nothing is known of it. With --json each finding is an object.
+    Exit code 1 if nothing is found. With --json, each finding is one object.
     """
-    with connect(api, token) as manager:
+    with context.connect() as manager:
         found = manager.trace(message_id)
     if not found.findings:
-        fail(f"nothing is known of {found.id}{_extent(found)}", ExitCode.FAILED)
+        fail(f"nothing was found about {found.id}{_extent(found)}", ExitCode.FAILED)
     for finding in found.findings:
-        if as_json:
+        if context.as_json:
             print_json(finding.json())
             continue
         print_line(f"{_time(finding.at)}  {finding.sentence}")
@@ -44,7 +42,7 @@ def trace(
 
 
 def _extent(found: Trace) -> str:
-    looked = f": {found.looked_at} messages were looked at"
+    looked = f": {found.looked_at} messages were searched"
     if not found.cut_off:
         return looked
     ends = f"of {', '.join(found.cut_off)} only the first and the last {found.limit_per_queue // 2}"

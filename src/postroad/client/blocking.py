@@ -74,7 +74,7 @@ class LoopThread:
 
     def finish(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Runs what ends an iteration, without waiting: Python may collect a forgotten one on any thread, that of this
-        loop or of another one too, and a loop that waits would serve nobody."""
+        loop or of another one too, and a loop that waits would serve no one else."""
         call = _Call(coroutine)
         try:
             self._hand_over(call.start)
@@ -119,7 +119,7 @@ class LoopThread:
 class BlockingBackend:
     """The verbs of a backend that lives on `thread`, each of which waits for its answer: a `client.sync` Backend.
 
-    With `at_exit`, one that nobody closes is closed when the program ends, so that connections end in good order.
+    With `at_exit`, a backend that was not closed is closed when the program ends, so its connections end cleanly.
     """
 
     def __init__(self, thread: LoopThread, backend: Backend, *, at_exit: bool = False) -> None:

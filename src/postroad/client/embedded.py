@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from postroad.client.values import MAX_SUBMISSION, QueueAttributes, as_name
+from postroad.client.values import MAX_SUBMISSION, as_name
 from postroad.errors import IllegalName, InvalidArgument, MessageNotFound, NoMessage
-from postroad.fields.queue import NEW_QUEUE
+from postroad.fields.queue import NEW_QUEUE, QueueAttributes
 from postroad.fields.tables import read_object
 from postroad.manager import NAME_STATE, Manager
 from postroad.message import Message
@@ -77,7 +77,7 @@ class EmbeddedBackend:
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
         self._returning: set[asyncio.Task[list[int]]] = set()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def close(self) -> None:
         await asyncio.gather(*self._returning, return_exceptions=True)
@@ -145,11 +145,11 @@ class EmbeddedBackend:
         return ids
 
     def _tell_of_waiting(self, name: FormatName | PathName) -> None:
-        """A manager in a program has no transport: whoever sends to another machine hears of it, once a queue."""
+        """A manager in a program has no transport: it warns a program that sends to another machine, once per queue."""
         for element in name.elements if isinstance(name, MultipleElementName) else (name,):
             queue = self.manager.core.queues.find(element)
-            if queue is not None and queue.is_outgoing and queue.name not in self._told:
-                self._told.add(queue.name)
+            if queue is not None and queue.is_outgoing and queue.name not in self._reported:
+                self._reported.add(queue.name)
                 log.warning(
                     "messages to %s wait here, because a queue manager that a program opened sends nothing to other "
                     "machines: `postroad serve` on its data directory does, and express messages are gone by then; or "

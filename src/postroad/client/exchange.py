@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlencode, urlsplit
 
 from postroad.errors import InvalidArgument, ManagerUnavailable, PostroadError, RemoteProtocolError, rebuild_error
-from postroad.received import RECORDS_TYPE
+from postroad.values.reading import RECORDS_TYPE
 from postroad.version import __version__
 
 if TYPE_CHECKING:

@@ -3,45 +3,29 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Any, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
 from postroad.client.values import as_name
 from postroad.errors import InvalidArgument, RemoteProtocolError
-from postroad.message import Message
-from postroad.names import MessageId
-from postroad.received import ReceivedMessage, decode_records
-from postroad.values.info import (
-    ListenerInfo,
-    LockInfo,
-    ManagerInfo,
-    QueueInfo,
-    ReaderInfo,
-    SessionInfo,
-    TransactionInfo,
-)
-from postroad.values.offsets import HoldInfo, Mark, Submission
-from postroad.values.reading import QueueAccess, ReadCall, ShareMode
+from postroad.values.offsets import HoldInfo
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from postroad.message import Message
+    from postroad.names import MessageId
+    from postroad.received import ReceivedMessage
+    from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 
 INCOMPLETE = "the answer lacks members: it is not from a queue manager, or from another version of one"
 
 T = TypeVar("T")
-_Info = (
-    ManagerInfo
-    | QueueInfo
-    | SessionInfo
-    | ReaderInfo
-    | ListenerInfo
-    | LockInfo
-    | TransactionInfo
-    | Mark
-    | HoldInfo
-    | Submission
-)
-InfoT = TypeVar("InfoT", bound=_Info)
+InfoT = TypeVar("InfoT", bound="DataclassInstance")
 
 
 def queue_path(name: str, call: str = "") -> str:
@@ -67,11 +51,20 @@ def word(member: QueueAccess | ShareMode | ReadCall) -> str:
 
 def check_timeout(timeout: float | None) -> None:
     if timeout is not None and timeout < 0:
-        raise InvalidArgument(f"timeout: {timeout} seconds is negative; 0 does not wait, and none waits for ever")
+        raise InvalidArgument(f"timeout: must not be negative, got {timeout}; 0 does not wait, and None waits forever")
+
+
+# Messages, and with them everything about packets, are imported when the first one comes or goes.
+
+
+def read_messages(answer: bytes) -> list[ReceivedMessage]:
+    from postroad.received import decode_records
+
+    return decode_records(answer)
 
 
 def read_one(answer: bytes) -> ReceivedMessage:
-    messages = decode_records(answer)
+    messages = read_messages(answer)
     if len(messages) != 1:
         raise RemoteProtocolError(f"the answer must hold one message, got {len(messages)}")
     return messages[0]
@@ -98,20 +91,25 @@ def read_info(kind: type[InfoT], values: Mapping[str, Any]) -> InfoT:
         raise RemoteProtocolError(INCOMPLETE) from None
 
 
-# The properties of a message that JSON has as they are, each with its default.
-_PLAIN = {
-    field.name: field.default
-    for field in fields(Message)
-    if field.default is not MISSING
-    and field.name not in {"body", "extension", "message_class", "correlation_id", "trace"}
-}
+@cache
+def _plain_properties() -> dict[str, Any]:
+    """The properties of a message that JSON has as they are, each with its default."""
+    from postroad.message import Message
+
+    others = {"body", "extension", "message_class", "correlation_id", "trace"}
+    known = (each for each in fields(Message) if each.default is not MISSING and each.name not in others)
+    return {each.name: each.default for each in known}
+
+
+def messages_json(messages: Sequence[Message]) -> list[dict[str, object]]:
+    return list(map(message_json, messages))
 
 
 def message_json(message: Message) -> dict[str, object]:
     """A message as the API takes it, without what is as it is by default."""
     values: dict[str, object] = {
         name: str(value) if isinstance(value, UUID) else value
-        for name, default in _PLAIN.items()
+        for name, default in _plain_properties().items()
         if (value := getattr(message, name)) != default
     }
     if isinstance(message.body, str):
@@ -133,4 +131,6 @@ def message_json(message: Message) -> dict[str, object]:
 
 
 def _identifier(value: MessageId | bytes | str) -> str:
+    from postroad.names import MessageId
+
     return str(MessageId.from_bytes(value)) if isinstance(value, bytes) else str(value)

@@ -14,7 +14,7 @@ from postroad.net import ports
 from postroad.net.endpoints import endpoint
 
 DEFAULT_TIMEOUT_S = 3.0  # three requests: a datagram may be lost
-_DATAGRAM = 2048  # more than a ping, so that a longer one is seen to be too long
+_DATAGRAM = 2048  # more than a ping, so a longer one is recognized
 
 ACCEPTS, REFUSES, GARBAGE, NOTHING = "accepts", "refuses", "garbage", "nothing"
 
@@ -50,10 +50,10 @@ def ping(host: str, *, port: int = ports.PING, timeout: float = DEFAULT_TIMEOUT_
     silence = f"no answer from {place} within {timeout:g} s"
     with socket.socket(family, socket.SOCK_DGRAM) as connection:
         try:
-            connection.connect(found)  # so that only its datagrams come, and the news that nobody listens there
+            connection.connect(found)  # only its datagrams arrive, and the error that nothing listens there
             result = _ask(connection, pinger, time.monotonic() + timeout)
         except ConnectionRefusedError:
-            result, silence = None, f"nobody listens for pings at {place}"
+            result, silence = None, f"nothing listens for pings at {place}"
         except OSError as fault:
             result, silence = None, f"{place} cannot be reached: {fault.strerror}"
     if result is None:

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import NoReturn
 from uuid import UUID, uuid4
 
-from postroad.client.values import QueueAttributes, as_name
+from postroad.client.values import as_name
 from postroad.errors import (
     BindRefused,
     InvalidArgument,
@@ -24,6 +24,7 @@ from postroad.errors import (
     RpcUnavailable,
     TransactionSequence,
 )
+from postroad.fields.queue import QueueAttributes
 from postroad.message import Message
 from postroad.names import FormatName, parse_format_name
 from postroad.net import ports
@@ -190,7 +191,7 @@ class RemoteBackend:
 
     async def _receive_together(self, opened: RemoteOpenQueueEntry, count: int, taken: list[Received]) -> int:
         """Several receives that do not wait, in one round trip; how many found a message. Those go to `taken`, in the
-        queue's order and whatever happens, so that none is left locked."""
+        queue's order and whatever happens, so none stays locked."""
         reads = [asyncio.ensure_future(self.client.receive(opened)) for _ in range(count)]
         try:
             await asyncio.wait(reads)
@@ -472,7 +473,7 @@ def _milliseconds(timeout: float | None) -> int:
     if timeout is None or math.isinf(timeout):
         return INFINITE_MS
     if not timeout >= 0:
-        raise InvalidArgument(f"timeout: {timeout} seconds is negative; 0 does not wait, and none waits for ever")
+        raise InvalidArgument(f"timeout: must not be negative, got {timeout}; 0 does not wait, and None waits forever")
     return min(math.ceil(timeout * 1000), INFINITE_MS - 1)
 
 

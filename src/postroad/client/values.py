@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from postroad.errors import InvalidArgument
-from postroad.fields.queue import QueueAttributes as QueueAttributes
-from postroad.message import Message
-from postroad.names import FormatName, PathName, parse_name
-from postroad.received import ReceivedMessage
 from postroad.values.reading import SeekAction
 
-Name: TypeAlias = str | FormatName | PathName
-Sendable: TypeAlias = Message | bytes | str
-Place = Literal["current", "next", "previous", "first", "last"]
+if TYPE_CHECKING:
+    from postroad.message import Message
+    from postroad.names import FormatName, PathName
+    from postroad.received import ReceivedMessage
+
+    Name: TypeAlias = str | FormatName | PathName
+    Sendable: TypeAlias = Message | bytes | str
+    Place: TypeAlias = Literal["current", "next", "previous", "first", "last"]
 
 PAGE_MESSAGES = 100  # messages that the first step of an iteration brings
 MAX_PAGE_MESSAGES = 5000
@@ -31,26 +32,31 @@ _PLACES = {action.name.lower(): action for action in SeekAction}
 
 
 # A program uses a few names over and over, and reading one costs more than sending a small message.
-as_name = lru_cache(KNOWN_NAMES)(parse_name)
+@lru_cache(KNOWN_NAMES)
+def as_name(text: str) -> FormatName | PathName:
+    from postroad.names import parse_name
+
+    return parse_name(text)
 
 
 def as_messages(given: Sendable | Iterable[Sendable]) -> tuple[list[Message], bool]:
     """The messages, and whether it was one alone. Bytes and text are the body of a message without properties."""
+    from postroad.message import Message  # and with it everything about packets, which only some calls need
+
+    def message(each: object) -> Message:
+        if isinstance(each, Message):
+            return each
+        if isinstance(each, str | bytes):
+            return Message(each)
+        if isinstance(each, bytearray | memoryview):
+            return Message(bytes(each))
+        raise InvalidArgument(f"message: must be a Message, bytes or text, got {_kind(each)}")
+
     if isinstance(given, Message | bytes | bytearray | memoryview | str):
-        return [_as_message(given)], True
+        return [message(given)], True
     if isinstance(given, Iterable):
-        return [_as_message(each) for each in given], False
-    raise InvalidArgument(f"message: {_kind(given)} is not a Message, bytes, text or a sequence of these")
-
-
-def _as_message(given: object) -> Message:
-    if isinstance(given, Message):
-        return given
-    if isinstance(given, str | bytes):
-        return Message(given)
-    if isinstance(given, bytearray | memoryview):
-        return Message(bytes(given))
-    raise InvalidArgument(f"message: {_kind(given)} is not a Message, bytes or text")
+        return [message(each) for each in given], False
+    raise InvalidArgument(f"message: must be a Message, bytes, text or a sequence of these, got {_kind(given)}")
 
 
 def _kind(value: object) -> str:
@@ -61,7 +67,7 @@ def as_action(place: Place) -> SeekAction:
     try:
         return _PLACES[place]
     except KeyError:
-        raise InvalidArgument(f"place: {place!r} is not one of {', '.join(_PLACES)}") from None
+        raise InvalidArgument(f"place: must be one of {', '.join(_PLACES)}, got {place!r}") from None
 
 
 def as_lookup_ids(messages: Iterable[ReceivedMessage | int]) -> list[int]:

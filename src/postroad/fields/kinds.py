@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from postroad.errors import IllegalName
-from postroad.names import parse_guid
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
@@ -194,6 +193,8 @@ def choice(words: type[E] | Mapping[str, E]) -> Kind[E]:
 def _guid(value: Any) -> UUID:
     if isinstance(value, UUID):
         return value
+    from postroad.names import parse_guid  # all names of queues come with it, and a small command needs none
+
     try:
         return parse_guid(_text(value).removeprefix("{").removesuffix("}"))
     except IllegalName as fault:

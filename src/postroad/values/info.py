@@ -15,7 +15,7 @@ class QueueInfo(QueueSettings):
     From `state` on it is about outgoing queues. Their messages are unsent; in flight, that is sent and not acknowledged
     by the next hop; or unacknowledged, that is at the next hop and not put in order by the destination, as
     transactional ones are. `why` says in one sentence what they wait for, and is None where there are none; `stuck`
-    tells whether somebody ought to look. Those that wait for a final acknowledgment have left the queue.
+    says whether it needs attention. Those that wait for a final acknowledgment have left the queue.
     """
 
     path: str
@@ -69,7 +69,7 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class ReaderInfo:
-    """A queue that somebody on another computer has open for reading. `user` is None where nobody proved to be one."""
+    """A queue that a reader on another computer has open. `user` is None if it is not authenticated."""
 
     queue: str
     address: str
@@ -99,7 +99,7 @@ class ListenerInfo:
 
 @dataclass(frozen=True, slots=True)
 class LockInfo:
-    """Messages of one queue that one client has, and nobody else can see. `kind` is receive, where it locked them;
+    """Messages of one queue that one client holds, and no other reader sees. `kind` is receive, where it locked them;
     transaction, where it took them in one; or remote reader, whose messages return with the end of its connection.
 
     `silent_s` is how long nothing was heard of the client; None where nothing has to be.

@@ -1,16 +1,18 @@
-"""What is said of offsets: marks, holds and submissions, and which part of a queue somebody wants to read."""
+"""Values about offsets: marks, holds and submissions, and which part of a queue to read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from postroad.received import ReceivedMessage
+if TYPE_CHECKING:
+    from postroad.received import ReceivedMessage
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Below `arrival` nothing can appear any more; below `arrived` nothing new can come, but a message that somebody is
-    receiving may return. `added` counts the stored messages that ever came, `oldest` is the arrival number of the first
+    """Below `arrival` nothing can appear any more; below `arrived` nothing new can come, but a message that is being
+    received may return. `added` counts the stored messages that ever came, `oldest` is the arrival number of the first
     that is there, `messages` how many are."""
 
     arrival: int

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+RECORDS_TYPE = "application/vnd.postroad.received"  # messages as the HTTP API sends them to a client
+
 
 class QueueAccess(Enum):
     """3.1.1.17 QueueAccessType"""

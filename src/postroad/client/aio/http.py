@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import UUID
 
@@ -18,19 +18,17 @@ from postroad.client.payloads import (
     T,
     check_timeout,
     hold_path,
-    message_json,
+    messages_json,
     queue_path,
     read_hold,
     read_info,
     read_lease,
+    read_messages,
     read_one,
     submissions_path,
     word,
 )
-from postroad.client.values import QueueAttributes
 from postroad.errors import NoMessage, RemoteProtocolError
-from postroad.message import Message
-from postroad.received import ReceivedMessage, decode_records
 from postroad.values.info import (
     ListenerInfo,
     LockInfo,
@@ -40,11 +38,16 @@ from postroad.values.info import (
     SessionInfo,
     TransactionInfo,
 )
-from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
-from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
-from postroad.values.routes import Route, Table
-from postroad.values.trace import Trace, read_message_id
-from postroad.wire.local_part import without_local_part
+from postroad.values.offsets import Mark, Submission
+
+if TYPE_CHECKING:
+    from postroad.fields.queue import QueueAttributes
+    from postroad.message import Message
+    from postroad.received import ReceivedMessage
+    from postroad.values.offsets import HoldInfo, Selection
+    from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+    from postroad.values.routes import Route, Table
+    from postroad.values.trace import Trace
 
 ARROW = "application/vnd.apache.arrow.stream"
 WAIT_S = 60.0  # one request waits this long and is then sent again: a broken connection is noticed
@@ -69,9 +72,13 @@ class HttpBackend:
         return read_info(ManagerInfo, await self._exchange.json("GET", "/manager"))
 
     async def route(self, destination: str, source: str | None) -> Route:
+        from postroad.values.routes import Route
+
         return await self._read(Route.from_json, "/route", {"to": destination, "from": source})
 
     async def route_table(self, source: str | None) -> Table:
+        from postroad.values.routes import Table
+
         return await self._read(Table.from_json, "/route/table", {"from": source})
 
     async def sessions(self) -> list[SessionInfo]:
@@ -84,6 +91,8 @@ class HttpBackend:
         return await self._list(ListenerInfo, "/exposure", "exposure")
 
     async def trace(self, message_id: str) -> Trace:
+        from postroad.values.trace import Trace, read_message_id
+
         read_message_id(message_id)  # what is none might be taken for another path of the API
         return await self._read(Trace.from_json, f"/trace/{quote(message_id, safe='')}", {})
 
@@ -131,11 +140,11 @@ class HttpBackend:
         path = queue_path(name, "messages")
         if transaction is not None:
             path += f"?transaction={transaction}"
-        sending = {"messages": list(map(message_json, messages))}
+        sending = {"messages": messages_json(messages)}
         return list(await self._exchange.json("POST", path, sending, member="ids"))
 
     async def send_transactional(self, name: str, messages: Sequence[Message]) -> list[str]:
-        sending = {"messages": list(map(message_json, messages)), "transactional": True}
+        sending = {"messages": messages_json(messages), "transactional": True}
         return list(await self._exchange.json("POST", queue_path(name, "messages"), sending, member="ids"))
 
     # Reading
@@ -148,10 +157,10 @@ class HttpBackend:
         transaction: UUID | None,
     ) -> list[ReceivedMessage]:
         query = {"count": count, "transaction": transaction}
-        return decode_records((await self._wait(queue_path(name, "receive"), query, timeout)).content)
+        return read_messages((await self._wait(queue_path(name, "receive"), query, timeout)).content)
 
     async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
-        return decode_records((await self._wait(queue_path(name, "peek"), {"count": count}, timeout)).content)
+        return read_messages((await self._wait(queue_path(name, "peek"), {"count": count}, timeout)).content)
 
     async def _wait(self, path: str, query: Mapping[str, object], timeout: float | None) -> Answer:
         """Asks again and again until there is a message or the time is over."""
@@ -169,7 +178,7 @@ class HttpBackend:
 
     async def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
         query = {"after": after, "limit": limit}
-        return decode_records((await self._exchange.request("GET", queue_path(name, "messages"), query)).content)
+        return read_messages((await self._exchange.request("GET", queue_path(name, "messages"), query)).content)
 
     async def lookup(
         self, name: str, lookup_id: int, action: SeekAction, receive: bool, transaction: UUID | None
@@ -183,7 +192,7 @@ class HttpBackend:
 
     async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
         answer = await self._wait(queue_path(name, "lock"), {"count": count}, timeout)
-        messages = decode_records(answer.content)
+        messages = read_messages(answer.content)
         lease, lease_s = read_lease(answer.headers.get("postroad-lease"), answer.headers.get("postroad-lease-seconds"))
         self._keeper.hold_messages(lease, lease_s, name, [message.lookup_id for message in messages])
         return messages
@@ -254,7 +263,7 @@ class HttpBackend:
         if isinstance(messages, bytes):
             body, media_type = messages, ARROW
         else:
-            body, media_type = json.dumps({"messages": list(map(message_json, messages))}).encode(), JSON
+            body, media_type = json.dumps({"messages": messages_json(messages)}).encode(), JSON
         switch = None if transactional is None else str(transactional).lower()
         answer = await self._exchange.request(
             "POST",
@@ -333,6 +342,8 @@ class HttpBackend:
         return list(await self._exchange.json("POST", queue_path(name, "move"), order, member="moved"))
 
     async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]:
+        from postroad.wire.local_part import without_local_part
+
         answer = await self._exchange.request(
             "POST",
             queue_path(name, "packets"),

@@ -55,8 +55,8 @@ def connect(
     client_certificate: str | Path | None = None,
     client_key: str | Path | None = None,
 ) -> Opening:
-    """The queue manager behind an HTTP API, as in `http://host:8180`. The first verb is what connects, and raises
-    ManagerUnavailable if nobody answers there.
+    """The queue manager behind an HTTP API, as in `http://host:8180`. The first call connects, and raises
+    ManagerUnavailable if there is no answer.
 
     An API with `client_ca` wants a certificate: `client_certificate` and `client_key` are PEM files; without them, the
     environment variables POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY name them.
@@ -81,8 +81,8 @@ def remote(
     r"""The queues of any MSMQ server, to read and purge by MS-MQQP. Paths such as `private$\orders` are on `host`.
 
     `port` is qmcomm's; with `endpoint_mapper`, as a rule 135, the server's endpoint mapper is asked for it instead.
-    With a `user` every call is authenticated and sealed. The first verb is what connects, and raises RpcUnavailable if
-    nobody answers there. Verbs that the protocol does not have, such as sending, raise LocalProtocolError.
+    With a `user` every call is authenticated and sealed. The first call connects, and raises RpcUnavailable if
+    there is no answer. Verbs that the protocol does not have, such as sending, raise LocalProtocolError.
     """
 
     async def backend() -> Backend:

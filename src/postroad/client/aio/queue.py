@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
-from postroad.client.aio.backend import Backend
 from postroad.client.aio.handle import Cursor, OpenQueue
 from postroad.client.aio.transaction import Transaction
-from postroad.client.values import (
-    PAGE_MESSAGES,
-    Place,
-    QueueAttributes,
-    Sendable,
-    as_action,
-    as_lookup_ids,
-    as_messages,
-    next_page,
-)
+from postroad.client.values import PAGE_MESSAGES, as_action, as_lookup_ids, as_messages, next_page
 from postroad.errors import InvalidArgument, PostroadError
-from postroad.received import ReceivedMessage
-from postroad.values.info import QueueInfo
-from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
+from postroad.values.offsets import Selection
 from postroad.values.reading import QueueAccess, ShareMode
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from postroad.client.aio.backend import Backend
     from postroad.client.aio.manager import QueueManager
+    from postroad.client.values import Place, Sendable
+    from postroad.fields.queue import QueueAttributes
+    from postroad.received import ReceivedMessage
+    from postroad.values.info import QueueInfo
+    from postroad.values.offsets import HoldInfo, Mark, Submission
 
 
 class Queue:
     """A name on one manager; it costs nothing, and says nothing of whether the queue exists.
 
-    A `timeout` is in seconds: 0 does not wait, None waits for ever. Reads that found nothing in time raise NoMessage.
+    A `timeout` is in seconds: 0 does not wait, None waits forever. Reads that found nothing in time raise NoMessage.
     """
 
     __slots__ = ("manager", "name")
@@ -104,10 +99,10 @@ class Queue:
 
     @asynccontextmanager
     async def receiving(self, timeout: float | None = None) -> AsyncIterator[ReceivedMessage]:
-        """The first message, for the length of a block, however long that takes: nobody else gets it. It is gone when
-        the block ends, and back in its place if the block raises, this process dies or the manager restarts.
+        """The first message, for the length of a block, however long that takes: no other reader gets it. It is gone
+        when the block ends, and back in its place if the block raises, this process dies or the manager restarts.
 
-        LeaseEnded at the end of the block: the message went back meanwhile, and somebody else may receive it too.
+        LeaseEnded at the end of the block: the message went back meanwhile, and another reader may receive it too.
         """
         async with self.receiving_many(1, timeout) as messages:
             yield messages[0]
@@ -125,7 +120,7 @@ class Queue:
         await self.settle(messages, delete=True)
 
     async def lock(self, count: int = 1, timeout: float | None = None) -> list[ReceivedMessage]:
-        """The first phase of a receive: up to `count` messages are nobody else's until `settle`, or the end of this
+        """The first phase of a receive: no other reader gets these messages until `settle` or the end of this
         process."""
         return await self._backend.lock(self.name, count, timeout)
 

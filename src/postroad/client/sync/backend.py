@@ -6,31 +6,33 @@ Served in this process by client/embedded.py and over HTTP by client/http.py. No
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
-from uuid import UUID
+from typing import TYPE_CHECKING, Protocol
 
-from postroad.client.values import QueueAttributes
-from postroad.message import Message
-from postroad.received import ReceivedMessage
-from postroad.values.info import (
-    ListenerInfo,
-    LockInfo,
-    ManagerInfo,
-    QueueInfo,
-    ReaderInfo,
-    SessionInfo,
-    TransactionInfo,
-)
-from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
-from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
-from postroad.values.routes import Route, Table
-from postroad.values.trace import Trace
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from uuid import UUID
+
+    from postroad.fields.queue import QueueAttributes
+    from postroad.message import Message
+    from postroad.received import ReceivedMessage
+    from postroad.values.info import (
+        ListenerInfo,
+        LockInfo,
+        ManagerInfo,
+        QueueInfo,
+        ReaderInfo,
+        SessionInfo,
+        TransactionInfo,
+    )
+    from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
+    from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+    from postroad.values.routes import Route, Table
+    from postroad.values.trace import Trace
 
 
 class Backend(Protocol):
     """What changes something returns once that is durable. Failures are the exceptions of `postroad.errors`, the same
-    ones for every backend. A `timeout` is in seconds, 0 does not wait and None waits for ever; reads that found nothing
+    ones for every backend. A `timeout` is in seconds, 0 does not wait and None waits forever; reads that found nothing
     in time raise NoMessage. A read that is cancelled loses no message."""
 
     def close(self) -> None: ...
@@ -99,7 +101,7 @@ class Backend(Protocol):
     def mark(self, name: str, start: int, limit: int | None) -> Mark: ...
 
     def arrow(self, name: str, selection: Selection) -> Iterator[bytes]:
-        """One Arrow stream, in pieces of any size; nothing is read ahead of whoever takes them."""
+        """One Arrow stream, in pieces of any size; nothing is read before the caller takes it."""
 
     def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo: ...
 

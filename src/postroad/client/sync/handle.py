@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from postroad.errors import InvalidHandle, PostroadError
-from postroad.received import ReceivedMessage
 from postroad.values.reading import ReadCall
 
 if TYPE_CHECKING:
     from postroad.client.sync.manager import QueueManager
+    from postroad.received import ReceivedMessage
 
 
 class OpenQueue:
@@ -66,7 +66,7 @@ class OpenQueue:
 
 class Cursor:
     """A place in a queue, before the first message at first. Reads that found nothing in time raise NoMessage;
-    MessageAlreadyReceived says that somebody else took the message at this place."""
+    MessageAlreadyReceived says that another reader took the message at this place."""
 
     __slots__ = ("_handle", "_manager", "number")
 

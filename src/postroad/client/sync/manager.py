@@ -3,29 +3,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Self, Unpack, overload
+from typing import TYPE_CHECKING, Self, Unpack, overload
 from uuid import UUID
 
-from postroad.client.sync.backend import Backend
 from postroad.client.sync.queue import Queue
 from postroad.client.sync.transaction import Transaction
-from postroad.client.values import MOVE_MESSAGES, Name, QueueAttributes, Sendable, as_lookup_ids
+from postroad.client.values import MOVE_MESSAGES, as_lookup_ids
 from postroad.errors import InvalidArgument, InvalidHandle, PostroadError, QueueExists
-from postroad.names import MessageId
-from postroad.received import ReceivedMessage
-from postroad.values.info import (
-    ListenerInfo,
-    LockInfo,
-    ManagerInfo,
-    QueueInfo,
-    ReaderInfo,
-    SessionInfo,
-    TransactionInfo,
-)
-from postroad.values.routes import Route, Table
-from postroad.values.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from postroad.client.sync.backend import Backend
+    from postroad.client.values import Name, Sendable
+    from postroad.fields.queue import QueueAttributes
+    from postroad.names import MessageId
+    from postroad.received import ReceivedMessage
+    from postroad.values.info import (
+        ListenerInfo,
+        LockInfo,
+        ManagerInfo,
+        QueueInfo,
+        ReaderInfo,
+        SessionInfo,
+        TransactionInfo,
+    )
+    from postroad.values.routes import Route, Table
+    from postroad.values.trace import Trace
 
 
 class QueueManager:
@@ -97,7 +102,7 @@ class QueueManager:
         return self.backend.transactions()
 
     def abort_transaction(self, identifier: UUID | str) -> None:
-        """Aborts somebody's transaction, as an operator; its owner hears of it with LeaseEnded."""
+        """Aborts the transaction of any client, as an operator; its owner gets LeaseEnded."""
         try:
             parsed = identifier if isinstance(identifier, UUID) else UUID(identifier)
         except ValueError:
@@ -116,7 +121,7 @@ class QueueManager:
     # Queues
 
     def queue(self, name: Name) -> Queue:
-        """The queue of this name: a local path, or any format name. Nobody is asked whether it exists."""
+        """The queue of this name: a local path, or any format name. Whether it exists is not checked."""
         return Queue(self, str(name))
 
     def queues(self) -> list[QueueInfo]:

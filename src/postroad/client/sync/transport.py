@@ -51,7 +51,7 @@ class Transport:
         self._address = address
         self._answer_s = answer_s
         self._pool = _Pool()
-        finalize(self, self._pool.close)  # one that nobody closes is closed with the program
+        finalize(self, self._pool.close)  # one that was not closed is closed with the program
 
     def close(self) -> None:
         """Requests that wait for their answers end with OperationCancelled."""

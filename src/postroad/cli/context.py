@@ -1,0 +1,135 @@
+"""What `--api`, `--token` and `--json` say, and the environment where they are absent.
+
+A command has one parameter `context: Context`, and cli/commands.py gives it the three options. They stand behind the
+command or before it, as in `postroad --json queue list`; an option behind the command wins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.output import print_json, print_line
+from postroad.cli.signatures import with_options
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from postroad import QueueManager
+
+DEFAULT_API = "http://127.0.0.1:8180"
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether the value of a parameter comes from the command line, and not from the environment or its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _or_before(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
+    """The value behind the command, else the one before it; that one also knows the environment."""
+    assert parameter.name is not None
+    return value if context.obj is None or is_given(context, parameter.name) else context.obj[parameter.name]
+
+
+Api = Annotated[
+    str,
+    typer.Option(
+        "--api",
+        metavar="URL",
+        envvar="POSTROAD_API",
+        callback=_or_before,
+        help="The address of the queue manager's HTTP API.",
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        envvar="POSTROAD_TOKEN",
+        show_envvar=False,
+        callback=_or_before,
+        help="The API's token, if it requires one. [env var: POSTROAD_TOKEN, or POSTROAD_TOKEN_FILE for a file]",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", callback=_or_before, help="Print one JSON object per line.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The queue manager that a command works on, and how it prints what it did."""
+
+    api: str
+    token: str | None
+    as_json: bool
+
+    def connect(self) -> QueueManager:
+        """The first call connects."""
+        import postroad
+        from postroad.errors import InvalidArgument
+
+        try:
+            return postroad.connect(self.api, token=read_token(self.token))
+        except InvalidArgument as fault:
+            sentence = str(fault)
+            fail(f"--api: {sentence[5:]}" if sentence.startswith("url: ") else sentence, ExitCode.USAGE)
+
+    def print(self, value: object, text: str) -> None:
+        """The value as JSON, or the text."""
+        if self.as_json:
+            print_json(value)
+        else:
+            print_line(text)
+
+    def print_info(self, info: DataclassInstance, print_for_people: Callable[[], None]) -> None:
+        """Everything about one thing."""
+        if self.as_json:
+            print_json(asdict(info))
+        else:
+            print_for_people()
+
+    def print_list(
+        self, infos: Sequence[DataclassInstance], print_for_people: Callable[[], None], none: str = ""
+    ) -> None:
+        """One JSON object for each, or a table; the sentence `none`, if any, instead of an empty table."""
+        if self.as_json:
+            for each in infos:
+                print_json(asdict(each))
+        elif infos or not none:
+            print_for_people()
+        else:
+            print_line(none)
+
+
+def read_token(given: str | None) -> str | None:
+    """The token that was given, else the content of the file that POSTROAD_TOKEN_FILE names."""
+    file = os.environ.get("POSTROAD_TOKEN_FILE")
+    if given is not None or not file:
+        return given
+    try:
+        lines = Path(file).read_text("utf-8").split()
+    except (OSError, UnicodeDecodeError) as fault:
+        fail(f"POSTROAD_TOKEN_FILE: {file}: {getattr(fault, 'strerror', None) or 'must be text'}", ExitCode.USAGE)
+    if len(lines) != 1:
+        fail(f"POSTROAD_TOKEN_FILE: {file} must contain one line with the token, and nothing else", ExitCode.USAGE)
+    return lines[0]
+
+
+def with_context(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with --json, --api and --token instead of its parameter `context`, if it has one."""
+    if signature(command).parameters.get("context") is None:
+        return command
+    options = [
+        Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson),
+        Parameter("api", Parameter.KEYWORD_ONLY, default=DEFAULT_API, annotation=Api),
+        Parameter("token", Parameter.KEYWORD_ONLY, default=None, annotation=Token),
+    ]
+    return with_options(command, "context", options, lambda given: Context(**given))
