@@ -139,7 +139,7 @@ def test_status_counts_the_queues_that_people_made_and_names_a_full_journal(offi
     own = [info for info in made if info.path.endswith("_queue$")]
     status = office.done("status").lines
     assert re.search(rf", {len(made) - len(own)} queues?, ", status[1])
-    assert r"! 1 copy found no room in private$\full;journal" in status
+    assert r"! 1 copy dropped, because a journal or dead-letter queue is full: private$\full;journal" in status
     queue.delete()
 
 
@@ -482,7 +482,7 @@ def test_export_may_remove_and_import_may_read_a_pipe(office: Office, tmp_path: 
 @pytest.mark.parametrize(
     ("damage", "fault"),
     [
-        (lambda data: data[:-1], "the last packet is cut off"),
+        (lambda data: data[:-1], "the last packet is incomplete"),
         (lambda data: data + b"garbage, and more than a header", "at byte"),
     ],
     ids=["cut", "garbage"],

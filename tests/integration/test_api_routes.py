@@ -69,8 +69,8 @@ def test_a_table(api: Served) -> None:
         ("to=betta", 404, "there is no queue manager betta in the directory; did you mean beta?", "ManagerNotFound"),
         ("to=beta&from=omega-9", 404, "there is no queue manager omega-9 in the directory", "ManagerNotFound"),
         ("from=lon-gate&to=gamma", 404, "lon-gate has no route to gamma: no routing link leads to its site", "NoRoute"),
-        ("to=gamma", 404, "the way alpha -> lon-gate ends there: lon-gate has no route to gamma", "NoRoute"),
-        ("", 400, "to: the name of the queue manager to go to is missing", "InvalidArgument"),
+        ("to=gamma", 404, "the route alpha -> lon-gate ends there: lon-gate has no route to gamma", "NoRoute"),
+        ("", 400, "to: is missing; set it to the name of the destination queue manager", "InvalidArgument"),
         ("to=beta&by=road", 400, "by: this call has no such parameter; known are to, from", "InvalidArgument"),
     ],
 )
@@ -103,7 +103,7 @@ def test_the_client_asks_the_same(api: Served) -> None:
         assert manager.route_table("lon-gate") == Table(manager="lon-gate", is_site_gate=True, rows=(row,))
         with pytest.raises(ManagerNotFound, match="did you mean beta"):
             manager.route("betta")
-        with pytest.raises(NoRoute, match="the way alpha -> lon-gate ends there"):
+        with pytest.raises(NoRoute, match="the route alpha -> lon-gate ends there"):
             manager.route("gamma")
 
 
@@ -132,7 +132,8 @@ def test_a_directory_file_that_went_bad_needs_attention(api: Served, tmp_path: P
     watch.reload(1.0)
     status = api.call("GET", f"{API}/status").json
     assert (status["manager"]["directory_failures"], status["manager"]["directory_error"]) == (1, watch.last_error)
-    assert status["attention"] == [f"the directory is not what its file says: {file}: site[1].name: is missing"]
+    fault = f"{file}: site[1].name: is missing"
+    assert status["attention"] == [f"the directory's file cannot be loaded, and an earlier copy is used: {fault}"]
     metrics = api.call("GET", "/metrics").body.decode().splitlines()
     assert "postroad_directory_up 0.0" in metrics
     assert "postroad_directory_failures_total 1.0" in metrics

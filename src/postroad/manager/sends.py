@@ -12,13 +12,13 @@ from postroad.queues.leases import THIS_PROCESS, Holder
 
 class Sends(Reads):
     async def send(self, destination: Name, messages: Sequence[Message], transaction: UUID | None = None) -> list[str]:
-        """The ids of the messages, in their order; for several destinations, those of each in turn."""
+        """Returns the ids of the messages in order; for several destinations, those of each in turn."""
         held = self._used(transaction)
         ids = await self.durably(lambda: self.core.send(destination, messages, self.clock(), held))
         return self._identifiers(ids)
 
     async def send_transactional(self, destination: Name, messages: Sequence[Message]) -> list[str]:
-        """All of the messages in a transaction of their own."""
+        """Sends all of the messages in a new transaction."""
 
         def send() -> list[str]:
             now = self.clock()
@@ -47,6 +47,6 @@ class Sends(Reads):
         await self.durably(lambda: self.core.commit(transaction, self.clock()))
 
     async def abort(self, identifier: UUID) -> None:
-        """Messages are back in their places when this returns; their abort counts become durable with the next tick."""
+        """Messages are back in their queues when this returns; their abort counts become durable with the next tick."""
         transaction = self.leases.transaction(identifier)
         await self.durably(lambda: self.core.abort(transaction, self.clock()))
