@@ -79,7 +79,7 @@ def test_a_route_for_people(file: str) -> None:
         "lon-gate to par-gate, cost 3",
         "next hop  par-gate",
         "way       lon-gate -> par-gate",
-        "why       the cheapest route to the site paris costs 3 and goes straight to the gates of paris "
+        "why       the cheapest route to the site paris costs 3 and goes directly to the gates of paris "
         "([MS-MQBR] 3.1.5.3)",
     ]
     near = '[[manager]]\nname = "near"\nid = "00000005-0000-4000-8000-000000000000"\nsites = ["london"]\n'

@@ -34,7 +34,7 @@ ALPHA_TO_BETA = {
     "fallback": [],
     "path": ["alpha", "lon-gate", "par-gate", "beta"],
     "cost": 7,
-    "why": "beta is in another site, and this is the first routing server of the own one ([MS-MQBR] 3.1.5.1, 3.1.5.5)",
+    "why": "beta is in another site, and this is the first routing server of this site ([MS-MQBR] 3.1.5.1, 3.1.5.5)",
 }
 TABLE = {
     "manager": "lon-gate",
@@ -84,7 +84,7 @@ def test_a_manager_without_a_directory_says_so() -> None:
     with served() as running:
         reply = running.call("GET", f"{API}/route?to=beta")
         assert reply.status == 404
-        assert "[directory]" in reply.json["detail"]
+        assert "directory.file" in reply.json["detail"]
 
 
 def test_the_client_asks_the_same(api: Served) -> None:

@@ -53,7 +53,10 @@ def test_a_web_server_that_is_no_manager() -> None:
         api(url).mark()
     with stranger((200, "text/html", b"<html>")) as url, pytest.raises(RemoteProtocolError, match="is not JSON"):
         api(url).mark()
-    with stranger((200, "application/json", b"{}")) as url, pytest.raises(RemoteProtocolError, match="is no mark"):
+    with (
+        stranger((200, "application/json", b"{}")) as url,
+        pytest.raises(RemoteProtocolError, match="must answer with a mark"),
+    ):
         api(url).mark()
 
 

@@ -137,5 +137,5 @@ def test_faults_are_one_sentence(spark: SparkSession, alpha: Served, checkpoint:
     assert sentence(caught).startswith("postroad.errors.ManagerUnavailable: no queue manager answers at")
     with pytest.raises(PySparkException) as caught:
         spark.range(3).write.format("postroad").options(**options(alpha)).mode("append").save()
-    assert sentence(caught).startswith("postroad.errors.InvalidArgument: id: it is not for a sender to say")
+    assert sentence(caught).startswith("postroad.errors.InvalidArgument: id: a sender cannot set it")
     assert alpha.bodies() == []

@@ -362,7 +362,7 @@ def test_the_id_of_a_site_never_changes() -> None:
         ("cost = 3", "cost = 1000000", "link[1].cost", "must be between"),
         ("cost = 3", "price = 3", "link[1].price", "no such setting"),
         ('["london", "Paris"]', '["london"]', "link[1].sites", "must have 2 items, got 1"),
-        ('["london", "Paris"]', '["london", "LONDON"]', "link[1].sites[2]", "is in this list already"),
+        ('["london", "Paris"]', '["london", "LONDON"]', "link[1].sites[2]", "must not repeat LONDON"),
         ('["london", "Paris"]', '["london", "pari"]', "link[1].sites[2]", "no site pari; did you mean paris?"),
         ('gates = ["LON-gate"]', 'gates = ["lon-gat"]', "site[1].gates[1]", "did you mean lon-gate?"),
         ('sites = ["London"]', "sites = []", "manager[1].sites", "at least 1 item"),

@@ -1,6 +1,6 @@
-"""Where a message went: each place that knows of it, in words, and the whole of them as plain values, ready for JSON.
+"""Where a message went: the findings about it, in words and as plain values, ready for JSON.
 
-Who looks, and where, is in binary/search.py.
+status/search.py does the search.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any, Self
 from postroad.names import MessageId
 from postroad.wire.constants import MessageClass, class_name
 
-# What a class says to people, after "it". Those that are not here have their own names.
+# The text for a class, after "it". Other classes are shown by their names.
 _CLASS_WORDS: Mapping[int, str] = {
     MessageClass.ACK_REACH_QUEUE: "reached its queue",
     MessageClass.ACK_RECEIVE: "was received",
-    MessageClass.NACK_BAD_DST_Q: "found no such queue",
+    MessageClass.NACK_BAD_DST_Q: "named an unknown queue",
     MessageClass.NACK_DELETED: "was deleted on its way",
     MessageClass.NACK_REACH_QUEUE_TIMEOUT: "did not reach its queue in time",
     MessageClass.NACK_Q_EXCEED_QUOTA: "found its queue full",
     MessageClass.NACK_ACCESS_DENIED: "was not allowed into its queue",
     MessageClass.NACK_HOP_COUNT_EXCEEDED: "took too many hops",
-    MessageClass.NACK_BAD_SIGNATURE: "was not signed as its queue asks",
-    MessageClass.NACK_BAD_ENCRYPTION: "could not be decrypted, or was not encrypted as its queue asks",
-    MessageClass.NACK_NOT_TRANSACTIONAL_Q: "is transactional and its queue is not",
-    MessageClass.NACK_NOT_TRANSACTIONAL_MSG: "is not transactional and its queue is",
-    MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER: "has a cryptography that the destination lacks",
-    MessageClass.NACK_Q_DELETED: "went with its queue, which was deleted",
+    MessageClass.NACK_BAD_SIGNATURE: "was not signed as its queue requires",
+    MessageClass.NACK_BAD_ENCRYPTION: "could not be decrypted, or was not encrypted as its queue requires",
+    MessageClass.NACK_NOT_TRANSACTIONAL_Q: "is transactional, but its queue is not",
+    MessageClass.NACK_NOT_TRANSACTIONAL_MSG: "is not transactional, but its queue is",
+    MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER: "uses a cryptographic provider that the destination lacks",
+    MessageClass.NACK_Q_DELETED: "was deleted with its queue",
     MessageClass.NACK_Q_PURGED: "was purged from its queue",
     MessageClass.NACK_RECEIVE_TIMEOUT: "was not received in time",
     MessageClass.NACK_RECEIVE_REJECTED: "was rejected by its receiver",

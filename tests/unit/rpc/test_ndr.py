@@ -222,7 +222,7 @@ def test_definitions_that_cannot_be() -> None:
         ndr.struct(type_of_plain_int())
     with pytest.raises(LocalProtocolError, match="must be a dataclass"):
         ndr.struct(int)
-    with pytest.raises(LocalProtocolError, match="cannot be conformant"):
+    with pytest.raises(LocalProtocolError, match="must not be conformant"):
         ndr.array(ndr.wstring, size_is=1)
 
 

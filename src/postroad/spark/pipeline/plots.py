@@ -1,6 +1,6 @@
-"""Plots as SVG, drawn by hand: bars, columns over time, percentiles. Text comes in as it is and goes out escaped.
+"""Plots as SVG: bars, columns over time, percentiles. All text is escaped here.
 
-Colours are classes that the page's style sheet defines, so that they follow light and dark.
+Colours are classes of the page's style sheet, so they follow light and dark.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def bars(rows: Sequence[Bar], unit: str) -> str:
 
 
 def columns(series: Mapping[datetime, Mapping[str, float]], kinds: Sequence[str], unit: str) -> str:
-    """Columns over time, by the minute or by as many minutes as fit; the kinds stand on each other."""
+    """Columns over time, by the minute or by as many minutes as fit, with the kinds on top of each other."""
     if not series:
         return ""
     step, buckets = _buckets(series)
@@ -134,7 +134,7 @@ def seconds(value: float | None) -> str:
 
 
 def nice(value: float) -> float:
-    """A round number that is not smaller."""
+    """A round number that is at least as large."""
     power = 10.0 ** floor(log10(value))
     return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= value)
 
@@ -167,7 +167,7 @@ def _number(value: float) -> str:
 
 
 def _short(text: str, most: int) -> str:
-    """Its end says more than its beginning: queues are named last."""
+    """Keeps the end, which says more than the beginning: it is the queue's name."""
     return text if len(text) <= most else "…" + text[-(most - 1) :]
 
 

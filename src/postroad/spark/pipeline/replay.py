@@ -42,7 +42,7 @@ _COLUMNS = (
     "transactional boolean, message string"
 )
 _EPOCH = 0
-_SPARK_CODES = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: .*$")  # around what a fault of Spark's says
+_SPARK_CODES = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: .*$")  # around the text of Spark's faults
 
 
 @dataclass(frozen=True, slots=True)
