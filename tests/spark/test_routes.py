@@ -110,7 +110,7 @@ def test_a_change_is_read_from_the_names_of_two_sites() -> None:
         ("a-b", "must have the form A-B=N"),
         ("a-b=much", "must have the form A-B=N"),
         ("a-b=2.5", "must have the form A-B=N"),
-        ("a-b=0", "not between 1 and 999999"),
+        ("a-b=0", "must be between 1 and 999999"),
         ("ab=2", "must name two sites"),
         ("a-e=2", "there is no site e"),
     ],

@@ -43,8 +43,8 @@ class Advice:
 
 
 def reason_words(reason: str | None) -> str:
-    """The text for a class of messages, after "it"."""
-    return _BY_NAME.get(reason or "", (f"died of {reason}", ""))[0]
+    """`it was received`, for the name of a class."""
+    return _BY_NAME.get(reason or "", (f"it died of {reason}", ""))[0]
 
 
 def advice(facts: Facts) -> list[Advice]:
@@ -53,10 +53,10 @@ def advice(facts: Facts) -> list[Advice]:
     replayed = facts.replayed
     for reason, count in facts.reasons.items():
         if left := count - replayed[reason]:
-            words, do = _BY_NAME.get(reason, (f"died of {reason}", "look at the dead letters"))
+            words, do = _BY_NAME.get(reason, (f"it died of {reason}", "look at the dead letters"))
             again = tuple(_replay(facts, reason, manager) for manager in facts.dead_letters_left.get(reason, ()))
             then = "then send them again:" if again else "there are no dead letters to send again."
-            found.append(Advice(f"{_messages(left)}: it {words}.", f"{_sentence(do)}; {then}", again))
+            found.append(Advice(f"{_messages(left)}: {words}.", f"{_sentence(do)}; {then}", again))
     if unexplained := facts.total("unexplained"):
         commands = tuple(f"postroad trace {quote(str(row['id']))}" for row in facts.oldest[:_MOST_COMMANDS])
         found.append(

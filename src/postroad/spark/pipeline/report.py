@@ -207,7 +207,7 @@ def _lost(facts: Facts) -> str:
     for row in facts.dead_letters:
         if row["minute"] is not None:
             series.setdefault(row["minute"], Counter())[named[row["reason"]]] += row["messages"]
-    words = {reason: f"it {reason_words(reason)} ({reason}): {count:,}" for reason, count in facts.reasons.items()}
+    words = {reason: f"{reason_words(reason)} ({reason}): {count:,}" for reason, count in facts.reasons.items()}
     made = _legend_of(named, words) + columns(series, list(dict.fromkeys(named.values())), "messages")
     senders = summed(facts.dead_letters, "source", "queue", "reason")
     again = summed(facts.dead_letters, "source", "queue", "reason", what="replayed")
