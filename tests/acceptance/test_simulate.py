@@ -151,7 +151,10 @@ def test_one_seed_gives_one_log(tmp_path: Path) -> None:
             TWO + '[[fault]]\nkind = "cut"\nbetween = ["alpha", "alpha"]\nat_s = 1\n',
             "fault[1].between: must name two queue managers, got alpha twice",
         ),
-        (TWO + 2 * '[[line]]\nbetween = ["alpha", "beta"]\n', "line[2].between: the line between alpha and beta"),
+        (
+            TWO + 2 * '[[line]]\nbetween = ["alpha", "beta"]\n',
+            "line[2].between: must not repeat the line between alpha and beta",
+        ),
         (TWO + "nonsense = 1\n", "flow[1].nonsense: there is no such setting"),
     ],
 )

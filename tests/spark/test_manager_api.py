@@ -49,7 +49,7 @@ def stranger(*answers: tuple[int, str, bytes]) -> Iterator[str]:
 
 
 def test_a_web_server_that_is_no_manager() -> None:
-    with stranger((404, "text/html", b"<html>")) as url, pytest.raises(ManagerUnavailable, match="has the status 404"):
+    with stranger((404, "text/html", b"<html>")) as url, pytest.raises(ManagerUnavailable, match="with the status 404"):
         api(url).mark()
     with stranger((200, "text/html", b"<html>")) as url, pytest.raises(RemoteProtocolError, match="is not JSON"):
         api(url).mark()

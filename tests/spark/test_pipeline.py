@@ -165,7 +165,7 @@ def test_what_is_to_be_consumed_goes_once_it_is_in_the_tables(
 def test_a_directory_keeps_its_format(spark: SparkSession, tmp_path: Path) -> None:
     assert Lake(spark, tmp_path, "delta").form == "delta"
     assert Lake(spark, tmp_path).form == "delta"
-    with pytest.raises(PipelineError, match="in the format delta, not in iceberg"):
+    with pytest.raises(PipelineError, match="the format must be delta, that of its tables, got iceberg"):
         Lake(spark, tmp_path, "iceberg")
     with pytest.raises(InvalidArgument, match="must be one of parquet, delta, iceberg, got 'csv'"):
         Lake(spark, tmp_path, "csv")

@@ -341,8 +341,7 @@ def test_an_enterprise_is_read_and_its_names_are_spelled_as_defined(tmp_path: Pa
     assert (alpha.in_routing_servers, alpha.out_routing_servers) == (("lon-gate",), ("lon-gate",))
     assert enterprise.manager("LON-GATE") is gate
     assert enterprise.manager("beta") is None
-    assert [str(queue.path) for queue in enterprise.queues_of("alpha")] == [r"ALPHA\orders"]
-    assert enterprise.queues_of("lon-gate") == ()
+    assert [str(queue.path) for queue in enterprise.queues] == [r"ALPHA\orders"]
 
 
 def test_an_empty_enterprise_is_one(tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
             PostroadError: on_error,
             HttpFault: on_fault,
             HTTPException: on_http,
-            ClientLeft: _nobody_hears,
-            ClientDisconnect: _nobody_hears,
+            ClientLeft: _client_left,
+            ClientDisconnect: _client_left,
             Exception: on_bug,
         },
     )
@@ -140,5 +140,5 @@ async def _audited(operation: Operation, event: str, call: Call) -> Response:
     return answer
 
 
-async def _nobody_hears(request: Request, error: Exception) -> Response:
+async def _client_left(request: Request, error: Exception) -> Response:
     return Response()

@@ -61,7 +61,7 @@ class _HexText:
     def __init__(self, text: TextIO) -> None:
         self._text = text
         self._row: _Row | None = None  # the last row of a dump: the next one's offset tells how long it is
-        self._repeat = False  # a `*` stands after it
+        self._repeat = False  # a `*` follows it
         self._bad: tuple[int, int, str] | None = None  # first and last of the lines that cannot be read, and why
 
     def pieces(self) -> Iterator[Piece | Break]:

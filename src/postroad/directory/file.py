@@ -123,10 +123,6 @@ class Enterprise:
     def manager(self, name: str) -> ManagerEntry | None:
         return next((each for each in self.managers if each.name.lower() == name.lower()), None)
 
-    def queues_of(self, name: str) -> tuple[PublicQueue, ...]:
-        """The public queues on the queue manager of this name."""
-        return tuple(queue for queue in self.queues if queue.path.computer.lower() == name.lower())
-
 
 def load_enterprise(file: Path, data: bytes | None = None) -> Enterprise:
     """Reads and checks the whole file; raises ConfigurationError on the first fault.

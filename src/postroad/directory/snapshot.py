@@ -12,7 +12,6 @@ from uuid import UUID
 from postroad.directory.objects import Queue, QueueManager, RoutingLink, Site
 from postroad.directory.reading import DirectorySource, get_directory_data
 from postroad.errors import DirectoryError
-from postroad.names import PathName
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,7 +29,6 @@ class Directory:
         "_by_name",
         "_gates",
         "_queue_by_identifier",
-        "_queue_by_path",
         "_routing_servers",
         "_site_by_identifier",
         "_site_by_name",
@@ -57,7 +55,6 @@ class Directory:
         self._by_name = _first((each.computer_name.lower(), each) for each in self.managers)
         self._by_address = _first((each.address.lower(), each) for each in self.managers if each.address is not None)
         self._queue_by_identifier = _first((each.identifier, each) for each in self.queues)
-        self._queue_by_path = _first((each.pathname, each) for each in self.queues)
         self._site_by_identifier = _first((each.identifier, each) for each in self.sites)
         self._site_by_name = _first((each.name.lower(), each) for each in self.sites)
         self._site_numbers = {each.identifier: place for place, each in enumerate(self.sites)}
@@ -108,12 +105,6 @@ class Directory:
 
     def queue(self, identifier: UUID) -> Queue | None:
         return self._queue_by_identifier.get(identifier)
-
-    def queue_at(self, pathname: PathName) -> Queue | None:
-        return self._queue_by_path.get(pathname)
-
-    def queues_of(self, manager: QueueManager) -> tuple[Queue, ...]:
-        return tuple(each for each in self.queues if each.queue_manager_identifier == manager.identifier)
 
     # Collections, [MS-MQDMPR] 3.1.1.1, 3.1.1.7 and 3.1.1.8: the objects of identifiers, if they exist
 

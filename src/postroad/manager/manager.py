@@ -90,7 +90,7 @@ class Manager(Sends, Rescue):
         self.leases.remote_locks = lambda now: self.remote_read.locks(now)
         self.binary: BinaryService | None = None  # set by the server that opens its listener
         self.soap: SoapService | None = None  # the same
-        self.remote_read: RemoteReaders = RemoteReaders()  # likewise
+        self.remote_read: RemoteReaders = RemoteReaders()  # the same
         self.limits = Limits()  # shared by all listeners; the server may replace it before it opens them
         self.supervisor = Supervisor()
         self._follow_ups = RateLimitedLog(log, "follow-up of a change failed; the change is kept")

@@ -68,7 +68,6 @@ class RemoteReadServer(RemoteReaders):
     ) -> None:
         """With `authenticate` only users can open a queue; `minimum_level` is the least protection of their calls."""
         self.host = host
-        self.authenticated = authenticate
         self.minimum_level = minimum_level
         self.service = RemoteReadService(manager.core, partial(secrets.randbits, 32), authenticate=authenticate)
         self.rpc = RpcServer(

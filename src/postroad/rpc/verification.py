@@ -39,8 +39,8 @@ def check(
             if body != abstract.encode() + transfer.encode():
                 raise _refused("it names another presentation context")
         elif kind == _HEADER:
-            told = _HEADER2.unpack(body) if length == _HEADER2.size else None
-            if told != (PacketType.REQUEST, _LITTLE_ENDIAN, call_id, context_id, opnum):
+            repeated = _HEADER2.unpack(body) if length == _HEADER2.size else None
+            if repeated != (PacketType.REQUEST, _LITTLE_ENDIAN, call_id, context_id, opnum):
                 raise _refused("it names another header")
         elif kind == _BITMASK:
             if length != 4 or (body[0] & _SUPPORTS_HEADER_SIGNING and not header_sign):

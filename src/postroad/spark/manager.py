@@ -176,11 +176,11 @@ class ManagerApi:
             try:
                 return self._answer(method, path, body, media_type, JSON).read()
             except _Broken as fault:
-                told = str(fault)
+                reason = str(fault)
             except (OSError, http.client.HTTPException) as fault:
-                told = _told(fault)
+                reason = _reason(fault)
                 self.close()
-            patience.wait(ManagerUnavailable(self.place.api, told))
+            patience.wait(ManagerUnavailable(self.place.api, reason))
 
     def _stream(self, path: str, query: Mapping[str, object]) -> Iterator[pa.RecordBatch]:
         """Record batches as they come; _Broken if the connection ends before the stream does."""
@@ -193,7 +193,7 @@ class ManagerApi:
             answer.read()  # to the end of the answer, so the connection can be used again
             whole = True
         except (OSError, http.client.HTTPException, pa.ArrowInvalid) as fault:
-            raise _Broken(_told(fault)) from fault
+            raise _Broken(_reason(fault)) from fault
         finally:
             if not whole:
                 self.close()
@@ -213,7 +213,7 @@ class ManagerApi:
             self.close()
             if kept:  # the server closes idle connections: that is no fault
                 return self._answer(method, path, body, media_type, accept)
-            raise _Broken(_told(fault)) from fault
+            raise _Broken(_reason(fault)) from fault
         if answer.status < 300:
             return answer
         content, kind = answer.read(), answer.headers.get_content_type()
@@ -264,7 +264,7 @@ class Patience:
         self._pause = min(self._pause * 2, _LONGEST_PAUSE_S)
 
 
-def _told(fault: Exception) -> str:
+def _reason(fault: Exception) -> str:
     """The system's text if the error has a number."""
     if isinstance(fault, OSError) and fault.errno and fault.errno > 0:
         return os.strerror(fault.errno)

@@ -170,8 +170,8 @@ class RemoteQueue:
             try:
                 return self._thread.run(self._timed(work()))
             except _BROKEN as fault:
-                told = fault
-            patience.wait(told)
+                failure = fault
+            patience.wait(failure)
 
     async def _timed(self, work: Awaitable[T]) -> T:
         try:

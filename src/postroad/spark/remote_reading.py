@@ -88,15 +88,15 @@ def _between(queue: RemoteQueue, first: int, last: int, most: int) -> list[int]:
     lookup id, and then by arrival. Fewer if there is no message near a cut."""
     ranks = range(first >> _RANK_SHIFT, (last >> _RANK_SHIFT) + 1)
     arrivals = [first & ARRIVAL_MASK, last & ARRIVAL_MASK]
-    if len(ranks) > 1:  # the first arrived before others of its priority, the last after others of its own
+    if len(ranks) > 1:  # the first arrived before others of its priority, the last after others
         arrivals += [_farthest(queue, first, 1) & ARRIVAL_MASK, _farthest(queue, last, -1) & ARRIVAL_MASK]
     low, high = min(arrivals), max(arrivals)
     parts = shares(high - low + 1, most, LEAST_MESSAGES)
     if parts == 1:
         return []
     each = parts if len(ranks) == 1 else max(-(-parts // len(ranks)), _CUTS_EACH)
-    places = [rank << _RANK_SHIFT | low + (high + 1 - low) * part // each for rank in ranks for part in range(each)]
-    found = {queue.near(place, last) for place in places if first < place < last}
+    ids = [rank << _RANK_SHIFT | low + (high + 1 - low) * part // each for rank in ranks for part in range(each)]
+    found = {queue.near(place, last) for place in ids if first < place < last}
     cuts = sorted(cut for cut in found if cut is not None)
     wanted = min(parts - 1, len(cuts))
     return [cuts[(len(cuts) + 1) * (cut + 1) // (wanted + 1) - 1] for cut in range(wanted)]

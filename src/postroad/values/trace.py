@@ -52,11 +52,11 @@ class FindingKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is known of a message: what, where, and since when. Times are RFC 3339 and of this manager's
-    clock, but for that of `sent`, which is the sender's.
+    """One fact about a message: what, where, and since when. Times are RFC 3339 and of this manager's clock, except
+    that of `sent`, which is the sender's.
 
-    `queue` and `lookup_id` lead to what says so: the message itself, a copy, an acknowledgment or a report. `manager`
-    is who said it, a GUID; `why` is what the outgoing queue that it is in waits for.
+    `queue` and `lookup_id` lead to the source: the message itself, a copy, an acknowledgment or a report. `manager`
+    is the GUID of the manager that reported it; `why` is what its outgoing queue waits for.
     """
 
     at: str | None
@@ -74,8 +74,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """All findings, in the order of time. Of the queues in `cut_off`, which have more messages than `limit_per_queue`,
-    only the first and the last were looked at."""
+    """All findings, in order of time. The queues in `cut_off` have more messages than `limit_per_queue`, and only
+    their first and last messages were searched."""
 
     id: str
     findings: tuple[Finding, ...]
@@ -88,7 +88,7 @@ class Trace:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """What `json` gave; LookupError or TypeError where it is something else."""
+        """The inverse of `json`; LookupError or TypeError for other values."""
         known = {field.name for field in fields(Finding)}
         return cls(
             id=values["id"],
@@ -102,7 +102,7 @@ class Trace:
 
 
 def class_words(message_class: int) -> str:
-    """`it was received`; the name alone of a class that has no words."""
+    """`it was received`; only the name of a class without a text."""
     words = _CLASS_WORDS.get(message_class)
     return f"class {class_name(message_class)}" if words is None else f"it {words}"
 

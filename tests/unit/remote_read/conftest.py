@@ -1,12 +1,12 @@
-"""A desk with two empty queues for every test."""
+"""A harness with two empty queues for every test."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.unit.remote_read.desk import Desk
+from tests.unit.remote_read.harness import Harness
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def harness() -> Harness:
+    return Harness()

@@ -11,7 +11,7 @@ from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.values import Ack, Action, DesiredAccess, DesiredShare
 from postroad.values.reading import QueueAccess, ShareMode
 from tests.unit.queues.office import ORDERS, OTHER, refused
-from tests.unit.remote_read.desk import CLIENT, FIRST_HANDLE, NOBODY, OK, SOMEBODY, Desk, Reader, parts
+from tests.unit.remote_read.harness import CLIENT, FIRST_HANDLE, NOBODY, OK, SOMEBODY, Harness, Reader, parts
 
 RANDOM = 0x7A7A7A7A
 
@@ -19,14 +19,14 @@ RANDOM = 0x7A7A7A7A
 # R_QMOpenRemoteQueue
 
 
-def test_a_queue_opens_for_receiving_or_for_peeking(desk: Desk) -> None:
-    assert desk.open(ORDERS, DesiredAccess.RECEIVE).descriptor.access is QueueAccess.RECEIVE
-    assert desk.open(ORDERS, DesiredAccess.PEEK).descriptor.access is QueueAccess.PEEK
+def test_a_queue_opens_for_receiving_or_for_peeking(harness: Harness) -> None:
+    assert harness.open(ORDERS, DesiredAccess.RECEIVE).descriptor.access is QueueAccess.RECEIVE
+    assert harness.open(ORDERS, DesiredAccess.PEEK).descriptor.access is QueueAccess.PEEK
 
 
 @pytest.mark.parametrize("access", [0, 2, 0x21, 8, 0xFFFFFFFF])
-def test_any_other_access_is_refused_before_the_name_is_looked_at(desk: Desk, access: int) -> None:
-    assert desk.try_open(r"private$\nowhere", access)[0] == Status.UNSUPPORTED_ACCESS_MODE
+def test_any_other_access_is_refused_before_the_name_is_looked_at(harness: Harness, access: int) -> None:
+    assert harness.try_open(r"private$\nowhere", access)[0] == Status.UNSUPPORTED_ACCESS_MODE
 
 
 @pytest.mark.parametrize(
@@ -40,78 +40,78 @@ def test_any_other_access_is_refused_before_the_name_is_looked_at(desk: Desk, ac
         (r"private$\order_queue$", Status.ACCESS_DENIED),
     ],
 )
-def test_a_name_that_cannot_be_read_from_is_refused(desk: Desk, name: str, status: int) -> None:
-    assert desk.try_open(name) == (status, None)
+def test_a_name_that_cannot_be_read_from_is_refused(harness: Harness, name: str, status: int) -> None:
+    assert harness.try_open(name) == (status, None)
 
 
-def test_a_queue_format_that_names_nothing_is_refused(desk: Desk) -> None:
-    assert desk.try_open(None)[0] == Status.INVALID_PARAMETER
-    assert desk.try_open((99, 0, None))[0] == Status.ILLEGAL_FORMATNAME
-    assert desk.try_open((QueueFormatType.DIRECT, 0, "not a name"))[0] == Status.ILLEGAL_FORMATNAME
-    assert desk.try_open(parts(ORDERS), share=2)[0] == Status.INVALID_PARAMETER
+def test_a_queue_format_that_names_nothing_is_refused(harness: Harness) -> None:
+    assert harness.try_open(None)[0] == Status.INVALID_PARAMETER
+    assert harness.try_open((99, 0, None))[0] == Status.ILLEGAL_FORMATNAME
+    assert harness.try_open((QueueFormatType.DIRECT, 0, "not a name"))[0] == Status.ILLEGAL_FORMATNAME
+    assert harness.try_open(parts(ORDERS), share=2)[0] == Status.INVALID_PARAMETER
 
 
 @pytest.mark.parametrize("name", [r"DIRECT=OS:ALPHA\PRIVATE$\ORDERS", r"DIRECT=OS:.\private$\orders", "private number"])
-def test_every_name_of_a_local_queue_opens_it(desk: Desk, name: str) -> None:
+def test_every_name_of_a_local_queue_opens_it(harness: Harness, name: str) -> None:
     if name == "private number":
-        name = str(desk.office.manager.queues.format_name(desk.office.queue(ORDERS)))
-    desk.send("one")
-    assert desk.reader(name).peek().label == "one"
+        name = str(harness.queues.manager.queues.format_name(harness.queues.queue(ORDERS)))
+    harness.send("one")
+    assert harness.reader(name).peek().label == "one"
 
 
-def test_the_managers_own_queues_and_journals_open(desk: Desk) -> None:
-    machine = f"MACHINE={desk.office.manager.identifier}"
-    assert desk.open(f"{machine};DEADLETTER").path.lower() == "system$;deadletter"
-    assert desk.open(f"{machine};JOURNAL").path.lower() == "system$;journal"
-    assert desk.open(rf"DIRECT=OS:alpha\{ORDERS};JOURNAL").path == f"{ORDERS};journal"
+def test_the_managers_own_queues_and_journals_open(harness: Harness) -> None:
+    machine = f"MACHINE={harness.queues.manager.identifier}"
+    assert harness.open(f"{machine};DEADLETTER").path.lower() == "system$;deadletter"
+    assert harness.open(f"{machine};JOURNAL").path.lower() == "system$;journal"
+    assert harness.open(rf"DIRECT=OS:alpha\{ORDERS};JOURNAL").path == f"{ORDERS};journal"
 
 
-def test_an_exclusive_reader_keeps_others_out_until_it_closes(desk: Desk) -> None:
-    reader = desk.reader(share=DesiredShare.DENY_RECEIVE)
-    assert desk.try_open()[0] == Status.STATUS_SHARING_VIOLATION
-    assert desk.try_open(OTHER)[0] == OK
+def test_an_exclusive_reader_keeps_others_out_until_it_closes(harness: Harness) -> None:
+    reader = harness.reader(share=DesiredShare.DENY_RECEIVE)
+    assert harness.try_open()[0] == Status.STATUS_SHARING_VIOLATION
+    assert harness.try_open(OTHER)[0] == OK
     with refused(Status.SHARING_VIOLATION):
-        desk.office.open(ORDERS, QueueAccess.RECEIVE, ShareMode.DENY_NONE)
+        harness.queues.open(ORDERS, QueueAccess.RECEIVE, ShareMode.DENY_NONE)
     assert reader.close() == OK
-    assert desk.try_open()[0] == OK
+    assert harness.try_open()[0] == OK
 
 
-def test_who_reads_already_keeps_an_exclusive_reader_out(desk: Desk) -> None:
-    desk.reader()
-    assert desk.try_open(share=DesiredShare.DENY_RECEIVE)[0] == Status.STATUS_SHARING_VIOLATION
+def test_who_reads_already_keeps_an_exclusive_reader_out(harness: Harness) -> None:
+    harness.reader()
+    assert harness.try_open(share=DesiredShare.DENY_RECEIVE)[0] == Status.STATUS_SHARING_VIOLATION
 
 
 @pytest.mark.spec("QP-5-04")
-def test_who_may_not_open_the_queue_gets_no_handle_to_read_with(desk: Desk) -> None:
+def test_who_may_not_open_the_queue_gets_no_handle_to_read_with(harness: Harness) -> None:
     """What a handle may do is decided when the queue is opened: no method of qm2qm asks again who calls."""
-    status, remote = desk.try_open(r"private$\order_queue$")
+    status, remote = harness.try_open(r"private$\order_queue$")
     assert (status, remote) == (Status.ACCESS_DENIED, None)
-    assert desk.service.remote_queues == {}
-    desk.send("one")
-    peeker = desk.reader(access=DesiredAccess.PEEK)
+    assert harness.service.remote_queues == {}
+    harness.send("one")
+    peeker = harness.reader(access=DesiredAccess.PEEK)
     assert peeker.peek().label == "one"
     assert peeker.receive().status == Status.ACCESS_DENIED
     assert peeker.lookup(Action.LOOKUP_RECEIVE_NEXT, 0).status == Status.ACCESS_DENIED
     assert peeker.purge() == Status.ACCESS_DENIED
-    assert desk.labels() == ["one"]
+    assert harness.labels() == ["one"]
 
 
 @pytest.mark.spec("QP-5-02")
 def test_a_hardened_server_opens_queues_for_known_callers_only() -> None:
-    desk = Desk(authenticate=True)
-    assert desk.try_open(caller=NOBODY) == (Status.ACCESS_DENIED, None)
-    assert desk.try_open(caller=SOMEBODY)[0] == OK
+    harness = Harness(authenticate=True)
+    assert harness.try_open(caller=NOBODY) == (Status.ACCESS_DENIED, None)
+    assert harness.try_open(caller=SOMEBODY)[0] == OK
 
 
-def test_handles_are_not_those_of_local_readers(desk: Desk) -> None:
+def test_handles_are_not_those_of_local_readers(harness: Harness) -> None:
     """Whoever guesses small numbers does not reach what a program on this computer has open."""
-    local = desk.office.open(ORDERS)
-    assert desk.service.open_queue(CLIENT, local.handle, local.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
+    local = harness.queues.open(ORDERS)
+    assert harness.service.open_queue(CLIENT, local.handle, local.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
 
 
-def test_a_handle_in_use_is_not_given_twice(desk: Desk) -> None:
+def test_a_handle_in_use_is_not_given_twice(harness: Harness) -> None:
     numbers = iter([0, 5, 5, 0, 6])
-    service = RemoteReadService(desk.office.manager, numbers.__next__)
+    service = RemoteReadService(harness.queues.manager, numbers.__next__)
     opened = [service.open_remote_queue(parts(ORDERS), DesiredAccess.PEEK, 0, 0.0, SOMEBODY)[1] for _ in range(2)]
     assert [remote.handle for remote in opened if remote is not None] == [5, 6]
 
@@ -120,19 +120,19 @@ def test_a_handle_in_use_is_not_given_twice(desk: Desk) -> None:
 
 
 @pytest.mark.spec("QP-3.1.4.3-05", "QP-3.1.4.3-12", "QP-3.1.4.3-19", "QP-3.1.1.5-01")
-def test_an_opened_queue_is_in_the_collection_until_it_is_closed(desk: Desk) -> None:
-    first, second = desk.reader(), desk.reader(OTHER)
-    assert set(desk.service.open_queue_entries) == {first.handle, second.handle}
-    desk.send("one")
+def test_an_opened_queue_is_in_the_collection_until_it_is_closed(harness: Harness) -> None:
+    first, second = harness.reader(), harness.reader(OTHER)
+    assert set(harness.service.open_queue_entries) == {first.handle, second.handle}
+    harness.send("one")
     for _ in range(20):
         assert first.peek().label == "one"
     assert first.close() == OK
-    assert set(desk.service.open_queue_entries) == {second.handle}
+    assert set(harness.service.open_queue_entries) == {second.handle}
 
 
 @pytest.mark.spec("QP-3.1.1.4-01", "QP-3.1.4.3-17", "QP-3.1.4.3-18")
-def test_an_entry_holds_the_open_context_and_the_client(desk: Desk) -> None:
-    session = desk.reader().session
+def test_an_entry_holds_the_open_context_and_the_client(harness: Harness) -> None:
+    session = harness.reader().session
     assert session.queue_handle == FIRST_HANDLE
     assert session.client_id == CLIENT
 
@@ -148,67 +148,67 @@ def test_an_entry_holds_the_open_context_and_the_client(desk: Desk) -> None:
     ],
 )
 def test_an_open_that_fits_nothing_is_an_invalid_parameter(
-    desk: Desk, client: object, queue: int, context: int
+    harness: Harness, client: object, queue: int, context: int
 ) -> None:
     """The last of them would be MQ_OK by the letter; a number that was never given out is refused here."""
-    assert desk.open().handle == FIRST_HANDLE
-    assert desk.service.open_queue(client, queue, context, SOMEBODY) == (Status.INVALID_PARAMETER, None)  # type: ignore[arg-type]
-    assert desk.service.open_queue_entries == {}
+    assert harness.open().handle == FIRST_HANDLE
+    assert harness.service.open_queue(client, queue, context, SOMEBODY) == (Status.INVALID_PARAMETER, None)  # type: ignore[arg-type]
+    assert harness.service.open_queue_entries == {}
 
 
 @pytest.mark.spec("QP-3.1.4.3-20")
-def test_closing_the_qmcomm_context_leaves_an_opened_queue_open(desk: Desk) -> None:
-    desk.send("one")
-    remote = desk.open()
+def test_closing_the_qmcomm_context_leaves_an_opened_queue_open(harness: Harness) -> None:
+    harness.send("one")
+    remote = harness.open()
     assert remote.state is RemoteReadState.OPENED
-    reader = Reader(desk, remote)
-    desk.service.close_remote_queue_context(remote)
+    reader = Reader(harness, remote)
+    harness.service.close_remote_queue_context(remote)
     assert reader.peek().label == "one"
 
 
-def test_closing_the_qmcomm_context_of_a_queue_that_nobody_reads_closes_it(desk: Desk) -> None:
-    remote = desk.open(share=DesiredShare.DENY_RECEIVE)
-    desk.service.close_remote_queue_context(remote)
+def test_closing_the_qmcomm_context_of_a_queue_that_nobody_reads_closes_it(harness: Harness) -> None:
+    remote = harness.open(share=DesiredShare.DENY_RECEIVE)
+    harness.service.close_remote_queue_context(remote)
     assert remote.descriptor.closed
-    assert desk.try_open()[0] == OK
-    desk.service.close_remote_queue_context(remote)  # once more does nothing
-    desk.service.close_remote_queue_context(None)
-    assert desk.service.open_queue(CLIENT, remote.handle, remote.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
+    assert harness.try_open()[0] == OK
+    harness.service.close_remote_queue_context(remote)  # once more does nothing
+    harness.service.close_remote_queue_context(None)
+    assert harness.service.open_queue(CLIENT, remote.handle, remote.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
 
 
 # RemoteQMCloseQueue
 
 
 @pytest.mark.spec("QP-3.1.4.4-03", "QP-3.1.4.4-04")
-def test_closing_nothing_is_an_invalid_handle(desk: Desk) -> None:
-    assert desk.service.close_queue(None, desk.office.now) == Status.INVALID_HANDLE
+def test_closing_nothing_is_an_invalid_handle(harness: Harness) -> None:
+    assert harness.service.close_queue(None, harness.queues.now) == Status.INVALID_HANDLE
 
 
 @pytest.mark.spec("QP-3.1.4.4-05", "QP-3.1.4.4-10")
-def test_closing_twice_is_no_fault(desk: Desk) -> None:
-    reader = desk.reader()
+def test_closing_twice_is_no_fault(harness: Harness) -> None:
+    reader = harness.reader()
     assert reader.close() == OK
     assert reader.close() == OK
 
 
 @pytest.mark.spec("QP-3.1.4.4-07", "QP-3.1.6.1-02")
-def test_a_close_ends_the_waiting_reads_of_its_handle_and_no_others(desk: Desk) -> None:
-    reader, other = desk.reader(), desk.reader()
+def test_a_close_ends_the_waiting_reads_of_its_handle_and_no_others(harness: Harness) -> None:
+    reader, other = harness.reader(), harness.reader()
     reads = [reader.wait(), reader.wait()]
     stays = other.wait()
     assert reader.close() == OK
     assert [read.status for read in reads] == [Status.INFORMATION_REMOTE_CANCELED_BY_CLIENT] * 2
     assert stays.waits
-    desk.send("one")
+    harness.send("one")
     assert stays.label == "one"
 
 
 @pytest.mark.spec("QP-3.1.4.4-06", "QP-3.1.1.3-03")
-def test_a_read_that_starts_while_its_queue_closes_is_refused(desk: Desk) -> None:
-    reader = desk.reader()
+def test_a_read_that_starts_while_its_queue_closes_is_refused(harness: Harness) -> None:
+    reader = harness.reader()
     late: list[int] = []
     read = reader.wait()
-    _, waiting = desk.waiting(read)
+    _, waiting = harness.waiting(read)
     told = waiting.failed
 
     def failed(error: PostroadError) -> None:
@@ -218,53 +218,53 @@ def test_a_read_that_starts_while_its_queue_closes_is_refused(desk: Desk) -> Non
     waiting.failed = failed
     reader.close()
     assert late == [Status.INVALID_PARAMETER]
-    assert desk.pending() == 0
+    assert harness.pending() == 0
 
 
 @pytest.mark.spec("QP-3.1.4.4-10")
-def test_a_close_ends_a_waiting_peek_too(desk: Desk) -> None:
-    reader = desk.reader()
+def test_a_close_ends_a_waiting_peek_too(harness: Harness) -> None:
+    reader = harness.reader()
     peek = reader.wait(Action.PEEK_CURRENT)
     assert reader.close() == OK
     assert peek.status == Status.OPERATION_CANCELLED
-    assert desk.pending() == 0
+    assert harness.pending() == 0
 
 
 @pytest.mark.spec("QP-3.1.4.4-08", "QP-3.1.6.1-01")
-def test_a_close_gives_everything_back(desk: Desk) -> None:
-    reader = desk.reader(share=DesiredShare.DENY_RECEIVE)
+def test_a_close_gives_everything_back(harness: Harness) -> None:
+    reader = harness.reader(share=DesiredShare.DENY_RECEIVE)
     cursor = reader.cursor()
     reader.close()
-    assert desk.office.queue(ORDERS).descriptors == []
+    assert harness.queues.queue(ORDERS).descriptors == []
     assert reader.remote.descriptor.cursors == {}
-    assert desk.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
-    assert desk.try_open(share=DesiredShare.DENY_RECEIVE)[0] == OK
+    assert harness.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
+    assert harness.try_open(share=DesiredShare.DENY_RECEIVE)[0] == OK
 
 
-def test_a_close_puts_back_what_was_not_acknowledged(desk: Desk) -> None:
-    desk.send("one", "two", "three")
-    reader, other = desk.reader(), desk.reader()
+def test_a_close_puts_back_what_was_not_acknowledged(harness: Harness) -> None:
+    harness.send("one", "two", "three")
+    reader, other = harness.reader(), harness.reader()
     reads = [reader.receive(), reader.receive()]
-    assert desk.labels() == ["three"]
+    assert harness.labels() == ["three"]
     reader.close()
-    assert desk.labels() == ["one", "two", "three"]
+    assert harness.labels() == ["one", "two", "three"]
     assert other.receive().label == "one"
     assert reader.end(reads[0], Ack.RR_ACK) == Status.TRANSACTION_SEQUENCE  # it is the other reader's now
-    assert desk.labels() == ["two", "three"]
+    assert harness.labels() == ["two", "three"]
 
 
-def test_a_queue_that_is_deleted_ends_its_readers(desk: Desk) -> None:
-    desk.send("one", "two")
-    reader = desk.reader()
+def test_a_queue_that_is_deleted_ends_its_readers(harness: Harness) -> None:
+    harness.send("one", "two")
+    reader = harness.reader()
     read = reader.receive()
     second = reader.receive()
     waits = reader.wait()
-    desk.office.delete(ORDERS)
+    harness.queues.delete(ORDERS)
     assert waits.status == Status.OPERATION_CANCELLED
     assert reader.receive().status == Status.QUEUE_NOT_AVAILABLE
     assert reader.purge() == Status.QUEUE_NOT_AVAILABLE
     assert reader.end(read, Ack.RR_ACK) == Status.QUEUE_NOT_AVAILABLE
-    assert desk.service.create_remote_cursor(reader.handle, SOMEBODY)[0] == Status.QUEUE_NOT_AVAILABLE
+    assert harness.service.create_remote_cursor(reader.handle, SOMEBODY)[0] == Status.QUEUE_NOT_AVAILABLE
     assert reader.close() == OK
     assert second.entry is not None
     assert second.entry.settled
@@ -274,62 +274,62 @@ def test_a_queue_that_is_deleted_ends_its_readers(desk: Desk) -> None:
 
 
 @pytest.mark.spec("QP-1.3.4-01")
-def test_a_handle_has_as_many_cursors_as_it_asks_for(desk: Desk) -> None:
-    desk.send("one", "two")
-    reader = desk.reader()
+def test_a_handle_has_as_many_cursors_as_it_asks_for(harness: Harness) -> None:
+    harness.send("one", "two")
+    reader = harness.reader()
     cursors = [reader.cursor() for _ in range(300)]
     assert len(set(cursors)) == 300
     assert {reader.peek(cursor).label for cursor in cursors} == {"one"}
 
 
-def test_a_cursor_of_no_queue_is_refused(desk: Desk) -> None:
-    assert desk.service.create_remote_cursor(RANDOM, SOMEBODY) == (Status.INVALID_HANDLE, 0)
+def test_a_cursor_of_no_queue_is_refused(harness: Harness) -> None:
+    assert harness.service.create_remote_cursor(RANDOM, SOMEBODY) == (Status.INVALID_HANDLE, 0)
 
 
 @pytest.mark.spec("QP-3.1.4.5-05", "QP-3.1.4.5-06")
-def test_a_closed_cursor_is_gone(desk: Desk) -> None:
-    desk.send("one")
-    reader = desk.reader()
+def test_a_closed_cursor_is_gone(harness: Harness) -> None:
+    harness.send("one")
+    reader = harness.reader()
     cursor = reader.cursor()
     assert reader.peek(cursor).label == "one"
-    assert desk.service.close_cursor(reader.handle, cursor, SOMEBODY) == OK
+    assert harness.service.close_cursor(reader.handle, cursor, SOMEBODY) == OK
     assert reader.peek(cursor).status == Status.STATUS_INVALID_PARAMETER
-    assert desk.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
+    assert harness.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
 
 
 @pytest.mark.spec("QP-3.1.4.5-03")
-def test_closing_a_cursor_of_an_unknown_queue_is_an_invalid_handle(desk: Desk) -> None:
-    cursor = desk.reader().cursor()
-    assert desk.service.close_cursor(RANDOM, cursor, SOMEBODY) == Status.INVALID_HANDLE
+def test_closing_a_cursor_of_an_unknown_queue_is_an_invalid_handle(harness: Harness) -> None:
+    cursor = harness.reader().cursor()
+    assert harness.service.close_cursor(RANDOM, cursor, SOMEBODY) == Status.INVALID_HANDLE
 
 
 @pytest.mark.spec("QP-3.1.4.5-04")
-def test_closing_somebody_elses_cursor_is_an_invalid_handle(desk: Desk) -> None:
-    desk.send("one")
-    reader, other = desk.reader(), desk.reader()
+def test_closing_somebody_elses_cursor_is_an_invalid_handle(harness: Harness) -> None:
+    harness.send("one")
+    reader, other = harness.reader(), harness.reader()
     cursor = other.cursor()
-    assert desk.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
+    assert harness.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
     assert other.peek(cursor).label == "one"
 
 
 @pytest.mark.spec("QP-3.1.4.5-07")
-def test_a_cursor_closes_on_a_queue_that_only_qmcomm_has_opened(desk: Desk) -> None:
-    remote = desk.open()
-    _, cursor = desk.service.create_remote_cursor(remote.handle, SOMEBODY)
-    assert desk.service.close_cursor(remote.handle, cursor, SOMEBODY) == OK
+def test_a_cursor_closes_on_a_queue_that_only_qmcomm_has_opened(harness: Harness) -> None:
+    remote = harness.open()
+    _, cursor = harness.service.create_remote_cursor(remote.handle, SOMEBODY)
+    assert harness.service.close_cursor(remote.handle, cursor, SOMEBODY) == OK
 
 
 # Who reads
 
 
-def test_readers_are_shown(desk: Desk) -> None:
-    desk.send("one", "two")
-    reader = desk.reader(share=DesiredShare.DENY_RECEIVE)
+def test_readers_are_shown(harness: Harness) -> None:
+    harness.send("one", "two")
+    reader = harness.reader(share=DesiredShare.DENY_RECEIVE)
     reader.receive()
     reader.cursor()
-    peeker = desk.reader(OTHER, DesiredAccess.PEEK)
+    peeker = harness.reader(OTHER, DesiredAccess.PEEK)
     peeker.wait(Action.PEEK_CURRENT)
-    shown = list(desk.service.readers())
+    shown = list(harness.service.readers())
     assert [(each.queue, each.access, each.exclusive) for each in shown] == [
         (ORDERS, "receive", True),
         (OTHER, "peek", False),

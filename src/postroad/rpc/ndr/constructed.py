@@ -260,10 +260,10 @@ class Union(NdrType):
         if self.switch_is is None:
             tag, value = value
             return int(tag), value
-        told = scope.evaluate(self.switch_is)
-        if told is None:
+        tag = scope.evaluate(self.switch_is)
+        if tag is None:
             raise LocalProtocolError(f"{self.switch_is!r} must have a value, because it selects the union's arm")
-        return told, value
+        return tag, value
 
     def _arm(self, tag: int, error: type[LocalProtocolError] | type[RemoteProtocolError]) -> NdrType | None:
         if tag in self.arms:

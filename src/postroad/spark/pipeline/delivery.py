@@ -34,17 +34,17 @@ def delivery(
 
     `state` is the furthest known: `received`; `dead`, with the reason; `reached` its queue; `outgoing`, still in an
     outgoing queue; `sent`, passed to the next hop; or only `mentioned` by an acknowledgment or a report.
-    `unexplained` are those that asked for an acknowledgment, or are transactional, and of which nothing is known since.
+    `unexplained` are those that asked for an acknowledgment, or are transactional, and have no later trace.
     `replayed` has the ids of those that died and were sent again, as new messages.
     """
     from pyspark.sql import functions as f
 
-    known = _copies(messages).join(_told(acknowledgments), "id", "full").join(_disorder(messages), "id", "left")
+    known = _copies(messages).join(_reported(acknowledgments), "id", "full").join(_disorder(messages), "id", "left")
     known = known.withColumn("mentioned_only", f.col("delivery").isNull())
-    known = known.withColumn("destination_queue", f.coalesce("destination_queue", "told_destination"))
+    known = known.withColumn("destination_queue", f.coalesce("destination_queue", "reported_destination"))
     known = known.withColumns({"about": _report_key(f.col("id")), "target": f.lower("destination_queue")})
     known = known.join(_seen(reports, locations), ["about", "target"], "left")
-    known = known.withColumn("label", f.coalesce("label", "told_label"))
+    known = known.withColumn("label", f.coalesce("label", "reported_label"))
     received_at = f.coalesce(
         "journal_at", "receive_ack_at", f.when(f.col("delivery") == "transactional", f.col("left_at"))
     )
@@ -144,7 +144,7 @@ def _disorder(messages: DataFrame) -> DataFrame:
     return found.withColumn("out_of_order", f.lit(True))
 
 
-def _told(acknowledgments: DataFrame) -> DataFrame:
+def _reported(acknowledgments: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     def first(wanted: Column) -> Column:
@@ -157,8 +157,8 @@ def _told(acknowledgments: DataFrame) -> DataFrame:
         first(kind == _RECEIVE).alias("receive_ack_at"),
         f.min(nack).alias("nack_at"),
         f.min_by("class_name", nack).alias("nack"),
-        f.first("label", ignorenulls=True).alias("told_label"),
-        f.first("destination_queue", ignorenulls=True).alias("told_destination"),
+        f.first("label", ignorenulls=True).alias("reported_label"),
+        f.first("destination_queue", ignorenulls=True).alias("reported_destination"),
     )
 
 
@@ -167,9 +167,9 @@ def _seen(reports: DataFrame, locations: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     names = locations.select(f.col("key").alias("by"), f.col("name").alias("by_name"))
-    told = reports.join(f.broadcast(names), "by", "left")
+    reported = reports.join(f.broadcast(names), "by", "left")
     step = f.struct("hops", "reported_at", f.coalesce("by_name", "by").alias("by"))
-    by_message = told.groupBy("about", f.lower("target_queue").alias("target"))
+    by_message = reported.groupBy("about", f.lower("target_queue").alias("target"))
     steps = by_message.agg(f.array_sort(f.collect_set(step)).alias("steps"))
     way = f.array_distinct(f.transform("steps", lambda each: each["by"]))
     return steps.select("about", "target", way.alias("way"))

@@ -64,12 +64,14 @@ def columns(series: Mapping[datetime, Mapping[str, float]], kinds: Sequence[str]
     for at, parts in sorted(buckets.items()):
         left = 50 + int((at - first) / step) * width
         bottom = float(_PLOT_HEIGHT)
-        told = f"{at:%Y-%m-%d %H:%M}: " + ", ".join(f"{kind} {_number(parts[kind])}" for kind in kinds if kind in parts)
+        title = f"{at:%Y-%m-%d %H:%M}: " + ", ".join(
+            f"{kind} {_number(parts[kind])}" for kind in kinds if kind in parts
+        )
         for kind in kinds:
             height = parts.get(kind, 0) / most * (_PLOT_HEIGHT - 20)
             if height:
                 bottom -= height
-                lines.append(_rectangle(left + 1, bottom, max(width - 2, 1), height, kind, f"{told} {unit}"))
+                lines.append(_rectangle(left + 1, bottom, max(width - 2, 1), height, kind, f"{title} {unit}"))
     marks = sorted({0, slots // 4, slots // 2, slots * 3 // 4, slots - 1})
     form = "%H:%M" if step * slots < timedelta(days=1) else "%d %b %H:%M"
     taken = -100.0
@@ -91,8 +93,8 @@ def histogram(names: Sequence[str], counts: Sequence[float], kind: str, unit: st
         height = count / most * (_PLOT_HEIGHT - 20)
         lines.append(_text(left + width / 2, _PLOT_HEIGHT + 17, name, "middle note"))
         if count:
-            told = f"{name}: {_number(count)} {unit}"
-            lines.append(_rectangle(left + 4, _PLOT_HEIGHT - height, width - 8, height, kind, told))
+            title = f"{name}: {_number(count)} {unit}"
+            lines.append(_rectangle(left + 4, _PLOT_HEIGHT - height, width - 8, height, kind, title))
             lines.append(_text(left + width / 2, _PLOT_HEIGHT - height - 5, _number(count), "middle note"))
     return _svg(_PLOT_HEIGHT + _FEET, lines, unit)
 

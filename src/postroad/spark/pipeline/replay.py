@@ -122,8 +122,8 @@ def _check(spark: SparkSession, where: str) -> None:
         with _silent():
             dead_letters.where(where)
     except AnalysisException as fault:
-        told = next(line for line in str(fault).splitlines() if line)
-        raise InvalidArgument(f"where: {_SPARK_CODES.sub('', told)}") from None
+        text = next(line for line in str(fault).splitlines() if line)
+        raise InvalidArgument(f"where: {_SPARK_CODES.sub('', text)}") from None
 
 
 @contextmanager

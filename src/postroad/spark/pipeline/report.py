@@ -59,14 +59,14 @@ def summary(facts: Facts) -> str:
     states = facts.by_state
     if not facts.messages:
         return "No message is known yet."
-    told = [f"{states[state]:,} {_WORDS[state]}" for state in states]
+    counts = [f"{states[state]:,} {_WORDS[state]}" for state in states]
     speed = facts.overall("receive")
     fast = (
         ""
         if speed is None
         else f" Half were received within {seconds(speed['p50_s'])}, all within {seconds(speed['max_s'])}."
     )
-    return f"Of {_count(facts.messages, 'message')}, {_listed(told)}.{_sent_again(facts)}{fast}"
+    return f"Of {_count(facts.messages, 'message')}, {_listed(counts)}.{_sent_again(facts)}{fast}"
 
 
 def _sent_again(facts: Facts) -> str:

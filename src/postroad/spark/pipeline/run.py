@@ -206,5 +206,5 @@ def _fingerprint(directory: Directory | None) -> str | None:
     """The same for directories with the same content."""
     if directory is None:
         return None
-    told = repr((directory.sites, directory.links, directory.managers, directory.queues))
-    return sha256(told.encode()).hexdigest()[:16]
+    content = repr((directory.sites, directory.links, directory.managers, directory.queues))
+    return sha256(content.encode()).hexdigest()[:16]

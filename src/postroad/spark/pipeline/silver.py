@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from postroad.errors import RemoteProtocolError
-from postroad.wire.constants import AckFlags, MessageClass, class_name
+from postroad.wire.constants import AckFlags, MessageClass
 from postroad.wire.report import TraceReport
 from postroad.wire.view import MessageView
 
@@ -189,17 +189,13 @@ def _extra(packet: bytes | None) -> tuple[Any, ...]:
     fields = view.transaction_fields
     sequence = (_signed(fields[2] << 32 | fields[1]), fields[3], fields[4]) if fields else (None,) * 3
     report = TraceReport.of(view)
-    told: tuple[Any, ...] = (None,) * 4
+    trace: tuple[Any, ...] = (None,) * 4
     if report is not None:
         about = f"{report.manager_digits}:{report.message_id}"
-        told = (about, report.target_queue, report.next_hop, report.hops)
-    return (view.message_class, len(packet), *asked, view.tracing, *sequence, *told)
+        trace = (about, report.target_queue, report.next_hop, report.hops)
+    return (view.message_class, len(packet), *asked, view.tracing, *sequence, *trace)
 
 
 def _signed(value: int) -> int:
     """Spark's whole numbers have a sign; the same 64 bits."""
     return value - (1 << 64) if value >> 63 else value
-
-
-def reason_name(reason: int | None) -> str | None:
-    return None if reason is None else class_name(reason)
