@@ -139,7 +139,7 @@ def test_status_counts_the_queues_that_people_made_and_names_a_full_journal(offi
     own = [info for info in made if info.path.endswith("_queue$")]
     status = office.done("status").lines
     assert re.search(rf", {len(made) - len(own)} queues?, ", status[1])
-    assert r"! 1 copy dropped, because a journal or dead-letter queue is full: private$\full;journal" in status
+    assert r"! 1 copy found no room in private$\full;journal" in status
     queue.delete()
 
 

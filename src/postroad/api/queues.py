@@ -49,7 +49,7 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
         yield f"{info.damaged} stored records have a wrong checksum; see the log"
     for name, limit in info.limits.items():
         if limit["reached"]:
-            yield f"limits.{name} = {limit['maximum']} was reached {limit['reached']} times"
+            yield f"the limit {name} of {limit['maximum']} was reached {limit['reached']} times"
     stuck = sorted((queue for queue in queues if queue.stuck), key=lambda queue: queue.oldest_arrived_ms or 0)
     for queue in stuck[:MOST_NAMED]:
         count = "1 message waits" if queue.messages == 1 else f"{queue.messages} messages wait"
