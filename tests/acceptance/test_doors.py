@@ -85,15 +85,15 @@ def test_where_others_reach_it_each_open_listener_is_warned_of(tmp_path: Path) -
     ("rest", "key"),
     [
         ("", "api.token: is missing: other computers can reach 0.0.0.0"),
-        ('[api]\ntls_certificate = "127.0.0.1.pem"\ntls_key = "127.0.0.1.key"\n', "api.token: is missing: 0.0.0.0"),
+        ('[api]\ntls_certificate = "127.0.0.1.pem"\ntls_key = "127.0.0.1.key"\n', "api.token: is missing: other"),
         ('[api]\nclient_ca = "authority.pem"\n', "api.tls_certificate: is missing: client_ca"),
         (
             '[api]\ntls_certificate = "127.0.0.1.pem"\ntls_key = "127.0.0.1.key"\nclient_ca = "127.0.0.1.key"\n',
             "api.client_ca: cannot be used",
         ),
         ('[audit]\nfile = "missing/audit.jsonl"\n', "audit.file: "),
-        (f'[api]\ntoken = "{TOKEN}\\u0007"\n', "api.token: holds a control character"),
-        ("[api]\ntoken = 1234567890123456\n", "api.token: must be text, got a whole number"),
+        (f'[api]\ntoken = "{TOKEN}\\u0007"\n', "api.token: must not contain control characters"),
+        ("[api]\ntoken = 1234567890123456\n", "api.token: must be text, got a value of another type"),
     ],
 )
 def test_a_door_that_would_stand_open_keeps_it_from_starting(tmp_path: Path, rest: str, key: str) -> None:

@@ -104,7 +104,7 @@ def test_what_fails_is_one_line(tmp_path: Path, file: str) -> None:
     assert refused(unknown, 1) == "there is no queue manager betta in the directory; did you mean beta?"
     broken = str(write(tmp_path, BROKEN, "broken.toml"))
     apart = postroad("route", "beta", "--from", "alpha", "--enterprise", broken, "--json")
-    assert refused(apart, 1).startswith("the way alpha -> lon-gate ends there: lon-gate has no route to beta")
+    assert refused(apart, 1).startswith("the route alpha -> lon-gate ends there: lon-gate has no route to beta")
     bad = str(write(tmp_path, "[[site]]\n", "bad.toml"))
     assert refused(postroad("route", "beta", "--from", "alpha", "--enterprise", bad), 2) == (
         f"{bad}: site[1].name: is missing"

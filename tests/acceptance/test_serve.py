@@ -172,7 +172,9 @@ def test_what_the_computer_cannot_give_is_one_clear_line(tmp_path: Path) -> None
         "serve", "-c", str(write(tmp_path, config().replace("[listen]", 'data = "file/x"\n[listen]')))
     )
     assert (no_directory.code, no_directory.output) == (1, b"")
-    assert f"{tmp_path / 'file' / 'x'}: Not a directory" in no_directory.last_error
+    assert (
+        f"{tmp_path / 'file' / 'x'}: the data directory cannot be created: Not a directory" in no_directory.last_error
+    )
 
 
 def test_a_token_is_asked_for_and_logs_can_be_json(tmp_path: Path) -> None:
