@@ -122,6 +122,6 @@ def test_a_transactional_queue_takes_rows_too(alpha: Served) -> None:
 
 
 def test_a_value_that_no_message_has_is_told_by_its_column(alpha: Served) -> None:
-    with pytest.raises(InvalidMessage, match=r"column priority, row 1: 9 is not"):
+    with pytest.raises(InvalidMessage, match=r"column priority, row 1: must be a whole number from 0 to 7, got 9"):
         _send(write_options(options(alpha)), "w", 0, 0, rows(body=["a", "b"], priority=[1, 9]))
     assert alpha.bodies() == []
