@@ -1,6 +1,6 @@
 """A million messages in one queue: does it slow down, what does it cost in memory, how fast is it back after a restart?
 
-Run by `make bench-backlog`; the manager runs in a process of its own, so that its memory is its own.
+Run by `make bench-backlog`; the manager runs in a separate process, which keeps its memory separate.
 """
 
 from __future__ import annotations

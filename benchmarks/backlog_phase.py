@@ -1,4 +1,4 @@
-"""One phase of the backlog benchmark, in a process of its own."""
+"""One phase of the backlog benchmark, in a separate process."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What strangers cost a running queue manager: memory, log and answers under attack. `make bench-hostile`.
 
-One function for each measurement, and a table of them at the end. Each starts a manager of its own.
+One function for each measurement, and a table of them at the end. Each starts a new manager.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ path = 'private$\\q'
 ATTACKERS = 200
 API_ATTACKERS = 60
 PACKET = 0x400000  # the largest that there can be
-API_BODY = 64 << 20  # likewise
+API_BODY = 64 << 20  # the same
 API_SENT = 19 << 20  # of each
 IDLE = 1100
 SOURCES = 9  # addresses that they come from
@@ -68,7 +68,7 @@ def connect(server: ServerProcess, listener: str, source: str = HOST) -> socket.
 
 
 def answered(server: ServerProcess, calls: int = HONEST_CALLS) -> int:
-    """How many of some honest calls get their answer, each from a client of its own."""
+    """How many of some honest calls get their answer, each from a separate client."""
     good = 0
     for _ in range(calls):
         address = server.ready["listen"]["api"]

@@ -1,7 +1,7 @@
 """What it costs to read a queue as Arrow over HTTP: rows a second, whole packets and decoded columns.
 
-`python -m benchmarks.listing [MESSAGES]`. Messages of 1 KiB in a queue on disk; the server has a process of its own.
-Beside the wall clock stand the seconds of processor time that the server took: on a shared machine they tell more.
+`python -m benchmarks.listing [MESSAGES]`. Messages of 1 KiB in a queue on disk; the server runs in a separate process.
+Besides the wall clock it reports the server's processor time, which is steadier on a shared machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ READS: tuple[tuple[str, tuple[str, ...] | None], ...] = (
 
 
 def serve(directory: str, count: int, line: Connection) -> None:
-    """Fills a queue, then serves it until it is told to stop; answers each question with its processor time."""
+    """Fills a queue, then serves it until `stop`; answers each question with its processor time."""
     asyncio.run(_serve(Path(directory), count, line))
 
 

@@ -51,7 +51,7 @@ def main() -> None:
     messages = arguments.messages
     rates: dict[tuple[str, int], float] = {}
     peers: dict[str, float] = {}
-    for _ in range(ROUNDS):  # in turn, so that what else the machine does touches all of them
+    for _ in range(ROUNDS):  # in turn, so other load on the machine affects all of them
         for kind in KINDS:
             for window in WINDOWS:
                 rates[kind, window] = max(rates.get((kind, window), 0.0), measure(kind, messages, window))
@@ -135,7 +135,7 @@ async def receive(kind: str, directory: str, messages: int, window: int) -> None
 
 
 async def _until(happened: Callable[[], bool]) -> None:
-    """Looks from time to time, so that the watched manager has nothing more to do for being watched."""
+    """Looks from time to time, so watching gives the manager no extra work."""
     while not happened():  # noqa: ASYNC110
         await asyncio.sleep(0.005)
 

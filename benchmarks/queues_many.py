@@ -1,8 +1,8 @@
 """What it costs to have many outgoing queues: a restart, a send and receive, status, metrics, and a quota's check.
 
-`python -m benchmarks.queues_many [QUEUES]`. Each queue has one recoverable message for a host that nobody answers for.
-The server has a process of its own; its binary listener is off, so that the figures are those of the queues alone, or
-on with `--binary`, where it tries to reach all of those hosts.
+`python -m benchmarks.queues_many [QUEUES]`. Each queue has one recoverable message for a host that does not answer.
+The server runs in a separate process; its binary listener is off, so the figures are those of the queues alone, or
+on with `--binary`: then it tries to reach all of those hosts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def fill(directory: Path, count: int) -> float:
 
 
 def used(process: int) -> float:
-    """Seconds of processor time that a process has taken; 0 where nobody tells."""
+    """Seconds of processor time of a process; 0 if the system does not report it."""
     stat = Path(f"/proc/{process}/stat")
     fields = stat.read_text().rpartition(")")[2].split() if stat.exists() else ["0"] * 20
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -56,7 +56,7 @@ async def measure(port: int, seconds: float, layout: str) -> dict[str, float]:
     """Calls a second of one client: empty ones, then pairs of receive and acknowledgment, one after the other; then
     messages a second where many are asked for at a time.
 
-    They take turns, so that whatever else the machine does meanwhile weighs on all of them alike.
+    They take turns, so other load on the machine affects all of them alike.
     """
     backend = RemoteBackend(HOST, port, layouts=(LAYOUTS[layout],))
     async with backend._open(backend._name(QUEUE), DesiredAccess.RECEIVE) as opened:

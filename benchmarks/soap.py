@@ -1,4 +1,4 @@
-"""A queue manager's HTTP listener under load, in a process of its own: messages a second by SOAP. `make bench-soap`.
+"""A queue manager's HTTP listener under load, in a separate process: messages a second by SOAP. `make bench-soap`.
 
 Beside them, in the same run and on the same server, requests without a body, which cost what HTTP costs; and what lxml
 needs to parse the same envelope.
@@ -145,7 +145,7 @@ def measure(port: int, messages: int) -> None:
     parsed = max(parse_rate() for _ in range(ROUNDS))
     for connections in CONNECTIONS:
         rates: dict[str, float] = {"empty": 0.0, "regular": 0.0, "durable": 0.0}
-        for _ in range(ROUNDS):  # turn by turn, so that all see the same machine
+        for _ in range(ROUNDS):  # in turn, so all see the same machine
             empty = [request(b"", "text/xml")] * messages
             rates["empty"] = max(rates["empty"], asyncio.run(rate(port, empty, connections, b"HTTP/1.1 400")))
             for kind in ("regular", "durable"):

@@ -23,7 +23,7 @@ REQUESTS = 500
 
 
 class Silence:
-    """Requests that nobody answers."""
+    """Requests without an answer."""
 
     def post(self, post: Post) -> None:
         pass

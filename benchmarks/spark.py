@@ -1,6 +1,6 @@
 """Messages into Spark, beside Spark's own readers on the same rows in the same run. `make bench-spark`.
 
-A real manager in a process of its own has the messages in its store; Spark reads them from a queue, from Parquet, and
+A real manager in a separate process has the messages in its store; Spark reads them from a queue, from Parquet, and
 from a Python source that yields tuples, into a sink that throws them away, and into Parquet. Then come messages by
 remote read, and next hops.
 """
@@ -78,7 +78,7 @@ async def fill(data: Path, messages: int) -> float:
     await running.start()
     await running.create_queue(QUEUE)
     began = time.perf_counter()
-    chance = Random(1)  # bodies that are all the same would be nearly nothing in Parquet
+    chance = Random(1)  # equal bodies would take nearly no space in Parquet
     for first in range(0, messages, SEND_BATCH):
         numbers = range(first, min(first + SEND_BATCH, messages))
         await running.send(

@@ -122,7 +122,7 @@ def median(runs: list[Rates]) -> Rates:
 
 
 def compare(name: str, count: int, size: int, rounds: int = ROUNDS) -> None:
-    """Both sides in turn, so that both meet the same noise."""
+    """Both sides in turn, so both see the same noise."""
     runs = [(ours(count, size), plain(count, size)) for _ in range(rounds)]
     mine, other = median([run[0] for run in runs]), median([run[1] for run in runs])
     print(

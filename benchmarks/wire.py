@@ -98,8 +98,8 @@ def measured(name: str, message: UserMessage) -> tuple[str, ...]:
         best_of(lambda: framer.feed(chunk)) / PACKETS_IN_CHUNK,
         best_of(message.encode),
     )
-    opened, read, decoded, told, framed, encoded = map(microseconds, times)
-    return name, opened, read, decoded, f"{eager / lazy:.1f}", told, framed, encoded
+    opened, read, decoded, described, framed, encoded = map(microseconds, times)
+    return name, opened, read, decoded, f"{eager / lazy:.1f}", described, framed, encoded
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ _GRACE_S = 60  # to instrument the code, and to end a last input that hangs
 
 
 def start(target: str, seconds: int, directory: Path) -> subprocess.Popen[bytes]:
-    """The output goes to a file: a pipe that nobody reads would stop the search when it is full."""
+    """The output goes to a file: a full pipe without a reader would stop the search."""
     corpus = directory / target
     corpus.mkdir()
     for number, seed in enumerate(SEEDS[target]):
@@ -52,7 +52,7 @@ def report(target: str, worker: subprocess.Popen[bytes], seconds: int, directory
 
 
 def fuzz(targets: list[str], seconds: int) -> bool:
-    """Runs the targets at the same time, each in a process of its own, since libFuzzer does not return."""
+    """Runs the targets at the same time in separate processes, because libFuzzer does not return."""
     CRASHES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)

@@ -84,7 +84,7 @@ def fuzz_rpc_stubs(data: bytes) -> None:
 
 
 def fuzz_rpc_tokens(data: bytes) -> None:
-    """Tokens of NTLM and SPNEGO, as the first and as the second; nobody is let in."""
+    """Tokens of NTLM and SPNEGO, as the first and as the second; none is accepted."""
     for begin, first in ((_Ntlm(), _NEGOTIATE), (SpnegoProvider({NTLM: _Ntlm()}), _INIT)):
         for before in (b"", first):
             acceptor = begin.accept()

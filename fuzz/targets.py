@@ -58,7 +58,7 @@ def fuzz_framer(data: bytes) -> None:
 
 
 def fuzz_decoder(data: bytes) -> None:
-    """One packet, as it is and once more behind a BaseHeader that is right, so that the search gets past the door."""
+    """One packet as it is, and again after a valid BaseHeader, so the search gets past the first check."""
     _decode(data)
     if len(data) >= LAYOUT.size:
         _, reserved, flags, _, _, time_to_reach_queue = LAYOUT.unpack_from(data)

@@ -1,4 +1,4 @@
-"""Checks the coverage of each room by itself: coverage.py knows only one threshold for all files together.
+"""Checks the coverage of each room separately: coverage.py has only one threshold for all files together.
 
 `python -m scripts.coverage_rooms coverage.json` reads what `coverage json` wrote, and fails if a room has too little.
 """

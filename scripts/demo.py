@@ -114,7 +114,7 @@ def main() -> int:
             for name in SITES:
                 sites[name] = Site(Path(directory), name)
             play(sites, Path(directory))
-            tell_it_all(sites, Path(directory))
+            report_all(sites, Path(directory))
         finally:
             for site in sites.values():
                 site.manager.close()
@@ -130,7 +130,7 @@ def play(sites: dict[str, Site], directory: Path) -> None:
     answers = london.create_queue(r"private$\answers", journal=True)
     notes_name, orders_name = notes.info().format_name, orders.info().format_name
 
-    say("the way, as london sees it")
+    say("london's route to rome")
     run("route", "rome", "--from", "london", "--enterprise", str(directory / "enterprise.toml"))
 
     say("an express and a recoverable message over two hops, with acknowledgments")
@@ -148,7 +148,7 @@ def play(sites: dict[str, Site], directory: Path) -> None:
         print(f"rome received {received.text!r}, {received.delivery}, after {received.view.hop_count} hop(s)")
     for _ in range(4):
         acknowledgment = answers.receive(timeout=30)
-        print(f"london was told: {acknowledgment.class_name} of {acknowledgment.label!r}")
+        print(f"london got the acknowledgment {acknowledgment.class_name} for {acknowledgment.label!r}")
 
     say("paris goes down; london sends ten orders in one transaction, and keeps them")
     sites["paris"].process.kill()
@@ -190,7 +190,7 @@ def play(sites: dict[str, Site], directory: Path) -> None:
     wait_until(lambda: london.queue(by_soap).info().messages == 0)
     print("london has its stream receipt and has let them go")
 
-    say("a message that nobody can deliver becomes a dead letter, with its reason")
+    say("a message that cannot be delivered becomes a dead letter with a reason")
     lost = london.send(
         r"DIRECT=TCP:127.0.0.9\private$\nowhere",
         postroad.Message("lost?", label="to nowhere", recoverable=True, dead_letter=True, time_to_reach_queue=2),
@@ -200,20 +200,21 @@ def play(sites: dict[str, Site], directory: Path) -> None:
     letter = dead_letters.peek()
     print(f"{letter.label!r} died of {letter.class_name}")
 
-    say("where a message went, london can say, and ping asks whether somebody is there")
+    say("london shows where a message went, and pings rome")
     run("trace", lost, "--api", f"http://{SITES['london']}:{API_PORT}")
     run("ping", SITES["rome"])
 
-    say("and any packet can be read")
+    say("the command decode shows any packet")
     run("decode", "examples/frame8.hex")
 
 
-def tell_it_all(sites: dict[str, Site], directory: Path) -> None:
+def report_all(sites: dict[str, Site], directory: Path) -> None:
     """Spark reads the journals, dead letters, acknowledgments and trace reports of all three, and writes the report."""
-    say("Spark reads what the three have kept, and tells it all in one page")
+    say("Spark reads the journals and dead letters of all three, and writes a report")
     wait_until(lambda: sites["london"].manager.queue(f"PUBLIC={REPORTS}").info().messages >= TRACE_REPORTS)
-    told = _pipeline(directory)
-    print(f"read: {told['managers']}; {told['messages']} messages, {told['states']}, dead of {told['reasons']}")
+    figures = _pipeline(directory)
+    states, reasons = figures["states"], figures["reasons"]
+    print(f"read: {figures['managers']}; {figures['messages']} messages, {states}, dead of {reasons}")
     counted = {name: counters(name) for name in ("london", "rome")}
     by_managers = {
         "received by rome": counted["rome"]["received"],
@@ -221,15 +222,15 @@ def tell_it_all(sites: dict[str, Site], directory: Path) -> None:
         "received, by london's journal": sites["london"].manager.queue(";journal").info().messages,
     }
     by_spark = {
-        "received by rome": told["states"].get("received"),
-        "dead letters in london": told["states"].get("dead"),
-        "received, by london's journal": told["kinds"]["transactional"]["received"],
+        "received by rome": figures["states"].get("received"),
+        "dead letters in london": figures["states"].get("dead"),
+        "received, by london's journal": figures["kinds"]["transactional"]["received"],
     }
     for what, number in by_managers.items():
         print(f"{what}: {number}, Spark says {by_spark[what]}")
     assert by_spark == by_managers
     for fault in ("unexplained", "duplicates", "out_of_order", "contradicted", "undecodable"):
-        assert told[fault] == 0, (fault, told[fault])
+        assert figures[fault] == 0, (fault, figures[fault])
 
 
 def _pipeline(directory: Path) -> dict[str, Any]:
@@ -239,9 +240,9 @@ def _pipeline(directory: Path) -> dict[str, Any]:
     command += ["--enterprise", str(directory / "enterprise.toml")]
     print(f"$ postroad {' '.join(command[:6])} ... ", flush=True)
     done = subprocess.run([sys.executable, "-m", "postroad", *command], stdout=subprocess.PIPE, text=True, check=True)
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     print(f"the report is in {REPORT}")
-    return told
+    return figures
 
 
 def counters(name: str) -> dict[str, int]:

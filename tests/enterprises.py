@@ -93,7 +93,7 @@ def table_of(enterprise: Directory, manager: str) -> RoutingTable:
     return build_table(SiteGraph(enterprise), guid(manager))
 
 
-def told(table: RoutingTable) -> dict[str, str]:
+def next_sites(table: RoutingTable) -> dict[str, str]:
     """The table as destination and next site, by name."""
     return {row.destination_site.name: row.next_hop_site.name for row in table.rows}
 
@@ -135,7 +135,7 @@ class Graph:
 
 @st.composite
 def graphs(draw: st.DrawFn, *, connected: bool = False, most: int = 7) -> Graph:
-    """Costs are few, so that ways of equal cost are many."""
+    """Few different costs, for many routes of equal cost."""
     sites = draw(st.integers(2, most))
     numbers = st.integers(0, sites - 1)
     pairs = draw(st.lists(st.tuples(numbers, numbers).filter(lambda pair: pair[0] != pair[1]), max_size=12))

@@ -1,4 +1,4 @@
-"""A TCP relay before a server: counts connections, and cuts them when it is told to."""
+"""A TCP relay before a server: counts connections, and cuts them on request."""
 
 from __future__ import annotations
 

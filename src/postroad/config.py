@@ -1,6 +1,6 @@
-"""The configuration of one queue manager, as its TOML file has it: every setting with its type, range and default.
+"""The configuration of one queue manager: every setting of its TOML file with type, range and default.
 
-Other modules know what a setting does.
+What a setting does is in other modules.
 """
 
 # ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
@@ -47,14 +47,14 @@ from postroad.net import ports
 from postroad.security.relay import RelayRule
 from postroad.wire.constants import RESEND_TABLE_S
 
-DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB of messages, journals and dead letters included: strangers can fill no more
+DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB with journals and dead letters: the most that strangers can fill
 YEAR_S = 365 * 86400
-WITH_RPC = -1  # of rpc_read: the standard port where rpc has its own, else the same port as rpc
+WITH_RPC = -1  # for rpc_read: its standard port if rpc has its own, else the same port as rpc
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
-# Kinds of values that only the configuration of a queue manager has
+# Kinds of values that only this file has
 
 
 def _queue_path(text: str) -> PathName:
@@ -94,7 +94,7 @@ SECONDS = number(1, YEAR_S)
 
 
 class StandardPort(int):
-    """The port of a listener that the file does not mention: the manager starts without it if the port is taken."""
+    """The port of a listener that the file does not set. If the port is taken, the manager starts without it."""
 
 
 # The sections
@@ -112,7 +112,7 @@ class ManagerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenSettings:
-    """`[listen]`: a port of None is off; for `rpc_read` that means that remote readers use `rpc`'s."""
+    """`[listen]`: a port of None is off. If `rpc_read` is off, remote readers use the port of `rpc`."""
 
     host: str = setting(HOST, "127.0.0.1")
     binary: int | None = setting(LISTEN_PORT, ports.BINARY)
@@ -130,7 +130,7 @@ class ApiSettings:
     """`[api]`: who may use it from other computers."""
 
     token: str | None = setting(TOKEN, None, secret=True)
-    token_file: Path | None = setting(FILE, None)  # what it holds is in `token` once the file is loaded
+    token_file: Path | None = setting(FILE, None)  # `token` has its content once the file is loaded
     client_ca: Path | None = setting(FILE, None)
     tls_certificate: Path | None = setting(FILE, None)
     tls_key: Path | None = setting(FILE, None)
@@ -141,17 +141,17 @@ class BinarySettings:
     """`[binary]`: MS-MQQB"""
 
     window_size: int = setting(whole(1, UINT16_MAX), 64)
-    ack_timeout_ms: int = setting(whole(20_000, 120_000), 120_000)  # what [MS-MQQB] 2.2.2.1 allows
+    ack_timeout_ms: int = setting(whole(20_000, 120_000), 120_000)  # the range of [MS-MQQB] 2.2.2.1
     insecure_nacks: bool = setting(SWITCH, False)
     retry_connect_s: float = setting(number(0.001, YEAR_S), 1.0)
     resend_s: tuple[float, ...] = setting(RESEND_TABLE, RESEND_TABLE_S)
-    cleanup_ms: int | None = setting(whole(1, UINT32_MAX), None)  # None: as the manager's role says
+    cleanup_ms: int | None = setting(whole(1, UINT32_MAX), None)  # None: the default of the manager's role
     ping: bool = setting(SWITCH, False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRedirection:
-    """One of `[[srmp.inbound]]` or `[[srmp.receipts]]`: a URL, and the queue that takes its place."""
+    """An entry of `[[srmp.inbound]]` or `[[srmp.receipts]]`: a URL, and the queue that replaces it."""
 
     source: str = required(URL, key="from")
     target: str = required(QUEUE_URL, key="to")
@@ -159,7 +159,7 @@ class QueueRedirection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRedirection:
-    """One of `[[srmp.outbound]]`: a URL, and whose host is connected to instead."""
+    """An entry of `[[srmp.outbound]]`: a URL, and the URL of the host to connect to instead."""
 
     source: str = required(URL, key="from")
     target: str = required(URL, key="to")
@@ -167,7 +167,7 @@ class HostRedirection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SrmpSettings:
-    """`[srmp]`: MC-MQSRM, its redirections, and how HTTP reaches others."""
+    """`[srmp]`: MC-MQSRM, its redirections, and how it reaches others by HTTP."""
 
     retransmission_ms: int = setting(whole(1, UINT32_MAX), 20_000)
     resend_s: tuple[float, ...] = setting(RESEND_TABLE, RESEND_TABLE_S)
@@ -187,7 +187,7 @@ class SrmpSettings:
 
 
 class RpcLevel(Enum):
-    """How much of its calls an authenticated remote reader must protect ([MS-RPCE] 2.2.1.1.8)."""
+    """How an authenticated remote reader must protect its calls ([MS-RPCE] 2.2.1.1.8)."""
 
     CONNECT = "connect"
     INTEGRITY = "integrity"
@@ -196,16 +196,16 @@ class RpcLevel(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcSettings:
-    """`[rpc]`: MS-MQQP. With `authenticate`, queues open only for a `[[user]]` who has proved to be one."""
+    """`[rpc]`: MS-MQQP. With `authenticate`, only an authenticated `[[user]]` can open queues."""
 
-    authenticate: bool | None = setting(SWITCH, None)  # None: where other computers can reach the listener
+    authenticate: bool | None = setting(SWITCH, None)  # None: true if other computers can reach the listener
     anonymous: bool = setting(SWITCH, False)
     minimum_level: RpcLevel = setting(choice(RpcLevel), RpcLevel.INTEGRITY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectorySettings:
-    """`[directory]`: `poll_s` is how often to see whether the file was written; the others are the specifications'."""
+    """`[directory]`: `poll_s` is how often the file is checked for changes; the others are from the specifications."""
 
     file: Path | None = setting(PATH, None)
     poll_s: float = setting(number(0.05, YEAR_S), 5.0)
@@ -216,7 +216,7 @@ class DirectorySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """One line of `[peers]`: the ports of a host that does not use the standard ones."""
+    """An entry of `[peers]`: the ports of a host that does not use the standard ones."""
 
     host: str
     binary: int = setting(PEER_PORT, ports.BINARY)
@@ -228,7 +228,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """`[[user]]`: who may authenticate."""
+    """`[[user]]`: a user who can authenticate."""
 
     name: str = required(line(256))
     password: str = setting(line(256, secret=True), "", secret=True)  # never empty once the file is loaded
@@ -237,7 +237,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
-    """`[limits]`: what strangers can make the manager hold. A limit reached is one log line and one metric."""
+    """`[limits]`: how much strangers can make the manager hold. Reaching one gives one log line and one metric."""
 
     connections: int = setting(whole(16, 1_000_000), 4096)
     connections_per_address: int = setting(whole(1, 1_000_000), 256)
@@ -248,14 +248,14 @@ class LimitSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaySettings:
-    """`[relay]`: hosts that messages of strangers may make this manager call."""
+    """`[relay]`: hosts that this manager may call for messages of strangers."""
 
     allow: tuple[RelayRule, ...] = setting(items(parsed("text", _relay_rule, 253), most=10_000), ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseSettings:
-    """`[leases]`: how long a client may be silent before what it has taken goes back."""
+    """`[leases]`: how long a client may be silent before the manager takes its locked messages back."""
 
     receive_s: float = setting(SECONDS, 60.0)
     transaction_s: float = setting(SECONDS, 60.0)
@@ -263,14 +263,14 @@ class LeaseSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSettings:
-    """`[audit]`: a file that gets one JSON line for each change by people, and for each refused login."""
+    """`[audit]`: a file with one JSON line for each change by a person, and for each refused login."""
 
     file: Path | None = setting(PATH, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredQueue(QueueSettings):
-    """`[[queue]]`: a queue that is here from the start."""
+    """`[[queue]]`: a queue that exists from the start."""
 
     path: PathName = required(parsed("text", _queue_path))
 
@@ -298,13 +298,13 @@ class _File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration(_File):
-    """What `postroad serve` runs on. `file` is None where there is no file and everything is a default."""
+    """The settings of `postroad serve`. `file` is None if there is no file and everything is a default."""
 
     file: Path | None
     data: Path
 
     def fail(self, key: str, fault: str) -> NoReturn:
-        """Refuses a setting for a reason that shows only when the server uses it."""
+        """Refuses a setting for a reason that only appears when the server uses it."""
         raise ConfigurationError(str(self.file or "default configuration"), key, fault)
 
 
@@ -332,7 +332,7 @@ def load_configuration(file: Path) -> Configuration:
 
 
 def default_configuration() -> Configuration:
-    """Without a file: a manager with this computer's name, its data in ./data/NAME, and every default."""
+    """The defaults: a manager with this computer's name and its data in ./data/NAME."""
     name = re.sub(r"[^A-Za-z0-9_-]", "-", platform.node().partition(".")[0]).strip("-")
     if not name or name.lower() == "localhost":
         name = "postroad"
@@ -344,7 +344,7 @@ def _values(settings: _File) -> dict[str, Any]:
 
 
 def _with_secrets(settings: _File, place: Place) -> _File:
-    """The same with tokens and passwords that are in files of their own."""
+    """The same, with the tokens and passwords from their files."""
     api = settings.api
     if api.token_file is not None:
         inside = place.inside("api").inside("token_file")
@@ -367,7 +367,7 @@ def _with_secrets(settings: _File, place: Place) -> _File:
 
 
 def _secret(file: Path, place: Place, kind: Kind[str]) -> str:
-    """The secret that a file holds in its only line."""
+    """The secret in a file, which has only this line."""
     try:
         lines = read_file(file).decode().splitlines()
     except UnicodeDecodeError:
@@ -381,7 +381,7 @@ def _secret(file: Path, place: Place, kind: Kind[str]) -> str:
 
 
 def _check_ports(listen: ListenSettings, place: Place) -> None:
-    """Two listeners on one TCP port would fail later, with a less clear error. Ping is UDP."""
+    """Refuses two listeners on one TCP port here, with a clearer error than a later one. Ping is UDP."""
     taken: dict[int, str] = {}
     for name in ("binary", "http", "https", "rpc", "rpc_read", "api", "epm"):
         number: int | None = getattr(listen, name)

@@ -13,7 +13,7 @@ SPARE = 64  # entries of things that are gone, besides as many as there are of o
 
 
 def earliest(times: Iterable[float | None]) -> float | None:
-    """The first of them; None where there is none. A loop, since services are asked after every event."""
+    """The first of them; None if there is none. A loop, because services are asked after every event."""
     found = None
     for time in times:
         if time is not None and (found is None or time < found):
@@ -22,15 +22,15 @@ def earliest(times: Iterable[float | None]) -> float | None:
 
 
 class Agenda(Generic[K]):
-    """The items of which each has a time or none, and the first of them at any moment, however many there are.
+    """Items that each have a time or none, and the first of them at any moment, for any number of items.
 
-    `when` tells the time of an item now, None where it has none. Whoever sets an earlier time says `add`.
+    `when` gives the current time of an item, None if it has none. A caller that sets an earlier time calls `add`.
     """
 
     def __init__(self, when: Callable[[K], float | None]) -> None:
         self._when = when
         self._heap: list[tuple[float, int, K]] = []
-        self._noted: dict[K, float] = {}  # the time that each stands under: never later than its own
+        self._noted: dict[K, float] = {}  # the time of each in the heap: never later than its own
         self._order = count()
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class Agenda(Generic[K]):
         while self._heap:
             time, _, item = self._heap[0]
             if self._noted.get(item) != time:
-                heappop(self._heap)  # it stands under an earlier time
+                heappop(self._heap)  # it is in the heap under an earlier time
             elif self._when(item) == time:
                 return time
             else:  # it was put off, or has no time any more

@@ -231,7 +231,7 @@ def test_output_that_nobody_reads_is_no_fault(file: Path) -> None:
             "no packet in this file: the file header of 24 bytes breaks off after 10; "
             "the rest of the file cannot be read",
         ),
-        (b"\x1f\x8b\x08\0" + bytes(30), "no packet in this file: the file is compressed: unpack it first"),
+        (b"\x1f\x8b\x08\0" + bytes(30), "no packet in this file: the file is compressed; unpack it first"),
     ],
 )
 def test_a_file_without_a_packet_gets_one_sentence(file: Path, data: bytes, sentence: str) -> None:

@@ -84,8 +84,8 @@ def test_where_others_reach_it_each_open_listener_is_warned_of(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("rest", "key"),
     [
-        ("", "api.token: is missing: 0.0.0.0 can be reached from other computers"),
-        ('[api]\ntls_certificate = "127.0.0.1.pem"\ntls_key = "127.0.0.1.key"\n', "api.token: is missing: 0.0.0.0"),
+        ("", "api.token: is missing: other computers can reach 0.0.0.0"),
+        ('[api]\ntls_certificate = "127.0.0.1.pem"\ntls_key = "127.0.0.1.key"\n', "api.token: is missing: other"),
         ('[api]\nclient_ca = "authority.pem"\n', "api.tls_certificate: is missing: client_ca"),
         (
             '[api]\ntls_certificate = "127.0.0.1.pem"\ntls_key = "127.0.0.1.key"\nclient_ca = "127.0.0.1.key"\n',

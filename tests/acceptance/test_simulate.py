@@ -131,27 +131,30 @@ def test_one_seed_gives_one_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("", "manager: is missing: without queue managers there is nothing to simulate"),
+        ("", "manager: is missing: add at least one [[manager]]"),
         (TWO.replace('from = "alpha"', 'from = "alpa"'), "flow[1].from: there is no queue manager alpa; did you mean"),
         (TWO.replace('from = "alpha"\n', ""), "flow[1].from: is missing"),
-        (TWO.replace('from = "alpha"', 'from = "beta"'), "is on beta itself: nothing would travel"),
+        (TWO.replace('from = "alpha"', 'from = "beta"'), "must be a queue of another queue manager than beta"),
         (
             TWO.replace("to = 'beta\\private$\\orders'", "to = 'beta\\private$\\order'"),
             "flow[1].to: there is no [[queue]]",
         ),
         (TWO.replace("'beta\\private$\\orders'", "'private$\\orders'"), "must be a private queue of a queue manager"),
-        (TWO.replace('kind = "transactional"\n', ""), "flow[1].kind: recoverable messages would be refused"),
-        (TWO + '[[fault]]\nkind = "crash"\nat_s = 1\n', "fault[1].manager: a crash happens to one queue manager"),
-        (TWO + '[[fault]]\nkind = "cut"\nat_s = 1\n', "fault[1].between: a cut happens between two queue managers"),
+        (TWO.replace('kind = "transactional"\n', ""), "flow[1].kind: must fit the queue"),
+        (TWO + '[[fault]]\nkind = "crash"\nat_s = 1\n', "fault[1].manager: a crash must have the key `manager`"),
+        (TWO + '[[fault]]\nkind = "cut"\nat_s = 1\n', "fault[1].between: a cut must have the key `between`"),
         (
             TWO + '[[fault]]\nkind = "cut"\nbetween = ["alpha", "beta"]\nat_s = 1\nfor_s = 1\n',
-            "fault[1].for_s: a cut happens in a moment",
+            "fault[1].for_s: must not be set: a cut has no duration",
         ),
         (
             TWO + '[[fault]]\nkind = "cut"\nbetween = ["alpha", "alpha"]\nat_s = 1\n',
-            "fault[1].between: alpha is there twice",
+            "fault[1].between: must name two queue managers, got alpha twice",
         ),
-        (TWO + 2 * '[[line]]\nbetween = ["alpha", "beta"]\n', "line[2].between: the line between alpha and beta"),
+        (
+            TWO + 2 * '[[line]]\nbetween = ["alpha", "beta"]\n',
+            "line[2].between: must not repeat the line between alpha and beta",
+        ),
         (TWO + "nonsense = 1\n", "flow[1].nonsense: there is no such setting"),
     ],
 )

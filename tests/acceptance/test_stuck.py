@@ -260,10 +260,10 @@ def test_a_message_that_no_queue_takes_is_seen_where_it_was_refused(scene: Scene
     identifier = alpha.send(queue, client.Message("not lost", recoverable=True, dead_letter=True))
     until(lambda: beta.queue(";deadletter").info().messages == 1)
     dead = beta.trace(identifier).findings[-1]
-    assert (dead.kind, "found no such queue" in dead.sentence) == ("dead-letter", True)
+    assert (dead.kind, "named an unknown queue" in dead.sentence) == ("dead-letter", True)
     (line,) = [each for each in scene.servers["beta"].log.splitlines() if "mistyped" in each]
     assert f"warning message refused id={identifier} to={json.dumps(queue)} " in line
-    assert line.endswith(' reason="it found no such queue"')
+    assert line.endswith(' reason="it named an unknown queue"')
     with urllib.request.urlopen(f"{scene.servers['beta'].api}/metrics", timeout=PATIENCE_S) as answer:
         assert "postroad_session_messages_refused_total 1.0" in answer.read().decode().splitlines()
     assert beta.queue(";deadletter").receive().text == "not lost"

@@ -108,7 +108,7 @@ class Client:
         os.kill(self.process.pid, number)
 
 
-class Site:
+class Running:
     def __init__(self, server: ServerProcess, manager: postroad.QueueManager) -> None:
         self.server = server
         self.manager = manager
@@ -131,11 +131,11 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def running(tmp_path: Path) -> Iterator[Running]:
     file = tmp_path / "alpha.toml"
     file.write_text(CONFIG, encoding="utf-8")
     with serving(file) as server, postroad.connect(server.api) as manager:
-        yield Site(server, manager)
+        yield Running(server, manager)
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -150,57 +150,59 @@ def let_leases_run_out() -> None:
 
 
 @pytest.mark.parametrize("what", ["receiving", "transaction"])
-def test_what_a_killed_client_held_is_another_ones(site: Site, what: str) -> None:
-    site.queue.send(postroad.Message("1", label="first"), transactional=True)
-    with site.client(PROGRAMS[what]) as client:
+def test_what_a_killed_client_held_is_another_ones(running: Running, what: str) -> None:
+    running.queue.send(postroad.Message("1", label="first"), transactional=True)
+    with running.client(PROGRAMS[what]) as client:
         assert client.hear() == "holds first"
         client.signal(signal.SIGKILL)
-        eventually(lambda: site.queue.info().locked == 0)
+        eventually(lambda: running.queue.info().locked == 0)
         aborts = 1 if what == "transaction" else 0
-        eventually(lambda: site.queue.peek(timeout=PATIENCE_S).aborts == aborts)  # it is counted with the next commit
-        message = site.queue.receive(timeout=PATIENCE_S)
+        eventually(
+            lambda: running.queue.peek(timeout=PATIENCE_S).aborts == aborts
+        )  # it is counted with the next commit
+        message = running.queue.receive(timeout=PATIENCE_S)
     assert (message.label, message.aborts) == ("first", aborts)
-    assert list(site.other.messages()) == []
-    assert site.manager.locks() == []
-    assert site.manager.transactions() == []
+    assert list(running.other.messages()) == []
+    assert running.manager.locks() == []
+    assert running.manager.transactions() == []
     kind = "transactions" if what == "transaction" else "locks"
-    assert site.metric(f"postroad_{kind}_taken_back_total") == 1
-    (line,) = [each for each in site.server.log.splitlines() if "taken back from a silent client" in each]
+    assert running.metric(f"postroad_{kind}_taken_back_total") == 1
+    (line,) = [each for each in running.server.log.splitlines() if "taken back from a silent client" in each]
     assert f"(pid {client.process.pid}) from 127.0.0.1" in line
     assert "silent_s=" in line
     assert ("transaction=" if what == "transaction" else f"queue={QUEUE}") in line
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=list(PROGRAMS))
-def test_a_client_that_works_for_long_keeps_what_it_has(site: Site, program: str) -> None:
-    site.queue.send(postroad.Message("1", label="first"), transactional=True)
-    with site.client(program) as client:
+def test_a_client_that_works_for_long_keeps_what_it_has(running: Running, program: str) -> None:
+    running.queue.send(postroad.Message("1", label="first"), transactional=True)
+    with running.client(program) as client:
         assert client.hear() == "holds first"
         let_leases_run_out()
         with pytest.raises(NoMessage):
-            site.queue.receive(timeout=0)
-        (lock,) = site.manager.locks(QUEUE)
+            running.queue.receive(timeout=0)
+        (lock,) = running.manager.locks(QUEUE)
         assert f"(pid {client.process.pid})" in lock.owner
         client.go_on()
         assert client.hear() == "done"
-    assert list(site.queue.messages()) == []
-    assert "taken back" not in site.server.log
+    assert list(running.queue.messages()) == []
+    assert "taken back" not in running.server.log
 
 
 @pytest.mark.parametrize("what", ["receiving", "transaction"])
-def test_a_client_that_hangs_loses_what_it_has_and_hears_of_it(site: Site, what: str) -> None:
-    site.queue.send(postroad.Message("1", label="first"), transactional=True)
-    with site.client(PROGRAMS[what]) as client:
+def test_a_client_that_hangs_loses_what_it_has_and_hears_of_it(running: Running, what: str) -> None:
+    running.queue.send(postroad.Message("1", label="first"), transactional=True)
+    with running.client(PROGRAMS[what]) as client:
         assert client.hear() == "holds first"
         client.signal(signal.SIGSTOP)
-        with site.queue.receiving(timeout=PATIENCE_S) as message:
+        with running.queue.receiving(timeout=PATIENCE_S) as message:
             assert message.label == "first"
             client.signal(signal.SIGCONT)
             client.go_on()
             told = client.hear()  # it could not end what is somebody else's now
             assert told.startswith("LeaseEnded: ")
             assert "its lease of 1 s ran out at 20" in told
-    assert list(site.queue.messages()) == []
+    assert list(running.queue.messages()) == []
 
 
 @pytest.mark.parametrize("what", ["receiving", "transaction"])
@@ -224,49 +226,49 @@ def test_a_restart_of_the_manager_puts_everything_back_and_clients_hear_of_it(tm
             client.process.communicate()
 
 
-def test_an_operator_takes_messages_from_a_client_that_works(site: Site) -> None:
-    site.queue.send(postroad.Message("1", label="first"), transactional=True)
-    with site.client(HOLD_A_MESSAGE) as client:
+def test_an_operator_takes_messages_from_a_client_that_works(running: Running) -> None:
+    running.queue.send(postroad.Message("1", label="first"), transactional=True)
+    with running.client(HOLD_A_MESSAGE) as client:
         assert client.hear() == "holds first"
-        (lock,) = site.manager.locks(QUEUE)
-        assert site.queue.release_locks() == list(lock.lookup_ids)
-        with site.queue.receiving(timeout=0):
+        (lock,) = running.manager.locks(QUEUE)
+        assert running.queue.release_locks() == list(lock.lookup_ids)
+        with running.queue.receiving(timeout=0):
             client.go_on()
             assert "LeaseEnded" in (told := client.hear())
             assert "it was released at" in told
-    with site.client(HOLD_A_TRANSACTION) as client:
-        site.queue.send(postroad.Message("2", label="second"), transactional=True)
+    with running.client(HOLD_A_TRANSACTION) as client:
+        running.queue.send(postroad.Message("2", label="second"), transactional=True)
         assert client.hear() == "holds second"
-        (transaction,) = site.manager.transactions()
-        site.manager.abort_transaction(transaction.id)
+        (transaction,) = running.manager.transactions()
+        running.manager.abort_transaction(transaction.id)
         client.go_on()
         assert "by an operator" in client.hear()
     for event in ("lock released", "transaction aborted"):
-        assert any(event in line and "(pid " in line for line in site.server.log.splitlines())
-    assert [message.label for message in site.queue.messages()] == ["second"]
-    assert list(site.other.messages()) == []
+        assert any(event in line and "(pid " in line for line in running.server.log.splitlines())
+    assert [message.label for message in running.queue.messages()] == ["second"]
+    assert list(running.other.messages()) == []
 
 
-def test_many_locks_of_one_client_are_renewed_together(site: Site) -> None:
-    site.queue.send([str(number) for number in range(3000)], transactional=True)
-    locked = [message for _ in range(300) for message in site.queue.lock(10, timeout=0)]
+def test_many_locks_of_one_client_are_renewed_together(running: Running) -> None:
+    running.queue.send([str(number) for number in range(3000)], transactional=True)
+    locked = [message for _ in range(300) for message in running.queue.lock(10, timeout=0)]
     let_leases_run_out()
-    site.queue.settle(locked, delete=True)
-    assert site.queue.info().messages == 0
+    running.queue.settle(locked, delete=True)
+    assert running.queue.info().messages == 0
 
 
-def test_a_lock_by_name_only_is_settled_as_before(site: Site) -> None:
+def test_a_lock_by_name_only_is_settled_as_before(running: Running) -> None:
     """Whoever locked a message may be another client: an administrator's, by lookup id."""
-    site.queue.send("1", transactional=True)
-    (message,) = site.queue.lock()
-    with postroad.connect(site.server.api) as somebody:
+    running.queue.send("1", transactional=True)
+    (message,) = running.queue.lock()
+    with postroad.connect(running.server.api) as somebody:
         somebody.queue(QUEUE).settle([message.lookup_id], delete=True)
     with pytest.raises(TransactionSequence):
-        site.queue.settle([message], delete=True)
+        running.queue.settle([message], delete=True)
 
 
-def test_callers_without_our_client_renew_by_themselves(site: Site) -> None:
-    connection = HTTPConnection(site.server.api.removeprefix("http://"), timeout=PATIENCE_S)
+def test_callers_without_our_client_renew_by_themselves(running: Running) -> None:
+    connection = HTTPConnection(running.server.api.removeprefix("http://"), timeout=PATIENCE_S)
 
     def call(path: str, value: object = None) -> tuple[int, dict[str, str], object]:
         connection.request("POST", f"/api/v1{path}", json.dumps(value) if value is not None else None)
@@ -275,7 +277,7 @@ def test_callers_without_our_client_renew_by_themselves(site: Site) -> None:
         headers = {name.lower(): text for name, text in answer.getheaders()}
         return answer.status, headers, json.loads(body) if body else None
 
-    site.queue.send("1", transactional=True)
+    running.queue.send("1", transactional=True)
     _, headers, body = call("/queues/private$/orders/lock?timeout=0")
     assert headers["postroad-lease-seconds"] == "1"
     lease = headers["postroad-lease"]
@@ -283,10 +285,10 @@ def test_callers_without_our_client_renew_by_themselves(site: Site) -> None:
     for _ in range(10):
         time.sleep(LEASE_S / 3)
         assert call("/leases/renew", {"leases": [lease, stranger]})[2] == {"renewed": [lease], "gone": [stranger]}
-    assert site.queue.info().locked == 1
+    assert running.queue.info().locked == 1
     assert isinstance(body, dict)
     settlement = {"lookup_ids": [body["messages"][0]["lookup_id"]], "delete": True, "leases": [lease]}
-    eventually(lambda: site.queue.info().locked == 0)
+    eventually(lambda: running.queue.info().locked == 0)
     status, _, problem = call("/queues/private$/orders/settle", settlement)
     assert status == 409
     assert isinstance(problem, dict)
@@ -295,7 +297,7 @@ def test_callers_without_our_client_renew_by_themselves(site: Site) -> None:
     assert isinstance(begun, dict)
     assert begun["lease_s"] == LEASE_S
     assert call("/leases/renew", {"leases": [begun["id"]]})[2] == {"renewed": [begun["id"]], "gone": []}
-    eventually(lambda: site.manager.transactions() == [])
+    eventually(lambda: running.manager.transactions() == [])
     assert call(f"/transactions/{begun['id']}/commit")[0] == 409
 
 

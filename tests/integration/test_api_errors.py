@@ -111,7 +111,10 @@ def test_the_manager_itself_is_no_queue(api: Served) -> None:
         ({"body": 5}, "body: must be text, got the number 5"),
         ({"body": "x", "body_base64": "eA=="}, "two forms"),
         ({"body_base64": "x!"}, "body_base64"),
-        ({"ack": ["sometimes"]}, "got 'sometimes'"),
+        (
+            {"ack": ["sometimes"]},
+            "nack-receive, full, got 'sometimes'",
+        ),
         ({"ack": 256}, "ack: must be between 0 and 255, got 256"),
         ({"connector_type": "x"}, "connector_type"),
         ({"transactional": "yes"}, "transactional"),

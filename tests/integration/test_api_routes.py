@@ -34,7 +34,7 @@ ALPHA_TO_BETA = {
     "fallback": [],
     "path": ["alpha", "lon-gate", "par-gate", "beta"],
     "cost": 7,
-    "why": "beta is in another site, and this is the first routing server of the own one ([MS-MQBR] 3.1.5.1, 3.1.5.5)",
+    "why": "beta is in another site, and this is the first routing server of this site ([MS-MQBR] 3.1.5.1, 3.1.5.5)",
 }
 TABLE = {
     "manager": "lon-gate",
@@ -70,7 +70,7 @@ def test_a_table(api: Served) -> None:
         ("to=beta&from=omega-9", 404, "there is no queue manager omega-9 in the directory", "ManagerNotFound"),
         ("from=lon-gate&to=gamma", 404, "lon-gate has no route to gamma: no routing link leads to its site", "NoRoute"),
         ("to=gamma", 404, "the route alpha -> lon-gate ends there: lon-gate has no route to gamma", "NoRoute"),
-        ("", 400, "to: the name of the queue manager to go to is missing", "InvalidArgument"),
+        ("", 400, "to: is missing; set it to the name of the destination queue manager", "InvalidArgument"),
         ("to=beta&by=road", 400, "by: this call has no such parameter; known are to, from", "InvalidArgument"),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_manager_without_a_directory_says_so() -> None:
     with served() as running:
         reply = running.call("GET", f"{API}/route?to=beta")
         assert reply.status == 404
-        assert "[directory]" in reply.json["detail"]
+        assert "directory.file" in reply.json["detail"]
 
 
 def test_the_client_asks_the_same(api: Served) -> None:
@@ -132,7 +132,8 @@ def test_a_directory_file_that_went_bad_needs_attention(api: Served, tmp_path: P
     watch.reload(1.0)
     status = api.call("GET", f"{API}/status").json
     assert (status["manager"]["directory_failures"], status["manager"]["directory_error"]) == (1, watch.last_error)
-    assert status["attention"] == [f"the directory is not what its file says: {file}: site[1].name: is missing"]
+    fault = f"{file}: site[1].name: is missing"
+    assert status["attention"] == [f"the directory's file cannot be loaded, and an earlier copy is used: {fault}"]
     metrics = api.call("GET", "/metrics").body.decode().splitlines()
     assert "postroad_directory_up 0.0" in metrics
     assert "postroad_directory_failures_total 1.0" in metrics

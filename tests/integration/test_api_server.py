@@ -98,7 +98,7 @@ def test_tls_alone_does_not_say_who_calls(tmp_path: Path) -> None:
     certificate, key = Authority(tmp_path).issue("127.0.0.1")
     fault = start_fails("0.0.0.0", tls=TlsFiles(certificate, key))
     assert fault.key == "api.token"
-    assert "TLS alone does not say who calls; set api.token_file or api.client_ca" in fault.fault
+    assert "TLS alone does not authenticate callers; set api.token_file or api.client_ca" in fault.fault
 
 
 def test_an_authority_of_clients_that_is_none_is_named(tmp_path: Path) -> None:
@@ -163,9 +163,7 @@ def test_a_call_without_the_token_is_refused(sent: str | None) -> None:
             answer = api.call("GET", path, headers=headers)
             assert (answer.status, answer.json["code"]) == (401, "ACCESS_DENIED")
             assert answer.headers["www-authenticate"] == "Bearer"
-            assert answer.json["detail"].startswith(
-                "this server wants a token: " if sent is None else "the token is not this server's: "
-            )
+            assert answer.json["detail"].startswith("a token is required: " if sent is None else "the token is wrong: ")
             assert "--token or POSTROAD_TOKEN for commands" in answer.json["detail"]
         for path in ("/", "/docs", "/healthz", "/readyz"):
             assert api.call("GET", path, headers=headers).status == 200
@@ -234,7 +232,7 @@ def test_what_a_browser_marks_as_another_sites_changes_nothing(site: str, token:
         for method, path in CHANGES:
             answer = api.call(method, path, body=b"{}", headers=headers)
             assert (answer.status, answer.json["code"]) == (403, "ACCESS_DENIED")
-            assert answer.json["detail"].startswith(f"Sec-Fetch-Site: {site}: a web page of another site")
+            assert answer.json["detail"].startswith(f"Sec-Fetch-Site: {site}: only this server's own web pages")
 
 
 @pytest.mark.parametrize("site", ["same-origin", "none"])

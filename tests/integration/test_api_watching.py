@@ -121,7 +121,7 @@ def test_the_process_lives_and_the_store_is_ready() -> None:
         told = api.call("GET", "/readyz")
         assert (told.status, told.body) == (503, b"the disk is full\n")
         assert scrape(api)["postroad_store_up", ""] == 0
-        assert api.call("GET", f"{API}/status").json["attention"] == ["the store cannot write: the disk is full"]
+        assert api.call("GET", f"{API}/status").json["attention"] == ["the store cannot be written: the disk is full"]
         assert api.call("GET", "/healthz").status == 200
         store.full = False
         assert api.call("GET", "/readyz").status == 200  # asking is enough: nobody has to send first

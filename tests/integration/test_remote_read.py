@@ -48,20 +48,20 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def site() -> Iterator[Station]:
+def running() -> Iterator[Station]:
     with station() as running:
         yield running
 
 
 @pytest.fixture
-def manager(site: Station) -> Iterator[postroad.QueueManager]:
-    with postroad.remote(HOST, port=site.address[1]) as remote:
+def manager(running: Station) -> Iterator[postroad.QueueManager]:
+    with postroad.remote(HOST, port=running.address[1]) as remote:
         yield remote
 
 
 @contextlib.asynccontextmanager
-async def backend(site: Station, **options: Any) -> AsyncIterator[RemoteBackend]:
-    made = RemoteBackend(*site.address, **options)
+async def backend(running: Station, **options: Any) -> AsyncIterator[RemoteBackend]:
+    made = RemoteBackend(*running.address, **options)
     try:
         yield made
     finally:
@@ -71,8 +71,8 @@ async def backend(site: Station, **options: Any) -> AsyncIterator[RemoteBackend]
 # The verbs
 
 
-def test_receive_and_peek(site: Station, manager: postroad.QueueManager) -> None:
-    site.send("one", "two", "three")
+def test_receive_and_peek(running: Station, manager: postroad.QueueManager) -> None:
+    running.send("one", "two", "three")
     orders = manager.queue(ORDERS)
     assert orders.peek().label == "one"
     message = orders.receive(timeout=5)
@@ -86,76 +86,76 @@ def test_receive_and_peek(site: Station, manager: postroad.QueueManager) -> None
 
 
 def test_what_remote_readers_have_is_listed_and_cannot_be_released(
-    site: Station, manager: postroad.QueueManager
+    running: Station, manager: postroad.QueueManager
 ) -> None:
-    site.send("one", "two")
+    running.send("one", "two")
 
     async def look() -> tuple[list[LockInfo], int]:
-        return site.manager.leases.locks(ORDERS), site.manager.leases.locked(ORDERS)
+        return running.manager.leases.locks(ORDERS), running.manager.leases.locked(ORDERS)
 
     with manager.queue(ORDERS).receiving(timeout=5) as message:
-        (lock,), locked = site.run(look())
+        (lock,), locked = running.run(look())
         assert (lock.kind, lock.messages, lock.lookup_ids, locked) == ("remote reader", 1, (message.lookup_id,), 1)
         assert lock.owner == "127.0.0.1"
         with pytest.raises(TransactionSequence, match="remote reader"):
-            site.run(site.manager.leases.release(ORDERS, [message.lookup_id]))
-        assert site.run(site.manager.leases.release(ORDERS)) == []
-    assert site.run(look()) == ([], 0)
+            running.run(running.manager.leases.release(ORDERS, [message.lookup_id]))
+        assert running.run(running.manager.leases.release(ORDERS)) == []
+    assert running.run(look()) == ([], 0)
 
 
-def test_a_message_is_what_its_own_manager_says_it_is(site: Station, manager: postroad.QueueManager) -> None:
-    site.send("one", priority=7, app_tag=5, correlation_id=bytes(range(20)))
-    site.run(site.manager.create_queue(r"private$\ledger", transactional=True))
-    site.run(site.manager.send_transactional(r"private$\ledger", [Message(b"t", label="t")]))
+def test_a_message_is_what_its_own_manager_says_it_is(running: Station, manager: postroad.QueueManager) -> None:
+    running.send("one", priority=7, app_tag=5, correlation_id=bytes(range(20)))
+    running.run(running.manager.create_queue(r"private$\ledger", transactional=True))
+    running.run(running.manager.send_transactional(r"private$\ledger", [Message(b"t", label="t")]))
     for path in (ORDERS, r"private$\ledger"):
-        (here,) = site.run(site.manager.peek(path, 1, 0))
+        (here,) = running.run(running.manager.peek(path, 1, 0))
         there = manager.queue(path).peek(timeout=5)
         assert there.packet == here.packet
         assert there.lookup_id == here.lookup_id
         assert there.arrived_ms == here.arrived_ms // 1000 * 1000
 
 
-def test_what_a_manager_keeps_with_a_message_stays_there(site: Station, manager: postroad.QueueManager) -> None:
-    site.send("one", dead_letter_queue=r"private$\dead")
-    (here,) = site.run(site.manager.peek(ORDERS, 1, 0))
+def test_what_a_manager_keeps_with_a_message_stays_there(running: Station, manager: postroad.QueueManager) -> None:
+    running.send("one", dead_letter_queue=r"private$\dead")
+    (here,) = running.run(running.manager.peek(ORDERS, 1, 0))
     there = manager.queue(ORDERS).peek(timeout=5)
     assert (here.dead_letter_queue, there.dead_letter_queue) == (r".\private$\dead", None)
     assert there.packet == here.packet[: here.view.packet_size]
 
 
-def test_a_block_takes_its_message_when_it_ends_well(site: Station, manager: postroad.QueueManager) -> None:
-    site.send("one", "two")
+def test_a_block_takes_its_message_when_it_ends_well(running: Station, manager: postroad.QueueManager) -> None:
+    running.send("one", "two")
     orders = manager.queue(ORDERS)
     with contextlib.suppress(ZeroDivisionError), orders.receiving(timeout=5) as message:
         assert message.label == "one"
-        assert site.labels() == ["two"]
+        assert running.labels() == ["two"]
         raise ZeroDivisionError
-    assert site.labels() == ["one", "two"]
+    assert running.labels() == ["one", "two"]
     with orders.receiving_many(5, timeout=5) as messages:
         assert [each.label for each in messages] == ["one", "two"]
-    assert site.count() == 0
+    assert running.count() == 0
     with pytest.raises(TransactionSequence):
         orders.settle(messages, delete=True)
 
 
 def test_many_messages_come_in_their_order_and_nothing_stays_locked(
-    site: Station, manager: postroad.QueueManager
+    running: Station, manager: postroad.QueueManager
 ) -> None:
-    site.send(*(str(number) for number in range(100)), priority=3)
-    site.send("urgent", priority=6)
+    running.send(*(str(number) for number in range(100)), priority=3)
+    running.send("urgent", priority=6)
     orders = manager.queue(ORDERS)
     first = orders.receive_many(50, timeout=5)
     assert [each.label for each in first] == ["urgent", *(str(number) for number in range(49))]
     rest = orders.receive_many(100, timeout=5)
     assert [each.label for each in rest] == [str(number) for number in range(49, 100)]
-    assert site.count() == 0
+    assert running.count() == 0
 
 
-def test_a_reader_who_leaves_in_the_middle_of_many_leaves_them_all(site: Station) -> None:
-    site.send(*(str(number) for number in range(200)))
+def test_a_reader_who_leaves_in_the_middle_of_many_leaves_them_all(running: Station) -> None:
+    running.send(*(str(number) for number in range(200)))
 
     async def scene() -> None:
-        async with backend(site) as reader:
+        async with backend(running) as reader:
             for turn in range(20):
                 task = asyncio.ensure_future(reader.lock(ORDERS, 150, 5))
                 await asyncio.sleep(turn * 0.002)
@@ -165,20 +165,20 @@ def test_a_reader_who_leaves_in_the_middle_of_many_leaves_them_all(site: Station
                         await reader.settle(ORDERS, [each.lookup_id for each in messages], False)
                 else:
                     await reader.settle(ORDERS, [each.lookup_id for each in task.result()], False)
-                await asyncio.to_thread(site.wait_until, "unacknowledged", 0)
+                await asyncio.to_thread(running.wait_until, "unacknowledged", 0)
                 assert reader.client.pending == {}
 
     asyncio.run(scene())
-    assert site.labels() == [str(number) for number in range(200)]
+    assert running.labels() == [str(number) for number in range(200)]
 
 
 @pytest.mark.parametrize("turns", range(4))
-def test_a_message_that_comes_in_the_moment_in_which_its_reader_leaves_goes_back(site: Station, turns: int) -> None:
+def test_a_message_that_comes_in_the_moment_in_which_its_reader_leaves_goes_back(running: Station, turns: int) -> None:
     """The reader is cancelled so many turns of its loop after the answer has come, or in the same one."""
-    site.send("one")
+    running.send("one")
 
     async def scene() -> None:
-        async with backend(site) as reader:
+        async with backend(running) as reader:
             await reader.settle(ORDERS, [each.lookup_id for each in await reader.lock(ORDERS, 1, 5)], False)
             connection = reader.client._qm2qm
             assert connection is not None
@@ -203,15 +203,15 @@ def test_a_message_that_comes_in_the_moment_in_which_its_reader_leaves_goes_back
             with contextlib.suppress(asyncio.CancelledError):
                 await reader.settle(ORDERS, [each.lookup_id for each in await task], False)
             assert left
-            await asyncio.to_thread(site.wait_until, "unacknowledged", 0)
+            await asyncio.to_thread(running.wait_until, "unacknowledged", 0)
             assert reader.client.pending == {}
 
     asyncio.run(scene())
-    assert site.labels() == ["one"]
+    assert running.labels() == ["one"]
 
 
-def test_lookup_in_all_directions(site: Station, manager: postroad.QueueManager) -> None:
-    site.send("one", "two", "three", "four")
+def test_lookup_in_all_directions(running: Station, manager: postroad.QueueManager) -> None:
+    running.send("one", "two", "three", "four")
     orders = manager.queue(ORDERS)
     first, last = orders.peek_by_id(0, "first"), orders.peek_by_id(0, "last")
     assert (first.label, last.label) == ("one", "four")
@@ -219,14 +219,14 @@ def test_lookup_in_all_directions(site: Station, manager: postroad.QueueManager)
     assert orders.peek_by_id(last.lookup_id, "previous").label == "three"
     assert orders.receive_by_id(last.lookup_id).label == "four"
     assert orders.receive_by_id(0, "first").label == "one"
-    assert site.labels() == ["two", "three"]
+    assert running.labels() == ["two", "three"]
     with pytest.raises(MessageNotFound):
         orders.peek_by_id(first.lookup_id)
 
 
-def test_a_walk_by_lookup_ids_sees_every_message_once(site: Station, manager: postroad.QueueManager) -> None:
-    site.send(*(f"p{number}" for number in range(150)), priority=3)
-    site.send("urgent", priority=7)
+def test_a_walk_by_lookup_ids_sees_every_message_once(running: Station, manager: postroad.QueueManager) -> None:
+    running.send(*(f"p{number}" for number in range(150)), priority=3)
+    running.send("urgent", priority=7)
     orders = manager.queue(ORDERS)
     found = [message.label for message in orders.messages()]
     assert found == ["urgent", *(f"p{number}" for number in range(150))]
@@ -234,11 +234,11 @@ def test_a_walk_by_lookup_ids_sees_every_message_once(site: Station, manager: po
     assert ids == sorted(ids)
     assert [message.label for message in orders.messages(after=ids[147])] == ["p147", "p148", "p149"]
     assert list(orders.messages(after=ids[-1])) == []
-    assert site.count() == 151
+    assert running.count() == 151
 
 
-def test_a_walk_goes_on_where_its_last_message_is_gone(site: Station, manager: postroad.QueueManager) -> None:
-    site.send("one", "two", "three", "four")
+def test_a_walk_goes_on_where_its_last_message_is_gone(running: Station, manager: postroad.QueueManager) -> None:
+    running.send("one", "two", "three", "four")
     orders = manager.queue(ORDERS)
     second = orders.peek_by_id(orders.peek_by_id(0, "first").lookup_id, "next")
     assert orders.receive_by_id(second.lookup_id).label == "two"
@@ -248,17 +248,17 @@ def test_a_walk_goes_on_where_its_last_message_is_gone(site: Station, manager: p
     assert list(orders.messages(after=last.lookup_id)) == []
 
 
-def test_a_range_of_lookup_ids_is_read_to_its_end(site: Station, manager: postroad.QueueManager) -> None:
+def test_a_range_of_lookup_ids_is_read_to_its_end(running: Station, manager: postroad.QueueManager) -> None:
     """What a reader of a part of the queue does, next to others who read the other parts."""
-    site.send(*(str(number) for number in range(20)))
+    running.send(*(str(number) for number in range(20)))
     orders = manager.queue(ORDERS)
     ids = [message.lookup_id for message in orders.messages()]
     part = orders.messages(after=ids[4], until=ids[9])
     assert [message.label for message in part] == ["5", "6", "7", "8", "9"]
 
 
-def test_cursors(site: Station, manager: postroad.QueueManager) -> None:
-    site.send("one", "two", "three")
+def test_cursors(running: Station, manager: postroad.QueueManager) -> None:
+    running.send("one", "two", "three")
     with manager.queue(ORDERS).cursor() as cursor:
         with pytest.raises(IllegalCursorAction):
             cursor.peek_next(timeout=0)
@@ -268,44 +268,44 @@ def test_cursors(site: Station, manager: postroad.QueueManager) -> None:
         assert cursor.receive(timeout=0).label == "three"
         with pytest.raises(NoMessage):
             cursor.receive(timeout=0)
-    assert site.labels() == ["one"]
-    assert sum(reader.cursors for reader in site.server.readers()) == 0
+    assert running.labels() == ["one"]
+    assert sum(reader.cursors for reader in running.server.readers()) == 0
 
 
-def test_exclusive_readers(site: Station, manager: postroad.QueueManager) -> None:
+def test_exclusive_readers(running: Station, manager: postroad.QueueManager) -> None:
     with (
         manager.queue(ORDERS).open(exclusive=True),
-        postroad.remote(HOST, port=site.address[1]) as other,
+        postroad.remote(HOST, port=running.address[1]) as other,
         pytest.raises(SharingViolation),
     ):
         other.queue(ORDERS).receive(timeout=0)
     with manager.queue(ORDERS).open(access="peek") as opened, opened.cursor() as cursor:
-        site.send("one")
+        running.send("one")
         assert cursor.peek(timeout=5).label == "one"
         with pytest.raises(AccessDenied):
             cursor.receive(timeout=0)
 
 
-def test_purge(site: Station, manager: postroad.QueueManager) -> None:
-    site.send(*(str(number) for number in range(1500)))
+def test_purge(running: Station, manager: postroad.QueueManager) -> None:
+    running.send(*(str(number) for number in range(1500)))
     manager.queue(ORDERS).purge()
-    assert site.count() == 0
+    assert running.count() == 0
 
 
-def test_other_names_of_the_queue(site: Station, manager: postroad.QueueManager) -> None:
-    site.send("one")
-    info = site.run(_describe(site))
+def test_other_names_of_the_queue(running: Station, manager: postroad.QueueManager) -> None:
+    running.send("one")
+    info = running.run(_describe(running))
     for name in (rf".\{ORDERS}", rf"alpha\{ORDERS}", f"DIRECT=TCP:{HOST}\\{ORDERS}", info):
         assert manager.queue(name).peek(timeout=5).label == "one"
     with pytest.raises(NoMessage):
         manager.queue(";deadletter").peek(timeout=0)
 
 
-async def _describe(site: Station) -> str:
-    return site.manager.queue(ORDERS).format_name
+async def _describe(running: Station) -> str:
+    return running.manager.queue(ORDERS).format_name
 
 
-def test_what_the_protocol_has_no_words_for(site: Station, manager: postroad.QueueManager) -> None:
+def test_what_the_protocol_has_no_words_for(running: Station, manager: postroad.QueueManager) -> None:
     for attempt in (
         manager.info,
         manager.queues,
@@ -327,11 +327,11 @@ def test_nobody_there() -> None:
         manager.queue(ORDERS).peek(timeout=0)
 
 
-def test_the_same_verbs_with_await(site: Station) -> None:
-    site.send("one", "two")
+def test_the_same_verbs_with_await(running: Station) -> None:
+    running.send("one", "two")
 
     async def scene() -> None:
-        async with postroad.aio.remote(HOST, port=site.address[1]) as manager:
+        async with postroad.aio.remote(HOST, port=running.address[1]) as manager:
             orders = manager.queue(ORDERS)
             assert (await orders.peek(timeout=5)).label == "one"
             async with orders.receiving(timeout=5) as message:
@@ -348,36 +348,36 @@ def test_the_same_verbs_with_await(site: Station) -> None:
 
 @pytest.mark.spec("QP-2.2-01", "QP-2.2-02")
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_client_reads(site: Station, kind: str) -> None:
-    site.send("one", "two", "three")
+def test_every_kind_of_client_reads(running: Station, kind: str) -> None:
+    running.send("one", "two", "three")
     large = bytes(range(256)) * 16000
-    site.run(site.manager.send(OTHER, [Message(large)]))
+    running.run(running.manager.send(OTHER, [Message(large)]))
 
     async def scene() -> None:
-        async with backend(site, **KINDS[kind]) as reader:
+        async with backend(running, **KINDS[kind]) as reader:
             assert [message.label for message in await reader.peek(ORDERS, 5, 5)] == ["one", "two", "three"]
             (message,) = await reader.receive(ORDERS, 1, 5, None)
             assert message.label == "one"
             (message,) = await reader.receive(OTHER, 1, 5, None)
             assert message.body == large
-            assert {each.user for each in site.server.readers()} == {USER if "auth" in kind else None}
+            assert {each.user for each in running.server.readers()} == {USER if "auth" in kind else None}
 
     asyncio.run(scene())
-    assert site.labels() == ["two", "three"]
+    assert running.labels() == ["two", "three"]
 
 
 @pytest.mark.spec("QP-5-02", "QP-5-03")
 def test_a_hardened_server_lets_only_known_users_open_a_queue() -> None:
-    with station(authenticate=True) as site:
-        site.send("one")
+    with station(authenticate=True) as running:
+        running.send("one")
 
         async def scene() -> None:
-            async with backend(site) as stranger:
+            async with backend(running) as stranger:
                 with pytest.raises(AccessDenied):  # and it got as far as that: the port is told to everybody
                     await stranger.peek(ORDERS, 1, 0)
-            async with backend(site, user=USER, password=PASSWORD) as reader:
+            async with backend(running, user=USER, password=PASSWORD) as reader:
                 assert len(await reader.peek(ORDERS, 1, 5)) == 1
-            async with backend(site, user=USER, password="a guess") as thief:
+            async with backend(running, user=USER, password="a guess") as thief:
                 with pytest.raises(PostroadError):
                     await thief.peek(ORDERS, 1, 5)
 
@@ -388,8 +388,8 @@ def test_a_hardened_server_lets_only_known_users_open_a_queue() -> None:
 
 
 @pytest.mark.spec("QP-1.3.3-01", "QP-3.1.1.3-02")
-def test_a_hundred_readers_get_each_of_ten_thousand_messages_once(site: Station) -> None:
-    site.send(*(str(number) for number in range(MESSAGES)), recoverable=False)
+def test_a_hundred_readers_get_each_of_ten_thousand_messages_once(running: Station) -> None:
+    running.send(*(str(number) for number in range(MESSAGES)), recoverable=False)
 
     async def read(reader: RemoteBackend, found: Counter[str]) -> None:
         while True:
@@ -402,26 +402,26 @@ def test_a_hundred_readers_get_each_of_ten_thousand_messages_once(site: Station)
     async def scene() -> Counter[str]:
         found: Counter[str] = Counter()
         async with contextlib.AsyncExitStack() as stack:
-            readers = [await stack.enter_async_context(backend(site)) for _ in range(READERS)]
+            readers = [await stack.enter_async_context(backend(running)) for _ in range(READERS)]
             await asyncio.gather(*(read(reader, found) for reader in readers))
         return found
 
     found = asyncio.run(scene())
     assert len(found) == MESSAGES
     assert set(found.values()) == {1}
-    assert site.count() == 0
+    assert running.count() == 0
 
 
 @pytest.mark.spec("QP-3.1.4-06")
-def test_no_read_that_waits_holds_up_another(site: Station) -> None:
+def test_no_read_that_waits_holds_up_another(running: Station) -> None:
     async def scene() -> None:
-        async with backend(site) as reader:
+        async with backend(running) as reader:
             waiting = [asyncio.ensure_future(reader.receive(OTHER, 1, None, None)) for _ in range(200)]
-            await asyncio.to_thread(site.wait_until, "waiting", 200)
-            await asyncio.to_thread(site.send, "one")
+            await asyncio.to_thread(running.wait_until, "waiting", 200)
+            await asyncio.to_thread(running.send, "one")
             (message,) = await reader.receive(ORDERS, 1, 20, None)  # on the very connection that they wait on
             assert message.label == "one"
-            await asyncio.to_thread(site.send, *(str(number) for number in range(200)), queue=OTHER)
+            await asyncio.to_thread(running.send, *(str(number) for number in range(200)), queue=OTHER)
             found = [messages[0].label for messages in await asyncio.gather(*waiting)]
             assert sorted(found) == sorted(str(number) for number in range(200))
 
@@ -432,13 +432,13 @@ def test_no_read_that_waits_holds_up_another(site: Station) -> None:
 
 
 def test_an_acknowledged_message_is_gone_after_a_restart(tmp_path: Path) -> None:
-    with station(open_store(tmp_path)) as site:
-        site.send("one", "two", "three")
-        with postroad.remote(HOST, port=site.address[1]) as manager:
+    with station(open_store(tmp_path)) as running:
+        running.send("one", "two", "three")
+        with postroad.remote(HOST, port=running.address[1]) as manager:
             assert manager.queue(ORDERS).receive(timeout=5).label == "one"
             manager.queue(ORDERS).lock(1, timeout=5)
-    with station(open_store(tmp_path), queues=()) as site:
-        assert site.labels() == ["two", "three"]
+    with station(open_store(tmp_path), queues=()) as running:
+        assert running.labels() == ["two", "three"]
 
 
 @pytest.mark.spec("QP-2.2-04")
@@ -466,9 +466,9 @@ sys.stdin.read()
 """
 
 
-def test_a_reader_killed_with_messages_in_its_hands_puts_them_back_in_place(site: Station) -> None:
-    site.send("one", "two", "three", "four", "five")
-    host, port = site.address
+def test_a_reader_killed_with_messages_in_its_hands_puts_them_back_in_place(running: Station) -> None:
+    running.send("one", "two", "three", "four", "five")
+    host, port = running.address
     with subprocess.Popen(
         [sys.executable, "-c", READER, host, str(port), ORDERS],
         stdin=subprocess.PIPE,
@@ -477,10 +477,10 @@ def test_a_reader_killed_with_messages_in_its_hands_puts_them_back_in_place(site
     ) as doomed:
         assert doomed.stdout is not None
         assert doomed.stdout.readline().split() == ["one", "two", "three"]
-        assert site.labels() == ["four", "five"]
+        assert running.labels() == ["four", "five"]
         doomed.kill()
-    site.wait_until("readers", 0)
-    assert site.labels() == ["one", "two", "three", "four", "five"]
+    running.wait_until("readers", 0)
+    assert running.labels() == ["one", "two", "three", "four", "five"]
 
 
 def test_a_server_that_stops_ends_reads_that_wait() -> None:
@@ -490,13 +490,13 @@ def test_a_server_that_stops_ends_reads_that_wait() -> None:
         with contextlib.suppress(PostroadError):
             await reader.close()
 
-    with station() as site:
-        reading = RemoteBackend(*site.address)
+    with station() as running:
+        reading = RemoteBackend(*running.address)
         loop = asyncio.new_event_loop()
         task = loop.create_task(scene(reading))
 
         async def wait() -> None:
-            await asyncio.to_thread(site.wait_until, "waiting", 1)
+            await asyncio.to_thread(running.wait_until, "waiting", 1)
 
         loop.run_until_complete(wait())
     loop.run_until_complete(asyncio.wait_for(task, 20))
@@ -504,12 +504,12 @@ def test_a_server_that_stops_ends_reads_that_wait() -> None:
 
 
 def test_a_reader_that_vanishes_without_a_word_is_noticed_in_two_minutes(
-    site: Station, manager: postroad.QueueManager
+    running: Station, manager: postroad.QueueManager
 ) -> None:
     """A cut line cannot be had in a test; that the system looks for it can be seen."""
     with pytest.raises(NoMessage):
         manager.queue(ORDERS).peek(timeout=0)
-    links = list(site.server.rpc.links)
+    links = list(running.server.rpc.links)
     assert links
     for link in links:
         assert link._transport is not None
@@ -523,18 +523,18 @@ def test_a_reader_that_vanishes_without_a_word_is_noticed_in_two_minutes(
             assert idle + every * often <= 120
 
 
-def test_readers_are_shown_by_api_and_metrics(site: Station) -> None:
+def test_readers_are_shown_by_api_and_metrics(running: Station) -> None:
     from postroad.api.metrics import metrics_text
 
-    site.send("one", "two")
-    with postroad.remote(HOST, port=site.address[1]) as manager:
+    running.send("one", "two")
+    with postroad.remote(HOST, port=running.address[1]) as manager:
         manager.queue(ORDERS).receive(timeout=5)
         manager.queue(ORDERS).lock(1, timeout=5)
 
         async def look() -> str:
-            return metrics_text(site.manager, site.manager.queues()).decode()
+            return metrics_text(running.manager, running.manager.queues()).decode()
 
-        text = site.run(look())
+        text = running.run(look())
         assert 'postroad_remote_readers{access="receive"} 1.0' in text
         assert "postroad_remote_unacknowledged 1" in text
         assert "postroad_remote_messages_received_total 1" in text

@@ -42,21 +42,21 @@ OPENING = ["qm2qm 7", "qm2qm 8", "qmcomm 2", "qm2qm 2", "qmcomm 3"]
 
 
 @pytest.fixture
-def site() -> Iterator[Station]:
+def running() -> Iterator[Station]:
     with station() as running:
         yield running
 
 
 @pytest.fixture
-def trace(site: Station) -> Trace:
-    return Trace(site)
+def trace(running: Station) -> Trace:
+    return Trace(running)
 
 
-def play(site: Station, scene: Callable[[RemoteReadClient], Awaitable[Any]], **identity: bool) -> None:
+def play(running: Station, scene: Callable[[RemoteReadClient], Awaitable[Any]], **identity: bool) -> None:
     """A scene with a client, which is closed at its end."""
 
     async def run() -> None:
-        client = new_client(site, Identity(ME, **identity))
+        client = new_client(running, Identity(ME, **identity))
         try:
             await asyncio.wait_for(scene(client), 30)
         finally:
@@ -73,13 +73,13 @@ def old(call: object, request: object) -> GetVersionOut:
 
 
 @pytest.mark.spec("QP-2.1-05", "QP-3.2.4.1-02", "QP-3.2.4.1-03", "QP-3.1.4.3-03")
-def test_a_first_connection_asks_for_the_port_and_a_second_does_the_rest(site: Station, trace: Trace) -> None:
+def test_a_first_connection_asks_for_the_port_and_a_second_does_the_rest(running: Station, trace: Trace) -> None:
     async def scene(client: RemoteReadClient) -> None:
-        site.send("one")
+        running.send("one")
         opened = await client.open(NAME)
         assert (await client.peek(opened)).label == "one"
 
-    play(site, scene)
+    play(running, scene)
     assert trace.whats[:5] == OPENING
     assert trace.of("qm2qm 7")[0].port_type == 1
     first = trace.calls[0].connection
@@ -89,7 +89,7 @@ def test_a_first_connection_asks_for_the_port_and_a_second_does_the_rest(site: S
 
 
 @pytest.mark.spec("QP-3.2.4.1-03")
-def test_without_the_second_connection_nothing_opens(site: Station, trace: Trace) -> None:
+def test_without_the_second_connection_nothing_opens(running: Station, trace: Trace) -> None:
     """The port that is told leads nowhere: there is no falling back on the first connection."""
     trace.instead(qm2qm.GET_SERVER_PORT, lambda call, request: Result(1))
 
@@ -97,28 +97,28 @@ def test_without_the_second_connection_nothing_opens(site: Station, trace: Trace
         with pytest.raises(RpcUnavailable):
             await client.open(NAME)
 
-    play(site, scene)
+    play(running, scene)
     assert trace.whats == ["qm2qm 7"]
 
 
 @pytest.mark.spec("QP-3.1.4.8-07")
-def test_a_server_without_a_port_for_readers_cannot_be_read(site: Station, trace: Trace) -> None:
+def test_a_server_without_a_port_for_readers_cannot_be_read(running: Station, trace: Trace) -> None:
     trace.instead(qm2qm.GET_SERVER_PORT, lambda call, request: Result(0))
 
     async def scene(client: RemoteReadClient) -> None:
         with pytest.raises(RpcUnavailable, match="no port for remote readers"):
             await client.open(NAME)
 
-    play(site, scene)
+    play(running, scene)
 
 
 @pytest.mark.spec("QP-2.1-06")
 def test_who_asks_the_endpoint_mapper_does_not_ask_for_the_port() -> None:
-    with station(mapper_port=0) as site:
-        trace = Trace(site)
-        address = site.server.mapper_address
+    with station(mapper_port=0) as running:
+        trace = Trace(running)
+        address = running.server.mapper_address
         assert address is not None
-        site.send("one")
+        running.send("one")
 
         async def scene() -> None:
             backend = RemoteBackend(HOST, 1, endpoint_mapper=int(address.rpartition(":")[2]))
@@ -132,7 +132,7 @@ def test_who_asks_the_endpoint_mapper_does_not_ask_for_the_port() -> None:
 
 
 @pytest.mark.spec("QP-3.2.4.1-01", "QP-3.2.4.1-05", "QP-3.1.4.3-06", "QP-3.2.4.1-08", "QP-3.2.1.3-01", "QP-3.2.1.4-01")
-def test_what_qmcomm_gave_goes_into_the_open_and_is_kept(site: Station, trace: Trace) -> None:
+def test_what_qmcomm_gave_goes_into_the_open_and_is_kept(running: Station, trace: Trace) -> None:
     given = qmcomm.OpenRemoteQueueOut(SOME_HANDLE, 11, 12, 13, 0)
     trace.instead(qmcomm.OPEN_REMOTE_QUEUE, lambda call, request: given)
     trace.instead(qm2qm.OPEN_QUEUE, lambda call, request: structures.OpenQueueOut(SOME_HANDLE, 0))
@@ -142,7 +142,7 @@ def test_what_qmcomm_gave_goes_into_the_open_and_is_kept(site: Station, trace: T
         assert (opened.queue_handle, opened.queue, opened.session) == (13, 12, SOME_HANDLE)
         assert client.open_queues == {13: opened}
 
-    play(site, scene)
+    play(running, scene)
     (request,) = trace.of("qm2qm 2")
     assert request == structures.OpenQueueIn(ME, 0, 13, 12, 11)
 
@@ -150,13 +150,15 @@ def test_what_qmcomm_gave_goes_into_the_open_and_is_kept(site: Station, trace: T
 @pytest.mark.spec("QP-3.2.4.1-06")
 @pytest.mark.parametrize("routing", [False, True])
 @pytest.mark.parametrize("directory", [False, True])
-def test_a_server_of_the_enterprise_says_so(site: Station, trace: Trace, routing: bool, directory: bool) -> None:
-    play(site, lambda client: client.open(NAME), routing_server=routing, directory_server=directory)
+def test_a_server_of_the_enterprise_says_so(running: Station, trace: Trace, routing: bool, directory: bool) -> None:
+    play(running, lambda client: client.open(NAME), routing_server=routing, directory_server=directory)
     assert [request.mqs for request in trace.of("qm2qm 2")] == [int(routing or directory)]
 
 
 @pytest.mark.spec("QP-3.2.4.1-07", "QP-3.2.2-01")
-def test_an_open_that_takes_too_long_is_given_up(site: Station, trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_that_takes_too_long_is_given_up(
+    running: Station, trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert OPEN_TIMEOUT_S == 300
     cancelled = threading.Event()
 
@@ -176,25 +178,25 @@ def test_an_open_that_takes_too_long_is_given_up(site: Station, trace: Trace, mo
         assert await asyncio.to_thread(cancelled.wait, 20)
         assert client.open_queues == {}
 
-    play(site, scene)
+    play(running, scene)
 
 
-def test_an_open_that_is_refused_leaves_nothing_behind(site: Station, trace: Trace) -> None:
+def test_an_open_that_is_refused_leaves_nothing_behind(running: Station, trace: Trace) -> None:
     trace.instead(qm2qm.OPEN_QUEUE, lambda call, request: structures.OpenQueueOut(NULL_HANDLE, 0xC00E0006))
 
     async def scene(client: RemoteReadClient) -> None:
         with pytest.raises(PostroadError):
             await client.open(NAME)
-        site.wait_until("readers", 0)
+        running.wait_until("readers", 0)
 
-    play(site, scene)
+    play(running, scene)
 
 
 # Closing
 
 
 @pytest.mark.spec("QP-2.2.1.1-02", "QP-2.2.1.1-03", "QP-3.1.4.4-02", "QP-3.2.4.9-01", "QP-3.2.4.9-03", "QP-3.2.4.1-04")
-def test_a_close_sends_the_session_handle_back_once(site: Station, trace: Trace) -> None:
+def test_a_close_sends_the_session_handle_back_once(running: Station, trace: Trace) -> None:
     async def scene(client: RemoteReadClient) -> None:
         first, second = await client.open(NAME), await client.open(OTHER_NAME)
         await client.close_queue(first)
@@ -205,24 +207,24 @@ def test_a_close_sends_the_session_handle_back_once(site: Station, trace: Trace)
             await client.peek(first)
         assert [request.context for request in trace.of("qm2qm 3")] == [first.session]
 
-    play(site, scene)
+    play(running, scene)
     assert len(trace.of("qm2qm 3")) == 2
     assert trace.calls[-1].what == "qm2qm 3"
-    assert site.server.readers() == []
+    assert running.server.readers() == []
 
 
 @pytest.mark.spec("QP-3.2.4.7-01", "QP-3.2.4.9-02")
-def test_a_close_leaves_it_to_the_server_to_end_reads_that_wait(site: Station, trace: Trace) -> None:
+def test_a_close_leaves_it_to_the_server_to_end_reads_that_wait(running: Station, trace: Trace) -> None:
     async def scene(client: RemoteReadClient) -> None:
         opened = await client.open(NAME)
         waiting = asyncio.ensure_future(client.receive(opened, INFINITE_MS))
-        await reached(site, "waiting", 1)
+        await reached(running, "waiting", 1)
         await client.close_queue(opened)
         with pytest.raises(RemoteCancelled):
             await waiting
         assert client.pending == {}
 
-    play(site, scene)
+    play(running, scene)
     assert "qm2qm 5" not in trace.whats
 
 
@@ -230,15 +232,15 @@ def test_a_close_leaves_it_to_the_server_to_end_reads_that_wait(site: Station, t
 
 
 @pytest.mark.spec("QP-3.2.4.2-03", "QP-3.2.4.3-02", "QP-3.1.4.9-09")
-def test_the_version_is_asked_for_before_the_first_read(site: Station, trace: Trace) -> None:
-    site.send("one", "two")
+def test_the_version_is_asked_for_before_the_first_read(running: Station, trace: Trace) -> None:
+    running.send("one", "two")
 
     async def scene(client: RemoteReadClient) -> None:
         opened = await client.open(NAME)
         await client.peek(opened)
         await client.receive(opened)
 
-    play(site, scene)
+    play(running, scene)
     assert trace.whats == [*OPENING, "qm2qm 9", "qm2qm 9", "qm2qm 3"]
 
 
@@ -254,8 +256,8 @@ def test_the_version_is_asked_for_before_the_first_read(site: Station, trace: Tr
     "QP-3.2.4.5-01",
     "QP-3.2.4.6-01",
 )
-def test_a_new_server_is_asked_by_the_second_method(site: Station, trace: Trace) -> None:
-    site.send("one", "two")
+def test_a_new_server_is_asked_by_the_second_method(running: Station, trace: Trace) -> None:
+    running.send("one", "two")
 
     async def scene(client: RemoteReadClient) -> None:
         opened = await client.open(NAME)
@@ -270,12 +272,12 @@ def test_a_new_server_is_asked_by_the_second_method(site: Station, trace: Trace)
         check(opened, cursor, [each.remote_read_desc for each in asked])
         assert {each.sequential_id for each in asked} == {0}
 
-    play(site, scene)
+    play(running, scene)
 
 
 @pytest.mark.spec("QP-3.2.4.2-05", "QP-3.2.4.2-07", "QP-3.2.4.5-01", "QP-3.2.4.6-01")
-def test_an_old_server_is_asked_by_the_first_method(site: Station, trace: Trace) -> None:
-    site.send("one", "two")
+def test_an_old_server_is_asked_by_the_first_method(running: Station, trace: Trace) -> None:
+    running.send("one", "two")
     trace.instead(qm2qm.GET_VERSION, old)
 
     async def scene(client: RemoteReadClient) -> None:
@@ -292,7 +294,7 @@ def test_an_old_server_is_asked_by_the_first_method(site: Station, trace: Trace)
         with pytest.raises(LocalProtocolError, match="too old"):
             await client.lookup(opened, Action.LOOKUP_PEEK_NEXT, 0)
 
-    play(site, scene)
+    play(running, scene)
 
 
 def check(opened: Any, cursor: int, descs: list[Any]) -> None:
@@ -311,24 +313,24 @@ def check(opened: Any, cursor: int, descs: list[Any]) -> None:
 
 
 @pytest.mark.spec("QP-1.7-01", "QP-3.1.4.9-08")
-def test_a_server_that_knows_eight_methods_is_an_old_one(site: Station, trace: Trace) -> None:
-    site.send("one")
+def test_a_server_that_knows_eight_methods_is_an_old_one(running: Station, trace: Trace) -> None:
+    running.send("one")
     for operation in (qm2qm.GET_VERSION, qm2qm.START_RECEIVE2, qm2qm.START_RECEIVE_BY_LOOKUP_ID):
         trace.instead(operation, None)
 
     async def scene(client: RemoteReadClient) -> None:
         assert (await client.peek(await client.open(NAME))).label == "one"
 
-    play(site, scene)
+    play(running, scene)
     assert trace.whats[-2:] == ["qm2qm 0", "qm2qm 3"]
 
 
 @pytest.mark.spec("QP-2.2.2.1-12")
-def test_an_infinite_wait_is_all_ones(site: Station, trace: Trace) -> None:
-    site.send("one", "two")
+def test_an_infinite_wait_is_all_ones(running: Station, trace: Trace) -> None:
+    running.send("one", "two")
 
     async def scene() -> None:
-        backend = RemoteBackend(*site.address)
+        backend = RemoteBackend(*running.address)
         await backend.receive(ORDERS, 1, None, None)
         await backend.receive(ORDERS, 1, 1e9, None)
         await backend.close()
@@ -349,8 +351,8 @@ def test_an_infinite_wait_is_all_ones(site: Station, trace: Trace) -> None:
     "QP-3.2.4.6-02",
     "QP-3.2.1.1-01",
 )
-def test_a_receive_is_acknowledged_with_its_own_handle_and_a_peek_is_not(site: Station, trace: Trace) -> None:
-    site.send("one", "two", "three")
+def test_a_receive_is_acknowledged_with_its_own_handle_and_a_peek_is_not(running: Station, trace: Trace) -> None:
+    running.send("one", "two", "three")
 
     async def scene(client: RemoteReadClient) -> None:
         opened = await client.open(NAME)
@@ -374,21 +376,21 @@ def test_a_receive_is_acknowledged_with_its_own_handle_and_a_peek_is_not(site: S
         assert client.pending == {}
         assert [(request.context, request.ack) for request in trace.of("qm2qm 1")] == [(each, 2) for each in handles]
 
-    play(site, scene)
-    assert site.count() == 0
+    play(running, scene)
+    assert running.count() == 0
 
 
 @pytest.mark.spec("QP-2.2.2.1-17", "QP-2.2.2.1-18", "QP-3.2.1.2-01", "QP-3.2.4.2-01", "QP-3.2.4.2-02", "QP-3.2.4.3-01")
-def test_no_two_pending_reads_have_one_request_id(site: Station, trace: Trace) -> None:
+def test_no_two_pending_reads_have_one_request_id(running: Station, trace: Trace) -> None:
     async def scene(client: RemoteReadClient) -> None:
         queues = [await client.open(NAME), await client.open(OTHER_NAME)]
         client._last_request = 0xFFFFFFFF - 50  # the numbers start over in the middle of it
         reads = [asyncio.ensure_future(client.receive(queues[each % 2], INFINITE_MS)) for each in range(100)]
-        await reached(site, "waiting", 100)
+        await reached(running, "waiting", 100)
         assert len(client.pending) == 100
         client._last_request = 0xFFFFFFFF - 50
         more = asyncio.ensure_future(client.peek(queues[0], INFINITE_MS))
-        await reached(site, "waiting", 101)
+        await reached(running, "waiting", 101)
         ids = [request.remote_read_desc2.remote_read_desc.request_id for request in trace.of("qm2qm 9")]
         assert len(set(ids)) == 101
         assert 0 not in ids
@@ -397,14 +399,14 @@ def test_no_two_pending_reads_have_one_request_id(site: Station, trace: Trace) -
         await asyncio.gather(*reads, more, return_exceptions=True)
         assert client.pending == {}
 
-    play(site, scene)
+    play(running, scene)
 
 
 @pytest.mark.spec("QP-3.1.4-05", "QP-3.1.4.1-13")
 @pytest.mark.parametrize("status", [0xC00E0006, 0xC00E0007, 0x80004005, 0xC00E001B])
-def test_every_failure_has_the_same_consequences(site: Station, trace: Trace, status: int) -> None:
+def test_every_failure_has_the_same_consequences(running: Station, trace: Trace, status: int) -> None:
     """Whatever the code, and whatever the handle that comes with it: nothing is pending, nothing is acknowledged."""
-    site.send("one")
+    running.send("one")
 
     def refuse(call: Any, request: Any) -> Any:
         handle = call.open_context("PCTX_REMOTEREAD_HANDLE_TYPE", object())
@@ -418,12 +420,12 @@ def test_every_failure_has_the_same_consequences(site: Station, trace: Trace, st
         assert client.pending == {}
         assert not opened.closed
 
-    play(site, scene)
+    play(running, scene)
     assert "qm2qm 1" not in trace.whats
 
 
-def test_a_message_that_cannot_be_read_goes_back(site: Station, trace: Trace) -> None:
-    site.send("one")
+def test_a_message_that_cannot_be_read_goes_back(running: Station, trace: Trace) -> None:
+    running.send("one")
     spoiled = b"no packet"
 
     async def scene(client: RemoteReadClient) -> None:
@@ -440,14 +442,14 @@ def test_a_message_that_cannot_be_read_goes_back(site: Station, trace: Trace) ->
         with pytest.raises(RemoteProtocolError):
             await client.receive(opened)
 
-    play(site, scene)
+    play(running, scene)
     assert [request.ack for request in trace.of("qm2qm 1")] == [1]
-    assert site.labels() == ["one"]
+    assert running.labels() == ["one"]
 
 
 @pytest.mark.spec("QP-3.1.4.1-14", "QP-3.1.4.1-20", "QP-3.1.4.10-07", "QP-3.1.4.11-04", "QP-3.1.4.11-10")
-def test_what_the_protocol_cannot_say_is_not_said(site: Station, trace: Trace) -> None:
-    site.send("one")
+def test_what_the_protocol_cannot_say_is_not_said(running: Station, trace: Trace) -> None:
+    running.send("one")
 
     async def scene(client: RemoteReadClient) -> None:
         opened = await client.open(NAME)
@@ -468,12 +470,12 @@ def test_what_the_protocol_cannot_say_is_not_said(site: Station, trace: Trace) -
             await client.receive(opened, -1)
         assert len(trace.calls) == said
 
-    play(site, scene)
+    play(running, scene)
 
 
 @pytest.mark.spec("QP-3.1.4.11-11")
-def test_a_lookup_has_neither_a_cursor_nor_a_time(site: Station, trace: Trace) -> None:
-    site.send("one", "two", "three")
+def test_a_lookup_has_neither_a_cursor_nor_a_time(running: Station, trace: Trace) -> None:
+    running.send("one", "two", "three")
 
     async def scene(client: RemoteReadClient) -> None:
         opened = await client.open(NAME)
@@ -485,7 +487,7 @@ def test_a_lookup_has_neither_a_cursor_nor_a_time(site: Station, trace: Trace) -
             await client.lookup(opened, action, last)
         await client.lookup(opened, Action.LOOKUP_RECEIVE_NEXT, 0)
 
-    play(site, scene)
+    play(running, scene)
     descs = [request.remote_read_desc2.remote_read_desc for request in trace.of("qm2qm 10")]
     assert {desc.action for desc in descs} == {
         *range(0x40000010, 0x40000013),
@@ -495,7 +497,7 @@ def test_a_lookup_has_neither_a_cursor_nor_a_time(site: Station, trace: Trace) -
 
 
 @pytest.mark.spec("QP-3.1.4.2-04", "QP-3.1.4.3-04", "QP-3.1.4.6-02")
-def test_nothing_is_called_before_the_queue_is_open(site: Station, trace: Trace) -> None:
+def test_nothing_is_called_before_the_queue_is_open(running: Station, trace: Trace) -> None:
     async def scene(client: RemoteReadClient) -> None:
         opened = await client.open(NAME)
         await client.close_queue(opened)
@@ -514,14 +516,14 @@ def test_nothing_is_called_before_the_queue_is_open(site: Station, trace: Trace)
                 await attempt
         assert len(trace.calls) == said
 
-    play(site, scene)
+    play(running, scene)
 
 
 # Cursors, purging
 
 
 @pytest.mark.spec("QP-3.1.4.5-02", "QP-3.2.4.8-01", "QP-3.2.4.4-01", "QP-3.1.4.7-02")
-def test_cursors_are_closed_and_queues_purged_by_their_handles(site: Station, trace: Trace) -> None:
+def test_cursors_are_closed_and_queues_purged_by_their_handles(running: Station, trace: Trace) -> None:
     async def scene(client: RemoteReadClient) -> None:
         opened = await client.open(NAME)
         cursor = await client.create_cursor(opened)
@@ -531,11 +533,11 @@ def test_cursors_are_closed_and_queues_purged_by_their_handles(site: Station, tr
         assert trace.of("qm2qm 4") == [structures.CloseCursorIn(opened.queue_handle, cursor)]
         assert trace.of("qm2qm 6") == [structures.PurgeQueueIn(opened.queue_handle)]
 
-    play(site, scene)
+    play(running, scene)
 
 
 @pytest.mark.spec("QP-3.1.4.7-05")
-def test_a_failure_may_come_as_a_fault(site: Station, trace: Trace) -> None:
+def test_a_failure_may_come_as_a_fault(running: Station, trace: Trace) -> None:
     """Windows raises the HRESULT of a purge as an exception."""
 
     def fault(call: Any, request: Any) -> Any:
@@ -553,18 +555,18 @@ def test_a_failure_may_come_as_a_fault(site: Station, trace: Trace) -> None:
         with pytest.raises(RpcFault):
             await client.purge(opened)
 
-    play(site, scene)
+    play(running, scene)
 
 
 # Cancelling
 
 
 @pytest.mark.spec("QP-3.2.4.7-02", "QP-3.2.4.7-03")
-def test_a_read_is_cancelled_by_its_queue_and_request_id(site: Station, trace: Trace) -> None:
+def test_a_read_is_cancelled_by_its_queue_and_request_id(running: Station, trace: Trace) -> None:
     async def scene(client: RemoteReadClient) -> None:
         opened, other = await client.open(NAME), await client.open(OTHER_NAME)
         waiting = asyncio.ensure_future(client.receive(opened, INFINITE_MS))
-        await reached(site, "waiting", 1)
+        await reached(running, "waiting", 1)
         (request_id,) = client.pending
         with pytest.raises(InvalidHandle):
             await client.cancel(other, request_id)
@@ -574,54 +576,54 @@ def test_a_read_is_cancelled_by_its_queue_and_request_id(site: Station, trace: T
             await waiting
         assert trace.of("qm2qm 5") == [structures.CancelReceiveIn(opened.queue_handle, opened.queue, request_id)]
 
-    play(site, scene)
+    play(running, scene)
 
 
 @pytest.mark.parametrize("action", [Action.RECEIVE, Action.PEEK_CURRENT])
-def test_a_task_that_is_cancelled_takes_its_read_back(site: Station, trace: Trace, action: Action) -> None:
+def test_a_task_that_is_cancelled_takes_its_read_back(running: Station, trace: Trace, action: Action) -> None:
     async def scene(client: RemoteReadClient) -> None:
         opened = await client.open(NAME)
         read = client.receive(opened, INFINITE_MS) if action is Action.RECEIVE else client.peek(opened, INFINITE_MS)
         waiting: asyncio.Future[Any] = asyncio.ensure_future(read)
-        await reached(site, "waiting", 1)
+        await reached(running, "waiting", 1)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        await reached(site, "waiting", 0)
+        await reached(running, "waiting", 0)
         assert client.pending == {}
-        await asyncio.to_thread(site.send, "one")
+        await asyncio.to_thread(running.send, "one")
         assert (await client.peek(opened, 5000)).label == "one"  # the connection is as good as before
 
-    play(site, scene)
-    assert site.labels() == ["one"]
+    play(running, scene)
+    assert running.labels() == ["one"]
 
 
-def test_a_message_that_comes_while_its_reader_leaves_goes_back(site: Station, trace: Trace) -> None:
+def test_a_message_that_comes_while_its_reader_leaves_goes_back(running: Station, trace: Trace) -> None:
     async def scene(client: RemoteReadClient) -> None:
         opened = await client.open(NAME)
         waiting = asyncio.ensure_future(client.receive(opened, INFINITE_MS))
-        await reached(site, "waiting", 1)
-        site.send("one")  # the answer is on its way, and has not been looked at
+        await reached(running, "waiting", 1)
+        running.send("one")  # the answer is on its way, and has not been looked at
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        await reached(site, "unacknowledged", 0)
+        await reached(running, "unacknowledged", 0)
 
-    play(site, scene)
-    assert site.labels() == ["one"]
+    play(running, scene)
+    assert running.labels() == ["one"]
 
 
 # Trouble
 
 
-def test_a_connection_that_is_gone_is_made_anew(site: Station) -> None:
-    site.send("one", "two")
+def test_a_connection_that_is_gone_is_made_anew(running: Station) -> None:
+    running.send("one", "two")
 
     async def scene() -> None:
-        backend = RemoteBackend(*site.address)
+        backend = RemoteBackend(*running.address)
         (first,) = await backend.lock(ORDERS, 1, 5)
         assert first.label == "one"
-        await asyncio.to_thread(site.run, cut(site))
+        await asyncio.to_thread(running.run, cut(running))
         with pytest.raises(PostroadError):
             await backend.settle(ORDERS, [first.lookup_id], True)
         (again,) = await backend.receive(ORDERS, 1, 5, None)
@@ -633,13 +635,13 @@ def test_a_connection_that_is_gone_is_made_anew(site: Station) -> None:
         await backend.close()
 
     asyncio.run(scene())
-    assert site.labels() == ["two"]
+    assert running.labels() == ["two"]
 
 
-async def cut(site: Station) -> None:
-    for link in list(site.server.rpc.links):
+async def cut(running: Station) -> None:
+    for link in list(running.server.rpc.links):
         link.abort()
 
 
-async def reached(site: Station, what: str, wanted: int) -> None:
-    await asyncio.to_thread(site.wait_until, what, wanted)
+async def reached(running: Station, what: str, wanted: int) -> None:
+    await asyncio.to_thread(running.wait_until, what, wanted)

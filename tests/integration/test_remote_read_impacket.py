@@ -31,7 +31,7 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Station]:
+def running() -> Iterator[Station]:
     with station(mapper_port=0) as running:
         yield running
 
@@ -42,53 +42,53 @@ def client() -> Iterator[Stranger]:
         yield made
 
 
-class Rig:
+class Target:
     """A queue of a test's own, and readers of it."""
 
-    def __init__(self, site: Station, client: Stranger) -> None:
-        self.site = site
+    def __init__(self, running: Station, client: Stranger) -> None:
+        self.running = running
         self.client = client
         self.path = rf"private$\test{next(_numbers)}"
         self.name = rf"OS:alpha\{self.path}"
-        site.run(site.manager.create_queue(self.path))
+        running.run(running.manager.create_queue(self.path))
 
     def reader(self, client: Stranger | None = None, **options: object) -> StrangeReader:
-        return StrangeReader(client or self.client, self.site.address, self.name, **options)  # type: ignore[arg-type]
+        return StrangeReader(client or self.client, self.running.address, self.name, **options)  # type: ignore[arg-type]
 
     def send(self, *labels: str, **properties: object) -> None:
-        self.site.send(*labels, queue=self.path, **properties)
+        self.running.send(*labels, queue=self.path, **properties)
 
     def labels(self) -> list[str]:
-        return self.site.labels(self.path)
+        return self.running.labels(self.path)
 
 
 @pytest.fixture
-def rig(site: Station, client: Stranger) -> Rig:
-    return Rig(site, client)
+def target(running: Station, client: Stranger) -> Target:
+    return Target(running, client)
 
 
 # Binding
 
 
 @pytest.mark.spec("QP-2.1-01", "QP-2.1-07", "QP-3.1.3-01", "QP-5-01", "QP-2.1-04")
-def test_anybody_binds_at_the_port_that_the_server_tells_of(rig: Rig) -> None:
-    host, port = rig.site.address
-    rig.client.call("bind", "connect", host=host, port=port, interface="qm2qm")
-    told = rig.client.call("bind", "port", kind=1)["port"]
-    rig.client.call("bind again", "connect", host=host, port=told, interface="qm2qm")
-    assert rig.client.call("bind again", "version")["version"] == [6, 1, 7600]
+def test_anybody_binds_at_the_port_that_the_server_tells_of(target: Target) -> None:
+    host, port = target.running.address
+    target.client.call("bind", "connect", host=host, port=port, interface="qm2qm")
+    told = target.client.call("bind", "port", kind=1)["port"]
+    target.client.call("bind again", "connect", host=host, port=told, interface="qm2qm")
+    assert target.client.call("bind again", "version")["version"] == [6, 1, 7600]
 
 
 @pytest.mark.spec("QP-2.1-03")
 @pytest.mark.parametrize("interface", ["qm2qm", "qmcomm"])
-def test_the_endpoint_mapper_tells_where_the_interfaces_are(rig: Rig, interface: str) -> None:
-    address = rig.site.server.mapper_address
+def test_the_endpoint_mapper_tells_where_the_interfaces_are(target: Target, interface: str) -> None:
+    address = target.running.server.mapper_address
     assert address is not None
     host, _, port = address.rpartition(":")
-    binding = rig.client.call("mapper", "map", host=host, port=int(port), interface=interface)["binding"]
-    assert binding == f"ncacn_ip_tcp:{HOST}[{rig.site.address[1]}]"
+    binding = target.client.call("mapper", "map", host=host, port=int(port), interface=interface)["binding"]
+    assert binding == f"ncacn_ip_tcp:{HOST}[{target.running.address[1]}]"
     found = int(binding.partition("[")[2].rstrip("]"))
-    rig.client.call(f"mapped {interface}", "connect", host=host, port=found, interface=interface)
+    target.client.call(f"mapped {interface}", "connect", host=host, port=found, interface=interface)
 
 
 @pytest.mark.spec("QP-1.9-01", "QP-1.9-02")
@@ -100,56 +100,58 @@ def test_the_endpoint_mapper_tells_where_the_interfaces_are(rig: Rig, interface:
         ("1088a980-eae5-11d0-8d9b-00a02453c338", "1.0", False),
     ],
 )
-def test_only_our_interface_in_our_version_can_be_bound(rig: Rig, uuid: str, version: str, taken: bool) -> None:
-    host, port = rig.site.address
-    answer = rig.client.call(f"bind {uuid} {version}", "bind_to", host=host, port=port, uuid=uuid, version=version)
+def test_only_our_interface_in_our_version_can_be_bound(target: Target, uuid: str, version: str, taken: bool) -> None:
+    host, port = target.running.address
+    answer = target.client.call(f"bind {uuid} {version}", "bind_to", host=host, port=port, uuid=uuid, version=version)
     assert ("text" not in answer) is taken
 
 
 @pytest.mark.spec("QP-2.2-01", "QP-3.1.4.10-03")
 @pytest.mark.parametrize("ndr64", [False, True], ids=["ndr", "ndr64"])
 @pytest.mark.parametrize("verb", ["start", "start2"])
-def test_a_message_is_received_in_either_syntax_by_either_method(rig: Rig, ndr64: bool, verb: str) -> None:
-    rig.send("one", "two")
-    reader = rig.reader(ndr64=ndr64)
+def test_a_message_is_received_in_either_syntax_by_either_method(target: Target, ndr64: bool, verb: str) -> None:
+    target.send("one", "two")
+    reader = target.reader(ndr64=ndr64)
     reply = reader.read(RECEIVE, verb)
     assert label(reply) == "one"
     assert reply["context"] != NO_CONTEXT
     assert reader.end(ACK) == {"status": 0, "context": NO_CONTEXT}
-    assert rig.labels() == ["two"]
+    assert target.labels() == ["two"]
 
 
 @pytest.mark.parametrize("level", [5, 6])
-def test_an_authenticated_reader_reads_at_every_level(rig: Rig, level: int) -> None:
-    rig.send("one")
-    reader = rig.reader(user=USER, password=PASSWORD, level=level)
-    assert [each.user for each in rig.site.server.readers() if each.queue == rig.path] == [USER]
+def test_an_authenticated_reader_reads_at_every_level(target: Target, level: int) -> None:
+    target.send("one")
+    reader = target.reader(user=USER, password=PASSWORD, level=level)
+    assert [each.user for each in target.running.server.readers() if each.queue == target.path] == [USER]
     assert label(reader.read(RECEIVE)) == "one"
     assert reader.end(ACK)["status"] == 0
-    assert rig.labels() == []
+    assert target.labels() == []
 
 
-def test_a_wrong_password_opens_nothing(rig: Rig) -> None:
-    host, port = rig.site.address
+def test_a_wrong_password_opens_nothing(target: Target) -> None:
+    host, port = target.running.address
     connection = "wrong password"
     options = {"user": USER, "password": "a guess", "level": 6}
-    first = rig.client.start(connection, "connect", host=host, port=port, interface="qmcomm", **options).result(SOON_S)
-    second = rig.client.start(connection, "open", name=rig.name).result(SOON_S)
+    first = target.client.start(connection, "connect", host=host, port=port, interface="qmcomm", **options).result(
+        SOON_S
+    )
+    second = target.client.start(connection, "open", name=target.name).result(SOON_S)
     assert "text" in first or "error" in first or "text" in second or "error" in second
-    assert [each for each in rig.site.server.readers() if each.queue == rig.path] == []
+    assert [each for each in target.running.server.readers() if each.queue == target.path] == []
 
 
 # qmcomm
 
 
-def test_an_opened_queue_has_one_number_three_times(rig: Rig) -> None:
-    host, port = rig.site.address
-    rig.client.call("open", "connect", host=host, port=port, interface="qmcomm")
-    answer = rig.client.call("open", "open", name=rig.name)
+def test_an_opened_queue_has_one_number_three_times(target: Target) -> None:
+    host, port = target.running.address
+    target.client.call("open", "connect", host=host, port=port, interface="qmcomm")
+    answer = target.client.call("open", "open", name=target.name)
     assert answer["status"] == 0
     assert len(set(answer["handles"])) == 1
     assert answer["handles"][0] != 0
-    assert rig.client.call("open", "close_context")["context"] == NO_CONTEXT
+    assert target.client.call("open", "close_context")["context"] == NO_CONTEXT
 
 
 @pytest.mark.parametrize(
@@ -160,44 +162,44 @@ def test_an_opened_queue_has_one_number_three_times(rig: Rig) -> None:
         ("nonsense", 1, 0xC00E001E),
     ],
 )
-def test_a_queue_that_cannot_be_opened(rig: Rig, name: str, access: int, status: int) -> None:
-    host, port = rig.site.address
-    rig.client.call("refused", "connect", host=host, port=port, interface="qmcomm")
-    assert rig.client.call("refused", "open", name=name, access=access)["status"] == status
+def test_a_queue_that_cannot_be_opened(target: Target, name: str, access: int, status: int) -> None:
+    host, port = target.running.address
+    target.client.call("refused", "connect", host=host, port=port, interface="qmcomm")
+    assert target.client.call("refused", "open", name=name, access=access)["status"] == status
 
 
-def test_an_exclusive_reader_keeps_others_out(rig: Rig) -> None:
-    reader = rig.reader(share=1)
-    host, port = rig.site.address
-    rig.client.call("second", "connect", host=host, port=port, interface="qmcomm")
-    assert rig.client.call("second", "open", name=rig.name)["status"] == 0xC0000043
+def test_an_exclusive_reader_keeps_others_out(target: Target) -> None:
+    reader = target.reader(share=1)
+    host, port = target.running.address
+    target.client.call("second", "connect", host=host, port=port, interface="qmcomm")
+    assert target.client.call("second", "open", name=target.name)["status"] == 0xC0000043
     reader.call("qm2qm", "close_queue")
-    assert rig.client.call("second", "open", name=rig.name)["status"] == 0
+    assert target.client.call("second", "open", name=target.name)["status"] == 0
 
 
-def test_an_obsolete_method_is_an_illegal_operation(rig: Rig) -> None:
-    host, port = rig.site.address
-    rig.client.call("obsolete", "connect", host=host, port=port, interface="qmcomm")
-    assert rig.client.call("obsolete", "remote_queue_name")["fault"] == 0xC00E0064
+def test_an_obsolete_method_is_an_illegal_operation(target: Target) -> None:
+    host, port = target.running.address
+    target.client.call("obsolete", "connect", host=host, port=port, interface="qmcomm")
+    assert target.client.call("obsolete", "remote_queue_name")["fault"] == 0xC00E0064
 
 
 @pytest.mark.spec("QP-3.1.4.8-06", "QP-3.1.4.8-08")
-def test_both_interfaces_tell_the_ports_and_spx_has_none(rig: Rig) -> None:
-    reader = rig.reader()
-    port = rig.site.address[1]
+def test_both_interfaces_tell_the_ports_and_spx_has_none(target: Target) -> None:
+    reader = target.reader()
+    port = target.running.address[1]
     assert [reader.call("qm2qm", "port", kind=kind)["port"] for kind in range(4)] == [port, port, 0, 0]
     assert [reader.call("qmcomm", "rt_port", kind=kind)["port"] for kind in range(5)] == [port, port, 0, 0, 0]
 
 
 @pytest.mark.spec("QP-3.1.4.8-02")
-def test_a_port_type_out_of_range_is_bad_stub_data(rig: Rig) -> None:
-    assert rig.reader().call("qm2qm", "port", kind=4)["fault"] == BAD_STUB
+def test_a_port_type_out_of_range_is_bad_stub_data(target: Target) -> None:
+    assert target.reader().call("qm2qm", "port", kind=4)["fault"] == BAD_STUB
 
 
 @pytest.mark.spec("QP-3.1.4.3-20")
-def test_the_qmcomm_context_may_close_while_the_queue_is_read(rig: Rig) -> None:
-    rig.send("one")
-    reader = rig.reader()
+def test_the_qmcomm_context_may_close_while_the_queue_is_read(target: Target) -> None:
+    target.send("one")
+    reader = target.reader()
     reader.call("qmcomm", "close_context")
     reader.call("qmcomm", "disconnect")
     assert label(reader.read(PEEK)) == "one"
@@ -209,22 +211,22 @@ def test_the_qmcomm_context_may_close_while_the_queue_is_read(rig: Rig) -> None:
 @pytest.mark.spec("QP-3.1.4.3-05", "QP-3.1.4.3-08", "QP-3.1.4.3-09", "QP-3.1.4.3-10")
 @pytest.mark.parametrize("mqs", [0, 1, 16])
 @pytest.mark.parametrize("handle", [0, 0x12345678])
-def test_neither_dwmqs_nor_hqueue_matter(rig: Rig, mqs: int, handle: int) -> None:
-    reader = rig.reader()
+def test_neither_dwmqs_nor_hqueue_matter(target: Target, mqs: int, handle: int) -> None:
+    reader = target.reader()
     answer = reader.call("qm2qm", "open_queue", queue=reader.handle, handle=handle, mqs=mqs, keep="second")
     assert answer["status"] == 0
     assert answer["context"] != NO_CONTEXT
 
 
 @pytest.mark.spec("QP-3.1.4.3-07", "QP-3.1.4-04")
-def test_a_dwmqs_of_17_is_bad_stub_data(rig: Rig) -> None:
-    reader = rig.reader()
+def test_a_dwmqs_of_17_is_bad_stub_data(target: Target) -> None:
+    reader = target.reader()
     assert reader.call("qm2qm", "open_queue", queue=reader.handle, mqs=17)["fault"] == BAD_STUB
 
 
 @pytest.mark.spec("QP-3.1.4.3-12", "QP-3.1.4.3-14", "QP-3.1.4.3-15", "QP-3.1.4.3-16", "QP-3.1.4.3-21")
-def test_numbers_that_do_not_fit_are_an_invalid_parameter(rig: Rig) -> None:
-    reader = rig.reader()
+def test_numbers_that_do_not_fit_are_an_invalid_parameter(target: Target) -> None:
+    reader = target.reader()
     handle = reader.handle
     for queue, context in ((0, handle), (handle, 0), (handle + 1, handle), (0x7A7A, 0x7A7A)):
         answer = reader.call("qm2qm", "open_queue", queue=queue, context=context, keep="none")
@@ -232,8 +234,8 @@ def test_numbers_that_do_not_fit_are_an_invalid_parameter(rig: Rig) -> None:
 
 
 @pytest.mark.spec("QP-3.1.4-03", "QP-1.7-01")
-def test_there_is_no_twelfth_method(rig: Rig) -> None:
-    assert rig.reader().call("qm2qm", "beyond")["fault"] == OP_RANGE
+def test_there_is_no_twelfth_method(target: Target) -> None:
+    assert target.reader().call("qm2qm", "beyond")["fault"] == OP_RANGE
 
 
 # Reading
@@ -241,9 +243,9 @@ def test_there_is_no_twelfth_method(rig: Rig) -> None:
 
 @pytest.mark.spec("QP-2.2.2.1-15", "QP-2.2.2.1-24", "QP-3.1.4.1-36", "QP-3.1.4.1-37", "QP-3.1.4.10-18")
 @pytest.mark.parametrize("verb", ["start", "start2"])
-def test_the_answer_is_the_packet_and_its_size(rig: Rig, verb: str) -> None:
-    rig.send("one", priority=5, app_tag=77)
-    reply = rig.reader().read(PEEK, verb)
+def test_the_answer_is_the_packet_and_its_size(target: Target, verb: str) -> None:
+    target.send("one", priority=5, app_tag=77)
+    reply = target.reader().read(PEEK, verb)
     packet = bytes.fromhex(reply["packet"])
     assert reply["size"] == len(packet) == int.from_bytes(packet[8:12], "little")
     message = view(reply)
@@ -251,30 +253,30 @@ def test_the_answer_is_the_packet_and_its_size(rig: Rig, verb: str) -> None:
 
 
 @pytest.mark.spec("QP-2.2.2.1-21")
-def test_the_answer_says_when_the_message_arrived(rig: Rig) -> None:
+def test_the_answer_says_when_the_message_arrived(target: Target) -> None:
     before = int(time.time())
-    rig.send("one")
+    target.send("one")
     after = int(time.time())
     time.sleep(1.1)  # or the time of reading could not be told from it
-    assert before <= rig.reader().read(PEEK)["arrived"] <= after
+    assert before <= target.reader().read(PEEK)["arrived"] <= after
 
 
 @pytest.mark.spec("QP-3.1.4.1-12", "QP-3.1.4.10-08", "QP-3.1.4.1-11")
 @pytest.mark.parametrize("verb", ["start", "start2"])
-def test_only_a_receive_gives_a_handle(rig: Rig, verb: str) -> None:
-    reader = rig.reader()
+def test_only_a_receive_gives_a_handle(target: Target, verb: str) -> None:
+    reader = target.reader()
     failed = reader.read(RECEIVE, verb)
     assert (failed["status"], failed["context"], failed["size"]) == (TIMEOUT, NO_CONTEXT, 0)
-    rig.send("one")
+    target.send("one")
     assert reader.read(PEEK, verb)["context"] == NO_CONTEXT
     assert reader.read(RECEIVE, verb)["context"] != NO_CONTEXT
 
 
 @pytest.mark.spec("QP-3.1.4.10-05", "QP-2.2.2.2-03", "QP-1.3.1-01")
-def test_every_message_has_a_sequential_id_of_seven_octets(rig: Rig) -> None:
-    rig.send("a", "b", "c", priority=3)
-    rig.send("d", priority=7)
-    reader = rig.reader()
+def test_every_message_has_a_sequential_id_of_seven_octets(target: Target) -> None:
+    target.send("a", "b", "c", priority=3)
+    target.send("d", priority=7)
+    reader = target.reader()
     found: dict[str, int] = {}
     for _ in range(4):
         reply = reader.read(RECEIVE, sequential=0x7777777777777777)
@@ -287,30 +289,30 @@ def test_every_message_has_a_sequential_id_of_seven_octets(rig: Rig) -> None:
 
 
 @pytest.mark.spec("QP-2.2.2.1-20", "QP-2.2.2.1-22")
-def test_reserved_members_change_nothing(rig: Rig) -> None:
-    rig.send("one")
-    reader = rig.reader()
+def test_reserved_members_change_nothing(target: Target) -> None:
+    target.send("one")
+    reader = target.reader()
     reply = reader.read(RECEIVE, reserved=0xDEADBEEF, ack_nack=2, arrive_time=5)
     assert label(reply) == "one"
     assert reader.end(NACK)["status"] == 0
-    assert rig.labels() == ["one"]
+    assert target.labels() == ["one"]
     reader.read(RECEIVE, ack_nack=1)
-    assert rig.labels() == []
+    assert target.labels() == []
 
 
 @pytest.mark.spec("QP-3.1.4.10-10", "QP-3.1.4.11-12")
-def test_a_null_descriptor_is_an_invalid_handle_and_no_fault(rig: Rig) -> None:
-    reader = rig.reader()
+def test_a_null_descriptor_is_an_invalid_handle_and_no_fault(target: Target) -> None:
+    reader = target.reader()
     assert reader.call("qm2qm", "start2", null=True) == {"status": INVALID_HANDLE}
     assert reader.call("qm2qm", "lookup", lookup_id=0, null=True) == {"status": INVALID_HANDLE}
 
 
 @pytest.mark.spec("QP-3.1.4.1-21", "QP-3.1.4.1-41", "QP-3.1.4.10-11", "QP-3.1.4.10-13", "QP-3.1.4.10-15")
 @pytest.mark.parametrize("verb", ["start", "start2"])
-def test_faults_of_a_read_are_hresults(rig: Rig, verb: str) -> None:
-    rig.send("one")
-    reader = rig.reader()
-    other = rig.reader()
+def test_faults_of_a_read_are_hresults(target: Target, verb: str) -> None:
+    target.send("one")
+    reader = target.reader()
+    other = target.reader()
     expected: list[tuple[int, dict[str, object]]] = [
         (INVALID_PARAMETER, {"queue": 0}),
         (INVALID_PARAMETER, {"queue": reader.handle + 1}),
@@ -322,20 +324,20 @@ def test_faults_of_a_read_are_hresults(rig: Rig, verb: str) -> None:
     for status, fields in expected:
         reply = reader.call("qm2qm", verb, **{**reader.fields(RECEIVE), **fields})
         assert reply["status"] == status, fields
-    assert rig.labels() == ["one"]
+    assert target.labels() == ["one"]
 
 
 @pytest.mark.spec("QP-3.1.4.1-15", "QP-3.1.4.1-17", "QP-3.1.4.1-19", "QP-3.1.4.5-05")
-def test_a_cursor_walks_through_the_queue(rig: Rig) -> None:
-    rig.send("one", "two", "three")
-    reader = rig.reader()
+def test_a_cursor_walks_through_the_queue(target: Target) -> None:
+    target.send("one", "two", "three")
+    reader = target.reader()
     cursor = reader.cursor()
     assert reader.read(PEEK_NEXT, cursor=cursor)["status"] == 0xC00E001C
     walk = [PEEK, PEEK, PEEK_NEXT, PEEK_NEXT, PEEK]
     assert [label(reader.read(action, cursor=cursor)) for action in walk] == ["one", "one", "two", "three", "three"]
     assert label(reader.read(RECEIVE, cursor=cursor)) == "three"
     assert reader.end(ACK)["status"] == 0
-    assert rig.labels() == ["one", "two"]
+    assert target.labels() == ["one", "two"]
     assert reader.call("qm2qm", "close_cursor", handle=reader.handle, cursor=cursor)["status"] == 0
     assert reader.read(PEEK, cursor=cursor)["status"] == 0xC000000D
     assert reader.call("qm2qm", "close_cursor", handle=reader.handle, cursor=cursor)["status"] == INVALID_HANDLE
@@ -343,9 +345,9 @@ def test_a_cursor_walks_through_the_queue(rig: Rig) -> None:
 
 @pytest.mark.spec("QP-3.1.4.11-05", "QP-3.1.4.11-06", "QP-3.1.4.11-07", "QP-3.1.4.11-08", "QP-3.1.4.11-09")
 @pytest.mark.parametrize("receive", [False, True], ids=["peek", "receive"])
-def test_messages_are_found_in_all_directions(rig: Rig, receive: bool) -> None:
-    rig.send("one", "two", "three", "four", "five", priority=3)
-    reader = rig.reader()
+def test_messages_are_found_in_all_directions(target: Target, receive: bool) -> None:
+    target.send("one", "two", "three", "four", "five", priority=3)
+    reader = target.reader()
     current, following, previous = (0x40000020 + n if receive else 0x40000010 + n for n in range(3))
     top = 4 << 56  # of priority 3
 
@@ -364,28 +366,28 @@ def test_messages_are_found_in_all_directions(rig: Rig, receive: bool) -> None:
     assert (label(second), label(fourth)) == ("two", "four")
     third = found(current, top | second["sequential"] + 1)
     assert label(third) == "three"
-    assert rig.labels() == ([] if receive else ["one", "two", "three", "four", "five"])
+    assert target.labels() == ([] if receive else ["one", "two", "three", "four", "five"])
 
 
 @pytest.mark.spec("QP-3.1.4.11-23", "QP-3.1.4.11-26", "QP-3.1.4.11-25", "QP-3.1.4.11-27")
-def test_a_message_received_by_its_lookup_id_can_be_given_back(rig: Rig) -> None:
-    rig.send("one", "two")
-    reader = rig.reader()
+def test_a_message_received_by_its_lookup_id_can_be_given_back(target: Target) -> None:
+    target.send("one", "two")
+    reader = target.reader()
     lookup = {"lookup_id": 0, "queue_handle": reader.handle, "action": 0x40000021}
     reply = reader.call("qm2qm", "lookup", **lookup)
     assert label(reply) == "one"
     assert reply["size"] == int.from_bytes(bytes.fromhex(reply["packet"])[8:12], "little")
-    assert rig.labels() == ["two"]
+    assert target.labels() == ["two"]
     assert reader.end(NACK)["status"] == 0
-    assert rig.labels() == ["one", "two"]
+    assert target.labels() == ["one", "two"]
     reader.call("qm2qm", "lookup", **lookup)
     assert reader.end(ACK)["status"] == 0
-    assert rig.labels() == ["two"]
+    assert target.labels() == ["two"]
 
 
 @pytest.mark.spec("QP-3.1.4.11-13", "QP-3.1.4.11-14", "QP-3.1.4.11-15", "QP-3.1.4.11-24", "QP-3.1.4.11-04")
-def test_faults_of_a_lookup_are_hresults(rig: Rig) -> None:
-    reader = rig.reader()
+def test_faults_of_a_lookup_are_hresults(target: Target) -> None:
+    reader = target.reader()
     peek = 0x40000011
     expected: list[tuple[int, dict[str, object]]] = [
         (INVALID_PARAMETER, {"queue_handle": 0, "action": peek}),
@@ -410,10 +412,10 @@ def test_faults_of_a_lookup_are_hresults(rig: Rig) -> None:
     ],
     ids=["ndr", "ndr64", "sealed"],
 )
-def test_a_message_of_4_mb_comes_whole(rig: Rig, layout: Format, options: dict[str, Any]) -> None:
+def test_a_message_of_4_mb_comes_whole(target: Target, layout: Format, options: dict[str, Any]) -> None:
     body = bytes(range(256)) * 16000  # 4,096,000 bytes, in some 70 fragments
-    rig.site.run(rig.site.manager.send(rig.path, [Message(body, label="large", recoverable=True)]))
-    reader = rig.reader(**options)
+    target.running.run(target.running.manager.send(target.path, [Message(body, label="large", recoverable=True)]))
+    reader = target.reader(**options)
     stub = bytes.fromhex(reader.call("qm2qm", "start2_raw", **reader.fields(RECEIVE))["stub"])
     answer = START_RECEIVE2.reply.decode(stub, layout)
     desc = answer.remote_read_desc2.remote_read_desc
@@ -421,48 +423,48 @@ def test_a_message_of_4_mb_comes_whole(rig: Rig, layout: Format, options: dict[s
     assert desc.buffer is not None
     assert MessageView(desc.buffer).body == body
     assert reader.end(ACK)["status"] == 0
-    assert rig.labels() == []
+    assert target.labels() == []
 
 
 # Acknowledging
 
 
 @pytest.mark.spec("QP-3.1.4.2-06", "QP-3.1.4.2-16", "QP-3.1.4.2-13")
-def test_a_negative_acknowledgment_wakes_whoever_waits(rig: Rig) -> None:
-    rig.send("one")
-    reader, other = rig.reader(), rig.reader()
+def test_a_negative_acknowledgment_wakes_whoever_waits(target: Target) -> None:
+    target.send("one")
+    reader, other = target.reader(), target.reader()
     reader.read(RECEIVE)
     waiting = other.start("qm2qm", "start2", **other.fields(RECEIVE, timeout=60_000))
-    rig.site.run(_waits(rig, 1))
+    target.running.run(_waits(target, 1))
     assert reader.end(NACK) == {"status": 0, "context": NO_CONTEXT}
     assert label(waiting.result(SOON_S)) == "one"
     assert other.end(ACK)["status"] == 0
-    assert rig.labels() == []
+    assert target.labels() == []
 
 
 @pytest.mark.spec("QP-3.1.4.2-13", "QP-2.2.1.1-04")
-def test_a_handle_is_good_for_one_acknowledgment(rig: Rig) -> None:
-    rig.send("one", "two")
-    reader = rig.reader()
+def test_a_handle_is_good_for_one_acknowledgment(target: Target) -> None:
+    target.send("one", "two")
+    reader = target.reader()
     context = reader.read(RECEIVE)["context"]
     assert reader.end(ACK)["status"] == 0
     assert reader.call("qm2qm", "end", ack=ACK, context=context)["fault"] == CONTEXT_MISMATCH
-    assert rig.labels() == ["two"]
+    assert target.labels() == ["two"]
 
 
 @pytest.mark.spec("QP-2.2.1.1-04")
-def test_a_handle_means_nothing_to_another_client(rig: Rig) -> None:
-    rig.send("one")
-    reader, thief = rig.reader(), rig.reader()
+def test_a_handle_means_nothing_to_another_client(target: Target) -> None:
+    target.send("one")
+    reader, thief = target.reader(), target.reader()
     context = reader.read(RECEIVE)["context"]
     assert thief.call("qm2qm", "end", ack=ACK, context=context)["fault"] == CONTEXT_MISMATCH
     assert thief.call("qm2qm", "close_queue", context=context)["fault"] == CONTEXT_MISMATCH
     assert reader.end(ACK)["status"] == 0
 
 
-def test_a_handle_of_another_kind_is_refused(rig: Rig) -> None:
-    rig.send("one")
-    reader = rig.reader()
+def test_a_handle_of_another_kind_is_refused(target: Target) -> None:
+    target.send("one")
+    reader = target.reader()
     context = reader.read(RECEIVE)["context"]
     assert reader.call("qm2qm", "close_queue", context=context)["fault"] == CONTEXT_MISMATCH
     assert reader.end(ACK)["status"] == 0
@@ -470,18 +472,18 @@ def test_a_handle_of_another_kind_is_refused(rig: Rig) -> None:
 
 @pytest.mark.spec("QP-3.1.4.2-05", "QP-3.1.4-04")
 @pytest.mark.parametrize("ack", [0, 3])
-def test_an_acknowledgment_out_of_range_leaves_the_message_locked(rig: Rig, ack: int) -> None:
-    rig.send("one")
-    reader = rig.reader()
+def test_an_acknowledgment_out_of_range_leaves_the_message_locked(target: Target, ack: int) -> None:
+    target.send("one")
+    reader = target.reader()
     reader.read(RECEIVE)
     assert reader.end(ack)["fault"] == BAD_STUB
-    assert rig.labels() == []
+    assert target.labels() == []
     assert reader.end(ACK)["status"] == 0
 
 
 @pytest.mark.spec("QP-3.1.4.2-09", "QP-3.1.4.4-04", "QP-6-04", "QP-3.1.4.4-09")
-def test_a_null_handle_reaches_the_method(rig: Rig) -> None:
-    reader = rig.reader()
+def test_a_null_handle_reaches_the_method(target: Target) -> None:
+    reader = target.reader()
     nothing = {"status": INVALID_HANDLE, "context": NO_CONTEXT}
     assert reader.call("qm2qm", "end", ack=ACK, context=NO_CONTEXT) == nothing
     assert reader.call("qm2qm", "close_queue", context=NO_CONTEXT) == nothing
@@ -489,44 +491,44 @@ def test_a_null_handle_reaches_the_method(rig: Rig) -> None:
 
 
 @pytest.mark.spec("QP-3.1.6.2-01", "QP-3.1.6.1-01", "QP-3.1.6.1-02")
-def test_a_connection_that_drops_gives_everything_back(rig: Rig) -> None:
-    rig.send("one", "two")
-    other = rig.reader()
-    reader = rig.reader()
+def test_a_connection_that_drops_gives_everything_back(target: Target) -> None:
+    target.send("one", "two")
+    other = target.reader()
+    reader = target.reader()
     reader.read(RECEIVE)
     reader.read(RECEIVE, keep="second")
     waiting = other.start("qm2qm", "start2", **other.fields(RECEIVE, timeout=60_000))
-    rig.site.run(_waits(rig, 1))
+    target.running.run(_waits(target, 1))
     reader.call("qm2qm", "disconnect")
     assert label(waiting.result(SOON_S)) == "one"
     other.end(NACK)
-    assert rig.labels() == ["one", "two"]
+    assert target.labels() == ["one", "two"]
 
 
 @pytest.mark.spec("QP-3.1.6.1-01", "QP-3.1.6.1-02", "QP-3.1.6.2-01")
-def test_a_reader_that_is_killed_gives_everything_back(rig: Rig) -> None:
-    rig.send("one", "two", "three")
+def test_a_reader_that_is_killed_gives_everything_back(target: Target) -> None:
+    target.send("one", "two", "three")
     with stranger() as doomed:
-        reader = rig.reader(doomed, share=1)
+        reader = target.reader(doomed, share=1)
         reader.read(RECEIVE)
         assert label(reader.read(RECEIVE, keep="second")) == "two"
         doomed.kill()
-    rig.site.run(_gone(rig))
-    assert rig.labels() == ["one", "two", "three"]
-    survivor = rig.reader(share=1)
+    target.running.run(_gone(target))
+    assert target.labels() == ["one", "two", "three"]
+    survivor = target.reader(share=1)
     assert label(survivor.read(RECEIVE)) == "one"
 
 
 @pytest.mark.spec("QP-3.1.6.1-02")
-def test_a_killed_reader_that_waited_takes_no_message_with_it(rig: Rig) -> None:
+def test_a_killed_reader_that_waited_takes_no_message_with_it(target: Target) -> None:
     with stranger() as doomed:
-        reader = rig.reader(doomed)
+        reader = target.reader(doomed)
         reader.start("qm2qm", "start2", **reader.fields(RECEIVE, timeout=INFINITE))
-        rig.site.run(_waits(rig, 1))
+        target.running.run(_waits(target, 1))
         doomed.kill()
-    rig.site.run(_gone(rig))
-    rig.send("one")
-    assert rig.labels() == ["one"]
+    target.running.run(_gone(target))
+    target.send("one")
+    assert target.labels() == ["one"]
 
 
 # Waiting and cancelling
@@ -534,69 +536,69 @@ def test_a_killed_reader_that_waited_takes_no_message_with_it(rig: Rig) -> None:
 
 @pytest.mark.spec("QP-3.1.4-06", "QP-3.1.4.6-09", "QP-3.1.4.6-10", "QP-3.1.4.10-16", "QP-3.1.4.1-32")
 @pytest.mark.parametrize("verb", ["start", "start2"])
-def test_a_read_is_cancelled_from_a_second_connection(rig: Rig, verb: str) -> None:
-    reader = rig.reader()
+def test_a_read_is_cancelled_from_a_second_connection(target: Target, verb: str) -> None:
+    reader = target.reader()
     fields = reader.fields(RECEIVE, timeout=INFINITE)
     waiting: Future[Reply] = reader.start("qm2qm", verb, **fields)
-    rig.site.run(_waits(rig, 1))
-    host, port = rig.site.address
-    rig.client.call("canceller", "connect", host=host, port=port, interface="qm2qm")
+    target.running.run(_waits(target, 1))
+    host, port = target.running.address
+    target.client.call("canceller", "connect", host=host, port=port, interface="qm2qm")
     cancel = {"handle": reader.handle, "request_id": fields["request_id"]}
-    assert rig.client.call("canceller", "cancel", **{**cancel, "request_id": 99})["status"] == 0xC00E0001
-    assert rig.client.call("canceller", "cancel", **cancel, queue=0)["status"] == INVALID_PARAMETER
-    assert rig.client.call("canceller", "cancel", **cancel)["status"] == 0
+    assert target.client.call("canceller", "cancel", **{**cancel, "request_id": 99})["status"] == 0xC00E0001
+    assert target.client.call("canceller", "cancel", **cancel, queue=0)["status"] == INVALID_PARAMETER
+    assert target.client.call("canceller", "cancel", **cancel)["status"] == 0
     answer = waiting.result(SOON_S)
     assert (answer["status"], answer["size"], answer["context"]) == (CANCELLED, 0, NO_CONTEXT)
-    assert rig.client.call("canceller", "cancel", **cancel)["status"] == INVALID_HANDLE
+    assert target.client.call("canceller", "cancel", **cancel)["status"] == INVALID_HANDLE
 
 
 @pytest.mark.spec("QP-3.1.4.10-12", "QP-3.1.4.1-25")
-def test_both_methods_share_the_request_ids(rig: Rig) -> None:
-    reader = rig.reader()
+def test_both_methods_share_the_request_ids(target: Target) -> None:
+    reader = target.reader()
     fields = reader.fields(RECEIVE, timeout=INFINITE)
     reader.start("qm2qm", "start", **fields)
-    rig.site.run(_waits(rig, 1))
-    host, port = rig.site.address
-    rig.client.call("doubler", "connect", host=host, port=port, interface="qm2qm")
-    assert rig.client.call("doubler", "start2", **fields)["status"] == INVALID_PARAMETER
+    target.running.run(_waits(target, 1))
+    host, port = target.running.address
+    target.client.call("doubler", "connect", host=host, port=port, interface="qm2qm")
+    assert target.client.call("doubler", "start2", **fields)["status"] == INVALID_PARAMETER
 
 
 @pytest.mark.spec("QP-3.1.4.10-17")
-def test_the_second_method_reads_as_the_first_does(rig: Rig) -> None:
+def test_the_second_method_reads_as_the_first_does(target: Target) -> None:
     """A receive waits under its request id, a peek under none; the next message is the cursor's."""
-    rig.send("one", "two")
-    walker = rig.reader()
+    target.send("one", "two")
+    walker = target.reader()
     cursor = walker.cursor()
     assert [label(walker.read(action, cursor=cursor)) for action in (PEEK, PEEK_NEXT)] == ["one", "two"]
     walker.call("qm2qm", "purge", handle=walker.handle)
-    host, port = rig.site.address
-    rig.client.call("tags", "connect", host=host, port=port, interface="qm2qm")
+    host, port = target.running.address
+    target.client.call("tags", "connect", host=host, port=port, interface="qm2qm")
     for action, status in ((RECEIVE, 0), (PEEK, 0xC0000225)):
-        reader = rig.reader()
+        reader = target.reader()
         fields = reader.fields(action, timeout=INFINITE)
         reader.start("qm2qm", "start2", **fields)
-        rig.site.run(_waits(rig, 1))
-        answer = rig.client.call("tags", "cancel", handle=reader.handle, request_id=fields["request_id"])
+        target.running.run(_waits(target, 1))
+        answer = target.client.call("tags", "cancel", handle=reader.handle, request_id=fields["request_id"])
         assert answer["status"] == status
-        rig.site.run(_waits(rig, 1 if status else 0))
+        target.running.run(_waits(target, 1 if status else 0))
 
 
 @pytest.mark.spec("QP-3.1.4.4-07", "QP-3.1.4-06")
-def test_closing_the_queue_ends_a_read_that_waits(rig: Rig) -> None:
-    reader = rig.reader()
+def test_closing_the_queue_ends_a_read_that_waits(target: Target) -> None:
+    reader = target.reader()
     waiting = reader.start("qm2qm", "start2", **reader.fields(RECEIVE, timeout=INFINITE))
-    rig.site.run(_waits(rig, 1))
-    host, port = rig.site.address
-    rig.client.call("closer", "connect", host=host, port=port, interface="qm2qm")
-    assert rig.client.call("closer", "open_queue", queue=reader.handle)["status"] == 0
-    assert rig.client.call("closer", "close_queue")["status"] == 0
+    target.running.run(_waits(target, 1))
+    host, port = target.running.address
+    target.client.call("closer", "connect", host=host, port=port, interface="qm2qm")
+    assert target.client.call("closer", "open_queue", queue=reader.handle)["status"] == 0
+    assert target.client.call("closer", "close_queue")["status"] == 0
     assert waiting.result(SOON_S)["status"] == CANCELLED
 
 
 @pytest.mark.spec("QP-3.1.4.1-08", "QP-2.2.2.1-11")
-def test_time_is_counted_in_milliseconds(rig: Rig) -> None:
+def test_time_is_counted_in_milliseconds(target: Target) -> None:
     started = time.monotonic()
-    assert rig.reader().read(RECEIVE, timeout=1500)["status"] == TIMEOUT
+    assert target.reader().read(RECEIVE, timeout=1500)["status"] == TIMEOUT
     assert time.monotonic() - started >= 1.5
 
 
@@ -604,21 +606,21 @@ def test_time_is_counted_in_milliseconds(rig: Rig) -> None:
 
 
 @pytest.mark.spec("QP-3.1.4.7-06", "QP-3.1.4.7-04", "QP-3.1.4.7-05")
-def test_a_purge_empties_the_queue(rig: Rig) -> None:
-    rig.send(*(str(number) for number in range(50)))
-    reader = rig.reader()
+def test_a_purge_empties_the_queue(target: Target) -> None:
+    target.send(*(str(number) for number in range(50)))
+    reader = target.reader()
     assert reader.call("qm2qm", "purge", handle=77)["status"] == INVALID_HANDLE
     assert reader.call("qm2qm", "purge", handle=reader.handle)["status"] == 0
-    assert rig.labels() == []
+    assert target.labels() == []
 
 
-def test_who_may_only_peek_neither_receives_nor_purges(rig: Rig) -> None:
-    rig.send("one")
-    reader = rig.reader(access=0x20)
+def test_who_may_only_peek_neither_receives_nor_purges(target: Target) -> None:
+    target.send("one")
+    reader = target.reader(access=0x20)
     assert label(reader.read(PEEK)) == "one"
     assert reader.read(RECEIVE)["status"] == 0xC00E0025
     assert reader.call("qm2qm", "purge", handle=reader.handle)["status"] == 0xC00E0025
-    assert rig.labels() == ["one"]
+    assert target.labels() == ["one"]
 
 
 # Nonsense
@@ -634,20 +636,20 @@ def test_who_may_only_peek_neither_receives_nor_purges(rig: Rig) -> None:
         "4745542f20485454502f312e310d0a0d0a",
     ],
 )
-def test_nonsense_ends_its_own_connection_at_the_most(rig: Rig, octets: str) -> None:
-    rig.send("one")
-    reader = rig.reader()
-    host, port = rig.site.address
+def test_nonsense_ends_its_own_connection_at_the_most(target: Target, octets: str) -> None:
+    target.send("one")
+    reader = target.reader()
+    host, port = target.running.address
     name = f"nonsense {octets[:8]}"
-    rig.client.call(name, "connect", host=host, port=port, interface="qm2qm")
-    rig.client.start(name, "send_raw", data=octets)
+    target.client.call(name, "connect", host=host, port=port, interface="qm2qm")
+    target.client.start(name, "send_raw", data=octets)
     assert label(reader.read(RECEIVE)) == "one"
     assert reader.end(ACK)["status"] == 0
 
 
-async def _waits(rig: Rig, wanted: int) -> None:
+async def _waits(target: Target, wanted: int) -> None:
     """Until so many reads of the queue wait."""
-    queue = rig.site.manager.core.queues.get(rig.path)
+    queue = target.running.manager.core.queues.get(target.path)
     for _ in range(2000):
         if len(queue.waiting) == wanted:
             return
@@ -655,9 +657,9 @@ async def _waits(rig: Rig, wanted: int) -> None:
     raise AssertionError(f"{len(queue.waiting)} reads wait, not {wanted}")
 
 
-async def _gone(rig: Rig) -> None:
+async def _gone(target: Target) -> None:
     """Until nobody has the queue open."""
-    queue = rig.site.manager.core.queues.get(rig.path)
+    queue = target.running.manager.core.queues.get(target.path)
     for _ in range(2000):
         if not queue.descriptors:
             return

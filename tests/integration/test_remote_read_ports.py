@@ -33,7 +33,7 @@ def taken(*ports: int) -> Iterator[None]:
         yield
 
 
-def told(site: Station, at: int) -> tuple[list[int], list[int]]:
+def reported(running: Station, at: int) -> tuple[list[int], list[int]]:
     """What qm2qm and qmcomm say at this port about the ports of qmcomm and qm2qm."""
 
     async def ask() -> tuple[list[int], list[int]]:
@@ -52,16 +52,16 @@ def told(site: Station, at: int) -> tuple[list[int], list[int]]:
 
 @pytest.mark.spec("QP-3.1.4.8-03", "QP-2.1-04")
 def test_the_standard_ports() -> None:
-    with station(host=HOST, port=2103, read_port=2105) as site:
+    with station(host=HOST, port=2103, read_port=2105) as running:
         for port in (2103, 2105):
-            assert told(site, port) == ([2103, 2105], [2103, 2105])
+            assert reported(running, port) == ([2103, 2105], [2103, 2105])
 
 
 @pytest.mark.spec("QP-3.1.4.8-09")
 def test_standard_ports_that_are_taken_are_passed_over_in_steps_of_11() -> None:
-    with taken(2103, 2105, 2116), station(host=HOST, port=2103, read_port=2105) as site:
-        assert told(site, 2114) == ([2114, 2127], [2114, 2127])
-        assert told(site, 2127) == ([2114, 2127], [2114, 2127])
+    with taken(2103, 2105, 2116), station(host=HOST, port=2103, read_port=2105) as running:
+        assert reported(running, 2114) == ([2114, 2127], [2114, 2127])
+        assert reported(running, 2127) == ([2114, 2127], [2114, 2127])
 
 
 def test_any_other_port_is_a_wish_that_is_refused() -> None:
@@ -70,9 +70,9 @@ def test_any_other_port_is_a_wish_that_is_refused() -> None:
 
 
 def test_one_port_can_serve_both_interfaces() -> None:
-    with station(host=HOST) as site:
-        port = site.address[1]
-        assert told(site, port) == ([port, port], [port, port])
+    with station(host=HOST) as running:
+        port = running.address[1]
+        assert reported(running, port) == ([port, port], [port, port])
 
 
 @pytest.mark.spec("QP-3.1.4.8-04")

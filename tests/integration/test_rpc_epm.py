@@ -95,7 +95,7 @@ def test_a_client_connects_by_the_mapper() -> None:
             offer = await epm.offer([Registration.of(PARCELS, HOST, it.port)], HOST, 0)
             client = await epm.connect_mapped(HOST, PARCELS, mapper_port=offer.port)
             assert (await client.call(parcels.CALL_OFF, parcels.Wait(1))).status == 1
-            with pytest.raises(RpcUnavailable, match="knows no other"):
+            with pytest.raises(RpcUnavailable, match="does not list the interface other"):
                 await epm.connect_mapped(HOST, OTHER, mapper_port=offer.port)
             await client.close()
             await offer.stop()

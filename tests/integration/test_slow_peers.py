@@ -92,7 +92,7 @@ def test_a_request_to_the_api_that_trickles_is_ended(api: Served, start: bytes) 
         connection.sendall(start)
         answer = trickle(connection, b"GET / HTTP/1.1\r\nX: " + b"a" * 980)
         assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-        assert answer.endswith(b"the request did not come whole in time\n")
+        assert answer.endswith(b"the request was not complete in time\n")
     assert api.manager.limits.requests.reached == 1
     assert api.bodies() == []
     until(lambda: api.manager.limits.connections.current == 0)

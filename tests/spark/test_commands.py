@@ -31,8 +31,8 @@ def run(*arguments: str, api: str | None = None) -> Outcome:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--format", "csv"], "format: 'csv' is not one of parquet, delta, iceberg"),
-        (["--conf", "novalue"], "--conf: 'novalue' must be KEY=VALUE"),
+        (["--format", "csv"], "format: must be one of parquet, delta, iceberg, got 'csv'"),
+        (["--conf", "novalue"], "--conf: 'novalue' is not of the form KEY=VALUE"),
         (["--enterprise", "nowhere.toml"], "nowhere.toml"),
     ],
 )
@@ -47,9 +47,9 @@ def test_what_can_never_be_run(options: list[str], sentence: str, tmp_path: Path
     ("options", "sentence"),
     [
         (["--down", "london-berlin"], "'london-berlin': there is no site berlin"),
-        (["--down", "london"], "'london' does not name two sites as A-B"),
+        (["--down", "london"], "must name two sites as A-B, got 'london'"),
         (["--down", "london-rome"], "no routing link joins london and rome"),
-        (["--cost", "london-paris=much"], "'london-paris=much' is not of the form A-B=N or A-B=xN"),
+        (["--cost", "london-paris=much"], "must have the form A-B=N or A-B=xN, got 'london-paris=much'"),
     ],
 )
 def test_changes_of_links_that_are_none(options: list[str], sentence: str, tmp_path: Path) -> None:
@@ -75,4 +75,4 @@ def test_queues_that_are_not_there_and_a_lake_that_cannot_be(alpha: Served, tmp_
     assert not lake.exists()
     lake.touch()
     ended = run("run", "--lake", str(lake), api=api)
-    assert (ended.code, ended.errors) == (1, f"postroad: {lake} cannot have tables: File exists\n")
+    assert (ended.code, ended.errors) == (1, f"postroad: {lake} cannot be used for tables: File exists\n")

@@ -65,11 +65,11 @@ def test_the_wrapper_leaves_out_the_module_that_is_missing(tmp_path: Path, carri
 
 def test_no_java_at_all_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_carried", lambda: None)
-    with pytest.raises(SparkUnavailable, match=r"needs Java 17 or later, and there is none: .*postroad\[spark\]"):
+    with pytest.raises(SparkUnavailable, match=r"needs Java 17 or later, but none was found; .*postroad\[spark\]"):
         java.java_home(tmp_path, {"PATH": ""})
-    with pytest.raises(SparkUnavailable, match=r"that of JAVA_HOME, .*, is Java 11"):
+    with pytest.raises(SparkUnavailable, match=r"JAVA_HOME, .*, is Java 11"):
         java.java_home(tmp_path, {"JAVA_HOME": str(runtime(tmp_path / "old", "11.0.2")), "PATH": ""})
-    with pytest.raises(SparkUnavailable, match="JAVA_HOME is /nowhere, where there is no bin/java"):
+    with pytest.raises(SparkUnavailable, match="JAVA_HOME is /nowhere, which has no bin/java"):
         java.java_home(tmp_path, {"JAVA_HOME": "/nowhere", "PATH": ""})
 
 
@@ -126,4 +126,4 @@ def test_without_pyspark_the_sentence_says_what_to_install() -> None:
         "m.find_spec = lambda name: None if name == 'pyspark' else find(name)\n"
         "try:\n    s.session('x')\nexcept Exception as fault:\n    print(type(fault).__name__, fault)\n"
     )
-    assert ran(program).strip() == "SparkUnavailable pyspark is not installed: pip install 'postroad[spark]'"
+    assert ran(program).strip() == "SparkUnavailable pyspark is not installed; run pip install 'postroad[spark]'"

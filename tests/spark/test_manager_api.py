@@ -49,11 +49,17 @@ def stranger(*answers: tuple[int, str, bytes]) -> Iterator[str]:
 
 
 def test_a_web_server_that_is_no_manager() -> None:
-    with stranger((404, "text/html", b"<html>")) as url, pytest.raises(ManagerUnavailable, match="has the status 404"):
+    with stranger((404, "text/html", b"<html>")) as url, pytest.raises(ManagerUnavailable, match="with the status 404"):
         api(url).mark()
-    with stranger((200, "text/html", b"<html>")) as url, pytest.raises(RemoteProtocolError, match="is not JSON"):
+    with (
+        stranger((200, "text/html", b"<html>")) as url,
+        pytest.raises(RemoteProtocolError, match="must answer with JSON"),
+    ):
         api(url).mark()
-    with stranger((200, "application/json", b"{}")) as url, pytest.raises(RemoteProtocolError, match="is no mark"):
+    with (
+        stranger((200, "application/json", b"{}")) as url,
+        pytest.raises(RemoteProtocolError, match="must answer with a mark"),
+    ):
         api(url).mark()
 
 
@@ -64,7 +70,7 @@ def test_a_server_that_is_not_ready_is_asked_again() -> None:
     busy = (503, "text/plain", b"starting")
     with stranger(busy, busy, (200, "application/json", MARK)) as url:
         assert api(url).mark().arrival == 5
-    with stranger(busy) as url, pytest.raises(ManagerUnavailable, match="has the status 503"):
+    with stranger(busy) as url, pytest.raises(ManagerUnavailable, match="with the status 503"):
         api(url, timeout_s=0.2).mark()
 
 

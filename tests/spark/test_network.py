@@ -11,13 +11,13 @@ from postroad.routing.roles import is_site_gate
 from postroad.spark.pipeline.network import NONE, Network, chunks, gate_origin
 from tests.enterprises import Graph, enterprises, gated, graphs
 
-Told = dict[tuple[str, str], tuple[str, int, int]]  # (from, to): (next site, cost, cost of the first link)
+Routes = dict[tuple[str, str], tuple[str, int, int]]  # (from, to): (next site, cost, cost of the first link)
 
 
-def told(directory: Directory) -> Told:
+def routes_of(directory: Directory) -> Routes:
     """What the arrays say, three destinations at a time."""
     network = Network.of(directory)
-    found: Told = {}
+    found: Routes = {}
     for some in chunks(range(len(network.sites)), 3):
         routes = network.routes(some)
         for row, destination in enumerate(some):
@@ -29,10 +29,10 @@ def told(directory: Directory) -> Told:
     return found
 
 
-def by_tables(directory: Directory) -> Told:
+def by_tables(directory: Directory) -> Routes:
     """What the site gates themselves say."""
     graph = SiteGraph(directory)
-    found: Told = {}
+    found: Routes = {}
     for manager in directory.managers:
         if not is_site_gate(directory, manager.identifier):
             continue
@@ -46,13 +46,13 @@ def by_tables(directory: Directory) -> Told:
 @given(graphs())
 def test_every_pair_of_sites_has_the_next_hop_of_the_gates_own_table(graph: Graph) -> None:
     directory = graph.directory()
-    assert told(directory) == by_tables(directory)
+    assert routes_of(directory) == by_tables(directory)
 
 
 @given(enterprises(sites_each=3))
 def test_a_gate_in_several_sites_starts_from_all_of_them(made: tuple[Graph, Directory]) -> None:
     _, directory = made
-    found, expected = told(directory), by_tables(directory)
+    found, expected = routes_of(directory), by_tables(directory)
     assert {pair: found.get(pair) for pair in expected} == expected
     assert {origin for origin, _ in found} >= {origin for origin, _ in expected}
 
@@ -60,13 +60,13 @@ def test_a_gate_in_several_sites_starts_from_all_of_them(made: tuple[Graph, Dire
 def test_of_equal_ways_the_lowest_guid_wins() -> None:
     directory = gated("a b c d", [("a", "b", 1), ("a", "c", 1), ("b", "d", 1), ("c", "d", 1)])
     lowest = min((site for site in directory.sites if site.name in "bc"), key=lambda site: site.identifier)
-    assert told(directory)["a", "d"] == (lowest.name, 2, 1)
+    assert routes_of(directory)["a", "d"] == (lowest.name, 2, 1)
 
 
 def test_of_parallel_links_the_cheapest_counts() -> None:
-    assert told(gated("a b", [("a", "b", 5), ("a", "b", 2), ("b", "a", 9)]))["a", "b"] == ("b", 2, 2)
+    assert routes_of(gated("a b", [("a", "b", 5), ("a", "b", 2), ("b", "a", 9)]))["a", "b"] == ("b", 2, 2)
 
 
 @pytest.mark.parametrize("names", ["", "a", "a b c"])
 def test_sites_without_links_have_no_ways(names: str) -> None:
-    assert told(gated(names, [])) == {}
+    assert routes_of(gated(names, [])) == {}

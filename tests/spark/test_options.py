@@ -50,8 +50,8 @@ def test_columns() -> None:
         ({"maxMessagesPerBatch": "0"}, "maxMessagesPerBatch: must be between 1 and"),
         ({"maxMessagesPerBatch": "many"}, "maxMessagesPerBatch: must be a whole number, got 'many'"),
         ({"partitions": "-1"}, "partitions: must be between 1 and 10000, got -1"),
-        ({"columns": "id,lable"}, "columns: 'lable' is no column of a message; did you mean label?"),
-        ({"columns": " , "}, "columns: it names none of"),
+        ({"columns": "id,lable"}, "columns: there is no column 'lable'; did you mean label?"),
+        ({"columns": " , "}, "columns: must name at least one of"),
         ({"packet": "yes"}, "packet: must be true or false, got 'yes'"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss: must be true or false, got 'maybe'"),
         (
@@ -61,7 +61,7 @@ def test_columns() -> None:
         ({"startingOffsets": "-5"}, "startingOffsets: must be earliest, latest or an arrival number"),
         ({"timeout": "soon"}, "timeout: must be a number, got 'soon'"),
         ({"maxMesagesPerBatch": "5"}, "maxmesagesperbatch: there is no such option; did you mean maxmessagesperbatch?"),
-        ({"path": "/data"}, "path: a queue is not a path"),
+        ({"path": "/data"}, "path: must not be set"),
         ({"queue": "orders"}, "queue: 'orders', character 1: a path must be a computer, a backslash and a queue"),
         ({"queue": "DIREKT=OS:alpha"}, "queue: 'DIREKT=OS:alpha', character 1: "),
         ({"priority": "8"}, "priority: must be between 0 and 7, got 8"),
@@ -87,7 +87,7 @@ def test_a_wrong_option(given: dict[str, str], sentence: str) -> None:
 def test_a_stream_selects_nothing() -> None:
     assert stream_options(QUEUE) == read_options(QUEUE)
     for name in ("label", "class", "priority", "arrivalFrom", "arrivalTo"):
-        with pytest.raises(InvalidArgument, match=f"{name}: a stream reads every message"):
+        with pytest.raises(InvalidArgument, match=f"{name}: a stream must read every message"):
             stream_options({**QUEUE, name: "1"})
 
 

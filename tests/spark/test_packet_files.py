@@ -93,9 +93,9 @@ def test_only_the_columns_that_are_wanted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({}, "path: it is missing"),
+        ({}, "path: is missing"),
         ({"path": "/nowhere/*.pcap"}, "path: there is no file /nowhere/*.pcap"),
-        ({"path": "hdfs://host/x"}, "path: hdfs://host/x is not a file of this machine"),
+        ({"path": "hdfs://host/x"}, "path: must be a file on this machine, got hdfs://host/x"),
         ({"path": "/", "ports": "1"}, "ports: there is no such option; did you mean port?"),
     ],
 )

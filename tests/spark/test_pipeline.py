@@ -165,9 +165,9 @@ def test_what_is_to_be_consumed_goes_once_it_is_in_the_tables(
 def test_a_directory_keeps_its_format(spark: SparkSession, tmp_path: Path) -> None:
     assert Lake(spark, tmp_path, "delta").form == "delta"
     assert Lake(spark, tmp_path).form == "delta"
-    with pytest.raises(PipelineError, match="in the format delta, not in iceberg"):
+    with pytest.raises(PipelineError, match="the format must be delta, that of its tables, got iceberg"):
         Lake(spark, tmp_path, "iceberg")
-    with pytest.raises(InvalidArgument, match="'csv' is not one of parquet, delta, iceberg"):
+    with pytest.raises(InvalidArgument, match="must be one of parquet, delta, iceberg, got 'csv'"):
         Lake(spark, tmp_path, "csv")
     with pytest.raises(PipelineError, match="has no table gold/states yet"):
         gather(Lake(None, tmp_path))
@@ -198,9 +198,9 @@ def test_dead_letters_that_were_sent_again_are_known(spark: SparkSession, filled
 def test_a_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for wrong in (tmp_path / "file", tmp_path / "file" / "lake"):
-        with pytest.raises(PipelineError, match=re.escape(f"{wrong} cannot have tables: ")):
+        with pytest.raises(PipelineError, match=re.escape(f"{wrong} cannot be used for tables: ")):
             Lake(None, wrong)
-        with pytest.raises(PipelineError, match=re.escape(f"{wrong} cannot be written to: ")), writing(wrong):
+        with pytest.raises(PipelineError, match=re.escape(f"{wrong} cannot be written: ")), writing(wrong):
             pass
 
 

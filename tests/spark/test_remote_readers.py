@@ -233,7 +233,7 @@ def test_a_message_of_a_planned_batch_that_others_took_is_told_with_counts(alpha
     assert stream.construct()
     with postroad.remote(HOST, port=alpha.address[1]) as server:
         server.queue(ORDERS).receive(0)
-    with pytest.raises(MessagesGone, match=r"of 3 messages that the batch is to have only 2 are left.*failOnDataLoss"):
+    with pytest.raises(MessagesGone, match=r"only 2 of the batch's 3 messages are left.*failOnDataLoss"):
         stream.batch()
     stream.given = options(alpha, mode="consume", failOnDataLoss=False)
     stream.start()
@@ -268,7 +268,7 @@ def test_a_message_that_somebody_keeps_ends_the_stream_with_a_sentence(alpha: St
     assert stream.batch() == ["a", "b"]
     with postroad.remote(HOST, port=alpha.address[1]) as server:
         server.queue(ORDERS).lock()
-        with pytest.raises(SharingViolation, match="is being received by somebody else"):
+        with pytest.raises(SharingViolation, match="another reader still has the message"):
             stream.batch()
     alpha.wait_until("unacknowledged")
     stream.given = options(alpha, mode="consume")
@@ -333,13 +333,13 @@ def test_no_host_is_one_clear_sentence() -> None:
 
 
 def test_no_queue_is_one_clear_sentence(alpha: Station) -> None:
-    with pytest.raises(QueueNotFound, match=r"nowhere cannot be opened: there is no such queue on the server"):
+    with pytest.raises(QueueNotFound, match=r"cannot open .*nowhere: there is no such queue on the server"):
         batch_reader(options(alpha, queue=r"private$\nowhere")).partitions()
 
 
 def test_a_stream_that_peeks_and_a_batch_that_consumes_are_refused(alpha: Station) -> None:
     source = MessageSource(options(alpha))
-    with pytest.raises(InvalidArgument, match="mode: a stream by `rpc` can only consume"):
+    with pytest.raises(InvalidArgument, match="mode: must be consume for a stream from `rpc`"):
         source.streamReader(source.schema())
     source = MessageSource(options(alpha, mode="consume"))
     with pytest.raises(InvalidArgument, match="availableNow"):

@@ -75,7 +75,7 @@ def test_a_batch_that_failed_is_run_again_and_nothing_is_removed_before(
 def test_faults_are_one_sentence(spark: SparkSession, server: Station, tmp_path: Path) -> None:
     with pytest.raises(PySparkException) as caught:
         drain(stream(spark, server), tmp_path)
-    assert "mode: a stream by `rpc` can only consume" in sentence(caught)
+    assert "mode: must be consume for a stream from `rpc`" in sentence(caught)
     with pytest.raises(PySparkException) as caught:
         spark.read.format("postroad").options(**options(server, queue=r"private$\nowhere")).load().count()
     assert "there is no such queue on the server" in sentence(caught)

@@ -110,7 +110,7 @@ def test_what_came_in_a_message_stays_text() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "Of 11 messages, 8 received, 2 died and 1 handed on, no news since.",
+        "Of 11 messages, 8 received, 2 died and 1 passed on, no report since.",
         "Half were received within 0.4 s",
         "it found its queue full",
         r"rome: private$\orders",
@@ -191,7 +191,7 @@ def test_what_was_sent_again_is_told_and_not_advised_any_more() -> None:
 def test_where_no_dead_letter_is_kept_there_is_nothing_to_replay() -> None:
     (found,) = advice(replace(NOTHING, dead_letters=[minute(0, 1, reason="nack-q-purged", dead_in=None)]))
     assert found.commands == ()
-    assert found.do.endswith("there are no dead letters that could be sent again.")
+    assert found.do.endswith("there are no dead letters to send again.")
 
 
 def test_of_many_queues_the_largest_are_shown_and_the_others_counted() -> None:

@@ -107,11 +107,11 @@ def test_a_change_is_read_from_the_names_of_two_sites() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("a-b", "not of the form A-B=N"),
-        ("a-b=much", "not of the form A-B=N"),
-        ("a-b=2.5", "not of the form A-B=N"),
-        ("a-b=0", "not between 1 and 999999"),
-        ("ab=2", "does not name two sites"),
+        ("a-b", "must have the form A-B=N"),
+        ("a-b=much", "must have the form A-B=N"),
+        ("a-b=2.5", "must have the form A-B=N"),
+        ("a-b=0", "must be between 1 and 999999"),
+        ("ab=2", "must name two sites"),
         ("a-e=2", "there is no site e"),
     ],
 )

@@ -27,19 +27,25 @@ def rows(**columns: object) -> Iterator[pa.RecordBatch]:
     ("schema", "sentence"),
     [
         (StructType().add("label", "string"), "body: the column is missing"),
-        (StructType().add("body", "integer"), "body: the column is int, not binary or a string"),
-        (StructType().add("body", "string").add("priority", "string"), "priority: the column is string, not a whole"),
+        (StructType().add("body", "integer"), "body: the column must be binary or a string, got int"),
+        (
+            StructType().add("body", "string").add("priority", "string"),
+            "priority: the column must be a whole number, got string",
+        ),
         (
             StructType().add("body", "string").add("lable", "string"),
             "lable: a message has no such column; did you mean",
         ),
-        (StructType().add("body", "string").add("lookup_id", "long"), "lookup_id: it is not for a sender to say"),
-        (StructType().add("body", "string").add("packet", "binary"), "packet: it is not for a sender to say"),
+        (StructType().add("body", "string").add("lookup_id", "long"), "lookup_id: a sender cannot set it"),
+        (StructType().add("body", "string").add("packet", "binary"), "packet: a sender cannot set it"),
         (
             StructType().add("body", "string").add("ack", ArrayType(IntegerType())),
-            "ack: the column is array<int>, not a string, an",
+            "ack: the column must be a string, an array of strings or a whole number, got array<int>",
         ),
-        (StructType().add("body", "string").add("journal", "integer"), "journal: the column is int, not a boolean"),
+        (
+            StructType().add("body", "string").add("journal", "integer"),
+            "journal: the column must be a boolean, got int",
+        ),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused_before_anything_is_sent(schema: StructType, sentence: str) -> None:
@@ -116,6 +122,6 @@ def test_a_transactional_queue_takes_rows_too(alpha: Served) -> None:
 
 
 def test_a_value_that_no_message_has_is_told_by_its_column(alpha: Served) -> None:
-    with pytest.raises(InvalidMessage, match=r"column priority, row 1: 9 is not"):
+    with pytest.raises(InvalidMessage, match=r"column priority, row 1: must be a whole number from 0 to 7, got 9"):
         _send(write_options(options(alpha)), "w", 0, 0, rows(body=["a", "b"], priority=[1, 9]))
     assert alpha.bodies() == []

@@ -125,7 +125,7 @@ def test_a_stream_that_peeks_keeps_the_messages(spark: SparkSession, alpha: Serv
 def test_faults_are_one_sentence(spark: SparkSession, alpha: Served, checkpoint: str) -> None:
     with pytest.raises(PySparkException) as caught:
         messages(spark, alpha, mode="eat")
-    assert sentence(caught) == "postroad.errors.InvalidArgument: mode: 'eat' is not peek or consume"
+    assert sentence(caught) == "postroad.errors.InvalidArgument: mode: must be peek or consume, got 'eat'"
     with pytest.raises(PySparkException) as caught:
         messages(spark, alpha, queue=r"private$\nowhere").count()
     assert sentence(caught).startswith("postroad.errors.QueueNotFound: ")
@@ -137,5 +137,5 @@ def test_faults_are_one_sentence(spark: SparkSession, alpha: Served, checkpoint:
     assert sentence(caught).startswith("postroad.errors.ManagerUnavailable: no queue manager answers at")
     with pytest.raises(PySparkException) as caught:
         spark.range(3).write.format("postroad").options(**options(alpha)).mode("append").save()
-    assert sentence(caught).startswith("postroad.errors.InvalidArgument: id: it is not for a sender to say")
+    assert sentence(caught).startswith("postroad.errors.InvalidArgument: id: a sender cannot set it")
     assert alpha.bodies() == []

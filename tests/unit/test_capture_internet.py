@@ -168,7 +168,7 @@ def test_a_later_fragment_is_not(later: bytes) -> None:
     ("ip", "says"),
     [
         (IP[:-8], "inside its TCP header"),
-        (ipv4(tcp()[:12] + b"\x10" + tcp()[13:]), "a TCP header cannot have 4 bytes"),
+        (ipv4(tcp()[:12] + b"\x10" + tcp()[13:]), "a TCP header must have at least 20 bytes, got 4"),
         (ipv4(udp(b""), 17)[:-2], "inside its UDP header"),
     ],
 )

@@ -110,7 +110,7 @@ def test_a_new_section_may_have_another_byte_order_and_has_its_own_interfaces() 
     ]
     (_, nobodys) = frames_of(first + section_header(">") + enhanced(b"two", order=">"))
     assert isinstance(nobodys, Skipped)
-    assert nobodys.reason == "frame 2 is of interface 0, which the file does not describe"
+    assert nobodys.reason == "frame 2 belongs to interface 0, which the file does not describe"
 
 
 @ORDERS
@@ -151,12 +151,12 @@ def test_a_simple_packet_is_cut_at_the_snap_length() -> None:
         (b"\x06\0\0", "in the header of a block"),
         (enhanced(b"two")[:-8], "inside a block"),
         (block(0x0BAD, bytes(400))[:-300], "inside a block"),
-        (pack("<II", 6, 30), "a block of kind 0x6 cannot have 30 bytes"),
-        (pack("<II", 6, 12) + pack("<I", 12), "a block of kind 0x6 cannot have 12 bytes"),
-        (pack("<II", 0x0BAD, 0), "a block of kind 0xbad cannot have 0 bytes"),
+        (pack("<II", 6, 30), "a block of kind 0x6 has a wrong size of 30 bytes"),
+        (pack("<II", 6, 12) + pack("<I", 12), "a block of kind 0x6 has a wrong size of 12 bytes"),
+        (pack("<II", 0x0BAD, 0), "a block of kind 0xbad has a wrong size of 0 bytes"),
         (pack("<II", 6, 0x7FFFFFFC), "a block of kind 0x6 must have at most"),
-        (enhanced(b"two")[:-4] + pack("<I", 99), "ends as one of 99"),
-        (b"\x0a\x0d\x0d\x0a" + bytes(24), "without its byte-order magic"),
+        (enhanced(b"two")[:-4] + pack("<I", 99), "at its end, got 99"),
+        (b"\x0a\x0d\x0d\x0a" + bytes(24), "must have a byte-order magic"),
     ],
 )
 def test_a_pcapng_that_cannot_be_followed(tail: bytes, says: str) -> None:
@@ -171,7 +171,7 @@ def test_a_frame_that_claims_more_than_its_block_holds() -> None:
     wrong = block(6, pack("<IIIII", 0, 0, 0, 100, 100) + b"short")
     items = frames_of(section_header() + interface() + wrong + enhanced(b"two"))
     assert isinstance(items[0], Skipped)
-    assert items[0].reason == "frame 1 claims 100 bytes, 8 are in its block"
+    assert items[0].reason == "frame 1 must have 100 bytes, got 8 in its block"
     assert isinstance(items[1], Frame)
     assert (items[1].number, items[1].data) == (2, b"two")
 

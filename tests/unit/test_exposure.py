@@ -81,7 +81,7 @@ def test_the_api(api: ApiSettings, row: tuple[str, str, str]) -> None:
         (
             RpcFacts(True),
             RpcLevel.PRIVACY,
-            ("users (ntlm)", "per call: sealed", "nobody, since there is no [[user]], may read, receive and purge"),
+            ("users (ntlm)", "per call: sealed", "no one (there is no [[user]]) may read, receive and purge"),
         ),
     ],
 )

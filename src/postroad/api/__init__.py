@@ -1,6 +1,6 @@
-"""The HTTP API: the door for the console, the commands and the client, and for curl.
+"""The HTTP API, which the console, the commands, the client and curl call.
 
-Importing it needs the server's libraries; the client's share of the formats is `postroad.received`.
+Importing it needs the server's libraries. The formats that the client shares are in `postroad.received`.
 """
 
 from postroad.api.app import Settings, build_app

@@ -1,6 +1,6 @@
-"""Who may call: the token, and no web page that a browser was lured to. Stands before the router, and decides alone.
+"""Who may call: checks the token, and refuses web pages of other sites. It runs before the router.
 
-Also gives each request its canonical path, since that has to happen before the router too.
+It also gives each request its canonical path, because that must happen before the router too.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from postroad.errors import AccessDenied
 from postroad.security.attempts import FailedLogins
 
 OPEN_PATHS = frozenset({"/", "/docs", "/healthz", "/readyz"})
-MAX_DELAYED: Final = 1024  # answers to wrong tokens that wait at the same time; more are refused without a wait
+MAX_DELAYED: Final = 1024  # delayed answers to wrong tokens at one time; beyond that the server answers at once
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
-_HOW_TO_GIVE_IT = "Authorization: Bearer TOKEN in HTTP, --token or POSTROAD_TOKEN for commands, token= in Python"
+_HOW_TO_SEND_IT = "send Authorization: Bearer TOKEN, or use --token or POSTROAD_TOKEN for commands, token= in Python"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_OWN_PAGES = frozenset({"same-origin", "none"})  # of Sec-Fetch-Site: our own page, or the person at the browser
+_OWN_PAGES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site: our own page, or the user of the browser
 
 
 class Gate:
-    """ASGI middleware. Without a token, callers must name this server by an address or one of `names`, unless
-    `certificates` says that TLS has let in nobody but those with a certificate.
+    """ASGI middleware. Without a token, callers must name this server by an address or one of `names`. `certificates`
+    lifts that rule, because TLS then admits only clients with a certificate.
 
-    The answer to a wrong token is delayed, longer each time; a right one never waits for somebody else's mistakes.
+    The answer to a wrong token is delayed, longer each time. A right token never waits.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Gate:
         if refusal is not None:
             await problem(AccessDenied(refusal))(scope, receive, send)
         elif self._token is not None and scope["path"] not in OPEN_PATHS and not self._has_token(headers):
-            fault = "this server wants a token"
+            fault = "a token is required"
             if "authorization" in headers:
-                fault = "the token is not this server's"
+                fault = "the token is wrong"
                 await self._slow_down(_address(scope))
-            sentence = f"{fault}: {_HOW_TO_GIVE_IT}"
+            sentence = f"{fault}: {_HOW_TO_SEND_IT}"
             await problem(AccessDenied(sentence), HTTPStatus.UNAUTHORIZED, _CHALLENGE)(scope, receive, send)
         else:
             who = certificate_name(scope) or (LOCAL if self._token is None else TOKEN)
@@ -92,16 +92,16 @@ class Gate:
                 self._delayed -= 1
 
     def _refusal(self, method: str, headers: Headers) -> str | None:
-        """A browser says which page a request comes from, and a name that leads here need not be ours."""
+        """A browser says which page a request comes from. A foreign name may also resolve to this server."""
         host = headers.get("host", "")
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            return f"Origin: {origin} is not this server: web pages of other origins cannot call it"
+            return f"Origin: {origin} is not this server: pages of other origins may not call it"
         site = headers.get("sec-fetch-site")
         if method not in _SAFE and site is not None and site.lower() not in _OWN_PAGES:
-            return f"Sec-Fetch-Site: {site}: a web page of another site asks for this, and only this server's own may"
+            return f"Sec-Fetch-Site: {site}: only this server's own web pages may call it"
         if self._token is None and not self._certificates and host and not self._is_ours(_without_port(host)):
-            return f"Host: {host} is neither an address nor this server's name; configure a token to use other names"
+            return f"Host: {host} must be an address or this server's name; set api.token to use other names"
         return None
 
     def _is_ours(self, name: str) -> bool:

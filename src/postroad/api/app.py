@@ -1,4 +1,4 @@
-"""The HTTP API as an ASGI application over one manager: the tables of calls, joined into routes."""
+"""The HTTP API as an ASGI application over one manager: it joins the tables of calls into routes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from postroad.manager import Manager
 from postroad.security.audit import DONE
 
 OPERATIONS: tuple[Operation, ...] = (
-    *messages.OPERATIONS,  # first, because a router looks from the top and these are called most
+    *messages.OPERATIONS,  # first, because the router searches from the top and these are called most
     *transactions.OPERATIONS,
     *leases.OPERATIONS,
     *offsets.OPERATIONS,
@@ -42,14 +42,14 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Without a token, everybody who reaches the server may call; `certificates` says that TLS lets in only some."""
+    """Without a token, every client that reaches the server may call. `certificates`: TLS admits only known clients."""
 
     token: str | None = None
     certificates: bool = False
 
 
 def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
-    """Serves `manager`, which must be started, on the event loop it runs on. `app.state.waits` ends waiting reads."""
+    """Serves `manager`, which must be started, on its event loop. `app.state.waits` ends waiting reads."""
     settings = settings or Settings()
     waits = Waits()
     by_path: dict[str, dict[str, Operation]] = {}
@@ -103,8 +103,8 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
             PostroadError: on_error,
             HttpFault: on_fault,
             HTTPException: on_http,
-            ClientLeft: _nobody_hears,
-            ClientDisconnect: _nobody_hears,
+            ClientLeft: _client_left,
+            ClientDisconnect: _client_left,
             Exception: on_bug,
         },
     )
@@ -125,7 +125,7 @@ def _endpoint(by_method: Mapping[str, Operation], manager: Manager, waits: Waits
 
 
 async def _audited(operation: Operation, event: str, call: Call) -> Response:
-    """Does the operation; the audit log says how it ended, whatever that was."""
+    """Does the operation. The audit log records how it ended, also after a failure."""
     if "queue" in call.request.path_params:
         call.facts["queue"] = call.queue
     outcome = "the server failed"
@@ -140,5 +140,5 @@ async def _audited(operation: Operation, event: str, call: Call) -> Response:
     return answer
 
 
-async def _nobody_hears(request: Request, error: Exception) -> Response:
+async def _client_left(request: Request, error: Exception) -> Response:
     return Response()

@@ -1,4 +1,4 @@
-"""Messages as Arrow: record batches in the IPC stream format, of the columns that postroad/columns has."""
+"""Messages as Arrow: record batches in the IPC stream format. The columns are those of postroad/columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 
 
 def columns_room() -> Any:
-    """The modules that need pyarrow and numpy; HttpFault, 406, where these are missing."""
+    """The modules that need pyarrow and numpy; HttpFault, 406, if these are missing."""
     try:
         import pyarrow  # noqa: F401
 
@@ -22,13 +22,15 @@ def columns_room() -> Any:
     except ImportError:
         raise HttpFault(
             HTTPStatus.NOT_ACCEPTABLE,
-            InvalidArgument("Accept: this server cannot write Arrow: pip install postroad[arrow], and start it again"),
+            InvalidArgument(
+                "Accept: the server cannot write Arrow; run pip install postroad[arrow] there and restart it"
+            ),
         ) from None
     return batches
 
 
 def sending_room() -> Any:
-    """What reads messages to send; HttpFault, 415, where pyarrow is missing."""
+    """The module that reads messages to send; HttpFault, 415, if pyarrow is missing."""
     try:
         import pyarrow  # noqa: F401
 
@@ -36,13 +38,15 @@ def sending_room() -> Any:
     except ImportError:
         raise HttpFault(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            InvalidArgument("Content-Type: this server cannot read Arrow: pip install postroad[arrow]"),
+            InvalidArgument(
+                "Content-Type: the server cannot read Arrow; run pip install postroad[arrow] there, restart it"
+            ),
         ) from None
     return sending
 
 
 class ArrowWriter:
-    """Makes one stream: `start`, any number of `batch`, `end`. Raises HttpFault, 406, where pyarrow is missing."""
+    """Makes one stream: `start`, any number of `batch`, `end`. Raises HttpFault, 406, if pyarrow is missing."""
 
     def __init__(self, *, packet: bool = False) -> None:
         self._columns = columns_room()

@@ -1,6 +1,6 @@
-"""What a call of the API is: one row of a table that the router, the checks of parameters and OpenAPI all read.
+"""A call of the API: one row of a table that the router, the parameter checks and OpenAPI all read.
 
-The rows are in queues.py, messages.py, transactions.py and the other modules of this room, by noun.
+The rows are in queues.py, messages.py, transactions.py and the other modules of this room.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from postroad.fields.tables import read_text
 from postroad.manager import Manager
 from postroad.queues.leases import Holder
 
-MAX_REQUEST_BYTES = 1 << 20  # of a request that brings no messages: ten thousand lookup ids fit
+MAX_REQUEST_BYTES = 1 << 20  # of a request without messages: ten thousand lookup ids fit
 MAX_PARAMETERS = 64
-CLIENT = "Postroad-Client"  # the header in which a client says who it is
+CLIENT = "Postroad-Client"  # the header that names the client
 MAX_CLIENT = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A query parameter; `default` is its value where it is absent."""
+    """A query parameter; `default` is its value if it is absent."""
 
     name: str
     kind: Kind[Any]
@@ -42,7 +42,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a request brings: the names of its schema by media type, None for bytes."""
+    """The body of a request: the schema's name by media type, None for bytes."""
 
     content: Mapping[str, str | None]
     required: bool = True
@@ -50,7 +50,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call answers with: the names of its schemas by media type, none for no body."""
+    """The answer of a call: the names of its schemas by media type, empty for no body."""
 
     status: HTTPStatus = HTTPStatus.OK
     description: str = "done"
@@ -70,11 +70,11 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     body: Body | None = None
     errors: tuple[HTTPStatus, ...] = ()
-    audited: str | None = None  # what the audit log says was done; None where the audit log leaves it out
+    audited: str | None = None  # the action in the audit log; None if it is not logged there
 
 
 class Call:
-    """One request, with its parameters read and checked. `facts` are what else the audit log says of it."""
+    """One request, with its parameters read and checked. `facts` are further entries for the audit log."""
 
     __slots__ = ("facts", "manager", "query", "request", "waits")
 
@@ -100,14 +100,14 @@ class Call:
 
     @property
     def holder(self) -> Holder:
-        """Who calls, in words: what the client says of itself, and its address."""
+        """Who calls: the client's own name for itself, and its address."""
         client = self.request.client
-        place = "an unknown address" if client is None else client.host
-        said = self.request.headers.get(CLIENT, "")[:MAX_CLIENT]
-        return Holder(f"{said} from {place}" if said.strip() and said.isprintable() else place)
+        address = "an unknown address" if client is None else client.host
+        name = self.request.headers.get(CLIENT, "")[:MAX_CLIENT]
+        return Holder(f"{name} from {address}" if name.strip() and name.isprintable() else address)
 
     async def body(self, limit: int) -> bytes:
-        """All of the request's body; MessageTooLarge as soon as it is known to be longer than `limit`."""
+        """The whole body; raises MessageTooLarge as soon as it is known to be longer than `limit`."""
         declared = self.request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > limit:
             raise _too_large(limit)
@@ -125,7 +125,7 @@ class Call:
 
 
 def _too_large(limit: int) -> MessageTooLarge:
-    return MessageTooLarge(f"the body of this request must not be larger than {limit} bytes")
+    return MessageTooLarge(f"the body of this request must have at most {limit} bytes")
 
 
 def read_query(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:

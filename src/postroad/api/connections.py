@@ -1,4 +1,4 @@
-"""Calls about ways in and out: sessions with other managers, who reads remotely, listeners, where a message went."""
+"""Calls about connections: sessions with other managers, remote readers, listeners, and traces of messages."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ OPERATIONS = (
         "GET",
         "/sessions",
         list_sessions,
-        "The sessions with other queue managers",
+        "List the sessions with other queue managers",
         (Answer(description="the sessions, in the order they were made", content={JSON: "Sessions"}),),
     ),
     Operation(
         "GET",
         "/readers",
         list_readers,
-        "Who reads from another computer",
+        "List the remote readers",
         (Answer(description="the queues that remote readers have open", content={JSON: "Readers"}),),
     ),
     Operation(
         "GET",
         "/exposure",
         list_exposure,
-        "The listeners: who reaches each, who may do what there, and whether it is encrypted",
+        "List the listeners: who can reach each one, what callers may do, and the encryption",
         (Answer(description="the listeners that are on", content={JSON: "Exposure"}),),
     ),
     Operation(
         "GET",
         "/trace/{message_id}",
         trace_message,
-        "Where a message went, as far as is known here",
-        (Answer(description="what was found, in the order of time; it may be nothing", content={JSON: "Trace"}),),
+        "Show where a message went, as far as this manager knows",
+        (Answer(description="the events found, in order of time; possibly none", content={JSON: "Trace"}),),
     ),
 )

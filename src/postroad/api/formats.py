@@ -1,4 +1,4 @@
-"""The formats of answers with messages: JSON, records or Arrow, as `Accept` asks; whole, or streamed page by page."""
+"""The formats of answers with messages: JSON, records or Arrow, chosen by `Accept`; whole, or streamed by page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ANY = frozenset({"*/*", "application/*"})
 
 
 class Format(Protocol):
-    """Writes pages of messages as one answer: the pieces, joined, are the body."""
+    """Writes pages of messages as one answer. The body is the pieces, joined."""
 
     media_type: str
 
@@ -55,7 +55,7 @@ class _Json:
 
 
 class _OneJson(_Json):
-    """A single message is the whole answer."""
+    """Writes a single message as the whole answer."""
 
     def start(self) -> bytes:
         return b""
@@ -88,7 +88,7 @@ class _Arrow:
 
 
 def choose(accept: str | None, *, one: bool = False, packet: bool = False) -> Format:
-    """The format for an Accept header; HttpFault, 406, where it admits none of ours, or Arrow without pyarrow."""
+    """The format for an Accept header; HttpFault, 406, if it accepts none of ours, or Arrow without pyarrow."""
     media_type = negotiate(accept)
     if media_type == RECORDS:
         return _Records()
@@ -98,8 +98,8 @@ def choose(accept: str | None, *, one: bool = False, packet: bool = False) -> Fo
 
 
 def negotiate(accept: str | None) -> str:
-    """[RFC 9110] 12.5.1: the most welcome of our media types. Of those that are equally welcome, the one named first;
-    a range with `*` means JSON, unless JSON itself is named."""
+    """[RFC 9110] 12.5.1: the media type with the highest quality. Of equal ones, the first in the header. A range with
+    `*` means JSON, unless JSON itself is named."""
     if not accept:
         return JSON
     qualities: dict[str, float] = {}
@@ -111,9 +111,9 @@ def negotiate(accept: str | None) -> str:
         elif media_range in _ANY:
             any_quality = max(any_quality, _quality(parameters))
     qualities.setdefault(JSON, any_quality)
-    best = max(qualities, key=lambda each: qualities[each])  # the first of several
+    best = max(qualities, key=lambda each: qualities[each])  # the first of equal ones
     if not qualities[best]:
-        sentence = f"Accept: messages come as {', '.join(SUPPORTED)}"
+        sentence = f"Accept: must allow {', '.join(SUPPORTED[:-1])} or {SUPPORTED[-1]}, got {accept}"
         raise HttpFault(HTTPStatus.NOT_ACCEPTABLE, InvalidArgument(sentence))
     return best
 
@@ -133,7 +133,7 @@ def whole_answer(form: Format, messages: Sequence[ReceivedMessage]) -> Response:
 
 
 def streamed_answer(form: Format, pages: AsyncIterator[Sequence[ReceivedMessage]]) -> Response:
-    """A page at a time: what is not yet sent is not yet read."""
+    """Reads and sends one page at a time."""
 
     async def pieces() -> AsyncIterator[bytes]:
         yield form.start()

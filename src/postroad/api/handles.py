@@ -1,4 +1,4 @@
-"""Calls about open queues: a handle keeps other readers out if it is asked to, and holds cursors."""
+"""Calls about open queues: a handle can exclude other readers, and holds cursors."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ACCESSES = {"receive": QueueAccess.RECEIVE, "peek": QueueAccess.PEEK}
 SHARES = {"deny-none": ShareMode.DENY_NONE, "deny-receive": ShareMode.DENY_RECEIVE}
 CALLS = {"peek": ReadCall.PEEK, "peek-next": ReadCall.PEEK_NEXT, "receive": ReadCall.RECEIVE}
 _OPENING = {
-    "queue": Property("queue", "name", QUEUE, "which queue"),
-    "access": Property("access", "access", choice(ACCESSES), "what the handle can do"),
-    "share": Property("share", "share", choice(SHARES), "whom else it lets read; deny-none if absent"),
+    "queue": Property("queue", "name", QUEUE, "the queue to open"),
+    "access": Property("access", "access", choice(ACCESSES), "what the handle may do"),
+    "share": Property("share", "share", choice(SHARES), "whether others may read meanwhile; deny-none if absent"),
 }
 
 
 def _number(call: Call, name: str) -> int:
-    """A handle of the path; text that cannot be one names no open queue."""
+    """A handle from the path. Text that is no number names no open queue."""
     text = unquote(call.request.path_params[name])
     try:
         return LOOKUP_ID.from_text(text)
@@ -64,7 +64,7 @@ def _reader(read_call: ReadCall) -> Operation:
         try:
             message = await (reading if timeout == 0 else call.waits.run(call.request, reading))
         except MessageNotFound:
-            return no_content()  # what a receive whose time ran out says, [MS-MQDMPR] 3.1.7.1.10
+            return no_content()  # the answer to a receive that timed out, [MS-MQDMPR] 3.1.7.1.10
         return whole_answer(form, [message])
 
     return Operation(
@@ -74,7 +74,7 @@ def _reader(read_call: ReadCall) -> Operation:
         _SUMMARIES[read_call],
         (
             Answer(description="the message", content={JSON: "Message", RECORDS: None, ARROW: None}),
-            Answer(HTTPStatus.NO_CONTENT, "there was no message in time"),
+            Answer(HTTPStatus.NO_CONTENT, "no message came in time"),
         ),
         (TIMEOUT, PACKET),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.CONFLICT, HTTPStatus.GONE),
@@ -82,9 +82,9 @@ def _reader(read_call: ReadCall) -> Operation:
 
 
 _SUMMARIES = {
-    ReadCall.PEEK: "Look at the message under a cursor",
-    ReadCall.PEEK_NEXT: "Step a cursor to the next message, and look at it",
-    ReadCall.RECEIVE: "Take the message under a cursor",
+    ReadCall.PEEK: "Peek at the message at a cursor",
+    ReadCall.PEEK_NEXT: "Move a cursor to the next message, and peek at it",
+    ReadCall.RECEIVE: "Receive the message at a cursor",
 }
 _NOT_FOUND = (HTTPStatus.NOT_FOUND,)
 
@@ -102,15 +102,15 @@ OPERATIONS = (
         "DELETE",
         "/handles/{handle}",
         close_queue,
-        "Close an open queue; its waiting reads end",
-        (Answer(HTTPStatus.NO_CONTENT, "it is closed"),),
+        "Close an open queue, and end its waiting reads",
+        (Answer(HTTPStatus.NO_CONTENT, "the queue is closed"),),
         errors=_NOT_FOUND,
     ),
     Operation(
         "POST",
         "/handles/{handle}/cursors",
         open_cursor,
-        "Make a cursor",
+        "Create a cursor",
         (Answer(HTTPStatus.CREATED, "the cursor", {JSON: "Cursor"}),),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.GONE),
     ),
@@ -119,7 +119,7 @@ OPERATIONS = (
         "/handles/{handle}/cursors/{cursor}",
         close_cursor,
         "Close a cursor",
-        (Answer(HTTPStatus.NO_CONTENT, "it is closed"),),
+        (Answer(HTTPStatus.NO_CONTENT, "the cursor is closed"),),
         errors=_NOT_FOUND,
     ),
     *map(_reader, CALLS.values()),

@@ -1,5 +1,4 @@
-"""`/healthz`: the process lives. `/readyz`: the store takes writes, so that sends can be promised, and all that runs in
-the background does."""
+"""`/healthz`: the process answers. `/readyz`: the store takes writes, and every background task runs."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ async def live(manager: Manager) -> Response:
 
 async def ready(manager: Manager) -> Response:
     """503 and the reasons while the store fails, its disk is full (small writes may still fit), or a background task is
-    down. The store is tried again here: without traffic nobody else would."""
+    down. Each call tries the store again, because without traffic nothing else does."""
     reasons = [f"the background task {name} is down: {why}" for name, why in manager.supervisor.down.items()]
     if manager.storage_error is not None:
         try:

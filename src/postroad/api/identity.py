@@ -1,4 +1,4 @@
-"""Who calls: the name of a client's certificate, as TLS has it, and the caller that the audit log tells of."""
+"""Who calls: the subject of the client's certificate from TLS, and the caller for the audit log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from postroad.net.http import BoundedHttpProtocol
 
 TOKEN: Final = "token"
 LOCAL: Final = "local"
-_TLS: Final = "tls"  # the ASGI extension of that name
+_TLS: Final = "tls"  # the name of the ASGI extension
 _NAME: Final = "client_cert_name"
 _SHORT: Mapping[str, str] = {
     "commonName": "CN",
@@ -27,14 +27,14 @@ _ESCAPED = str.maketrans({each: f"\\{each}" for each in '\\,+"<>;='})
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`who` is "token", the subject of a certificate, or "local" for one who needs neither."""
+    """`who` is "token", the subject of a certificate, or "local" for a caller that needs neither."""
 
     who: str
     address: str
 
 
 class NamingProtocol(BoundedHttpProtocol):
-    """HTTP whose requests carry the subject of the client's certificate where there is one."""
+    """HTTP whose requests carry the subject of the client's certificate, if there is one."""
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -49,7 +49,7 @@ def certificate_name(scope: Mapping[str, Any]) -> str | None:
 
 
 def subject(certificate: Mapping[str, Any]) -> str:
-    """`CN=ann,O=Example`, the last part first as [RFC 4514] has it, from what `ssl` gives."""
+    """`CN=ann,O=Example`, the last part first as in [RFC 4514], from the names that `ssl` gives."""
     parts = [
         "+".join(f"{_SHORT.get(name, name)}={value.translate(_ESCAPED)}" for name, value in part)
         for part in certificate.get("subject", ())

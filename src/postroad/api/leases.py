@@ -1,4 +1,4 @@
-"""Calls about what clients hold: renew it, list locked messages, and put them back as an operator."""
+"""Calls about locked messages: clients renew their leases, operators list and release locks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RELEASE = {
         "lookup_ids",
         "lookup_ids",
         _LOOKUP_IDS,
-        "which messages; all locked ones if absent",
+        "the messages to release; all locked ones if absent",
     )
 }
 
@@ -59,25 +59,25 @@ OPERATIONS = (
         "POST",
         "/leases/renew",
         renew,
-        "Keep locked messages and transactions",
-        (Answer(description="which leases go on, and which are gone", content={JSON: "Renewed"}),),
+        "Renew the leases of locked messages and transactions",
+        (Answer(description="the leases that were renewed, and those that have ended", content={JSON: "Renewed"}),),
         body=Body({JSON: "Renewal"}),
     ),
     Operation(
         "GET",
         "/locks",
         list_locks,
-        "Messages that clients have, and nobody else can see; the oldest first",
+        "List the messages that clients have locked, the oldest first",
         (Answer(content={JSON: "Locks"}),),
-        (Parameter("queue", QUEUE, "those of this queue alone"),),
+        (Parameter("queue", QUEUE, "only messages of this queue"),),
         errors=(HTTPStatus.NOT_FOUND,),
     ),
     Operation(
         "POST",
         "/queues/{queue}/release",
         release,
-        "Put locked messages back, as an operator, though their client may still work",
-        (Answer(description="the lookup ids, and how many are still locked", content={JSON: "Released"}),),
+        "Release locked messages as an operator, even if their client still works",
+        (Answer(description="the lookup ids released, and how many are still locked", content={JSON: "Released"}),),
         body=Body({JSON: "Release"}),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
         audited="release locks",

@@ -1,4 +1,4 @@
-"""Calls about messages: send, list, receive, peek, lock and settle, by lookup id, move, and raw packets."""
+"""Calls about messages: send, list, receive, peek, lock and settle, read by lookup id, move, and raw packets."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from postroad.wire.constants import MAX_PACKET_SIZE
 from postroad.wire.framer import Framer
 from postroad.wire.local_part import without_local_part
 
-MAX_BATCH_BYTES = 64 << 20  # of a request with several messages or packets, and about of an answer with several
+MAX_BATCH_BYTES = 64 << 20  # of a request with several messages or packets; an answer has about as many
 MAX_ANSWER_MESSAGES = 10_000
-PAGE_BYTES = 4 << 20  # of a streamed answer, about: what one turn of the event loop reads and writes
+PAGE_BYTES = 4 << 20  # of a streamed answer, about: one turn of the event loop reads and writes as much
 PAGE_MESSAGES = 500
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000_000_000
@@ -46,45 +46,45 @@ LEASE_S = "Postroad-Lease-Seconds"
 OCTETS = "application/octet-stream"
 T = TypeVar("T")
 
-_AFTER = Parameter("after", whole(START, MAX_LOOKUP_ID), "the lookup id behind which to begin", START)
-_LIMIT = Parameter("limit", whole(1, MAX_LIMIT), "how many at the most", DEFAULT_LIMIT)
-_LISTED_AFTER = Parameter("after", _AFTER.kind, "the lookup id behind which to begin, in queue order")
-_LISTED_LIMIT = Parameter("limit", _LIMIT.kind, f"how many at the most; {DEFAULT_LIMIT} if absent, of a range all")
-_COUNT = Parameter("count", whole(1, MAX_LIMIT), "how many at the most", 1)
-TIMEOUT = Parameter("timeout", number(0, MAX_TIMEOUT_S), "seconds to wait for the first; absent waits for ever")
-_TRANSACTION = Parameter("transaction", GUID, "the transaction that this is a part of")
+_AFTER = Parameter("after", whole(START, MAX_LOOKUP_ID), "begin after this lookup id", START)
+_LIMIT = Parameter("limit", whole(1, MAX_LIMIT), "the largest number of messages", DEFAULT_LIMIT)
+_LISTED_AFTER = Parameter("after", _AFTER.kind, "begin after this lookup id, in queue order")
+_LISTED_LIMIT = Parameter("limit", _LIMIT.kind, f"the largest number; if absent, {DEFAULT_LIMIT}, or a whole range")
+_COUNT = Parameter("count", whole(1, MAX_LIMIT), "the largest number of messages", 1)
+TIMEOUT = Parameter("timeout", number(0, MAX_TIMEOUT_S), "seconds to wait for the first; if absent, without limit")
+_TRANSACTION = Parameter("transaction", GUID, "the transaction that this call belongs to")
 PACKET = Parameter("packet", SWITCH, "whether Arrow has the column `packet`", False)
 _ACTION = Parameter(
     "action",
     choice({each.name.lower(): each for each in SeekAction}),
-    "which message: this one, or one by its place",
+    "which message: this one, or one relative to it",
     SeekAction.CURRENT,
 )
 _SENDING = (
     _TRANSACTION,
-    Parameter(TRANSACTIONAL, SWITCH, "whether to send in a transaction of its own"),
+    Parameter(TRANSACTIONAL, SWITCH, "whether to send in a new transaction"),
     *(
-        Parameter(each.name, each.kind, f"{each.description}; of a body that is not JSON")
+        Parameter(each.name, each.kind, f"{each.description}; only if the body is not JSON")
         for each in MESSAGE_PROPERTIES.values()
         if each.field != "body"
     ),
 )
 _LOOKUP_IDS = items(LOOKUP_ID, most=MAX_BATCH_MESSAGES, distinct=True, first=0)
 _SETTLEMENT = {
-    "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "which messages"),
-    "delete": Property("delete", "delete", SWITCH, "whether they go; if not, they return to their places"),
+    "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "the messages to settle"),
+    "delete": Property("delete", "delete", SWITCH, "true deletes them, false puts them back"),
     "leases": Property(
         "leases",
         "leases",
         items(GUID, most=MAX_BATCH_MESSAGES, distinct=True, first=0),
-        "whose messages alone, so that nobody else's are settled",
+        "settle only messages of these leases",
     ),
 }
 _MOVE = {
-    "to": Property("to", "target", QUEUE, "the queue that they move to"),
-    "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "which messages"),
-    "after": Property("after", "after", whole(START, MAX_LOOKUP_ID), "the lookup id behind which to begin"),
-    "limit": Property("limit", "limit", whole(1, MAX_BATCH_MESSAGES), f"how many at the most; {MOVE_BATCH} if absent"),
+    "to": Property("to", "target", QUEUE, "the target queue"),
+    "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "the messages to move"),
+    "after": Property("after", "after", whole(START, MAX_LOOKUP_ID), "begin after this lookup id"),
+    "limit": Property("limit", "limit", whole(1, MAX_BATCH_MESSAGES), f"the largest number; {MOVE_BATCH} if absent"),
 }
 
 # Sending
@@ -98,7 +98,7 @@ async def send(call: Call) -> Response:
     given = {name: value for name, value in query.items() if value is not None}
     if _is_json(call.request.headers.get("content-type", "")):
         for name in given:
-            raise InvalidArgument(f"{name}: the properties of a message in JSON stand in the body, not in the URL")
+            raise InvalidArgument(f"{name}: must be in the JSON body, not in the URL")
         sending = read_sending(await call.body(MAX_BATCH_BYTES))
         messages = sending.messages
         transactional = sending.transactional or bool(transactional)
@@ -106,7 +106,7 @@ async def send(call: Call) -> Response:
         fields: dict[str, Any] = {MESSAGE_PROPERTIES[name].field: value for name, value in given.items()}
         messages = [Message(await call.body(MAX_PACKET_SIZE), **fields)]
     if transactional and transaction is not None:
-        raise InvalidArgument("transactional: the messages are part of a transaction already")
+        raise InvalidArgument("transactional: must not be set together with transaction")
     if transactional:
         ids = await call.manager.send_transactional(queue, messages)
     else:
@@ -127,7 +127,7 @@ def _format(call: Call, *, one: bool = False) -> Format:
 
 
 def _fitting(call: Call, queue: str, most_messages: int, most_bytes: int) -> int:
-    """How many messages of the queue's mean size are about `most_bytes`: at least one."""
+    """How many messages of the queue's mean size fit in about `most_bytes`: at least one."""
     info = call.manager.queue(queue)
     mean = info.bytes // info.messages if info.messages else 0
     return max(1, min(most_messages, most_bytes // mean if mean else most_messages))
@@ -138,7 +138,7 @@ async def list_messages(call: Call) -> Response:
     queue, after, limit = call.queue, call.query["after"], call.query["limit"]
     if is_range(call):
         if after is not None:
-            raise InvalidArgument("after: a range in the order of arrival begins at `from`")
+            raise InvalidArgument("after: must not be set together with `from`")
         return answer_range(call, limit)
     after, limit = START if after is None else after, limit or DEFAULT_LIMIT
     form = _format(call)
@@ -166,7 +166,7 @@ async def _pages(
 
 
 async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **arguments: object) -> T:
-    """A read that may wait; one that does not wait needs nobody to watch its client."""
+    """A read that may wait. One that does not wait needs no watch on its client."""
     queue, count, timeout = call.queue, call.query["count"], call.query["timeout"]
     if count > 1:
         count = min(count, _fitting(call, queue, MAX_ANSWER_MESSAGES, MAX_BATCH_BYTES))
@@ -223,7 +223,7 @@ async def take(call: Call) -> Response:
 async def move(call: Call) -> Response:
     values = read_object(await call.json_object(), _MOVE, required=("to",))
     if "lookup_ids" in values and ("after" in values or "limit" in values):
-        raise InvalidArgument("lookup_ids: they say which messages, so that `after` and `limit` cannot")
+        raise InvalidArgument("lookup_ids: must not be set together with `after` or `limit`")
     call.facts["to"] = values["target"]
     moved = await call.manager.move(call.queue, **values)
     call.facts["messages"] = len(moved)
@@ -258,7 +258,7 @@ async def import_packets(call: Call) -> Response:
         raise framer.error.shifted(framer.position)
     if framer.buffered:
         raise RemoteProtocolError(
-            f"the last packet is cut off: {framer.buffered} bytes of it are here", framer.position
+            f"the last packet is incomplete: the request ends after {framer.buffered} bytes of it", framer.position
         )
     check_batch(len(packets), "packets")
     call.facts["messages"] = len(packets)
@@ -271,17 +271,17 @@ _FOUND = Answer(description="the messages", content=_MANY)
 _LISTED = Answer(
     description="the messages",
     content=_MANY,
-    headers={LOCKED: "how many messages of the queue are locked, and not shown; of a range it is absent"},
+    headers={LOCKED: "how many locked messages of the queue are not shown; absent for a range"},
 )
 _LOCKED = Answer(
     description="the messages",
     content=_MANY,
     headers={
-        LEASE: "the lease of these messages, to renew it and to settle with",
-        LEASE_S: "they return to their places when it was not renewed for so many seconds",
+        LEASE: "the lease of these messages, for renewing and settling",
+        LEASE_S: "the messages go back if the lease is not renewed within so many seconds",
     },
 )
-_NONE = Answer(HTTPStatus.NO_CONTENT, "there was no message in time")
+_NONE = Answer(HTTPStatus.NO_CONTENT, "no message came in time")
 _CONFLICTS = (HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.CONFLICT)
 _MESSAGES, _MESSAGE = "/queues/{queue}/messages", "/queues/{queue}/messages/{lookup_id}"
 
@@ -291,7 +291,7 @@ OPERATIONS = (
         _MESSAGES,
         send,
         "Send one message, several, or the body as it is",
-        (Answer(HTTPStatus.CREATED, "they are sent, and durable where they ought to be", {JSON: "Ids"}),),
+        (Answer(HTTPStatus.CREATED, "the messages are sent, and the recoverable ones are durable", {JSON: "Ids"}),),
         _SENDING,
         Body({JSON: "Sending", "*/*": None}),
         (
@@ -305,7 +305,7 @@ OPERATIONS = (
         "POST",
         "/queues/{queue}/receive",
         receive,
-        "Take messages, waiting for the first",
+        "Receive messages, waiting for the first",
         (_FOUND, _NONE),
         (_COUNT, TIMEOUT, _TRANSACTION, PACKET),
         errors=_CONFLICTS,
@@ -314,7 +314,7 @@ OPERATIONS = (
         "POST",
         "/queues/{queue}/peek",
         peek,
-        "Look at the first messages, waiting for one",
+        "Peek at the first messages, waiting for one",
         (_FOUND, _NONE),
         (_COUNT, TIMEOUT, PACKET),
         errors=_CONFLICTS,
@@ -332,8 +332,8 @@ OPERATIONS = (
         "POST",
         "/queues/{queue}/settle",
         settle,
-        "Delete locked messages or put them back: the second phase",
-        (Answer(HTTPStatus.NO_CONTENT, "they are settled"),),
+        "Delete locked messages or put them back: the second phase of a receive",
+        (Answer(HTTPStatus.NO_CONTENT, "the messages are settled"),),
         body=Body({JSON: "Settlement"}),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     ),
@@ -341,7 +341,7 @@ OPERATIONS = (
         "GET",
         _MESSAGES,
         list_messages,
-        "Messages in queue order, or a range of them in the order of arrival; all stay",
+        "List messages in queue order, or a range in order of arrival; all stay in the queue",
         (_LISTED,),
         (_LISTED_AFTER, _LISTED_LIMIT, PACKET, *RANGE),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE),
@@ -350,7 +350,7 @@ OPERATIONS = (
         "GET",
         _MESSAGE,
         show,
-        "One message by its lookup id",
+        "Show one message by its lookup id",
         (Answer(description="the message", content=_ONE),),
         (_ACTION, PACKET),
         errors=(*_CONFLICTS, HTTPStatus.GONE),
@@ -359,8 +359,8 @@ OPERATIONS = (
         "DELETE",
         _MESSAGE,
         take,
-        "Take one message by its lookup id",
-        (Answer(description="the message that was taken", content=_ONE),),
+        "Receive one message by its lookup id",
+        (Answer(description="the received message", content=_ONE),),
         (_ACTION, _TRANSACTION, PACKET),
         errors=(*_CONFLICTS, HTTPStatus.GONE),
     ),
@@ -369,7 +369,7 @@ OPERATIONS = (
         "/queues/{queue}/move",
         move,
         "Move messages to another queue",
-        (Answer(description="the lookup ids that they had, and how many are locked", content={JSON: "Moved"}),),
+        (Answer(description="the lookup ids they had, and how many messages are locked", content={JSON: "Moved"}),),
         body=Body({JSON: "Move"}),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE, HTTPStatus.INSUFFICIENT_STORAGE),
         audited="move",
@@ -378,14 +378,14 @@ OPERATIONS = (
         "GET",
         "/queues/{queue}/packets",
         export_packets,
-        "Raw packets back to back, for export",
+        "Export raw packets, back to back",
         (
             Answer(
                 description="the packets",
                 content={OCTETS: None},
                 headers={
-                    LAST_LOOKUP_ID: "of the last packet; absent where there is none",
-                    LOCKED: "how many messages of the queue are locked, and not in it",
+                    LAST_LOOKUP_ID: "the lookup id of the last packet; absent if there is none",
+                    LOCKED: "how many locked messages of the queue are left out",
                 },
             ),
         ),
@@ -396,8 +396,8 @@ OPERATIONS = (
         "POST",
         "/queues/{queue}/packets",
         import_packets,
-        "Put raw packets into a queue, byte for byte",
-        (Answer(HTTPStatus.CREATED, "the lookup ids that they got", {JSON: "LookupIds"}),),
+        "Import raw packets into a queue, byte for byte",
+        (Answer(HTTPStatus.CREATED, "their new lookup ids", {JSON: "LookupIds"}),),
         body=Body({OCTETS: None}),
         errors=(
             HTTPStatus.NOT_FOUND,

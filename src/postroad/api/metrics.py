@@ -1,6 +1,6 @@
-"""`/metrics` in Prometheus' text format: a name, what it means, its kind, and a sample for each value.
+"""`/metrics` in Prometheus' text format: name, help text, kind, and a sample for each value.
 
-Every scrape has every queue, empty ones too, so a series lasts as long as its queue.
+Every scrape has every queue, also an empty one, so a series lasts as long as its queue.
 """
 
 from __future__ import annotations
@@ -62,61 +62,64 @@ QUEUE_METRICS = (
     QueueMetric("postroad_queue_bytes", "Bytes of messages in the queue.", lambda queue, now: queue.bytes),
     QueueMetric(
         "postroad_queue_oldest_message_age_seconds",
-        "Seconds since the first message that can be received arrived, or the oldest that has to leave; 0 without any.",
+        "Age in seconds of the first message to receive, or of the oldest to send; 0 if there is none.",
         _age,
     ),
     QueueMetric(
         "postroad_queue_locked_messages",
-        "Messages that a reader or a transaction holds.",
+        "Messages that a reader or a transaction has locked.",
         lambda queue, now: queue.locked,
     ),
-    QueueMetric("postroad_queue_open_handles", "How often the queue is open.", lambda queue, now: queue.readers),
+    QueueMetric("postroad_queue_open_handles", "Open handles of the queue.", lambda queue, now: queue.readers),
     QueueMetric("postroad_queue_waiting_reads", "Reads that wait for a message.", lambda queue, now: queue.waiting),
     QueueMetric(
         "postroad_queue_quota_bytes",
-        "Bytes that the queue can hold; +Inf without a quota.",
+        "The queue's quota in bytes; +Inf if there is none.",
         lambda queue, now: _quota_bytes(queue.quota_kb),
     ),
     QueueMetric(
         "postroad_queue_damaged_records",
-        "Records that were met and fail their checksum.",
+        "Stored records found with a wrong checksum.",
         lambda queue, now: queue.damaged,
     ),
 )
-# Beside the former, of outgoing queues alone.
+# Further metrics of outgoing queues only.
 OUTGOING_METRICS = (
     QueueMetric(
-        "postroad_outgoing_unsent_messages", "Messages that were not sent yet.", lambda queue, now: queue.unsent
+        "postroad_outgoing_unsent_messages", "Messages that are not sent yet.", lambda queue, now: queue.unsent
     ),
     QueueMetric(
         "postroad_outgoing_in_flight_messages",
-        "Messages that were sent and that the next hop has not acknowledged.",
+        "Messages sent that the next hop has not acknowledged.",
         lambda queue, now: queue.in_flight,
     ),
     QueueMetric(
         "postroad_outgoing_unacknowledged_messages",
-        "Messages that the next hop has and that the destination has not put in order.",
+        "Messages at the next hop that the destination has not acknowledged in order.",
         lambda queue, now: queue.unacknowledged,
     ),
     QueueMetric(
         "postroad_outgoing_stuck",
-        "1 while messages wait and somebody ought to look, 0 otherwise.",
+        "1 while messages wait and need attention, 0 otherwise.",
         lambda queue, now: queue.stuck,
     ),
     QueueMetric(
         "postroad_outgoing_failures_total",
-        "Attempts to reach the next hop that failed.",
+        "Failed attempts to reach the next hop.",
         lambda queue, now: queue.failures,
         COUNTER,
     ),
 )
 MANAGER_METRICS = (
     ManagerMetric(
-        "postroad_start_time_seconds", "When the manager started, since 1970.", GAUGE, lambda info: info.started_at_s
+        "postroad_start_time_seconds",
+        "When the manager started, in seconds since 1970.",
+        GAUGE,
+        lambda info: info.started_at_s,
     ),
     ManagerMetric(
         "postroad_queues",
-        "Queues of applications, without journals and outgoing ones.",
+        "Queues of applications, without journals and outgoing queues.",
         GAUGE,
         lambda info: info.queues,
     ),
@@ -124,14 +127,14 @@ MANAGER_METRICS = (
     ManagerMetric("postroad_bytes", "Bytes of messages in all queues.", GAUGE, lambda info: info.bytes),
     ManagerMetric(
         "postroad_quota_bytes",
-        "Bytes that the manager can hold; +Inf without a quota.",
+        "The manager's quota in bytes; +Inf if there is none.",
         GAUGE,
         lambda info: _quota_bytes(info.quota_kb),
     ),
-    ManagerMetric("postroad_open_transactions", "Transactions that are open.", GAUGE, lambda info: info.transactions),
+    ManagerMetric("postroad_open_transactions", "Open transactions.", GAUGE, lambda info: info.transactions),
     ManagerMetric(
         "postroad_damaged_records",
-        "Stored records that were met and fail their checksum.",
+        "Stored records found with a wrong checksum.",
         GAUGE,
         lambda info: info.damaged,
     ),
@@ -143,7 +146,7 @@ MANAGER_METRICS = (
     ),
     ManagerMetric(
         "postroad_background_tasks_down",
-        "Background tasks that have failed and do not run again yet.",
+        "Background tasks that failed and do not run yet.",
         GAUGE,
         lambda info: len(info.down),
     ),
@@ -155,19 +158,19 @@ MANAGER_METRICS = (
     ),
     ManagerMetric(
         "postroad_outgoing_queues_refused_total",
-        "Outgoing queues that were not made because there are too many.",
+        "Outgoing queues not created because of limits.outgoing_queues.",
         COUNTER,
         lambda info: info.outgoing_queues_refused,
     ),
     ManagerMetric(
         "postroad_directory_up",
-        "1 while the directory is as its file says, 0 while the file is at fault and an older one is used.",
+        "1 while the directory's file is in use, 0 while it is faulty and an earlier copy is used.",
         GAUGE,
         lambda info: info.directory_error is None,
     ),
     ManagerMetric(
         "postroad_directory_failures_total",
-        "How often the directory's file could not be taken over.",
+        "Failed attempts to load the directory's file.",
         COUNTER,
         lambda info: info.directory_failures,
     ),
@@ -175,24 +178,24 @@ MANAGER_METRICS = (
 TALLY_METRICS = (
     TallyMetric(
         "postroad_messages_added_total",
-        "Messages put into a queue: sent, arrived, moved, copied to a journal or dead-letter queue, or acknowledging.",
+        "Messages put into a queue: sent, arrived, moved, copies for journals and dead letters, acknowledgments.",
         lambda tally: tally.added,
     ),
     TallyMetric(
         "postroad_follow_up_errors_total",
-        "Acknowledgments, copies and the like that followed from a change and failed; the change stands.",
+        "Follow-ups of a change that failed, such as acknowledgments and copies; the change itself is kept.",
         lambda tally: tally.follow_up_errors,
     ),
-    TallyMetric("postroad_messages_received_total", "Messages that were received.", lambda tally: tally.received),
-    TallyMetric("postroad_messages_expired_total", "Messages whose time ran out.", lambda tally: tally.expired),
+    TallyMetric("postroad_messages_received_total", "Messages received.", lambda tally: tally.received),
+    TallyMetric("postroad_messages_expired_total", "Messages expired.", lambda tally: tally.expired),
     TallyMetric(
         "postroad_messages_purged_total",
-        "Messages that went with a purge or with their queue.",
+        "Messages deleted by a purge or with their queue.",
         lambda tally: tally.purged,
     ),
     TallyMetric(
         "postroad_messages_dead_lettered_total",
-        "Messages that died and were meant for a dead-letter queue.",
+        "Undeliverable messages that asked for a dead-letter queue.",
         lambda tally: tally.dead_lettered,
     ),
 )
@@ -205,7 +208,7 @@ def metrics_text(manager: Manager, queues: Sequence[QueueInfo]) -> bytes:
 
 
 def _queue_lines(queues: Sequence[QueueInfo], now: float) -> Iterator[str]:
-    """The families with a sample for each queue. For 10,000 queues the library takes eight times as long as this."""
+    """The families with a sample for each queue. For 10,000 queues the library takes eight times as long."""
     named = [(f'{{queue="{queue.path.translate(_ESCAPES)}",type="{queue.type}"}}', queue) for queue in queues]
     outgoing = [(f'{{queue="{queue.path.translate(_ESCAPES)}"}}', queue) for queue in queues if queue.state is not None]
     for metrics, labelled in ((QUEUE_METRICS, named), (OUTGOING_METRICS, outgoing)):
@@ -236,7 +239,7 @@ class _Page(Collector):
         manager = self._manager
         info, tally = manager.info(), manager.core.delivery.tally
         labels = {"name": info.name, "id": info.id, "version": info.version}
-        yield _family("postroad_info", "Who this is.", GAUGE, [(labels, 1)])
+        yield _family("postroad_info", "Name, id and version of the manager.", GAUGE, [(labels, 1)])
         for each in MANAGER_METRICS:
             yield _family(each.name, each.help, each.kind, [({}, each.value(info))])
         for counter in TALLY_METRICS:
@@ -256,9 +259,9 @@ def _family(name: str, help_text: str, kind: str, samples: Iterable[tuple[Labels
 
 def _limits(info: ManagerInfo) -> Iterator[Family]:
     for name, help_text, kind, value in (
-        ("postroad_limit_current", "How much of a limit is used; see [limits].", GAUGE, "current"),
-        ("postroad_limit_maximum", "How much of it there is.", GAUGE, "maximum"),
-        ("postroad_limit_reached_total", "How often it was reached, and somebody was refused.", COUNTER, "reached"),
+        ("postroad_limit_current", "How much of the limit is used; see [limits].", GAUGE, "current"),
+        ("postroad_limit_maximum", "The limit.", GAUGE, "maximum"),
+        ("postroad_limit_reached_total", "How often the limit was reached.", COUNTER, "reached"),
     ):
         yield _family(
             name,
@@ -272,49 +275,53 @@ def _sessions(manager: Manager) -> Iterator[Family]:
     outlook = manager.outlook()
     directions = Counter(session.direction for session in outlook.sessions())
     samples = [({"direction": direction}, directions[direction]) for direction in ("in", "out")]
-    yield _family("postroad_sessions", "Sessions with other queue managers, by who opened them.", GAUGE, samples)
+    yield _family(
+        "postroad_sessions", "Sessions with other queue managers, by the side that opened them.", GAUGE, samples
+    )
     sent, received = outlook.traffic
-    yield _family("postroad_session_messages_sent_total", "Messages that sessions sent.", COUNTER, [({}, sent)])
-    yield _family("postroad_session_messages_received_total", "Messages that sessions took.", COUNTER, [({}, received)])
+    yield _family("postroad_session_messages_sent_total", "Messages sent by sessions.", COUNTER, [({}, sent)])
+    yield _family(
+        "postroad_session_messages_received_total", "Messages received by sessions.", COUNTER, [({}, received)]
+    )
     refused = 0 if manager.binary is None else manager.binary.receiver.refusals
-    help_text = "Messages by sessions that no queue here took."
+    help_text = "Messages from sessions that no local queue accepted."
     yield _family("postroad_session_messages_refused_total", help_text, COUNTER, [({}, refused)])
     binary = manager.binary
     for name, help_text, count in (
         (
             "postroad_session_acks_refused_total",
-            "Order and final acknowledgments that were not of the manager that the message went to.",
+            "Order and final acknowledgments from another manager than the message's destination.",
             0 if binary is None else binary.sender.refused_acks,
         ),
         (
             "postroad_session_claims_refused_total",
-            "Messages by sessions in the name of managers that are elsewhere.",
+            "Messages from sessions that claim the name of another manager.",
             0 if binary is None else binary.receiver.claims,
         ),
         (
             "postroad_relay_refused_total",
-            "Messages, acknowledgments and reports of strangers to hosts that they may not make this manager call.",
+            "Messages, acknowledgments and reports of strangers to hosts outside [relay] allow.",
             manager.core.delivery.tally.withheld,
         ),
     ):
         yield _family(name, help_text, COUNTER, [({}, count)])
     soap = manager.soap
     for name, help_text, value in (
-        ("postroad_soap_messages_sent_total", "Messages and receipts that peers took by HTTP.", soap and soap.sent),
-        ("postroad_soap_messages_received_total", "Requests by HTTP that were answered 200.", soap and soap.taken),
+        ("postroad_soap_messages_sent_total", "Messages and receipts that peers accepted by HTTP.", soap and soap.sent),
+        ("postroad_soap_messages_received_total", "HTTP requests answered with 200.", soap and soap.taken),
         (
             "postroad_soap_requests_refused_total",
-            "Requests by HTTP that were answered 400 or 500.",
+            "HTTP requests answered with 400 or 500.",
             soap and soap.refused,
         ),
         (
             "postroad_soap_receipts_ignored_total",
-            "Stream receipts from others than those whom the messages went to.",
+            "Stream receipts from another host than the message's destination.",
             soap and soap.receiver.receipts_ignored,
         ),
         (
             "postroad_soap_receipts_dropped_total",
-            "Receipts that were asked for at hosts that strangers may not make this manager call.",
+            "Receipts that strangers asked for at hosts outside [relay] allow.",
             soap and soap.receiver.receipts_dropped,
         ),
     ):
@@ -327,19 +334,19 @@ def _readers(manager: Manager) -> Iterator[Family]:
     samples = [({"access": access}, accesses[access]) for access in ("receive", "peek")]
     yield _family("postroad_remote_readers", "Queues that remote readers have open.", GAUGE, samples)
     waiting = sum(reader.waiting for reader in readers)
-    yield _family("postroad_remote_reads_waiting", "Remote reads that wait for a message.", GAUGE, [({}, waiting)])
+    yield _family("postroad_remote_reads_waiting", "Remote reads waiting for a message.", GAUGE, [({}, waiting)])
     held = sum(reader.unacknowledged for reader in readers)
-    yield _family("postroad_remote_unacknowledged", "Messages that remote readers hold.", GAUGE, [({}, held)])
+    yield _family("postroad_remote_unacknowledged", "Messages that remote readers have locked.", GAUGE, [({}, held)])
     received, returned = manager.remote_read.settled
     name = "postroad_remote_messages_received_total"
     yield _family(name, "Messages that remote readers acknowledged.", COUNTER, [({}, received)])
     name = "postroad_remote_messages_returned_total"
-    yield _family(name, "Messages that remote readers gave back, or left behind.", COUNTER, [({}, returned)])
+    yield _family(name, "Messages that remote readers put back or left unacknowledged.", COUNTER, [({}, returned)])
 
 
 def _leases(leases: Leases) -> Iterator[Family]:
     name = "postroad_locks_taken_back_total"
-    yield _family(name, "Locked messages that went back from silent clients.", COUNTER, [({}, leases.expired_locks)])
+    yield _family(name, "Locked messages taken back from silent clients.", COUNTER, [({}, leases.expired_locks)])
     name = "postroad_transactions_taken_back_total"
-    help_text = "Transactions of silent clients that were aborted."
+    help_text = "Aborted transactions of silent clients."
     yield _family(name, help_text, COUNTER, [({}, leases.expired_transactions)])

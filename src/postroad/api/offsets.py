@@ -1,4 +1,4 @@
-"""Calls for pipelines: marks, holds on ranges of a queue, and submissions, sent once however often they come."""
+"""Calls for pipelines: marks, holds on ranges of a queue, and submissions that are sent exactly once."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from postroad.values.offsets import HoldInfo, Mark, Submission
 ARRIVAL = whole(0, ARRIVAL_MASK)
 EPOCH = whole(0, MAX_EPOCH)
 _FROM = Parameter("from", ARRIVAL, "the arrival number that `limit` counts from", 0)
-_LIMIT = Parameter("limit", whole(1, MAX_LIMIT), "how many messages may lie before the mark")
+_LIMIT = Parameter("limit", whole(1, MAX_LIMIT), "the largest number of messages before the mark")
 _ROW = Parameter("row", EPOCH, "the number of the first message within its partition", 0)
 _HOLD = {
     "from": Property("from", "start", ARRIVAL, "the first arrival number"),
-    "to": Property("to", "end", nullable(ARRIVAL), "the arrival number behind the last; the mark if absent"),
+    "to": Property("to", "end", nullable(ARRIVAL), "the arrival number after the last; the mark if absent"),
 }
-_COMMIT = {"to": Property("to", "end", ARRIVAL, "the arrival number behind the last that goes")}
+_COMMIT = {"to": Property("to", "end", ARRIVAL, "the arrival number after the last message to receive")}
 _NAMES = {"start": "from", "end": "to"}
 
 
@@ -80,14 +80,14 @@ async def submit(call: Call) -> Response:
     body = await call.body(MAX_BATCH_BYTES)
     if _is_arrow(call.request.headers.get("content-type", "")):
         rows = sending_room().read_messages(body, MAX_BATCH_MESSAGES)
-        messages, said = rows.messages, rows.transactional
+        messages, asked = rows.messages, rows.transactional
     else:
         sending = read_sending(body)
-        messages, said = sending.messages, sending.transactional or None
-    if said and transactional is False:
-        raise InvalidArgument("transactional: the messages say that they go in a transaction")
+        messages, asked = sending.messages, sending.transactional or None
+    if asked and transactional is False:
+        raise InvalidArgument("transactional: must not be false, because the messages ask for a transaction")
     if transactional is None:
-        transactional = said
+        transactional = asked
     submission = await call.manager.offsets.submit(
         call.queue,
         _segment(call, "name"),
@@ -122,7 +122,7 @@ OPERATIONS = (
         "GET",
         "/queues/{queue}/mark",
         show_mark,
-        "The arrival number below which nothing can appear any more",
+        "Show the arrival number below which no new message can appear",
         (Answer(description="the mark", content={JSON: "Mark"}),),
         (_FROM, _LIMIT),
         errors=_NOT_FOUND,
@@ -131,7 +131,7 @@ OPERATIONS = (
         "GET",
         "/queues/{queue}/holds",
         list_holds,
-        "Ranges of the queue that readers hold",
+        "List the ranges of the queue that readers hold",
         (Answer(description="the holds", content={JSON: "Holds"}),),
         errors=_NOT_FOUND,
     ),
@@ -139,7 +139,7 @@ OPERATIONS = (
         "PUT",
         "/queues/{queue}/holds/{name}",
         put_hold,
-        "Keep a range of messages from every other reader, or widen the range",
+        "Hold a range of messages, which hides it from every other reader, or extend the range",
         (Answer(description="the whole hold", content={JSON: "Hold"}),),
         body=Body({JSON: "NewHold"}),
         errors=_CONFLICT,
@@ -148,8 +148,8 @@ OPERATIONS = (
         "POST",
         "/queues/{queue}/holds/{name}/commit",
         commit_hold,
-        "Receive what is held, up to an arrival number",
-        (Answer(description="how many went", content={JSON: "Removed"}),),
+        "Receive the held messages up to an arrival number",
+        (Answer(description="how many messages were received", content={JSON: "Removed"}),),
         body=Body({JSON: "HoldCommit"}),
         errors=_NOT_FOUND,
     ),
@@ -157,24 +157,29 @@ OPERATIONS = (
         "DELETE",
         "/queues/{queue}/holds/{name}",
         release_hold,
-        "Give what is held back to every reader",
-        (Answer(HTTPStatus.NO_CONTENT, "nothing is held by this name"),),
+        "Release a hold",
+        (Answer(HTTPStatus.NO_CONTENT, "no hold has this name now"),),
         errors=_NOT_FOUND,
     ),
     Operation(  # before the next, whose path has room for it
         "POST",
         "/queues/{queue}/submissions/{name}/{epoch}/commit",
         commit_submission,
-        "An epoch is complete: what comes of it again has been sent",
-        (Answer(HTTPStatus.NO_CONTENT, "it is remembered"),),
+        "Complete an epoch: later messages of it count as sent",
+        (Answer(HTTPStatus.NO_CONTENT, "the epoch is complete"),),
     ),
     Operation(
         "POST",
         "/queues/{queue}/submissions/{name}/{epoch}/{partition}",
         submit,
-        "Send those of the messages that this sender has not sent yet",
-        (Answer(description="how many were sent, and how many had been", content={JSON: "Submission"}),),
-        (_ROW, Parameter(TRANSACTIONAL, SWITCH, "whether in a transaction; if absent, as the local queue is")),
+        "Send the messages that this sender has not sent yet",
+        (Answer(description="how many were sent now, and how many before", content={JSON: "Submission"}),),
+        (
+            _ROW,
+            Parameter(
+                TRANSACTIONAL, SWITCH, "whether to send in a transaction; if absent, as the local queue requires"
+            ),
+        ),
         Body({JSON: "Sending", ARROW: None}),
         (*_CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
     ),
@@ -182,8 +187,8 @@ OPERATIONS = (
         "DELETE",
         "/queues/{queue}/submissions/{name}",
         forget_submission,
-        "Forget a sender that does not come back",
-        (Answer(HTTPStatus.NO_CONTENT, "nothing is remembered of it"),),
+        "Delete the record of a sender that no longer sends",
+        (Answer(HTTPStatus.NO_CONTENT, "the record is deleted"),),
     ),
 )
 SCHEMAS = {"NewHold": _HOLD, "HoldCommit": _COMMIT}

@@ -59,7 +59,7 @@ _NULLABLE_TEXT, _NULLABLE_NUMBER = {"type": ["string", "null"]}, {"type": ["inte
 _TIME = {"type": ["string", "null"], "format": "date-time"}
 _NAMES = {"type": "array", "items": _TEXT}
 
-# A message that is read. A missing property is null. There is exactly one of `body` and `body_base64`.
+# A message that was read. A missing property is null. There is exactly one of `body` and `body_base64`.
 MESSAGE: Mapping[str, Json] = {
     "id": _TEXT,
     "lookup_id": _NUMBER,
@@ -142,7 +142,7 @@ def document(operations: Iterable[Operation]) -> Json:
             "schemas": schemas(),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}, "certificate": {"type": "mutualTLS"}},
         },
-        # None on a loopback address; else the token, a client certificate or both, as configured.
+        # No security on a loopback address; else the token, a client certificate or both, as configured.
         "security": [{}, {"token": []}, {"certificate": []}, {"token": [], "certificate": []}],
     }
 
@@ -213,7 +213,7 @@ def _reference(name: str) -> Json:
 
 
 def schemas() -> dict[str, Json]:
-    """Every schema by its name; the server reads closed objects, and refuses other keys in them."""
+    """Every schema by its name. The server refuses keys that an object does not list."""
     tables = {**queues.SCHEMAS, **messages.SCHEMAS, **leases.SCHEMAS, **offsets.SCHEMAS, **handles.SCHEMAS}
     required = {
         "NewQueue": ["path"],

@@ -1,4 +1,4 @@
-"""Two plain pages for people with a browser: the way in at `/`, and every call at `/docs`. No scripts, no console."""
+"""Two plain pages for browsers: the start page at `/`, and every call at `/docs`. No scripts, no console."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LINKS = (
     (f"{API}/status", "the manager, its queues and what needs attention"),
     ("/metrics", "metrics for Prometheus"),
     ("/healthz", "whether the process answers"),
-    ("/readyz", "whether the store takes writes"),
+    ("/readyz", "whether the store takes writes and every background task runs"),
 )
 
 
@@ -42,7 +42,7 @@ def _page(title: str, content: str) -> Response:
 
 
 def front_page(name: str | None) -> Response:
-    """Without a name where everybody can see the page, and only some may call."""
+    """Leaves out the name and version if strangers can see the page but not call the API."""
     links = "\n".join(f'<li><a href="{path}"><code>{path}</code></a>: {what}</li>' for path, what in _LINKS)
     if name is None:
         return _page("A Postroad queue manager", f"<ul>\n{links}\n</ul>")

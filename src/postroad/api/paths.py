@@ -1,6 +1,6 @@
-r"""Queues in URLs: whatever way a queue's name is written in a path, it comes to the router as one segment.
+r"""Queues in URLs: every spelling of a queue's name in a path reaches the router as one segment.
 
-Works on the path as it was sent. Once decoded, a slash within a name could not be told from one between segments.
+Works on the path as it was sent: after decoding, a slash inside a name looks like one between segments.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from urllib.parse import quote, unquote
 API = "/api/v1"
 QUEUES = f"{API}/queues/"
 _PRIVATE = "private$"
-_COMPLETE = "\\=;"  # a first segment that holds one of these is a whole name, not just a computer
+_COMPLETE = "\\=;"  # a first segment with one of these is a whole name, not just a computer
 
 
 def canonical_path(raw: str) -> str:
-    """The path with its queue, if it has one, as a single percent-encoded segment; any other path comes back as it is.
+    """The path with its queue, if it has one, as a single percent-encoded segment. Any other path stays as it is.
 
-    `private$/orders`, `alpha/private$/orders` and `alpha/orders` are local paths with slashes, so that after
-    `/api/v1/queues/` they fill two or three segments. A bare word is no name of a queue: it must be a computer's.
+    `private$/orders`, `alpha/private$/orders` and `alpha/orders` are local paths with slashes, and fill two or three
+    segments after `/api/v1/queues/`. A single word is no queue name: it must be a computer's.
     """
     if not raw.startswith(QUEUES):
         return raw

@@ -1,6 +1,6 @@
-"""Errors as HTTP answers: the status of each of our errors, as data, and the problem+json that describes it.
+"""Errors as HTTP answers: a table with the status of each error, and the problem+json that describes it.
 
-[RFC 9457]. An error brings its own sentence; only what HTTP itself refuses is worded here.
+[RFC 9457]. An error brings its own sentence. Only refusals of HTTP itself have their text here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from postroad.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 
-# By class; one that is not here has the status of its nearest base.
+# By class. A class that is not listed has the status of its nearest base.
 STATUSES: Mapping[type[PostroadError], HTTPStatus] = {
     PostroadError: HTTPStatus.INTERNAL_SERVER_ERROR,
     LocalProtocolError: HTTPStatus.BAD_REQUEST,
@@ -98,7 +98,7 @@ _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class HttpFault(Exception):
-    """An error with an HTTP status of its own, other than the table's."""
+    """An error with another HTTP status than the table's."""
 
     def __init__(self, status: HTTPStatus, error: PostroadError, headers: Mapping[str, str] | None = None) -> None:
         self.status = status
@@ -114,7 +114,7 @@ def status_of(error: type[PostroadError]) -> HTTPStatus:
 def problem(
     error: PostroadError, status: HTTPStatus | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The answer that describes `error`; without a body where the status allows none."""
+    """The answer that describes `error`; without a body if the status allows none."""
     status = status or status_of(type(error))
     if status is HTTPStatus.NO_CONTENT:
         return Response(status_code=status, headers=headers)
@@ -149,20 +149,20 @@ async def on_fault(request: Request, error: Exception) -> Response:
 
 
 async def on_http(request: Request, error: Exception) -> Response:
-    """What the router refuses: a path that is no call, a method that a call has not."""
+    """The router's refusals: an unknown path, or a method that the path does not take."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     where = f"{request.method} {request.url.path}"
     methods = (error.headers or {}).get("Allow", "other methods")
     sentences = {
-        HTTPStatus.NOT_FOUND: f"{where}: there is no such call; /api/v1/openapi.json lists them all",
+        HTTPStatus.NOT_FOUND: f"{where}: there is no such call; /api/v1/openapi.json lists all calls",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{where}: this path takes {methods}{_taken_for_a_queue(request.url.path)}",
     }
     return problem(PostroadError(sentences.get(status, error.detail)), status, error.headers)
 
 
 def _taken_for_a_queue(path: str) -> str:
-    """A queue's name of one word is no path: the word behind it was taken for the rest of the name."""
+    """A single word is no queue path: the router took the next word for the rest of the name."""
     name = unquote(path.removeprefix(QUEUES))
     if not path.startswith(QUEUES) or "/" in name or "\\" not in name or "$" in name:
         return ""
@@ -171,5 +171,5 @@ def _taken_for_a_queue(path: str) -> str:
 
 
 async def on_bug(request: Request, error: Exception) -> Response:
-    """An error that no code expected. The server logs it; the caller learns only that the server failed."""
+    """An unexpected error. The server logs it; the caller learns only that the server failed."""
     return problem(PostroadError("the server failed; its log has the details"))

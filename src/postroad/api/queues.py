@@ -1,4 +1,4 @@
-"""Calls about queues and the manager itself: list, create, show, change, delete, purge, pause, resume, status."""
+"""Calls about queues and the manager: list, create, show, change, delete, purge, pause, resume, status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroad.fields.queue import QUEUE_CHANGES
 from postroad.fields.tables import read_object
 from postroad.values.info import ManagerInfo, QueueInfo
 
-MOST_NAMED = 20  # of the queues that are stuck, those whose messages wait longest
+MOST_NAMED = 20  # stuck queues in the list: those whose messages wait longest
 
 
 async def show_manager(call: Call) -> Response:
@@ -38,18 +38,18 @@ async def show_status(call: Call) -> Response:
 
 
 def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
-    """What a person ought to look at, a sentence each; the worst first."""
+    """What needs an operator's attention, one sentence each, the most urgent first."""
     if info.storage_error is not None:
-        yield f"the store cannot write: {info.storage_error}"
+        yield f"the store cannot be written: {info.storage_error}"
     for task in info.down:
         yield f"the background task {task}"
     if info.directory_error is not None:
-        yield f"the directory is not what its file says: {info.directory_error}"
+        yield f"the directory's file cannot be loaded, and an earlier copy is used: {info.directory_error}"
     if info.damaged:
-        yield f"{info.damaged} stored records fail their checksum"
+        yield f"{info.damaged} stored records have a wrong checksum; see the log"
     for name, limit in info.limits.items():
         if limit["reached"]:
-            yield f"the limit {name} of {limit['maximum']} was reached, times: {limit['reached']}"
+            yield f"the limit {name} of {limit['maximum']} was reached {limit['reached']} times"
     stuck = sorted((queue for queue in queues if queue.stuck), key=lambda queue: queue.oldest_arrived_ms or 0)
     for queue in stuck[:MOST_NAMED]:
         count = "1 message waits" if queue.messages == 1 else f"{queue.messages} messages wait"
@@ -61,9 +61,9 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
             yield f"{queue.path} is nearly full: {queue.bytes} of {(queue.quota_kb or 0) * 1024} bytes"
     if info.journal_overflows:
         copies = "1 copy" if info.journal_overflows == 1 else f"{info.journal_overflows} copies"
-        yield f"{copies} found no room in {', '.join(info.overflowed)}"
+        yield f"{copies} dropped, because a journal or dead-letter queue is full: {', '.join(info.overflowed)}"
     if info.follow_up_errors:
-        yield f"{info.follow_up_errors} acknowledgments or copies that followed from a change failed: see the log"
+        yield f"{info.follow_up_errors} acknowledgments or copies could not be made; see the log"
 
 
 async def list_queues(call: Call) -> Response:
@@ -108,26 +108,28 @@ _NOT_FOUND = (HTTPStatus.NOT_FOUND,)
 _QUEUE = Answer(description="the queue", content={JSON: "Queue"})
 
 OPERATIONS = (
-    Operation("GET", "/manager", show_manager, "Who this is, how full it is", (Answer(content={JSON: "Manager"}),)),
+    Operation(
+        "GET", "/manager", show_manager, "Show the manager's name, id and usage", (Answer(content={JSON: "Manager"}),)
+    ),
     Operation(
         "GET",
         "/status",
         show_status,
-        "The manager, its queues, sessions, remote readers, locks and transactions, and what needs attention",
+        "Show the manager, queues, sessions, remote readers, locks, transactions, and what needs attention",
         (Answer(content={JSON: "ManagerStatus"}),),
     ),
-    Operation("GET", "/queues", list_queues, "All queues", (Answer(content={JSON: "Queues"}),)),
+    Operation("GET", "/queues", list_queues, "List all queues", (Answer(content={JSON: "Queues"}),)),
     Operation(
         "POST",
         "/queues",
         create_queue,
-        "Make a queue",
+        "Create a queue",
         (Answer(HTTPStatus.CREATED, "the new queue", {JSON: "Queue"}),),
         body=Body({JSON: "NewQueue"}),
         errors=(HTTPStatus.CONFLICT,),
         audited="create queue",
     ),
-    Operation("GET", "/queues/{queue}", show_queue, "One queue", (_QUEUE,), errors=_NOT_FOUND),
+    Operation("GET", "/queues/{queue}", show_queue, "Show one queue", (_QUEUE,), errors=_NOT_FOUND),
     Operation(
         "PATCH",
         "/queues/{queue}",
@@ -143,7 +145,7 @@ OPERATIONS = (
         "/queues/{queue}",
         delete_queue,
         "Delete a queue and everything in it",
-        (Answer(HTTPStatus.NO_CONTENT, "it is gone"),),
+        (Answer(HTTPStatus.NO_CONTENT, "the queue is deleted"),),
         errors=_NOT_FOUND,
         audited="delete queue",
     ),
@@ -151,8 +153,8 @@ OPERATIONS = (
         "POST",
         "/queues/{queue}/purge",
         purge_queue,
-        "Delete every message of a queue; locked ones go when their readers are done",
-        (Answer(description="how many went, and how many are locked", content={JSON: "Purged"}),),
+        "Delete every message of a queue; locked ones follow when their readers release them",
+        (Answer(description="how many were deleted, and how many are locked", content={JSON: "Purged"}),),
         errors=_NOT_FOUND,
         audited="purge",
     ),
@@ -160,7 +162,7 @@ OPERATIONS = (
         "POST",
         "/queues/{queue}/pause",
         pause_queue,
-        "Stop an outgoing queue's sending",
+        "Pause an outgoing queue",
         (_QUEUE,),
         errors=_NOT_FOUND,
         audited="pause queue",
@@ -169,7 +171,7 @@ OPERATIONS = (
         "POST",
         "/queues/{queue}/resume",
         resume_queue,
-        "Let an outgoing queue send",
+        "Resume an outgoing queue",
         (_QUEUE,),
         errors=_NOT_FOUND,
         audited="resume queue",

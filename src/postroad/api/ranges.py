@@ -1,4 +1,4 @@
-"""Messages of a range by order of arrival, streamed: which of them, and which columns, the caller chooses."""
+"""Messages of a range in order of arrival, streamed. The caller chooses rows by filters, and columns by name."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def _columns(value: object) -> tuple[str, ...]:
 
 
 RANGE = (
-    Parameter("from", _ARRIVAL, "the arrival number to begin at: the order is that of arrival then"),
-    Parameter("to", _ARRIVAL, "the arrival number to end before; what has arrived by now if absent"),
-    Parameter("hold", TEXT, "whose hold it is read with: what this name holds is shown too"),
+    Parameter("from", _ARRIVAL, "the first arrival number; the answer is then in order of arrival"),
+    Parameter("to", _ARRIVAL, "the arrival number after the last; if absent, all that has arrived"),
+    Parameter("hold", TEXT, "the name of a hold; the answer then includes the messages it holds"),
     Parameter(
         "columns",
         Kind("names of columns, separated by commas", {"type": "string"}, _columns),
-        "which columns Arrow has; all if absent",
+        "the columns of an Arrow answer; all if absent",
     ),
-    Parameter("priority", whole(0, MAX_PRIORITY), "messages of this priority alone"),
-    Parameter("class", whole(0, 0xFFFF), "messages of this class alone"),
-    Parameter("label", TEXT, "messages with this label alone"),
+    Parameter("priority", whole(0, MAX_PRIORITY), "only messages of this priority"),
+    Parameter("class", whole(0, 0xFFFF), "only messages of this class"),
+    Parameter("label", TEXT, "only messages with this label"),
 )
 
 
@@ -43,16 +43,16 @@ def is_range(call: Call) -> bool:
 
 
 def answer_range(call: Call, limit: int | None) -> Response:
-    """A stream in the order of arrival; its columns are those asked for, its rows those that pass the filters."""
+    """A stream in order of arrival, with the columns that were asked for and the rows that pass the filters."""
     query = call.query
     if query["to"] is not None and query["from"] is not None and query["to"] < query["from"]:
-        raise InvalidArgument(f"to: must be at least {query['from']}, where the range begins, got {query['to']}")
+        raise InvalidArgument(f"to: must be at least {query['from']}, the start of the range, got {query['to']}")
     media_type = negotiate(call.request.headers.get("accept"))
     columns = query["columns"]
     if media_type == ARROW:
         columns = columns or columns_room().listed(packet=bool(query["packet"]))
     elif columns is not None:
-        raise InvalidArgument(f"columns: only answers of the type {ARROW} have columns")
+        raise InvalidArgument(f"columns: needs Accept: {ARROW}")
     selection = Selection(
         query["from"] or 0,
         query["to"],
@@ -65,6 +65,6 @@ def answer_range(call: Call, limit: int | None) -> Response:
     )
     if media_type == ARROW:
         return StreamingResponse(call.manager.offsets.arrow(call.queue, selection), media_type=ARROW)
-    call.manager.queue(call.queue)  # raises, as long as there can be another answer
+    call.manager.queue(call.queue)  # raises now, while the answer can still be an error
     form = choose(call.request.headers.get("accept"))
     return streamed_answer(form, call.manager.offsets.pages(call.queue, selection))

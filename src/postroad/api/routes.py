@@ -1,4 +1,4 @@
-"""Calls about ways through the enterprise: where a message goes next and why, and routing tables."""
+"""Calls about routes through the enterprise: the next hop of a message and why, and routing tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroad.fields.kinds import TEXT
 
 async def show_route(call: Call) -> Response:
     if call.query["to"] is None:
-        raise InvalidArgument("to: the name of the queue manager to go to is missing")
+        raise InvalidArgument("to: is missing; set it to the name of the destination queue manager")
     source = call.query["from"] or call.manager.name
     return json_answer(call.manager.router.routes.route(source, call.query["to"]).json())
 
@@ -24,24 +24,24 @@ async def show_table(call: Call) -> Response:
     return json_answer(call.manager.router.routes.table(source).json())
 
 
-_FROM = Parameter("from", TEXT, "the queue manager that asks, by name; this one if absent")
+_FROM = Parameter("from", TEXT, "the name of the queue manager to start at; this one if absent")
 
 OPERATIONS = (
     Operation(
         "GET",
         "/route",
         show_route,
-        "Where a message for a queue manager goes next, which way it takes, and why",
+        "Show the next hop of a message for a queue manager, its whole route, and why",
         (Answer(description="the route", content={JSON: "Route"}),),
-        (Parameter("to", TEXT, "the queue manager to go to, by name"), _FROM),
+        (Parameter("to", TEXT, "the name of the destination queue manager"), _FROM),
         errors=(HTTPStatus.NOT_FOUND,),
     ),
     Operation(
         "GET",
         "/route/table",
         show_table,
-        "The routing table of a queue manager",
-        (Answer(description="the table; without rows unless it is a site gate", content={JSON: "RouteTable"}),),
+        "Show the routing table of a queue manager",
+        (Answer(description="the table; empty unless the manager is a site gate", content={JSON: "RouteTable"}),),
         (_FROM,),
         errors=(HTTPStatus.NOT_FOUND,),
     ),

@@ -1,6 +1,6 @@
-"""JSON to our values and back: messages to send, queues to create or change, and what the API says of them.
+"""JSON to our values and back: messages to send, queues to create or change, and the answers of the API.
 
-Strict: a key that a table does not have and a value of the wrong kind are refused by name. No HTTP here.
+Strict: it refuses an unknown key and a value of the wrong type, and names them. No HTTP here.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-MAX_BATCH_MESSAGES = 10_000  # in one request: what one commit takes in well under a second
+MAX_BATCH_MESSAGES = 10_000  # in one request: one commit takes as many in well under a second
 TRANSACTIONAL = "transactional"
 MESSAGES = "messages"
 
 
 def queue_name(name: str) -> str:
-    r"""A queue's name as the core reads it: a local path may have slashes, as in `private$/orders`.
+    r"""A queue's name in the core's form: a local path may have slashes, as in `private$/orders`.
 
-    No name without a backslash and without an equals sign is legal with a slash in it, so this hides nothing.
+    A name without a backslash and an equals sign is never legal with a slash, so no other name changes.
     """
     return name if "\\" in name or "=" in name else name.replace("/", "\\")
 
@@ -59,12 +59,12 @@ ACK = Kind(
 )
 SECONDS = nullable(whole(0, INFINITE))
 
-# What a sender may say of a message: in JSON, and except for the body in query parameters.
+# The properties of a message that a sender sets: in JSON and, except for the body, in query parameters.
 MESSAGE_PROPERTIES = properties(
     Property("body", "body", TEXT, "the body, as text"),
     Property("body_base64", "body", BASE64, "the body, as bytes"),
     Property("body_type", "body_type", UINT32, "the body's VARENUM; text is UTF-16 for 8 and 31, else UTF-8"),
-    Property("label", "label", text(MAX_LABEL_UNITS - 1), "a title for people"),
+    Property("label", "label", text(MAX_LABEL_UNITS - 1), "a title for readers"),
     Property("priority", "priority", whole(0, MAX_PRIORITY), "7 goes first; the default is 3"),
     Property("recoverable", "recoverable", SWITCH, "whether the message survives a restart"),
     Property("app_tag", "app_tag", UINT32, "a number for the application's own use"),
@@ -88,13 +88,13 @@ NEW_QUEUE = properties(
 
 
 def load_json(data: bytes) -> object:
-    """Any JSON value; raises InvalidArgument with the place of the fault."""
+    """Any JSON value; raises InvalidArgument with the position of the fault."""
     try:
         return json.loads(data, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         raise InvalidArgument(f"body: must be JSON; line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
-        raise InvalidArgument("body: must not be nested so deeply") from None
+        raise InvalidArgument("body: must not be nested too deeply") from None
     except ValueError as error:
         raise InvalidArgument(f"body: must be JSON: {error}") from None
 
@@ -118,7 +118,7 @@ def read_message(data: object, place: str = "") -> Message:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """What the body of a send asks for."""
+    """The content of a send's body."""
 
     messages: list[Message]
     transactional: bool
@@ -132,7 +132,7 @@ def read_sending(data: bytes) -> Sending:
         return Sending([read_message(body)], transactional)
     listed = body.pop(MESSAGES)
     for name in body:
-        raise InvalidMessage(f"{name}: a request with {MESSAGES} has no other key than {TRANSACTIONAL}")
+        raise InvalidMessage(f"{name}: must not be set together with {MESSAGES}; only {TRANSACTIONAL} may be")
     if not isinstance(listed, list):
         raise InvalidMessage(f"{MESSAGES}: must be a list, got {shown(listed)}")
     check_batch(len(listed), MESSAGES)
@@ -145,7 +145,7 @@ def check_batch(count: int, what: str) -> None:
 
 
 def info_json(info: DataclassInstance) -> dict[str, object]:
-    """What is told of a queue, a session, the manager and so on, ready for JSON."""
+    """A description of a queue, a session, the manager and so on, ready for JSON."""
     return {name: getattr(info, name) for name in _field_names(type(info))}
 
 

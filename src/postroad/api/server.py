@@ -1,4 +1,4 @@
-"""The HTTP API on a socket: uvicorn within the event loop that is running, without its hands on signals or logs."""
+"""The HTTP API on a socket: uvicorn in the running event loop. It leaves signals and logs alone."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from postroad.net.endpoints import endpoint, is_loopback
 from postroad.net.http import AcceptingServer
 from postroad.runtime.supervision import Running
 
-KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that none sends into one that is being closed
-GRACE_S = 10  # that answers under way have, once the server stops
+KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so none sends while we close one
+GRACE_S = 10  # time for answers under way once the server stops
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """A certificate chain and its key, and who vouches for clients where they need a certificate; all PEM."""
+    """A certificate chain and its key, and the authority for client certificates if they are required; all PEM."""
 
     certificate: Path
     key: Path
@@ -33,10 +33,10 @@ class TlsFiles:
 
 
 class ApiServer:
-    """Port 0 is any free one. `start` returns once the server accepts, `stop` once every answer under way is out.
+    """Port 0 means any free one. `start` returns once the server accepts, `stop` once every answer is sent.
 
-    Raises ConfigurationError where it may not or cannot listen: an address that is not loopback wants a token or
-    certificates of its clients. TLS alone keeps strangers from listening in, not from calling.
+    Raises ConfigurationError if it cannot listen, and if an address that is not loopback has neither a token nor client
+    certificates. TLS alone keeps strangers from listening in, not from calling.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class ApiServer:
 
     @property
     def host(self) -> str:
-        """The address that is listened on, once it is."""
+        """The address it listens on, once it does."""
         return self._host
 
     @property
     def port(self) -> int:
-        """The port that is listened on, once it is."""
+        """The port it listens on, once it does."""
         return self._port
 
     @property
@@ -91,7 +91,7 @@ class ApiServer:
         return task
 
     async def _serve(self, running: Running) -> None:
-        """As long as the server serves; where it has ended, another one."""
+        """Runs while the server serves, and starts another one if it ends."""
         task = self._task
         if task is None or task.done():
             task = await self._open()
@@ -100,7 +100,7 @@ class ApiServer:
         task.result()
 
     async def stop(self) -> None:
-        """Waiting reads end with 503 and take nothing. A second call does nothing."""
+        """Waiting reads end with 503 and receive nothing. A second call does nothing."""
         if self._task is None or self._server is None:
             return
         await self._supervisor.stop(f"api {self.address}")
@@ -116,16 +116,18 @@ class ApiServer:
                 self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
         except OSError as error:
-            raise ConfigurationError("", "listen.host", f"cannot find {self._host}: {error.strerror}") from None
+            raise ConfigurationError(
+                "", "listen.host", f"must be an address or the name of a host, got {self._host}: {error.strerror}"
+            ) from None
         family, kind, protocol, _, address = found[0]
         certified = self._tls is not None and self._tls.client_ca is not None
         if self._token is None and not certified and not is_loopback(str(address[0])):
-            tls = "" if self._tls is None else ", and TLS alone does not say who calls"
+            tls = "" if self._tls is None else "; TLS alone does not authenticate callers"
             raise ConfigurationError(
                 "",
                 "api.token",
-                f"is missing: {self._host} can be reached from other computers, and without a token everybody there "
-                f"could read and delete messages{tls}; set api.token_file or api.client_ca, or listen on 127.0.0.1",
+                f"is missing: other computers can reach {self._host}, and could read and delete messages without a "
+                f"token{tls}; set api.token_file or api.client_ca, or listen on 127.0.0.1",
             )
         listener = socket.socket(family, kind, protocol)
         try:

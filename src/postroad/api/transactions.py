@@ -1,4 +1,4 @@
-"""Calls about local transactions. What is part of one says so by `?transaction=ID` in its own call."""
+"""Calls about local transactions. A send or receive joins one with `?transaction=ID`."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ OPERATIONS = (
         "GET",
         "/transactions",
         list_transactions,
-        "The open transactions of clients, the oldest first",
+        "List the open transactions of clients, the oldest first",
         (Answer(content={JSON: "Transactions"}),),
     ),
     Operation(
         "DELETE",
         "/transactions/{id}",
         abort_transaction,
-        "Abort somebody's transaction, as an operator",
-        (Answer(HTTPStatus.NO_CONTENT, "messages are back in their places"),),
+        "Abort a client's transaction as an operator",
+        (Answer(HTTPStatus.NO_CONTENT, "the transaction is aborted, and its messages are back in their queues"),),
         errors=(HTTPStatus.CONFLICT,),
         audited="abort transaction",
     ),
@@ -74,16 +74,16 @@ OPERATIONS = (
         "POST",
         "/transactions/{id}/commit",
         commit,
-        "Make everything that is part of a transaction happen",
-        (Answer(HTTPStatus.NO_CONTENT, "it has happened, and is durable"),),
+        "Commit a transaction",
+        (Answer(HTTPStatus.NO_CONTENT, "the transaction is committed and durable"),),
         errors=(HTTPStatus.CONFLICT,),
     ),
     Operation(
         "POST",
         "/transactions/{id}/abort",
         abort,
-        "Make nothing of a transaction happen",
-        (Answer(HTTPStatus.NO_CONTENT, "messages are back in their places"),),
+        "Abort a transaction",
+        (Answer(HTTPStatus.NO_CONTENT, "the transaction is aborted, and its messages are back in their queues"),),
         errors=(HTTPStatus.CONFLICT,),
     ),
 )

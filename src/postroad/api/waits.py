@@ -1,4 +1,4 @@
-"""Reads that wait: each ends when there is a message, when its client goes away, or when the server stops."""
+"""Reads that wait: each ends when a message comes, when its client goes away, or when the server stops."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ T = TypeVar("T")
 
 
 class ClientLeft(Exception):
-    """There is nobody to answer any more."""
+    """The client is gone, so there is no answer to send."""
 
 
 class Waits:
-    """The reads of one server that wait now."""
+    """The waiting reads of one server."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Future[Any]] = set()
         self._stopping = False
 
     async def run(self, request: Request, read: Coroutine[Any, Any, T]) -> T:
-        """What `read` gives. It is cancelled, and so takes no message, once its client is gone or the server stops."""
+        """The result of `read`. It is cancelled, and receives no message, when its client goes or the server stops."""
         if self._stopping:
             read.close()
             raise _stopped()
@@ -42,13 +42,13 @@ class Waits:
             gone.cancel()
             if not task.done():
                 task.cancel()
-                await asyncio.wait({task})  # until the messages that it had locked are back in their places
+                await asyncio.wait({task})  # until the messages it had locked are back in their queues
         if not task.cancelled():
             return task.result()
         raise _stopped() if self._stopping else ClientLeft
 
     async def pause(self, seconds: float) -> None:
-        """Returns after so many seconds, and at once when the server stops."""
+        """Returns after so many seconds, or at once when the server stops."""
         if self._stopping:
             return
         task = asyncio.ensure_future(asyncio.sleep(seconds))
@@ -60,7 +60,7 @@ class Waits:
             task.cancel()
 
     def stop(self) -> None:
-        """Ends everything that waits now, and everything that comes."""
+        """Ends every waiting read, and every later one at once."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
@@ -72,6 +72,4 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def _stopped() -> HttpFault:
-    return HttpFault(
-        HTTPStatus.SERVICE_UNAVAILABLE, OperationCancelled("the server stops: read again elsewhere, or later")
-    )
+    return HttpFault(HTTPStatus.SERVICE_UNAVAILABLE, OperationCancelled("the server stops; try again later"))

@@ -1,6 +1,6 @@
 """Cuts one stream of bytes into packets, and continues after a fault. No file and no network here.
 
-Unlike `wire.Framer`, which ends a session at the first bad header, this one goes on at the next plausible one.
+Unlike `wire.Framer`, which ends a session at the first bad header, this one continues at the next plausible one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from postroad.wire.constants import (
 )
 from postroad.wire.ping import PING_SIGNATURE, PING_SIZE
 
-# A packet that is not whole yet, and one header more, which tells whether a damaged one ended where it said.
+# An incomplete packet, and one more header, which shows whether a damaged packet ended where it said.
 MAX_BUFFERED = MAX_PACKET_SIZE + SESSION_HEADER_SIZE + BASE_HEADER_SIZE
-# Feeds whose origin is remembered while they are in the buffer; packets that start in later ones are told the last.
+# Feeds whose origin is remembered while they are in the buffer; packets in later ones get the last origin.
 MAX_ORIGINS = 65_536
 # Bytes that may be looked at again after a fault, beyond four times those that are done with: damage never needs
 # more, and without a bound a file of nothing but false headers would be read once for each of them.
@@ -38,10 +38,10 @@ _NOT_WHOLE = -1
 
 
 class Cutter:
-    """Feed it a stream; it gives back what it finds, in order. Holds MAX_BUFFERED bytes and one feed at most.
+    """Feed it a stream; it returns what it finds, in order. Holds at most MAX_BUFFERED bytes and one feed.
 
-    `pings` says whether Ping packets may stand between the others, as in a file of packets; a TCP stream has none.
-    `opening` is the reason to give for bytes before the first packet, where the caller knows one.
+    `pings` says whether Ping packets may be between the others, as in a file of packets; a TCP stream has none.
+    `opening` is the reason to report for bytes before the first packet, if the caller knows one.
     """
 
     def __init__(self, *, pings: bool = False, opening: str | None = None) -> None:
@@ -50,7 +50,7 @@ class Cutter:
         self._opening = opening
         self._buffer = bytearray()
         self._origins: deque[Origin] = deque()  # of the feeds that the buffer still holds bytes of
-        self._searching: tuple[Origin, str] | None = None  # where the way was lost, and why
+        self._searching: tuple[Origin, str] | None = None  # where packets could not be followed any more, and why
         self._looked_again = 0
 
     @property
@@ -58,7 +58,7 @@ class Cutter:
         return len(self._buffer)
 
     def feed(self, data: bytes, origin: Origin) -> list[Item]:
-        """`origin` says where `data` was found; its offset is not looked at, as positions are counted here."""
+        """`origin` says where `data` was found; its offset is ignored, because positions are counted here."""
         if not self._buffer:
             self._origins.clear()
         if len(self._origins) < MAX_ORIGINS:
@@ -67,9 +67,9 @@ class Cutter:
         return self._cut(last=False)
 
     def lose(self, size: int, reason: str | None) -> list[Item]:
-        """The stream breaks off here and goes on `size` bytes later; a packet that is not whole stays so.
+        """The stream has a gap of `size` bytes here; an incomplete packet stays incomplete.
 
-        `reason` is told with the bytes that are lost; None for a new start where nothing is wrong.
+        `reason` is reported with the lost bytes; None for a new start without a fault.
         """
         items = self._cut(last=True)
         if size and reason is not None:
@@ -79,7 +79,7 @@ class Cutter:
         return items
 
     def finish(self) -> list[Item]:
-        """The stream ends; what is left is a packet cut short, or nothing."""
+        """The stream ends; the rest is an incomplete packet, or nothing."""
         return self.lose(0, None)
 
     def _cut(self, last: bool) -> list[Item]:
@@ -92,7 +92,7 @@ class Cutter:
         return items
 
     def _take(self, items: list[Item], last: bool) -> int:
-        """Takes what stands at the front: how many bytes, or _NOT_WHOLE if more must come first."""
+        """Takes the item at the front: how many bytes, or _NOT_WHOLE if more must come first."""
         buffer = self._buffer
         if len(buffer) < BASE_HEADER_SIZE and not last:
             return _NOT_WHOLE
@@ -106,7 +106,7 @@ class Cutter:
         try:
             size = packet_size(buffer)
         except RemoteProtocolError as fault:
-            # Where the bytes before a packet have a known reason, their content is no fault of its own.
+            # If the bytes before a packet have a known reason, their content is no separate fault.
             self._searching = self._origin(self.position), self._opening or fault.fault
             return 0
         if len(buffer) < size:
@@ -123,7 +123,7 @@ class Cutter:
         return size
 
     def _take_damaged(self, items: list[Item], size: int, fault: RemoteProtocolError, last: bool) -> int:
-        """A packet with a fault ends where it says if another one starts there, else where the next one starts."""
+        """A damaged packet ends where it says if another one starts there, else where the next one starts."""
         buffer = self._buffer
         if len(buffer) < size + BASE_HEADER_SIZE and not last:
             return _NOT_WHOLE
@@ -149,7 +149,7 @@ class Cutter:
         return end
 
     def _search(self, items: list[Item], last: bool) -> int:
-        """Passes over bytes up to the next plausible header; keeps what may be the beginning of one."""
+        """Skips bytes up to the next plausible header; keeps the possible start of one."""
         assert self._searching is not None
         start, reason = self._searching
         found = find_header(self._buffer, 0, len(self._buffer))
@@ -174,7 +174,7 @@ class Cutter:
 
 
 def packet_size(data: bytes | bytearray) -> int:
-    """The size on the wire of the packet that starts here; RemoteProtocolError where none does."""
+    """The size on the wire of the packet that starts here; RemoteProtocolError if none does."""
     if len(data) < BASE_HEADER_SIZE:
         raise RemoteProtocolError(f"a BaseHeader must have {BASE_HEADER_SIZE} bytes, got {len(data)}", len(data))
     version, _, flags, signature, size, _ = LAYOUT.unpack_from(data)

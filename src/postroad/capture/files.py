@@ -1,4 +1,4 @@
-"""A file of packets, whatever its form: recognised by its content, read once from front to back."""
+"""A file of packets in any form: recognised by its content, read once from front to back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from postroad.errors import RemoteProtocolError
 from postroad.wire import Ping
 
 STANDARD_PORTS = Ports()
-HEAD_SIZE = 4096  # what is looked at to recognise a file
+HEAD_SIZE = 4096  # bytes that show the form of a file
 _CHUNK_SIZE = 65_536
 _TEXT = bytes(range(0x20, 0x7F)) + b"\t\n\r\f"
 _GZIP = b"\x1f\x8b"
@@ -26,7 +26,7 @@ _BOMS_UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 
 
 class FileKind(Enum):
-    """The value is the word for people."""
+    """The values are for people."""
 
     PCAP = "a pcap capture"
     PCAPNG = "a pcapng capture"
@@ -35,7 +35,7 @@ class FileKind(Enum):
 
 
 def recognise(head: bytes) -> FileKind:
-    """What the first bytes of a file say it is. Text is hex text, and what is nothing else is raw packets."""
+    """The form of a file by its first bytes. Text is hex text, and anything unknown is raw packets."""
     if head[:4] in PCAP_MAGICS:
         return FileKind.PCAP
     if head[:4] == PCAPNG_MAGIC:
@@ -56,9 +56,9 @@ def _is_text(head: bytes) -> bool:
 
 
 class CaptureFile:
-    """Reads `stream` from where it stands. `items` can be gone through once; `kind` and `frames` tell of the whole.
+    """Reads `stream` from its position. `items` can be iterated once; `kind` and `frames` describe the whole file.
 
-    Whatever the file holds, the only exceptions are those of `stream` itself: faults come out as items.
+    For any content, the only exceptions are those of `stream` itself: faults are items.
     """
 
     def __init__(self, stream: BinaryIO, ports: Ports = STANDARD_PORTS) -> None:
@@ -67,7 +67,7 @@ class CaptureFile:
         self.empty = not head
         self.frames = 0  # of a capture, so far
         self._ports = ports
-        self._opening = "the file is compressed: unpack it first" if head.startswith(_GZIP) else None
+        self._opening = "the file is compressed; unpack it first" if head.startswith(_GZIP) else None
         self._stream = io.BufferedReader(_Rejoined(head, stream), _CHUNK_SIZE)
 
     def items(self) -> Iterator[Item]:
@@ -112,7 +112,7 @@ class CaptureFile:
                 yield from self._frame(frame, streams)
             elif frame.link_type not in unknown:
                 unknown.add(frame.link_type)
-                reason = f"frames of link type {frame.link_type} are not understood"
+                reason = f"unknown link type {frame.link_type}"
                 yield Skipped(Origin(frame.offset, frame=frame.number), 0, reason)
         yield from streams.finish()
 
@@ -136,7 +136,7 @@ def _ping(payload: bytes, origin: Origin) -> Item:
 
 
 class _Rejoined(io.RawIOBase):
-    """The bytes that were looked at, and then the rest."""
+    """The bytes read so far, and then the rest."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = head

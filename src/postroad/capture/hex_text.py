@@ -1,6 +1,6 @@
-"""Hex text to bytes: plain hex, and dumps with an offset before the bytes and their characters behind.
+"""Hex text to bytes: plain hex, and dumps with an offset before the bytes and their characters after.
 
-All bytes of a file are one stream, in which packets say their own length: blank lines and line ends mean nothing. An
+All bytes of a file are one stream, in which packets have a length: blank lines and line ends mean nothing. An
 offset that starts over at zero begins a new stream. `#` begins a comment, except among the characters of a dump.
 """
 
@@ -13,19 +13,19 @@ from typing import TextIO
 
 # The largest packet on one line, each byte with a separator, and as much again.
 MAX_LINE = 32 * 1_048_576
-# What one `*` may stand for: a dump that squeezes more equal rows than the largest packet has is no dump of packets.
+# The most that one `*` may represent: a dump with more equal rows than the largest packet is no dump of packets.
 MAX_REPEATED = 8 * 1_048_576
 
 _OFFSET = re.compile(r"(?:0x)?([0-9A-Fa-f]{3,16})(:?)(?:[ \t]+|$)(.*)")
 _PAIRS = re.compile(r"(?:0x)?((?:[0-9A-Fa-f]{2})+)", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\s,:;-]+")
-_LONGEST_BARE_OFFSET = 8  # digits, where no colon marks it: xxd has 8 and a colon, hexdump 8, Wireshark 4
+_LONGEST_BARE_OFFSET = 8  # digits, without a colon: xxd has 8 and a colon, hexdump 8, Wireshark 4
 _SHORTEST_BARE_OFFSET = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes that go on where the last ones ended, and the line that they are on."""
+    """Bytes that follow the last ones, and their line."""
 
     line: int
     data: bytes
@@ -33,7 +33,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """The bytes after this do not follow those before. `reason` is None where nothing is wrong."""
+    """The bytes after this do not follow those before. `reason` is None if nothing is wrong."""
 
     line: int
     reason: str | None = None
@@ -49,11 +49,11 @@ class _Row:
 
 
 class _NotHex(Exception):
-    """The line cannot be read; says why."""
+    """The line cannot be read, for this reason."""
 
 
 def read_hex(text: TextIO) -> Iterator[Piece | Break]:
-    """What the text spells. Lines that are no hex come out as one Break for all that stand together."""
+    """The bytes of a text. Adjacent lines that are no hex give one Break."""
     return _HexText(text).pieces()
 
 
@@ -61,7 +61,7 @@ class _HexText:
     def __init__(self, text: TextIO) -> None:
         self._text = text
         self._row: _Row | None = None  # the last row of a dump: the next one's offset tells how long it is
-        self._repeat = False  # a `*` stands after it
+        self._repeat = False  # a `*` follows it
         self._bad: tuple[int, int, str] | None = None  # first and last of the lines that cannot be read, and why
 
     def pieces(self) -> Iterator[Piece | Break]:
@@ -109,13 +109,13 @@ class _HexText:
         yield Break(first, f"line {first} {why}" if first == last else f"lines {first} to {last} are not hex")
 
     def _end_row(self, following: _Row | None) -> Iterator[Piece | Break]:
-        """Gives out the row that waits, now that it is known what follows it."""
+        """Returns the waiting row, now that the next one is known."""
         row, self._row = self._row, None
         repeat, self._repeat = self._repeat, False
         if row is None:
             return
         step = following.offset - row.offset if following is not None else 0
-        # Characters that look like hex behind the last byte are cut off by the next row's offset.
+        # The next row's offset cuts off characters after the last byte that look like hex.
         data = row.data[:step] if step > 0 else row.data
         yield Piece(row.line, data)
         if following is None or following.offset == 0:
@@ -134,7 +134,7 @@ class _Repeat:
 
 
 def parse_line(line: str, number: int, in_dump: bool) -> _Row | Piece | _Repeat | None:
-    """What one line spells; None where it is blank or a comment."""
+    """The content of one line; None if it is blank or a comment."""
     line = line.strip()
     if not line or line.startswith("#"):
         return None

@@ -1,4 +1,4 @@
-"""From a captured frame to its TCP segment or UDP datagram: link layers, IPv4, IPv6. Nothing is put together here."""
+"""From a captured frame to its TCP segment or UDP datagram: link layers, IPv4, IPv6. Nothing is reassembled here."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A TCP segment. Where the capture cut it short, `payload` is what there is: the rest shows as a gap."""
+    """A TCP segment. If the capture cut it off, `payload` is the part present: the rest shows as a gap."""
 
     endpoints: Endpoints
     sequence: int
@@ -87,7 +87,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class _IpPayload:
-    """What an IP packet carries; `end` is where it ends by the packet's own count, which the frame may not reach."""
+    """The content of an IP packet; `end` is its end by the packet's own length, which the frame may not reach."""
 
     protocol: int
     source: bytes
@@ -102,12 +102,12 @@ def is_known_link(link_type: int) -> bool:
 
 
 def read_frame(link_type: int, data: bytes, ports: Ports) -> Segment | Datagram | Unusable | None:
-    """The segment or datagram in a frame of a known link type; None where it holds none of ours."""
+    """The segment or datagram in a frame of a known link type; None if it is not ours."""
     at = _network_layer(link_type, data)
     ip = None if at is None else _internet_layer(data, at)
     if ip is None or ip.protocol not in (_TCP, _UDP):
         return None
-    # A later fragment has no ports: its first one speaks for all of them.
+    # A later fragment has no ports: the first one is reported for all of them.
     if ip.fragment or len(data) < ip.start + _PORTS.size:
         return None
     source_port, destination_port = _PORTS.unpack_from(data, ip.start)
@@ -115,12 +115,12 @@ def read_frame(link_type: int, data: bytes, ports: Ports) -> Segment | Datagram 
         return None
     endpoints = Endpoints(ip.source, source_port, ip.destination, destination_port)
     if ip.fragment is not None:
-        return Unusable(endpoints, "this is a fragment of an IP packet: fragments are not reassembled")
+        return Unusable(endpoints, "fragments of IP packets are not reassembled")
     return _tcp(data, ip, endpoints) if ip.protocol == _TCP else _udp(data, ip, endpoints)
 
 
 def _network_layer(link_type: int, data: bytes) -> int | None:
-    """Where the IP header starts."""
+    """The position of the IP header."""
     if link_type in _RAW:
         return 0
     if link_type in (_NULL, _LOOP):
@@ -183,7 +183,7 @@ def _tcp(data: bytes, ip: _IpPayload, endpoints: Endpoints) -> Segment | Unusabl
     _, _, sequence, offset, flags = _TCP_HEAD.unpack_from(data, ip.start)
     header = (offset >> 4) * 4
     if header < _TCP_SIZE:
-        return Unusable(endpoints, f"a TCP header cannot have {header} bytes")
+        return Unusable(endpoints, f"a TCP header must have at least {_TCP_SIZE} bytes, got {header}")
     return Segment(endpoints, sequence, bool(flags & _SYN), data[ip.start + header : ip.end])
 
 

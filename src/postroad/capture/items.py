@@ -35,7 +35,7 @@ class DecodedPacket:
 
 @dataclass(frozen=True, slots=True)
 class DamagedPacket:
-    """A damaged packet. `data` is what there is of it, and the offset of `fault` counts from its start."""
+    """A damaged packet. `data` is the part present, and the offset of `fault` counts from its start."""
 
     origin: Origin
     data: bytes

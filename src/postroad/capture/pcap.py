@@ -1,6 +1,6 @@
-"""Capture files: pcap and pcapng, read frame by frame. What is inside a frame is not looked at here.
+"""Capture files: pcap and pcapng, read frame by frame. The content of frames is not known here.
 
-A container that cannot be followed any further ends with a Skipped that says where and why.
+If a file cannot be followed any further, the last item is a Skipped that says where and why.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _Interface:
 
 
 class _Broken(Exception):
-    """The container cannot be followed from here on."""
+    """The file cannot be followed from here on."""
 
 
 def read_pcapng(stream: BinaryIO) -> Iterator[Frame | Skipped]:
@@ -120,7 +120,7 @@ class _Pcapng:
             yield _stop(self._offset, str(fault))
 
     def _next_block(self) -> tuple[int, bytes] | None:
-        """The kind and the body of the next block; the body of a kind that is not read is passed over."""
+        """The kind and the body of the next block; skips the body of other kinds."""
         self._offset = self._next
         head = self._stream.read(8)
         if not head:
@@ -128,7 +128,7 @@ class _Pcapng:
         if head[:4] == PCAPNG_MAGIC:
             order = self._stream.read(4)
             if order not in _ORDERS:
-                raise _Broken("a Section Header Block without its byte-order magic")
+                raise _Broken("a Section Header Block must have a byte-order magic")
             self._order = _ORDERS[order]
             self._interfaces.clear()
             head += order
@@ -136,7 +136,7 @@ class _Pcapng:
             raise _Broken("the file breaks off in the header of a block")
         kind, size = self._struct("II").unpack_from(head)
         if size % 4 or size < _SHORTEST.get(kind, 12):
-            raise _Broken(f"a block of kind {kind:#x} cannot have {size} bytes")
+            raise _Broken(f"a block of kind {kind:#x} has a wrong size of {size} bytes")
         rest = size - len(head) - 4
         if kind in _WANTED:
             if size > _MAX_BLOCK_SIZE:
@@ -147,13 +147,13 @@ class _Pcapng:
             self._pass_over(rest)
         (again,) = self._struct("I").unpack(self._read(4))
         if again != size:
-            raise _Broken(f"a block of {size} bytes ends as one of {again}")
+            raise _Broken(f"a block must repeat its size of {size} bytes at its end, got {again}")
         self._next += size
         return kind, body
 
     def _describe_interface(self, body: bytes) -> None:
         if len(self._interfaces) == _MAX_INTERFACES:
-            raise _Broken(f"more than {_MAX_INTERFACES} interfaces in one section")
+            raise _Broken(f"a section must have at most {_MAX_INTERFACES} interfaces")
         link_type, snap_length = self._struct("HxxI").unpack_from(body)
         ticks, offset_s = 1_000_000, 0
         for code, value in self._options(body, 8):
@@ -176,9 +176,9 @@ class _Pcapng:
         index, high, low, size, _ = self._struct("5I").unpack_from(body)
         interface = self._interface(index)
         if interface is None:
-            return self._skip(f"frame {self._number} is of interface {index}, which the file does not describe")
+            return self._skip(f"frame {self._number} belongs to interface {index}, which the file does not describe")
         if size > min(len(body) - 20, MAX_FRAME_SIZE):
-            return self._skip(f"frame {self._number} claims {size} bytes, {len(body) - 20} are in its block")
+            return self._skip(f"frame {self._number} must have {size} bytes, got {len(body) - 20} in its block")
         return self._frame(interface, interface.time_ns(high << 32 | low), body[20 : 20 + size])
 
     def _simple(self, body: bytes) -> Frame | Skipped:

@@ -1,6 +1,6 @@
-"""TCP streams put together again from captured segments, one direction at a time, and cut into packets.
+"""TCP streams reassembled from captured segments, one direction at a time, and cut into packets.
 
-Segments may come late, twice, overlapping or never; memory is bounded, and whatever is given up is said.
+Segments may come late, twice, overlapping or never. Memory is limited, and everything dropped is reported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from postroad.capture.items import Item, Origin
 # that has come, the missing segment is not late but lost.
 MAX_WAITING = 4 * 1_048_576
 MAX_WAITING_SEGMENTS = 16_384
-# Directions that are followed at once, and bytes held for all of them: the one silent for longest is closed first.
+# Directions that are followed at once, and bytes held for all of them: the longest silent one is closed first.
 MAX_DIRECTIONS = 4_096
 MAX_HELD = 128 * 1_048_576
 # A segment further back than this is no retransmission: the ports were used again and the capture missed the start.
@@ -86,7 +86,7 @@ class _Direction:
 
 
 class Streams:
-    """Feed it segments in the order they were captured; it gives back what the streams hold."""
+    """Feed it segments in the order of the capture; it returns the items of the streams."""
 
     def __init__(self) -> None:
         self._directions: OrderedDict[Endpoints, _Direction] = OrderedDict()  # the one silent for longest first
@@ -117,7 +117,7 @@ class Streams:
         return items
 
     def finish(self) -> list[Item]:
-        """The capture ends: what still waits is given up, and streams that break off in a packet say so."""
+        """The capture ends: drops what still waits, and reports streams that end inside a packet."""
         items: list[Item] = []
         while self._directions:
             items += self._close(next(iter(self._directions)))
@@ -131,7 +131,7 @@ class Streams:
         self._directions.move_to_end(key)
         distance = direction.distance(sequence)
         if distance + len(payload) <= 0:
-            return []  # nothing that had not come before
+            return []  # nothing new
         before = direction.held
         origin = replace(origin, source=key.source_text, destination=key.destination_text)
         items = direction.take(distance, payload, origin)

@@ -1,6 +1,6 @@
 """Messages as Arrow columns: packets decoded a batch at a time, and messages to send made of columns.
 
-The one room that works on numpy and pyarrow; what a property means is in describe/, and the two agree.
+The only room with numpy and pyarrow. describe/ defines the properties, and the two agree.
 """
 
 from postroad.columns.decoding import decode

@@ -27,8 +27,8 @@ def schema_of(columns: Sequence[str]) -> Any:
     for name in columns:
         if name not in KNOWN:
             close = get_close_matches(name, KNOWN, n=1)
-            told = f"did you mean {close[0]}?" if close else f"known are {', '.join(KNOWN)}"
-            raise InvalidArgument(f"columns: there is no column {name!r}; {told}")
+            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(KNOWN)}"
+            raise InvalidArgument(f"columns: there is no column {name!r}; {hint}")
     return pa.schema([(name, arrow_type(name)) for name in columns])
 
 

@@ -1,4 +1,4 @@
-"""Columns and the numpy arrays over their bytes: slices of many rows at once, copied by Arrow and not by Python."""
+"""Columns and the numpy arrays over their bytes: Arrow, not Python, copies slices of many rows at once."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def bytes_of(array: Any) -> Bytes:
 
 
 def slices(array: Any, starts: Ints, stops: Ints) -> Any:
-    """A binary array of the bytes from each start to each stop; both grow from row to row, as the rows of `array` do.
+    """A binary array of the bytes from each start to each stop; both grow from row to row, like the rows of `array`.
 
-    Arrow copies every second value of an array whose values are the slices and what lies between them.
+    Arrow copies every second value of an array whose values are the slices and the gaps between them.
     """
     count = len(starts)
     if not count:
@@ -41,7 +41,7 @@ def slices(array: Any, starts: Ints, stops: Ints) -> Any:
 
 
 def matrix(array: Any, starts: Ints, width: int) -> Bytes:
-    """`width` bytes from each start on, a row each; they must all be there."""
+    """`width` bytes from each start on, one row each; all of them must exist."""
     return bytes_of(slices(array, starts, starts + width))[: len(starts) * width].reshape(len(starts), width)
 
 

@@ -1,4 +1,4 @@
-"""Packets decoded to columns: plain messages all at once, others one by one, each as describe/message.py has it."""
+"""Packets decoded to columns: plain messages all at once, others one by one, with the rules of describe/message.py."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _NAME_BITS = (UserFlags.DESTINATION_QUEUE | UserFlags.ADMIN_QUEUE | UserFlags.RE
 
 
 def decode(packets: Any, *, reason: Any = None, columns: Sequence[str] | None = None) -> dict[str, Any]:
-    """The columns by name, one value a packet: all properties and `decode_error`, or those asked for.
+    """The columns by name, one value for each packet: all properties and `decode_error`, or the requested ones.
 
     `packets` is a binary array. A packet that is no message has nulls, and the fault in `decode_error`; null has nulls.
-    `reason` says of dead letters why they died, 0 or null of other messages; it takes the place of their class.
+    `reason` is the reason of a dead letter, 0 or null for other messages; it replaces their class.
     """
     packets = _plain(packets, pa.binary())
     wanted = (*PROPERTIES, ERROR) if columns is None else columns
@@ -68,7 +68,7 @@ def _numbers(array: Any, count: int) -> Ints:
 
 
 class _Batch:
-    """The plain messages of a batch; a column is made when it is asked for."""
+    """The plain messages of a batch; a column is made at its first use."""
 
     def __init__(self, packets: Any, layout: Layout, reasons: Ints) -> None:
         self.packets = packets
@@ -85,12 +85,12 @@ class _Batch:
     # Queue names
 
     def names_are_sound(self) -> bool:
-        """Whether there are no direct names, of which some may be no text."""
+        """Whether there are no direct names, which may be invalid text."""
         return not _has_code(self.layout.user_flags, QueueCode.DIRECT).any()
 
     def read_names(self) -> None:
-        """The three names, each read once however many messages have it. Messages with a name that is no text leave the
-        batch: what is wrong with them is told one by one."""
+        """The three names, each read once for all messages that have it. Messages with an invalid name leave the batch:
+        they are decoded one by one, which finds the fault."""
         layout = self.layout
         codes = layout.user_flags & _NAME_BITS
         names = slices(self.packets, layout.start + FIXED_SIZE, layout.names_end)
@@ -119,7 +119,7 @@ class _Batch:
         self._names = {name: pa.array(texts[name], pa.string()).take(chosen) for name in _NAMES}
 
     def _meaning_of_names(self, codes: Ints) -> Any:
-        """What the names mean besides their own bytes: their codes, and the managers that some of these speak of."""
+        """The meaning of the names: their codes, and the managers that some of them refer to."""
         layout = self.layout
         rows = np.zeros((len(codes), 36), np.uint8)
         rows[:, :4] = codes.astype("<u4")[:, None].view(np.uint8)
@@ -226,7 +226,7 @@ def _joined(found: dict[str, Any], packets: Any, rows: Ints, reasons: Ints) -> d
 
 
 def _described(packet: bytes | None, reason: int) -> dict[str, object]:
-    """One packet, by way of its JSON."""
+    """One packet, through its JSON."""
     if packet is None:
         return {}
     try:

@@ -1,6 +1,6 @@
-"""Where everything stands in many packets at once: the layout of [MS-MQMQ] 2.2.20, checked as wire/view.py checks it.
+"""The positions of all fields in many packets at once: the layout of [MS-MQMQ] 2.2.20, checked like wire/view.py.
 
-Only plain messages are laid out here: those with a TransactionHeader or none, without security, tracing, SOAP, several
+Only plain messages are handled here: those with a TransactionHeader or none, without security, tracing, SOAP, several
 destinations or a session. Other messages, and malformed ones, are decoded one by one elsewhere.
 """
 
@@ -44,7 +44,7 @@ _U16, _U32 = np.dtype("<u2"), np.dtype("<u4")
 
 @dataclass(slots=True)
 class Layout:
-    """The plain messages of a batch: `rows` are their places in it. Places of bytes are those in the batch's buffer."""
+    """The plain messages of a batch: `rows` are their indices. Byte positions refer to the batch's buffer."""
 
     rows: Ints
     start: Ints
@@ -55,7 +55,7 @@ class Layout:
     message_id: Ints
     user_flags: Ints
     names_end: Ints
-    transaction: Ints  # TransactionHeader.Flags; -1 where there is none
+    transaction: Ints  # TransactionHeader.Flags; -1 if there is none
     ack_flags: Ints
     message_class: Ints
     correlation_id: Bytes  # 20 bytes a row
@@ -68,7 +68,7 @@ class Layout:
     body_end: Ints
 
     def only(self, mask: Mask) -> Layout:
-        """The rows that `mask` leaves."""
+        """The rows that `mask` keeps."""
         if mask.all():
             return self
         return Layout(*(getattr(self, each.name)[mask] for each in fields(self)))
@@ -154,7 +154,7 @@ def lay_out(packets: Any) -> Layout:
 
 
 def _behind_name(data: Bytes, start: Ints, size: Ints, at: Ints, code: Ints, fit: Mask) -> Ints:
-    """Where the field behind a queue name stands. Whether a direct name is text is not looked at here."""
+    """The position of the field after a queue name. Does not check that a direct name is text."""
     direct = code == QueueCode.DIRECT
     fit &= ~direct | (at + 2 <= size)
     count_at = np.where(direct & fit, start + at, 0)

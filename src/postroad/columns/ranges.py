@@ -1,7 +1,7 @@
-"""A range of a queue, read as columns in the order of arrival: pages of several sources merged, hidden rows left out.
+"""A range of a queue, read as columns in order of arrival: merges pages of several sources, leaves out hidden rows.
 
-Runs on any thread. Where pages come from is the caller's business: a source gives the numbers and the packets of
-records as postroad.store.interface.Columns has them.
+Runs on any thread. The caller provides the pages: a source gives the numbers and the packets of records in the form of
+postroad.store.interface.Columns.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from postroad.columns.buffers import Ints, Mask, binary, offsets_of
 from postroad.columns.schema import MESSAGE as MESSAGE
 
 ARRIVAL_MASK = (1 << 56) - 1
-BATCH_BYTES = 2 << 20  # of packets in a batch, about: what a reader needs room for, and what a processor's cache has
-FIRST_ROWS = 1000  # of the first page, when nothing is known of the sizes
+BATCH_BYTES = 2 << 20  # of packets in a batch, about: fits a reader's memory and a processor's cache
+FIRST_ROWS = 1000  # of the first page, when the sizes are unknown
 MOST_ROWS = 65_536
 _WIDTH = 8  # numbers of a record
 _LOOKUP_ID, _SIZE, _ARRIVED, _EXPIRES, _ABORTS, _REASON = range(6)
@@ -32,14 +32,14 @@ Read = Callable[[int, int, int, int], tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a hold spans and passes over, as plain values."""
+    """The range and the exceptions of a hold, as plain values."""
 
     start: int
     end: int
     passed_over: Sequence[int]
 
     def mask(self, lookup_ids: Ints) -> tuple[Mask, Mask]:
-        """Which rows are in the range, and which of them were passed over."""
+        """Which rows are in the range, and which of them are exceptions."""
         arrivals = lookup_ids & ARRIVAL_MASK
         inside: Mask = (arrivals >= self.start) & (arrivals < self.end)
         if not self.passed_over:
@@ -49,7 +49,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a reader sees at one moment: not what is locked, nor what others hold, nor what has expired."""
+    """The rows visible to a reader at one moment: not locked, not held by others, not expired."""
 
     locked: Sequence[int]
     own: Span | None
@@ -71,7 +71,7 @@ class Shown:
 
 @dataclass(slots=True)
 class _Source:
-    """One ordered run of records, and what of it is read and not yet given."""
+    """One ordered run of records, and the part of it that is read but not yet returned."""
 
     read: Read
     position: int
@@ -103,7 +103,7 @@ class _Source:
 
 
 class RangeReader:
-    """Gives a range batch by batch: the columns asked for, of the messages that are shown and pass the filters."""
+    """Returns a range batch by batch: the requested columns of the visible messages that pass the filters."""
 
     def __init__(
         self,
@@ -113,16 +113,16 @@ class RangeReader:
         limit: int | None = None,
         equal: dict[str, object] | None = None,
     ) -> None:
-        """`sources` are how to read each run, and its first and last lookup id; `equal` is what columns have to be."""
+        """`sources` are how to read each run, its first and last lookup id; `equal` has wanted values of columns."""
         self.schema = schema_of(columns)
         self._sources = [_Source(read, first - 1, last) for read, first, last in sources]
         self._left = limit
         self._equal = equal or {}
 
     def pages(self, shown: Shown) -> list[memoryview] | None:
-        """The next record batches, serialized; perhaps none, where nothing was shown. None at the end.
+        """The next record batches, serialized; perhaps none, if no row was visible. None at the end.
 
-        `shown` is of a moment before this call, so that no message is seen that a reader had at that moment.
+        `shown` must be from before this call, so no message is returned that a reader had at that moment.
         """
         rows = None if self._left == 0 else self._next()
         if rows is None:
@@ -133,7 +133,7 @@ class RangeReader:
         return [memoryview(each.serialize()) for each in _pieces(found, self.schema)]
 
     def _next(self) -> tuple[Ints, Any] | None:
-        """The next rows in the order of arrival, whoever sees them."""
+        """The next rows in order of arrival, visible or not."""
         for source in self._sources:
             if not source.done and not len(source.numbers):
                 source.fill()

@@ -1,4 +1,4 @@
-"""The columns of messages, as data: what the packet says, what its place in a queue adds. Types are those of Spark."""
+"""The columns of messages, as data: from the packet, and from its place in a queue. Types are those of Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INT = pa.int32()
 LONG = pa.int64()
 TIME = pa.timestamp("us", tz="UTC")
 
-# What a packet says.
+# From the packet.
 PROPERTIES: dict[str, Any] = {
     "id": TEXT,
     "class": INT,
@@ -41,11 +41,11 @@ PROPERTIES: dict[str, Any] = {
     "last_in_transaction": TRUTH,
     "transaction_id": LONG,
 }
-ERROR = "decode_error"  # why a packet is none that can be read; then all of its properties are null
+ERROR = "decode_error"  # why a packet does not decode; then all of its properties are null
 PACKET = "packet"
-# What is known of a message without a look into its packet.
+# Known without decoding the packet.
 PLACE: dict[str, Any] = {"lookup_id": LONG, "arrived_at": TIME, "aborts": INT, "reason": INT, PACKET: BYTES}
-# The order in which people see them.
+# The order for people.
 MESSAGE = (
     *("id", "lookup_id", "class", "class_name", "label", "body", "body_text", "body_type", "priority", "delivery"),
     *("correlation_id", "sent_at", "arrived_at", "source_manager", "destination_queue", "admin_queue"),
@@ -57,5 +57,5 @@ KNOWN = (*MESSAGE, "reason", PACKET, ERROR)
 
 
 def arrow_type(name: str) -> Any:
-    """The Arrow type of a column; KeyError for a name that none has."""
+    """The Arrow type of a column; KeyError for an unknown name."""
     return _TYPES[name]

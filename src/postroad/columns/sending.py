@@ -57,7 +57,7 @@ def read_messages(stream: bytes, most: int) -> Sending:
 
 
 def _transactional(deliveries: list[str | None] | None, fields: dict[str, list[Any]]) -> bool | None:
-    """What the deliveries say: all of them that they go in a transaction, or none."""
+    """Whether the deliveries ask for a transaction: all of them, or none."""
     if deliveries is None:
         return None
     if "recoverable" in fields:
@@ -74,8 +74,8 @@ def _transactional(deliveries: list[str | None] | None, fields: dict[str, list[A
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """`types` tell whether a column is of the right type, `what` says which that is; `read` turns one value into what a
-    Message has, and raises ValueError, or one of our errors, for a value that none has."""
+    """`types` checks the type of a column, and `what` describes it; `read` converts one value for a Message, and raises
+    ValueError, or one of our errors, for a wrong one."""
 
     field: str
     what: str
@@ -100,8 +100,8 @@ class _Column:
         outside = pc.or_(pc.less(column, self.lowest), pc.greater(column, self.highest))
         row = pc.index(outside, pa.scalar(True)).as_py()
         if row >= 0:
-            told = f"must be a whole number from {self.lowest} to {self.highest}, got {column[row].as_py()}"
-            raise InvalidMessage(f"column {name}, row {row}: {told}")
+            fault = f"must be a whole number from {self.lowest} to {self.highest}, got {column[row].as_py()}"
+            raise InvalidMessage(f"column {name}, row {row}: {fault}")
 
     def _value(self, name: str, row: int, value: Any) -> Any:
         assert self.read is not None

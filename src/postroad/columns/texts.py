@@ -1,6 +1,6 @@
-"""Text of many rows at once: GUIDs, identifiers, UTF-16 labels, and bodies as text where wire/bodies.py says they are.
+"""Text of many rows at once: GUIDs, identifiers, UTF-16 labels, and bodies that are text by wire/bodies.py.
 
-What is plain ASCII is converted as a whole; the rest, row by row, by the rules that single messages follow.
+Converts plain ASCII as a whole; the rest row by row, with the rules for single messages.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from postroad.columns.buffers import Bytes, Ints, Mask, binary, bytes_of, fixed,
 from postroad.wire.bodies import body_text
 from postroad.wire.constants import BodyType
 
-_GUID_ORDER = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15]  # of bytes_le, as they stand in text
+_GUID_ORDER = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15]  # of bytes_le, in the order of text
 _GUID_PARTS = ((0, 8, 0), (8, 12, 1), (12, 16, 2), (16, 20, 3), (20, 32, 4))  # digits, and the hyphens before them
 _GUID_SIZE = 36
 _TEXT_TYPES = (BodyType.VT_BSTR.value, BodyType.VT_LPWSTR.value, BodyType.VT_LPSTR.value)
 _MARKS = (0xEF, 0xFE, 0xFF)  # how byte order marks begin
 _BEFORE_CONTROLS = 0xC2  # the first byte of U+0080 to U+00BF in UTF-8
-_LOOK = 32  # bytes that tell most bodies that are no text
+_LOOK = 32  # bytes that show for most bodies that they are no text
 _ASCII = 0x80
 _DELETE, _SPACE, _TAB, _LINE_FEED, _RETURN = 0x7F, 0x20, 0x09, 0x0A, 0x0D
 
@@ -58,7 +58,7 @@ def utf16_text(raw: Any) -> Any:
 
 
 def body_texts(bodies: Any, body_types: Ints) -> Any:
-    """The bodies as text, null where their type or their own bytes say that they are none."""
+    """The bodies as text; null if their type or their bytes show that they are not."""
     is_text, is_none = _sniffed(bodies, body_types)
     if is_text.all():
         return bodies.view(pa.string())
@@ -76,7 +76,7 @@ def body_texts(bodies: Any, body_types: Ints) -> Any:
 
 
 def _sniffed(bodies: Any, body_types: Ints) -> tuple[Mask, Mask]:
-    """Which bodies are ASCII text, and which are none for sure; the others want a closer look."""
+    """Which bodies are ASCII text, and which surely are no text; the others need a closer look."""
     offsets = offsets_of(bodies).astype(np.int64)
     data = bytes_of(bodies)
     untyped = body_types == BodyType.VT_EMPTY
@@ -115,7 +115,7 @@ def _are_utf8(bodies: Any) -> bool:
 
 
 def _is_control(values: Bytes) -> Mask:
-    """Control characters but for tab and line ends; what is beyond ASCII is not judged."""
+    """Control characters except tab and line ends; characters beyond ASCII are not checked."""
     below = (values < _SPACE) & (values != _TAB) & (values != _LINE_FEED) & (values != _RETURN)
     found: Mask = below | (values == _DELETE)
     return found

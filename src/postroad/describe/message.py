@@ -25,9 +25,9 @@ from postroad.wire.user_header import QueueField
 
 
 def message_json(view: MessageView) -> dict[str, object]:
-    """JSON-ready; what a message lacks is None, and exactly one of `body` and `body_base64` is there.
+    """JSON-ready; a missing property is None, and exactly one of `body` and `body_base64` is present.
 
-    `authenticated` is the packet's own mark, which a queue manager sets once it has checked a signature itself.
+    `authenticated` is the packet's own mark, which a queue manager sets after it has checked a signature.
     """
     transaction = view.transaction_header
     security = view.security_header
@@ -72,7 +72,7 @@ def delivery_word(view: MessageView) -> str:
 
 
 def destination_text(view: MessageView) -> str | None:
-    """The destination's format name; a direct name that no grammar admits is shown as it is in the packet."""
+    """The destination's format name; an invalid direct name is shown as it is in the packet."""
     return _queue_text(destination_name, view, lambda: view.destination_queue)
 
 

@@ -1,4 +1,4 @@
-"""Any packet as JSON: its kind, what it says, and every field of its headers."""
+"""Any packet as JSON: its kind, its content, and every field of its headers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from postroad.wire import FinalAck, MessageView, OrderAck, Packet, Ping
 
 
 def packet_kind(packet: Packet | Ping) -> str:
-    """The specification's word for it: UserMessage, OrderAck, SessionAck, Ping and so on."""
+    """The specification's name: UserMessage, OrderAck, SessionAck, Ping and so on."""
     return "UserMessage" if isinstance(packet, MessageView) else type(packet).__name__
 
 
 def packet_json(data: bytes, packet: Packet | Ping) -> dict[str, object]:
-    """`packet` is what `data` was decoded to. A message, an ordering acknowledgment too, brings its message fields."""
+    """`packet` is the decoded `data`. A message, also an ordering acknowledgment, has its message fields."""
     described: dict[str, object] = {"packet": packet_kind(packet)}
     if isinstance(packet, Ping):
         return described | {"headers": sections_json(describe_ping(packet))}

@@ -1,6 +1,6 @@
 """The headers of a packet, field by field. A damaged packet shows the fields before the damage.
 
-`wire` checks packets; here their bytes are only shown.
+`wire` checks packets; this module only shows their bytes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _PRIVATE_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: `value` is JSON-ready, `text` is for people, who can do without the `quiet` ones."""
+    """One field: `value` is JSON-ready, `text` is for people; they can leave out the `quiet` ones."""
 
     name: str
     value: object
@@ -83,7 +83,7 @@ class Field:
 
 @dataclass(slots=True)
 class Section:
-    """One header and where in its packet it starts. `name` is the specification's word."""
+    """One header and its position in the packet. `name` is the specification's word."""
 
     name: str
     offset: int
@@ -122,11 +122,11 @@ class Section:
 def describe_headers(data: bytes, fault: RemoteProtocolError | None = None) -> list[Section]:
     """The headers of a packet that starts at `data`, in order.
 
-    Of a packet with a `fault`, those up to the one that the fault lies in; of a header that breaks off, the fields
-    before the break. Never raises.
+    For a packet with a `fault`, those up to the faulty one; for an incomplete header, the fields before its end.
+    Never raises.
     """
     walk = _Walk(data)
-    with suppress(RemoteProtocolError):  # `fault` says it; what was read before stands
+    with suppress(RemoteProtocolError):  # `fault` has the reason; the sections read before are kept
         walk.run()
     sections = [section for section in walk.sections if section.fields]
     if fault is None or fault.offset is None:
@@ -143,7 +143,7 @@ def describe_ping(ping: Ping) -> list[Section]:
 
 
 class _Walk:
-    """Reads the headers one behind the other; each notes in its section what it read before anything can fail."""
+    """Reads the headers one after the other; each adds the fields it read to its section before anything can fail."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

@@ -1,4 +1,4 @@
-"""Single values as JSON and as words: times, flags, codes, identifiers, text. No packet is known here."""
+"""Single values as JSON and as text: times, flags, codes, identifiers, strings. No packet is known here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NS = 1_000_000_000
 
 
 def rfc3339(seconds: int, nanoseconds: int | None = None) -> str | None:
-    """`2024-05-17T09:30:00Z`, with six or nine digits where there is a fraction; None outside the years 1 to 9999."""
+    """`2024-05-17T09:30:00Z`, with six or nine digits if there is a fraction; None outside the years 1 to 9999."""
     try:
         moment = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
     except (ValueError, OverflowError, OSError):
@@ -51,7 +51,7 @@ def word(member: IntEnum | IntFlag) -> str:
 
 
 def code_word(kind: type[IntEnum], value: int) -> str | None:
-    """The word for a code, None for one that its table does not name."""
+    """The word for a code, None for an unknown one."""
     try:
         return word(kind(value))
     except ValueError:
@@ -64,7 +64,7 @@ def flag_words(kind: type[IntFlag], value: int) -> list[str]:
 
 
 def whole_text(text: str) -> str:
-    """Text that every encoder takes: half a surrogate pair, which a string on the wire may hold, becomes U+FFFD."""
+    """Text for every encoder: half a surrogate pair, which a string on the wire may have, becomes U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -73,12 +73,12 @@ def base64_text(data: bytes) -> str:
 
 
 def identifier_text(data: bytes) -> str | None:
-    r"""The 20 bytes of a message identifier as `{guid}\ordinal`; None where they are all zero."""
+    r"""The 20 bytes of a message identifier as `{guid}\ordinal`; None if they are all zero."""
     return str(MessageId.from_bytes(data)) if any(data) else None
 
 
 def direct_format_name(text: str) -> str:
-    """The format name of a direct string; one that no grammar admits is shown as it is."""
+    """The format name of a direct string; an invalid one is shown as it is."""
     try:
         return whole_text(str(DirectName.from_wire(text)))
     except IllegalFormatName:

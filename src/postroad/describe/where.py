@@ -16,14 +16,14 @@ from typing import Any
 from postroad.errors import IllegalExpression
 
 MAX_LENGTH = 4000
-MAX_DEPTH = 40  # parentheses and operators within each other; far below what Python's own stack bears
+MAX_DEPTH = 40  # nested parentheses and operators; far below the limit of Python's stack
 
 Message = Mapping[str, object]  # one message in the JSON form
 Predicate = Callable[[Message], bool]
 
 
 class Kind(Enum):
-    """What a part of an expression gives. A field has its kind, and may still be absent from a message."""
+    """The type of a part of an expression. A field has one, and may still be absent from a message."""
 
     TEXT = "text"
     NUMBER = "a number"
@@ -74,7 +74,7 @@ def parse_where(text: str) -> Predicate:
 
 
 class _Parser:
-    """One expression on its way from text to a function."""
+    """Converts one expression from text to a function."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -112,9 +112,9 @@ class _Parser:
         return tree
 
     def _as_python(self) -> tuple[str, list[int]]:
-        r"""The text as Python has to see it, and for each of its characters the place it came from.
+        r"""The text for Python's parser, and for each of its characters the original position.
 
-        Between quotes every character means itself, a backslash too: names such as `private$\orders` are full of them.
+        Between quotes every character means itself, also a backslash: names such as `private$\orders` have many.
         """
         text = self._text
         source: list[str] = []

@@ -1,1 +1,1 @@
-"""Where sites, routing links, queue managers and public queues come from."""
+"""The sources of sites, routing links, queue managers and public queues."""

@@ -1,6 +1,6 @@
 """The enterprise as a TOML file: sites, routing links, queue managers and public queues, checked as a whole.
 
-Here objects refer to each other by name; `read_directory` makes the directory of them, where they do by identifier.
+Here objects refer to each other by name; `read_directory` makes a directory where they do by identifier.
 """
 
 # ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
@@ -40,12 +40,12 @@ SITE_NAMESPACE = UUID("6f1b7c0e-3a52-4f0b-8a53-0d5f6c1f8b1d")  # sites without a
 
 
 def derived_site_id(name: str) -> UUID:
-    """The same on every machine, whatever the case of the name."""
+    """The same on every machine, regardless of the name's case."""
     return uuid5(SITE_NAMESPACE, name.lower())
 
 
 def public_path(text: str) -> PathName:
-    r"""`computer\queue`: what the directory knows is public."""
+    r"""`computer\queue`: every queue of the directory is public."""
     name = PathName.parse(text)
     if name.tail.kind is not QueueKind.PUBLIC or name.tail.journal or name.tail.subqueue is not None or name.is_local:
         raise FieldFault(rf"must be a public queue with its queue manager, as in alpha\orders, got {quoted(text)}")
@@ -83,7 +83,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerEntry:
-    """A QueueManager of the directory. Without an address, its name is what to look up."""
+    """A QueueManager of the directory. Without an address, its name is resolved."""
 
     name: str = required(MANAGER_NAME)
     id: UUID = required(GUID)
@@ -96,7 +96,7 @@ class ManagerEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicQueue:
-    """A queue that everybody can find by its identifier."""
+    """A queue that others can find by its identifier."""
 
     path: PathName = required(parsed("text", public_path))
     id: UUID = required(GUID)
@@ -113,7 +113,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enterprise:
-    """All of it, in the order of the file. Names refer to each other as the definitions spell them."""
+    """The whole file, in its order. References use the spelling of the definitions."""
 
     sites: tuple[Site, ...] = ()
     links: tuple[Link, ...] = ()
@@ -123,15 +123,11 @@ class Enterprise:
     def manager(self, name: str) -> ManagerEntry | None:
         return next((each for each in self.managers if each.name.lower() == name.lower()), None)
 
-    def queues_of(self, name: str) -> tuple[PublicQueue, ...]:
-        """The public queues on the queue manager of this name."""
-        return tuple(queue for queue in self.queues if queue.path.computer.lower() == name.lower())
-
 
 def load_enterprise(file: Path, data: bytes | None = None) -> Enterprise:
     """Reads and checks the whole file; raises ConfigurationError on the first fault.
 
-    `data` is what the file holds, where the caller has read it by itself.
+    `data` is the content of the file, if the caller has already read it.
     """
     tables = load(file, _File, data)
     place = Place(str(file))
@@ -174,7 +170,7 @@ def load_enterprise(file: Path, data: bytes | None = None) -> Enterprise:
 
 
 def read_directory(enterprise: Enterprise) -> Directory:
-    """The directory of an enterprise whose names are known to fit, as those of `load_enterprise` are."""
+    """The directory of an enterprise with valid references, as from `load_enterprise`."""
     sites = {each.name: each.id for each in enterprise.sites}
     managers = {each.name: each.id for each in enterprise.managers}
     by_lower = {name.lower(): identifier for name, identifier in managers.items()}
@@ -190,7 +186,7 @@ def read_directory(enterprise: Enterprise) -> Directory:
         site1, site2 = identifiers(link.sites, sites)
         found.append(
             objects.RoutingLink(
-                identifier=uuid5(site1, f"{site2} {number}"),  # links have no names: their place tells them apart
+                identifier=uuid5(site1, f"{site2} {number}"),  # links have no names, so their number identifies them
                 site1_identifier=site1,
                 site2_identifier=site2,
                 actual_cost=link.cost,
@@ -227,7 +223,7 @@ def _placed(entries: Iterable[T], place: Place) -> Iterator[tuple[T, Place]]:
 
 
 class _Names:
-    """What may be referred to, and how it is spelled where it is defined."""
+    """The names that references may use, and their spelling in the definitions."""
 
     def __init__(self, what: str, names: Iterable[str]) -> None:
         self._what = what
@@ -239,11 +235,11 @@ class _Names:
         return self._names[name.lower()]
 
     def resolve(self, names: Sequence[str], place: Place) -> tuple[str, ...]:
-        """The names as they are defined; one that is unknown or stands there twice is refused."""
+        """The names in the spelling of their definitions; refuses an unknown one and a repeated one."""
         found: list[str] = []
         for index, name in enumerate(names, 1):
             known = self.known(name, place.item(index))
             if known in found:
-                place.item(index).fail(f"{name} is in this list already")
+                place.item(index).fail(f"must not repeat {name}")
             found.append(known)
         return tuple(found)

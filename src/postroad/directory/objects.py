@@ -1,4 +1,4 @@
-"""What a directory holds, [MS-MQDMPR] 3.1.1: queue managers, sites, routing links and public queues, as frozen values.
+"""The objects of a directory, [MS-MQDMPR] 3.1.1: queue managers, sites, routing links and public queues, frozen.
 
 They refer to each other by identifier. Directory resolves these references.
 """
@@ -24,7 +24,7 @@ class DirectoryObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueManager(DirectoryObject):
-    """[MS-MQDMPR] 3.1.1.1. Without an address, its name is what to look up."""
+    """[MS-MQDMPR] 3.1.1.1. Without an address, its name is resolved."""
 
     computer_name: str
     address: str | None = None
@@ -49,7 +49,7 @@ class Site(DirectoryObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingLink(DirectoryObject):
-    """[MS-MQDMPR] 3.1.1.8. Goes both ways: which of its two sites is the first makes no difference."""
+    """[MS-MQDMPR] 3.1.1.8. It has two directions: the order of its two sites does not matter."""
 
     site1_identifier: UUID
     site2_identifier: UUID
@@ -65,7 +65,7 @@ class RoutingLink(DirectoryObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue(DirectoryObject):
-    """[MS-MQDMPR] 3.1.1.2, as far as everybody may know it: a public queue."""
+    """[MS-MQDMPR] 3.1.1.2, the public part: a public queue."""
 
     pathname: PathName
     queue_manager_identifier: UUID

@@ -1,6 +1,6 @@
-"""Reading a directory, [MS-MQDMPR] 3.1.7.1.20 to 23: filters, the events of a query, and a source that is in memory.
+"""Reading a directory, [MS-MQDMPR] 3.1.7.1.20 to 23: filters, the events of a query, and a source in memory.
 
-A source may be anything that answers the three events; what the objects mean is not known here.
+A source can be anything that answers the three events. The meaning of the objects is not known here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OPERATORS: dict[Comparison, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class AttributeFilter:
-    """`"ActualCost" LESS-THAN 5`: the attribute by the specification's name, at the left. GUIDs may be text."""
+    """`"ActualCost" LESS-THAN 5`: the attribute on the left, by the specification's name. GUIDs may be text."""
 
     attribute: str
     comparison: Comparison
@@ -78,7 +78,7 @@ Handle = object
 
 
 class DirectorySource(Protocol):
-    """Where objects come from. A handle means something to the source that gave it, and to nobody else."""
+    """A source of objects. Only the source that gave a handle can use it."""
 
     def read_begin(
         self, object_type: str, filters: Sequence[AttributeFilter]
@@ -89,11 +89,11 @@ class DirectorySource(Protocol):
         """3.1.7.1.22: the next object; EndOfData after the last one."""
 
     def read_end(self, handle: Handle) -> DirectoryOperationResult:
-        """3.1.7.1.23: the query is over, and its handle is good for nothing."""
+        """3.1.7.1.23: ends the query; its handle is then invalid."""
 
 
 class ObjectSource:
-    """Objects in memory, found in the order they were given."""
+    """Objects in memory, found in their given order."""
 
     def __init__(self, objects: Iterable[DirectoryObject]) -> None:
         self._objects: dict[type[DirectoryObject], list[DirectoryObject]] = {kind: [] for kind in _TYPES.values()}
@@ -136,9 +136,9 @@ def get_directory_data(
 ) -> tuple[ObjectT, ...]:
     """[MS-MQBR] 3.1.5.9: every object of the kind that satisfies all filters, in the source's order.
 
-    A read that fails, at its start or in the middle, raises DirectoryError and gives nothing of what it has read. The
-    specification returns Nothing both then and where no object matches; a caller could then take a directory that is
-    out of reach for an empty one.
+    A read that fails, at its start or later, raises DirectoryError and returns nothing. The specification returns
+    Nothing both then and if no object matches, so a caller could mistake a directory that is out of reach for an
+    empty one.
     """
     result, handle = source.read_begin(kind.__name__, filters)
     if result is not DirectoryOperationResult.SUCCESS:

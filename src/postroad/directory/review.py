@@ -23,7 +23,7 @@ def _sites(directory: Directory) -> Iterator[str]:
             yield from _gate(directory, identifier, [site])
         # [MS-MQBR] 1.5: every site of an enterprise of several has a gate.
         if len(directory.sites) > 1 and not directory.site_gate_collection(site.identifier):
-            yield f"the site {site.name} has no site gate: nothing comes in from other sites, and nothing goes out"
+            yield f"the site {site.name} has no site gate: it cannot exchange messages with other sites"
     reached = _reached(directory)
     for site in directory.sites:
         if site.identifier not in reached:
@@ -67,16 +67,16 @@ def _managers(directory: Directory) -> Iterator[str]:
 def _server(manager: QueueManager, role: str, server: QueueManager) -> Iterator[str]:
     name = manager.computer_name
     if server is manager:
-        yield f"{name} is to be its own {role} server"
+        yield f"the {role} servers of {name} must be other queue managers, got itself"
         return
     if not server.routing_server:
-        yield f"{server.computer_name} is to be an {role} server of {name}, but is not a routing server"
+        yield f"{server.computer_name} must be a routing server, because it is an {role} server of {name}"
     if not set(server.site_identifier_list) & set(manager.site_identifier_list):
-        yield f"{server.computer_name} is to be an {role} server of {name}, but is in no site of it"
+        yield f"{server.computer_name} must be in a site of {name}, because it is its {role} server"
 
 
 def _reached(directory: Directory) -> set[UUID]:
-    """The sites that messages from the first one can get to."""
+    """The sites that messages from the first one can reach."""
     neighbours: dict[UUID, list[UUID]] = {}
     groups: list[tuple[UUID, ...]] = [(link.site1_identifier, link.site2_identifier) for link in directory.links]
     groups += [each.site_identifier_list for each in directory.managers if each.routing_server]

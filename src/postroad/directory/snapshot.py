@@ -1,6 +1,6 @@
-"""`Directory`: everything the directory says at one moment, indexed and never changed; who is whose gate or server.
+"""`Directory`: the whole directory at one moment, indexed and immutable; and the gates and servers of each manager.
 
-Pure: where the objects were read from is the business of file.py and watch.py, which way a message takes of routing.
+Pure: file.py and watch.py read the objects, and routing chooses the routes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from uuid import UUID
 from postroad.directory.objects import Queue, QueueManager, RoutingLink, Site
 from postroad.directory.reading import DirectorySource, get_directory_data
 from postroad.errors import DirectoryError
-from postroad.names import PathName
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -21,7 +20,7 @@ V = TypeVar("V")
 class Directory:
     """An immutable snapshot. Sequences are in the order of the source, and "first" means first in that order.
 
-    DirectoryError on objects that contradict each other: two sites of one name, a link to a site that is not there.
+    Raises DirectoryError if objects contradict each other: two sites with one name, a link to an unknown site.
     """
 
     __slots__ = (
@@ -30,7 +29,6 @@ class Directory:
         "_by_name",
         "_gates",
         "_queue_by_identifier",
-        "_queue_by_path",
         "_routing_servers",
         "_site_by_identifier",
         "_site_by_name",
@@ -57,7 +55,6 @@ class Directory:
         self._by_name = _first((each.computer_name.lower(), each) for each in self.managers)
         self._by_address = _first((each.address.lower(), each) for each in self.managers if each.address is not None)
         self._queue_by_identifier = _first((each.identifier, each) for each in self.queues)
-        self._queue_by_path = _first((each.pathname, each) for each in self.queues)
         self._site_by_identifier = _first((each.identifier, each) for each in self.sites)
         self._site_by_name = _first((each.name.lower(), each) for each in self.sites)
         self._site_numbers = {each.identifier: place for place, each in enumerate(self.sites)}
@@ -67,7 +64,7 @@ class Directory:
 
     @classmethod
     def read(cls, source: DirectorySource) -> Directory:
-        """All that the source has, read as [MS-MQBR] 3.1.3.1 reads it; DirectoryError if any part cannot be read."""
+        """The whole source, read as in [MS-MQBR] 3.1.3.1; DirectoryError if any part cannot be read."""
         return cls(
             sites=get_directory_data(source, Site),
             links=get_directory_data(source, RoutingLink),
@@ -85,7 +82,7 @@ class Directory:
                         f"the routing link {link.identifier} must join sites, but {site} is not a site of the directory"
                     )
 
-    # Objects by what they are called
+    # Objects by their names and identifiers
 
     def manager(self, identifier: UUID) -> QueueManager | None:
         return self._by_identifier.get(identifier)
@@ -109,13 +106,7 @@ class Directory:
     def queue(self, identifier: UUID) -> Queue | None:
         return self._queue_by_identifier.get(identifier)
 
-    def queue_at(self, pathname: PathName) -> Queue | None:
-        return self._queue_by_path.get(pathname)
-
-    def queues_of(self, manager: QueueManager) -> tuple[Queue, ...]:
-        return tuple(each for each in self.queues if each.queue_manager_identifier == manager.identifier)
-
-    # Collections, [MS-MQDMPR] 3.1.1.1, 3.1.1.7 and 3.1.1.8: what identifiers stand for, as far as it exists
+    # Collections, [MS-MQDMPR] 3.1.1.1, 3.1.1.7 and 3.1.1.8: the objects of identifiers, if they exist
 
     def site_collection(self, manager: QueueManager) -> tuple[Site, ...]:
         return _known(manager.site_identifier_list, self._site_by_identifier)
@@ -135,7 +126,7 @@ class Directory:
         return _known(link.site_gate_identifier_list, self._by_identifier)
 
     def site_gate_collection(self, site: UUID) -> tuple[QueueManager, ...]:
-        """Site.SiteGateCollection: what routing links name, in the order of the links, then the site's own list.
+        """Site.SiteGateCollection: gates that routing links name, in the order of the links, then the site's own list.
 
         Only routing servers that belong to the site count: [MS-MQBR] 1.5, and 1.1 for what a site gate is.
         """
@@ -158,7 +149,7 @@ class Directory:
         return gates
 
     def _gate_claims(self) -> Iterator[tuple[UUID, UUID]]:
-        """(site, gate), wherever one is said to be the other's."""
+        """Every pair (site, gate) in the directory."""
         for link in self.links:
             for identifier in link.site_gate_identifier_list:
                 yield link.site1_identifier, identifier
@@ -168,7 +159,7 @@ class Directory:
                 yield site.identifier, identifier
 
     def _first_routing_servers(self) -> dict[UUID, int]:
-        """The place in `managers` of each site's first routing server."""
+        """The position in `managers` of each site's first routing server."""
         return _first(
             (site, place)
             for place, manager in enumerate(self.managers)
@@ -178,7 +169,7 @@ class Directory:
 
 
 def _first(pairs: Iterable[tuple[K, V]]) -> dict[K, V]:
-    """Where a key comes twice, its first value."""
+    """The first value of each key."""
     found: dict[K, V] = {}
     for key, value in pairs:
         found.setdefault(key, value)

@@ -18,24 +18,24 @@ from postroad.fields.toml import read_file
 
 log = logging.getLogger(__name__)
 
-_MAX_SENTENCES = 20  # of a review that are logged: a person reads no more
+_MAX_SENTENCES = 20  # of a review: the log gets no more
 
-Signature = tuple[int, ...] | None  # what tells that a file was written; None where there is no file
+Signature = tuple[int, ...] | None  # changes when the file is written; None if there is no file
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateTimers:
-    """After how many seconds the file is read whether or not it looks changed."""
+    """After how many seconds to read the file even if it looks unchanged."""
 
     sites_update_s: float = 43_200.0  # [MS-MQDMPR] 3.1.2.1 Directory Sites Update Timer
     site_gates_update_s: float = 3_600.0  # [MS-MQDMPR] 3.1.2.2 Directory Site Gates Update Timer
 
 
 class DirectoryWatch:
-    """The last good content of the file. Made with a file that must be good: ConfigurationError says what is not.
+    """The last valid content of the file. The first version must be valid, else it raises ConfigurationError.
 
-    `failures` counts how often the file went bad, or went bad in another way; `last_error` says how, and is None again
-    once the file is good.
+    `failures` counts how often the file became invalid, or invalid in another way; `last_error` says how, and is None
+    once the file is valid.
     """
 
     def __init__(self, file: Path, now: float, timers: UpdateTimers | None = None) -> None:
@@ -53,15 +53,15 @@ class DirectoryWatch:
         self._tell()
 
     def reload(self, now: float) -> bool:
-        """Whether there is a new directory: the file was written, and what it holds now is good and not the same.
+        """Whether there is a new directory: the file was written, is valid, and its content has changed.
 
-        A look at an unchanged file costs one `stat`. Whatever is wrong with the file, the last good directory stays.
+        A look at an unchanged file costs one `stat`. If the file is faulty, the last valid directory stays in use.
         """
         due = self._rearm(now)
         signature = _signature(self._file)
         if signature == self._seen and not due:
             return False
-        self._seen = None  # so that a file which cannot be read is tried again at the next look
+        self._seen = None  # a file that cannot be read is tried again at the next look
         try:
             data = read_file(self._file)
             self._seen = signature
@@ -88,8 +88,8 @@ class DirectoryWatch:
             return False
         enterprise = load_enterprise(self._file, data)
         if self.enterprise.managers and not enterprise.managers:
-            # An editor that truncates before it writes leaves this for a moment; an enterprise is not left like this.
-            fault = "must be there, but the file has none any more; the last valid directory stays in use"
+            # An editor that truncates before it writes leaves an empty file for a moment.
+            fault = "is missing: the file has none any more; the last valid directory stays in use"
             raise ConfigurationError(str(self._file), "manager", fault)
         directory = read_directory(enterprise)
         self._digest = digest

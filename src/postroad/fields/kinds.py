@@ -212,7 +212,7 @@ def _manager_name(name: str) -> str:
             f"got {quoted(name)}"
         )
     if name.lower() == "localhost":
-        raise FieldFault("must not be localhost, which every computer is called: give this one a name of its own")
+        raise FieldFault("must not be localhost, which means every computer; choose another name")
     return name
 
 
@@ -240,7 +240,7 @@ def _url(string: str) -> str:
 TEXT = Kind("text", {"type": "string"}, _text)
 BASE64 = Kind("base64", {"type": "string", "contentEncoding": "base64"}, _base64)
 GUID = Kind("a GUID as text", {"type": "string", "format": "uuid"}, _guid)
-MANAGER_NAME = parsed("text", _manager_name, 256)  # what stands before the backslash in a path
+MANAGER_NAME = parsed("text", _manager_name, 256)  # the part before the backslash in a path
 HOST = parsed("text", _host, 253)
 URL = parsed("text", _url, 2048)
 PATH = parsed("text", Path, 4096)  # in a file, relative to that file

@@ -55,7 +55,7 @@ def queue_property(
     """A property: its kind, its default, what it means, and the section of the specification that has it. A fixed one
     cannot change once the queue exists.
 
-    `none` is what the word none stands for on a command line; such a property may be null in JSON and None in Python.
+    `none` is the value of the word none on a command line; such a property may be null in JSON and None in Python.
     `stored` is its name in the store, if that is not its own.
     """
     return setting(kind, default, more=_Details(help, spec, fixed, none, stored))

@@ -94,7 +94,7 @@ def required(kind: Kind[T], *, key: str | None = None) -> T:
 
 
 def shown_key(key: str) -> str:
-    """A key as it stands in a dotted one."""
+    """A key in the form for a dotted key."""
     return key if _BARE_KEY.fullmatch(key) else f'"{key}"'
 
 

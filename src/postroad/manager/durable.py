@@ -1,4 +1,4 @@
-"""A core whose changes go to the disk: every door of a manager answers through here, once a change is durable.
+"""A core whose changes go to disk. Every interface of a manager answers through here, once a change is durable.
 
 Everything runs on one event loop; the store's writer is the only other thread.
 """
@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 
 class DurableCore:
-    """`durably` is for callers that can await, `change` for those that answer at once where they can, and
-    `when_durable` for those that are called back."""
+    """`durably` is for callers that can await, `change` for those that answer at once if they can, and
+    `when_durable` for those with a callback."""
 
     def __init__(
         self, core: LocalQueueManager, store: Store, clock: Callable[[], float], lease_times: LeaseTimes
@@ -42,30 +42,30 @@ class DurableCore:
 
     @property
     def storage_error(self) -> str | None:
-        """What the last commit failed of, or why there is no room for more messages."""
+        """Why the last commit failed, or why there is no room for more messages."""
         return self.core.delivery.full if self._commits.last_error is None else str(self._commits.last_error)
 
     def change(
         self, operation: Callable[[], T], repeats: Callable[[T], bool] = lambda result: False
     ) -> tuple[T, asyncio.Future[None] | None]:
-        """The result of an operation, and what to await before it is answered: None where nothing has to be on disk.
+        """The result of an operation, and what to await before the answer: None if nothing has to be on disk.
 
-        `repeats` says of the result that a duplicate was dropped: the answer then relies on the commit under way too.
-        Awaiting raises StorageError where the change could not be made durable.
+        `repeats` says of the result that a duplicate was dropped: the answer then needs the commit under way too.
+        Awaiting raises StorageError if the change could not be made durable.
         """
         result, changed = self._commits.run(operation)
         repeated = repeats(result)
         return result, self._durable(repeats=repeated) if changed or repeated else None
 
     async def durably(self, operation: Callable[[], T], repeats: Callable[[T], bool] = lambda result: False) -> T:
-        """As `change`, with the waiting done."""
+        """Like `change`, but waits."""
         result, durable = self.change(operation, repeats)
         if durable is not None:
             await durable
         return result
 
     def when_durable(self, done: Callable[[BaseException | None], None], *, repeats: bool = False) -> None:
-        """As Commits.when_durable, in a turn of the event loop of its own: a failure in `done` harms no other."""
+        """Like Commits.when_durable, in a separate turn of the event loop: a failure in `done` harms no other."""
         self._commits.when_durable(lambda error: self._loop.call_soon(done, error), repeats=repeats)
 
     def used(self, transaction: UUID | None) -> Transaction | None:
@@ -73,11 +73,11 @@ class DurableCore:
         return None if transaction is None else self.leases.transaction(transaction)
 
     def commit_soon(self) -> None:
-        """Commits what has gathered, if anything has, without anybody waiting for it."""
+        """Commits what has gathered, if anything, and does not wait."""
         self._commits.soon()
 
     async def close_store(self) -> None:
-        """Commits what has gathered; the store is closed even where that fails."""
+        """Commits what has gathered, and closes the store even if that fails."""
         try:
             await self._durable()
         finally:
@@ -97,7 +97,7 @@ class DurableCore:
             self._loop.call_soon_threadsafe(landed, error)
 
         def landed(error: StorageError | None) -> None:
-            if self.store.no_room() is not None:  # the last room is used: nothing more may follow
+            if self.store.no_room() is not None:  # this write took the last space: no further one may follow
                 self.troubles.look(self.clock())
             done(error)
 

@@ -1,6 +1,6 @@
-"""Leases in a running manager: the core of queues/leases.py with a clock, a log and commits, and what operators do.
+"""Leases in a running manager: the core of queues/leases.py with a clock, a log and commits; and the operators' calls.
 
-An operator sees what clients hold, and can take it back though they may still work.
+An operator sees the messages that clients have locked, and can take them back while the clients still work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class LeaseService:
-    """`remote_locks` is set by whoever knows what remote readers have."""
+    """`remote_locks` lists the locks of remote readers; the remote-read server sets it."""
 
     def __init__(
         self,
@@ -61,18 +61,18 @@ class LeaseService:
         return transaction.identifier
 
     def transaction(self, identifier: UUID) -> Transaction:
-        """An open transaction, whose time starts again."""
+        """An open transaction; its lease starts again."""
         return self.core.transaction(identifier, self._clock())
 
     def renew(self, identifiers: Sequence[UUID]) -> list[UUID]:
-        """Starts the time of these leases again; those that are gone."""
+        """Renews these leases, and returns those that have ended."""
         return self.core.renew(identifiers, self._clock())
 
     def use_handle(self, handle: int) -> None:
         self.core.use_handle(handle, self._clock())
 
     def run_timers(self, now: float) -> None:
-        """Takes back what nobody renewed in time, and says so in the log."""
+        """Takes back what was not renewed in time, and logs it."""
         for taken in self.core.expire(now):
             facts = {name: getattr(taken, name) for name in TakenBack.__slots__}
             self._taken_back.warn(now, {name: value for name, value in facts.items() if value is not None})
@@ -80,14 +80,14 @@ class LeaseService:
     # For operators
 
     def locks(self, name: Name | None = None) -> list[LockInfo]:
-        """Messages that clients have, of one queue or of all, those of remote readers among them; the oldest first."""
+        """Messages that clients have locked, in one queue or in all, remote readers included; the oldest first."""
         queue = None if name is None else self._queues.get(name)
         now = self._clock()
         remote = [each for each in self.remote_locks(now) if queue is None or each.queue == queue.name]
         return sorted([*self.core.locks(queue, now), *remote], key=lambda each: -each.age_s)
 
     def locked(self, name: Name) -> int:
-        """How many messages of a queue are passed over by whoever lists, moves or exports it."""
+        """How many messages of a queue are locked, and so left out when it is listed, moved or exported."""
         return locked_messages(self._queues.get(name))
 
     def transactions(self) -> list[TransactionInfo]:
@@ -95,7 +95,7 @@ class LeaseService:
         return self.core.transactions(self._clock())
 
     async def release(self, name: Name, lookup_ids: Sequence[int] | None = None) -> list[int]:
-        """Puts back what clients have locked, all of a queue or these messages; their lookup ids."""
+        """Puts back what clients have locked, a whole queue or these messages; returns their lookup ids."""
         queue = self._queues.get(name)
         released = await self._durably(lambda: self.core.release(queue, lookup_ids, self._clock()))
         by_owner: dict[str, list[int]] = {}

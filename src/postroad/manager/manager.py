@@ -1,7 +1,7 @@
-"""The queue manager as a running thing: the core of queues/, a store, an event loop and a clock, joined.
+"""The running queue manager: the core of queues/, a store, an event loop and a clock, joined.
 
-Every call that changes something returns once that is durable. Calls made at the same time share one commit. Everything
-here runs on one event loop; the store's writer is the only other thread.
+Every call that changes something returns once the change is durable. Calls at the same time share one commit.
+Everything here runs on one event loop; the store's writer is the only other thread.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ log = logging.getLogger(__name__)
 IDENTITY_STATE = "manager"
 NAME_STATE = "manager/name"
 TIMER_INTERVAL_S = 0.5
-DESCRIBED_AT_ONCE = 100  # queues, between two turns of everybody else
-FIRST_MESSAGE_IDS = 1 << 31  # where a new manager may begin to count; the other half of the ids is room to grow
+DESCRIBED_AT_ONCE = 100  # queues, before other tasks have a turn
+FIRST_MESSAGE_IDS = 1 << 31  # a new manager begins to count below this; the other half is room to grow
 
 
 class Manager(Reads, Rescue):
-    """Made with a store that is open and owned from now on; `start`, then use, then `stop`."""
+    """Takes over an open store; `start`, then use, then `stop`."""
 
     def __init__(
         self,
@@ -85,23 +85,23 @@ class Manager(Reads, Rescue):
         core.delivery.quota_kb = None if quota_kb == MAX_QUOTA_KB else quota_kb
         super().__init__(core, store, clock, lease_times)
         self.audit = audit or AuditLog()
-        self.logins = FailedLogins(self.audit)  # those of every door: guessing at one slows it at the others
-        self.exposure: tuple[ListenerInfo, ...] = ()  # set by whoever opens listeners
+        self.logins = FailedLogins(self.audit)  # of all interfaces: guessing at one slows down the others
+        self.exposure: tuple[ListenerInfo, ...] = ()  # set by the server that opens the listeners
         self.offsets = Offsets(core, self.durably, clock)
         self.router = Router(self.identifier, Directory(), clock())
-        self.watch: DirectoryWatch | None = None  # whoever sets it keeps the router up to date too
+        self.watch: DirectoryWatch | None = None  # the server that sets it also updates the router
         self.started_at = 0.0
         self.leases.remote_locks = lambda now: self.remote_read.locks(now)
-        self.binary: BinaryService | None = None  # set by whoever gives it a listener
+        self.binary: BinaryService | None = None  # set by the server that opens its listener
         self.soap: SoapService | None = None  # the same
-        self.remote_read: RemoteReaders = RemoteReaders()  # likewise
-        self.limits = Limits()  # shared by all listeners; whoever starts them may put in others before
+        self.remote_read: RemoteReaders = RemoteReaders()  # the same
+        self.limits = Limits()  # shared by all listeners; the server may replace it before it opens them
         self.supervisor = Supervisor()
-        self._follow_ups = RateLimitedLog(log, "something that follows from a change failed: the change stands")
+        self._follow_ups = RateLimitedLog(log, "follow-up of a change failed; the change is kept")
         self.core.watch(Watcher(follow_up_failed=self._log_follow_up))
 
     async def start(self) -> None:
-        """Loads the queues; nothing of the backlog is read."""
+        """Loads the queues, but reads none of their messages."""
         self._loop = asyncio.get_running_loop()
         self.started_at = self.clock()
         self.core.start(self.started_at)
@@ -110,11 +110,11 @@ class Manager(Reads, Rescue):
         self.supervisor.keep("timers", self._run_timers)
 
     async def write_identifier(self) -> None:
-        """A small write that shows whether the store takes any: StorageError where it does not."""
+        """A small write that shows whether the store takes any; raises StorageError if it does not."""
         await self.durably(lambda: self.core.tick.set_state(IDENTITY_STATE, self.identifier.bytes))
 
     async def stop(self) -> None:
-        """Aborts open transactions, commits what waits, and closes the store."""
+        """Aborts open transactions, commits the rest, and closes the store."""
         self.core.state = QueueManagerState.STOPPING
         await self.supervisor.stop()
         now = self.clock()
@@ -124,7 +124,7 @@ class Manager(Reads, Rescue):
             for request in list(queue.waiting):
                 self.core.reading.cancel(queue, request, OperationCancelled("the queue manager stops"))
         if express := sum(queue.express_count for queue in self.core.queues):
-            log.warning("express messages dropped: they do not outlive the queue manager", extra={"messages": express})
+            log.warning("express messages dropped at stop", extra={"messages": express})
         self.core.counters.settle(self.core.tick.batch)
         try:
             await self.close_store()
@@ -172,15 +172,15 @@ class Manager(Reads, Rescue):
         )
 
     def outlook(self) -> Outlook:
-        """What can be told of queues, sessions and messages on their way, as it is now."""
+        """Describes queues, sessions and messages under way, as they are now."""
         return Outlook(self.core, self.clock())
 
     def queues(self) -> list[QueueInfo]:
-        """Every queue; journals and subqueues stand with their owner."""
+        """Every queue; journals and subqueues are part of their owner."""
         return list(self.outlook().describe_all())
 
     async def all_queues(self) -> list[QueueInfo]:
-        """The same; others are served in between, however many there are."""
+        """The same, in steps: other tasks run in between."""
         found: list[QueueInfo] = []
         for info in self.outlook().describe_all():
             found.append(info)
@@ -195,7 +195,7 @@ class Manager(Reads, Rescue):
         return self.outlook().describe(queue)
 
     async def trace(self, message_id: str) -> Trace:
-        """Where a message went, as far as is known here; others are served between two pages of messages."""
+        """Where a message went, as far as this manager knows; other tasks run between two pages of messages."""
         search = Search(self.outlook(), message_id)
         for _ in search.pages():
             await asyncio.sleep(0)
@@ -216,7 +216,7 @@ class Manager(Reads, Rescue):
         await self.durably(lambda: self.core.delete_queue(queue, self.clock()))
 
     async def purge_queue(self, name: Name) -> int:
-        """How many messages went."""
+        """How many messages were deleted."""
         queue = self.core.queues.get(name)
         purged, step = 0, PURGE_BATCH
         while step == PURGE_BATCH:
@@ -239,7 +239,7 @@ class Manager(Reads, Rescue):
     def _outgoing(self, name: Name) -> Queue:
         queue = self.core.queues.get(name)
         if not queue.is_outgoing:
-            raise UnsupportedFormatNameOperation(f"{queue.name} is not an outgoing queue: only those pause")
+            raise UnsupportedFormatNameOperation(f"only an outgoing queue can pause, got {queue.name}")
         return queue
 
     # Sending

@@ -1,4 +1,4 @@
-"""The verbs of pipelines on a manager's event loop: each change returns when it is durable, long reads use threads."""
+"""The calls of pipelines on a manager's event loop. A change returns when it is durable; long reads use threads."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Offsets:
     def _queue(self, name: Name) -> Queue:
         queue = self._core.queues.get(name)
         if is_internal(queue):
-            raise AccessDenied(f"{name} is used by the queue manager itself")
+            raise AccessDenied(f"{name}: the queue manager itself uses this queue")
         return queue
 
     # Marks
 
     async def mark(self, name: Name, start: int = 0, limit: int | None = None) -> Mark:
-        """With `limit`, `arrival` is no further than behind that many messages from `start` on."""
+        """With `limit`, `arrival` is at most the number after that many messages from `start` on."""
         queue = self._queue(name)
         arrival = self._core.mark(queue)
         arrived = self._core.ticks.arrived(queue)
@@ -62,7 +62,7 @@ class Offsets:
     # Ranges
 
     async def pages(self, name: Name, selection: Selection, page: int = PAGE) -> AsyncIterator[list[ReceivedMessage]]:
-        """The messages that a reader with this hold sees, in the order they came, up to `page` at a time."""
+        """The messages that a reader with this hold sees, in order of arrival, up to `page` at a time."""
         queue = self._queue(name)
         hold = None if selection.hold is None else queue.holds.get(selection.hold)
         start, stop = selection.start, self._end(queue, selection)
@@ -84,7 +84,7 @@ class Offsets:
             await asyncio.sleep(0)
 
     def arrow(self, name: Name, selection: Selection) -> AsyncIterator[bytes | memoryview]:
-        """The same as one Arrow stream, in pieces; an unknown queue or column is told at once."""
+        """The same as one Arrow stream, in pieces; an unknown queue or column raises at once."""
         queue = self._queue(name)
         columns = arrow_columns()
         if selection.columns is not None:
@@ -102,7 +102,7 @@ class Offsets:
         return [await self._describe(queue, hold) for hold in list(queue.holds.values())]
 
     async def hold(self, name: Name, holder: str, start: int, end: int | None = None) -> HoldInfo:
-        """Keeps the range from everybody else until it is committed or released; up to the mark if no end is given."""
+        """Hides the range from other readers until it is committed or released; without an end, up to the mark."""
         queue = self._queue(name)
 
         def put() -> Hold:
@@ -114,7 +114,7 @@ class Offsets:
         return await self._describe(queue, await self._durably(put))
 
     async def commit_hold(self, name: Name, holder: str, end: int) -> int:
-        """Receives what is held below `end`, a step at a time; how many messages went."""
+        """Receives the held messages below `end`, a step at a time; returns how many."""
         queue = self._queue(name)
         removed = 0
         while True:
@@ -152,7 +152,7 @@ class Offsets:
     ) -> Submission:
         """Sends those of the rows from `row` on that were not sent yet: all of them, or none.
 
-        Where nobody says whether they go in a transaction, they go as the local queue wants them.
+        If the caller does not say whether they go in a transaction, they go as the local queue requires.
         """
         part = Part(_sender(destination, sender), epoch, partition)
 
@@ -186,7 +186,7 @@ class Offsets:
             raise
 
     async def commit_submission(self, destination: Name, sender: str, epoch: int) -> None:
-        """The epoch is complete: whatever comes of it again has been sent."""
+        """The epoch is complete: all its messages count as sent from now on."""
         await self._durably(lambda: self._core.submissions.commit(_sender(destination, sender), epoch))
 
     async def forget_submission(self, destination: Name, sender: str) -> bool:
@@ -194,7 +194,7 @@ class Offsets:
 
     @asynccontextmanager
     async def _one_at_a_time(self, part: Part) -> AsyncIterator[None]:
-        """A second attempt of the same part waits until it is known whether the first one's tick was lost."""
+        """A second attempt at the same part waits until it is known whether the first one's tick was lost."""
         turns = self._submitting.setdefault(part, _Turns())
         turns.takers += 1
         try:
@@ -208,7 +208,7 @@ class Offsets:
 
 @dataclass(slots=True)
 class _Turns:
-    """The submissions to one part that are under way or wait."""
+    """The submissions to one part that are under way or waiting."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     takers: int = 0

@@ -1,6 +1,6 @@
-"""Ranges of a queue read on other threads, so that the event loop serves everybody else meanwhile.
+"""Ranges of a queue read on other threads, so the event loop stays free.
 
-Damage is looked at on the event loop, whose reader of the store knows what to do with it.
+Damaged records are handled on the event loop, where the store's reader knows what to do.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Run:
             after = found[-1]
 
     def _scanned(self, after: int, last: int, limit: int) -> list[Record]:
-        """As the event loop sees it, with what is damaged left out and noted."""
+        """The same from the event loop, which leaves out and notes damaged records."""
 
         async def scan() -> list[Record]:
             return self._store.scan(self._number, after, limit)
@@ -67,7 +67,7 @@ def runs(queue: Queue, start: int, end: int) -> list[Run]:
 
 
 def arrival_behind(found: list[Run], limit: int) -> int | None:
-    """The arrival number of the message behind the first `limit` ones; None where there are no more."""
+    """The arrival number of the message after the first `limit` ones; None if there are no more."""
     arrivals: list[int] = []
     for run in found:
         for count, lookup_id in enumerate(run.lookup_ids()):
@@ -81,7 +81,7 @@ def arrival_behind(found: list[Run], limit: int) -> int | None:
 async def stream(
     queue: Queue, start: int, end: int, selection: Selection, clock: Callable[[], float]
 ) -> AsyncIterator[bytes | memoryview]:
-    """One Arrow stream. The next batch is read while one is on its way out, and no more than that."""
+    """One Arrow stream. Reads one batch ahead of the one being sent, and no more."""
     columns = arrow_columns()
     sources = [(run.columns, run.first, run.last) for run in runs(queue, start, end)]
     reader = columns.RangeReader(
@@ -107,18 +107,18 @@ async def stream(
 
 
 def arrow_columns() -> Any:
-    """The room of columns, which not everybody has installed what it needs for."""
+    """The columns room, if the libraries that it needs are installed."""
     try:
         import pyarrow  # noqa: F401
 
         from postroad.columns import ranges
     except ImportError:
-        raise InvalidArgument("Arrow needs pyarrow and numpy: pip install postroad[arrow]") from None
+        raise InvalidArgument("Arrow needs pyarrow and numpy; run pip install postroad[arrow]") from None
     return ranges
 
 
 def _shown(columns: Any, queue: Queue, name: str | None, now: float) -> Any:
-    """What a reader by this name sees now."""
+    """What a reader with this name sees now."""
     spans = {hold.name: columns.Span(hold.start, hold.end, tuple(hold.passed_over)) for hold in queue.holds.values()}
     own = spans.pop(name, None) if name is not None else None
     return columns.Shown(tuple(queue.positions), own, tuple(spans.values()), int(now))

@@ -28,19 +28,19 @@ Name = FormatName | PathName | str
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Messages that a two-phase receive has locked, and the lease that keeps them so."""
+    """Messages that a two-phase receive has locked, and their lease."""
 
     messages: list[ReceivedMessage]
     lease: UUID
 
 
 class Reads(DurableCore):
-    """A read that finds nothing waits. A reader that leaves meanwhile takes no message with it."""
+    """A read that finds nothing waits. If its reader leaves meanwhile, no message is lost."""
 
     async def receive(
         self, name: Name, count: int = 1, timeout: float | None = None, transaction: UUID | None = None
     ) -> list[ReceivedMessage]:
-        """At least one message and at most `count`; waits for the first one up to `timeout` seconds, None for ever."""
+        """At least one message and at most `count`; waits for the first up to `timeout` seconds, None for ever."""
         held = self.used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE)
         try:
@@ -52,12 +52,12 @@ class Reads(DurableCore):
     async def peek(
         self, name: Name, count: int = 1, timeout: float | None = None, after: int | None = None
     ) -> list[ReceivedMessage]:
-        """Messages that stay where they are. With `after`, those behind that lookup id, at once."""
+        """Messages without removing them. With `after`, those after that lookup id, at once."""
         descriptor = self._open(name, QueueAccess.PEEK)
         try:
             if after is not None:
                 if count < 1:
-                    raise InvalidArgument(f"count: {count} is not at least 1")
+                    raise InvalidArgument(f"count: must be at least 1, got {count}")
                 return _received(self.core.delivery.fresh(self.core.queues.get(name), count, self.clock(), after))
             request = WaitingRead(descriptor, ReadCall.PEEK, count, self._deadline(timeout))
             return _received(await self._read(request))
@@ -73,7 +73,7 @@ class Reads(DurableCore):
         receive: bool = False,
         transaction: UUID | None = None,
     ) -> ReceivedMessage:
-        """One message by its lookup id, or the one before or behind it."""
+        """One message by its lookup id, or the one before or after it."""
         held = self.used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE if receive else QueueAccess.PEEK)
         try:
@@ -104,7 +104,7 @@ class Reads(DurableCore):
     async def settle(
         self, name: Name, lookup_ids: Sequence[int], *, delete: bool, leases: Collection[UUID] | None = None
     ) -> None:
-        """The second phase: the messages go, or return to their places. With `leases`, only messages of these."""
+        """The second phase: deletes the messages, or puts them back. With `leases`, only messages of these."""
         queue = self.core.queues.get(name)
         records = self.leases.held(queue, lookup_ids, leases)
 
@@ -124,11 +124,11 @@ class Reads(DurableCore):
         take: Callable[[list[Record]], T],
         refuse: Callable[[PostroadError], T] | None = None,
     ) -> asyncio.Future[T]:
-        """The end of a read that `reading.read` has let wait: what `take` makes of its messages, or `refuse` of the
-        error that ended it; without `refuse`, the error itself.
+        """The end of a read that `reading.read` has let wait: the result of `take` for its messages, or of `refuse` for
+        the error that ended it; without `refuse`, the error itself.
 
-        Whoever cancels the future has left: no message leaves with him. It is a future and no coroutine, because one
-        that is cancelled before its first step could not give anything back.
+        A caller that cancels the future has left, and takes no message with it. It is a future and no coroutine,
+        because one that is cancelled before its first step could not give anything back.
         """
         queue, reading = request.descriptor.queue, self.core.reading
         assert queue is not None
@@ -136,7 +136,7 @@ class Reads(DurableCore):
 
         def satisfied(records: list[Record]) -> None:
             if ended.done():  # cancelled a moment ago: the core takes the read back
-                raise OperationCancelled("the reader left")
+                raise OperationCancelled("the reader has left")
             ended.set_result(take(records))
 
         def failed(error: PostroadError) -> None:
@@ -151,7 +151,7 @@ class Reads(DurableCore):
             if alarm is not None:
                 alarm.cancel()
             if future.cancelled():
-                reading.cancel(queue, request, OperationCancelled("the reader left"))
+                reading.cancel(queue, request, OperationCancelled("the reader has left"))
 
         request.satisfied, request.failed = satisfied, failed
         alarm = None
@@ -164,7 +164,7 @@ class Reads(DurableCore):
     async def _read(self, request: WaitingRead) -> list[Record]:
         queue = request.descriptor.queue
         if queue is None:
-            raise QueueNotAvailable("the queue was deleted while it was open: close it and open it again")
+            raise QueueNotAvailable("the queue was deleted while it was open; close it and open it again")
         try:
             records = self.core.reading.read(request, self.clock())
         finally:
@@ -181,7 +181,7 @@ class Reads(DurableCore):
             raise
 
     async def _receive(self, request: WaitingRead) -> list[Record]:
-        """A destructive read. It has two phases: a reader that leaves while it waits loses no message."""
+        """A destructive read in two phases, so a reader that leaves while it waits loses no message."""
         queue = request.descriptor.queue
         assert queue is not None
         if request.transaction is not None:
@@ -194,7 +194,7 @@ class Reads(DurableCore):
                 with self.core.delivery.atomic:
                     for record in records:
                         self.core.reading.end(queue, record, self.clock(), delete=True)
-            except BaseException:  # nobody has received any of them
+            except BaseException:  # none of them was received
                 for record in records:
                     self.core.reading.put_back(queue, record, self.clock())
                 raise
@@ -206,13 +206,13 @@ class Reads(DurableCore):
         if timeout is None:
             return None
         if timeout < 0:
-            raise InvalidArgument(f"timeout: {timeout} seconds is negative; 0 does not wait, and none waits for ever")
+            raise InvalidArgument(f"timeout: must be at least 0 seconds, or None to wait without limit, got {timeout}")
         return self.clock() + timeout if timeout else 0.0
 
     # Handles and cursors
 
     def _open(self, name: Name, access: QueueAccess, share: ShareMode = ShareMode.DENY_NONE) -> OpenQueueDescriptor:
-        """Who looks at messages on their way elsewhere is taken for an administrator; nobody here can receive them."""
+        """A caller that looks at outgoing messages counts as an administrator; no local caller can receive them."""
         if access is QueueAccess.PEEK and (queue := self.core.queues.find(name)) is not None and queue.is_outgoing:
             access = QueueAccess.PEEK_ADMIN
         return self.core.open(name, access, share, self.clock())
@@ -222,7 +222,7 @@ class Reads(DurableCore):
             self.core.close(descriptor)
 
     def open_queue(self, name: Name, access: QueueAccess, share: ShareMode = ShareMode.DENY_NONE) -> int:
-        """A handle that keeps others out, if asked to, and that cursors belong to."""
+        """A handle that can exclude others, and that owns cursors."""
         handle = self._open(name, access, share).handle
         self.leases.use_handle(handle)
         return handle
@@ -245,7 +245,7 @@ class Reads(DurableCore):
     async def read_cursor(
         self, handle: int, cursor: int, call: ReadCall, timeout: float | None = None
     ) -> ReceivedMessage:
-        """Peek at the cursor, peek behind it, or receive at it."""
+        """Peeks at the cursor, peeks after it, or receives at it."""
         descriptor = self._descriptor(handle)
         request = WaitingRead(descriptor, call, 1, self._deadline(timeout), _cursor(descriptor, cursor))
         records = await (self._receive(request) if request.destructive else self._read(request))

@@ -1,4 +1,4 @@
-"""What operators do with messages of a running manager: move them to another queue, and put packets into one."""
+"""What operators do with messages of a running manager: move them to another queue, and import packets."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Rescue(DurableCore):
         limit: int = MOVE_BATCH,
         after: int = -1,
     ) -> list[int]:
-        """Moves these messages, or up to `limit` from behind `after` on; the lookup ids they had. One commit."""
+        """Moves these messages, or up to `limit` after `after`; returns the lookup ids they had. One commit."""
         queue = self.core.queues.get(name)
         to = self.core.queues.get(target)
         if queue is to:
-            raise InvalidArgument(f"target: {target} is the queue that the messages are in")
+            raise InvalidArgument(f"target: must be another queue, got {target}, where the messages are")
         if lookup_ids is None:
             records = self.core.delivery.fresh(queue, limit, self.clock(), after)
         else:
@@ -39,7 +39,7 @@ class Rescue(DurableCore):
         return [record.lookup_id for record in records]
 
     async def insert(self, name: Name, packets: Sequence[bytes]) -> list[int]:
-        """Puts whole packets into a local queue, as an import does: byte for byte, nothing acknowledged."""
+        """Puts whole packets into a local queue, byte for byte, without acknowledging them."""
         queue = self.core.queues.get(name)
         views = [MessageView(packet) for packet in packets]
         return await self.durably(lambda: self.core.insert(queue, views, self.clock()))

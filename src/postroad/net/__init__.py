@@ -1,1 +1,1 @@
-"""Sockets and HTTP servers with limits, and how hosts and ports are written. No protocol of ours is known here."""
+"""Sockets and HTTP servers with limits, and the spelling of hosts and ports. No protocol of ours is known here."""

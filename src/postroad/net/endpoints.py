@@ -1,4 +1,4 @@
-"""Hosts, addresses and ports: how people and URLs write them, and who can reach them. Names are resolved elsewhere."""
+"""Hosts, addresses and ports: how people and URLs write them, and who can reach them. No names are resolved here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def endpoint(host: str, port: int | None) -> str:
 
 
 def plain_address(address: str) -> str:
-    """One spelling for each address: without its zone, and an IPv4 one within IPv6 as itself. A name stays as it is."""
+    """One spelling for each address: without its zone, and IPv4 within IPv6 as IPv4. A name stays as it is."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:
@@ -20,7 +20,7 @@ def plain_address(address: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is told by its address, not by a name."""
+    """Whether a host is an address, not a name."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:
@@ -29,5 +29,5 @@ def is_address(host: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this computer reaches an IP address; 0.0.0.0 and :: are reached by everybody."""
+    """Whether only this computer can reach an IP address; 0.0.0.0 and :: are open to all."""
     return ip_address(plain_address(address)).is_loopback

@@ -1,6 +1,6 @@
-"""HTTP for whoever serves it: uvicorn on somebody else's event loop, with limits on connections, sizes and times.
+"""An HTTP server for other rooms: uvicorn on their event loop, with limits on connections, sizes and times.
 
-Nothing here knows what is asked or answered.
+It knows nothing of the requests and answers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from postroad.net.limits import REQUEST_S, Admission, Limits
 from postroad.net.listening import Acceptor, ReadWatch
 
-MAX_HEAD = 0x8000  # bytes that may come before the headers end
+MAX_HEAD = 0x8000  # bytes up to the end of the headers
 MAX_HEADERS = 200
 MAX_PIPELINED = 16  # requests that may wait for the answers to those before them
-BYTES_PER_S = 0x10000  # a large request has a second more for each of these that has come
+BYTES_PER_S = 0x10000  # a large request gets one more second for each of these that has come
 
 
 class AcceptingServer(uvicorn.Server):
-    """Tells when it accepts; signals are for whoever owns the process."""
+    """Signals when it accepts. The owner of the process handles the system's signals."""
 
     def __init__(self, config: uvicorn.Config, limits: Limits) -> None:
         super().__init__(config)
@@ -51,7 +51,7 @@ class AcceptingServer(uvicorn.Server):
         yield
 
     async def start(self, listener: socket.socket, name: str) -> asyncio.Task[None]:
-        """The task that serves, once it accepts; closes the listener and raises where it cannot."""
+        """The task that serves, once it accepts; closes the listener and raises if it cannot."""
         task = asyncio.create_task(self.serve([listener]), name=name)
         try:
             accepting = asyncio.ensure_future(self._accepting.wait())
@@ -67,7 +67,7 @@ class AcceptingServer(uvicorn.Server):
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """A peer that trickles a request, never ends it, or takes no answer loses its connection and nothing else."""
+    """A peer that sends a request too slowly, never ends it, or reads no answer loses its connection, and only that."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -75,10 +75,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._admission: Admission
         self._reading: ReadWatch
         self._in_head = True  # from the start of a request to the end of its headers
-        self._size = 0  # bytes of the request that is not whole yet
-        self._begun = False  # some of a request is here, and not all
-        self._owed = 0  # answers to requests that have come whole
-        self._due = 0.0  # when the next one has to be here
+        self._size = 0  # bytes of the incomplete request
+        self._begun = False  # a part of a request is here
+        self._owed = 0  # answers to complete requests
+        self._due = 0.0  # when the next request must be complete
         self._watch: asyncio.TimerHandle | None = None  # one for the connection: it fires early rather than being moved
 
     def admitted(self, limits: Limits, admission: Admission) -> None:
@@ -99,7 +99,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._admission.close()
         super().connection_lost(exc)
 
-    # What comes
+    # Input
 
     def data_received(self, data: bytes) -> None:
         self._size += len(data)
@@ -110,10 +110,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._size = 0
             self._admission.hold(0)
         elif self._in_head and self._size > MAX_HEAD:
-            self.refuse(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request's headers can have {MAX_HEAD} bytes at most"
-            )
-        elif self.cycle is None or not self.cycle.response_complete:  # else what comes is thrown away
+            self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the headers must have at most {MAX_HEAD} bytes")
+        elif self.cycle is None or not self.cycle.response_complete:  # else input is thrown away
             self._admission.hold(self._size)
 
     def on_message_begin(self) -> None:
@@ -136,16 +134,16 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._begun = False
         self._size = 0
         self._owed += 1
-        if self._owed > 0:  # else it has its answer already
+        if self._owed > 0:  # else it is answered already
             self._admission.busy()
         super().on_message_complete()
 
-    # What goes
+    # Output
 
     def on_response_complete(self) -> None:
         self._owed -= 1
         super().on_response_complete()
-        if self._begun:  # answered before it was whole: the rest is not kept
+        if self._begun:  # answered before it was complete: the rest is dropped
             self._size = 0
             self._admission.hold(0)
         if not self.pipeline:
@@ -161,14 +159,14 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._reading.stop()
 
     def refuse(self, status: HTTPStatus, sentence: str) -> None:
-        """The last answer of a connection, to a request that nobody else has seen or will."""
+        """The last answer of a connection, to a request that the application never sees."""
         body = f"{sentence}\n".encode()
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
         self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
         self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        self.refuse(HTTPStatus.BAD_REQUEST, "this is not an HTTP request that can be read")
+        self.refuse(HTTPStatus.BAD_REQUEST, "must be a valid HTTP request")
 
     # Time
 
@@ -184,6 +182,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._watch = self.loop.call_later(wait, self._look)
         elif self._begun:
             self._limits.requests.hit(address=self._admission.address, bytes=self._size)
-            self.refuse(HTTPStatus.REQUEST_TIMEOUT, "the request did not come whole in time")
+            self.refuse(HTTPStatus.REQUEST_TIMEOUT, "the request was not complete in time")
         else:
             self.transport.close()

@@ -1,6 +1,6 @@
-"""What strangers can make the manager hold: the connections of all listeners, and input that is not complete.
+"""How much strangers can make the manager hold: connections of all listeners, and incomplete input.
 
-Accounting alone: sockets are the business of listening.py, and when a connection is idle is for its protocol to say.
+Only the accounting: listening.py has the sockets, and each protocol says when its connection is idle.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ if sys.platform != "win32":
 
 log = logging.getLogger(__name__)
 
-RESERVE = 64  # descriptors that are no connection's: the store's files, listeners, what is accepted and not yet counted
-OUTGOING_SHARE = 8  # of what the reserve leaves, one part in so many is for connections to others
-MAX_CLOSING = 16  # connections that were told to close, and still have their descriptor, before accepting waits
+RESERVE = 64  # descriptors for the store's files, the listeners, and connections not yet counted
+OUTGOING_SHARE = 8  # one part in so many of the rest is for outgoing connections
+MAX_CLOSING = 16  # aborted connections that still have a descriptor; accepting waits at this number
 REQUEST_S = 60.0  # for the whole of one request
-UNREAD_S = 60.0  # in which a peer must take some of what was written to it
-_SUBNET_BITS = 64  # an IPv6 host has as many addresses as it likes within its subnet
+UNREAD_S = 60.0  # a peer must read some of our output in this time
+_SUBNET_BITS = 64  # an IPv6 host can use any address within its subnet
 
 
 class Limit:
-    """One limit: how much of it is used, and how often it was reached, of which one line in half a minute is logged."""
+    """One limit: how much is used, and how often it was reached. It logs at most one line in half a minute."""
 
     __slots__ = ("_log", "counted", "current", "maximum", "name", "reached")
 
     def __init__(self, name: str, maximum: int, *, counted: bool = True) -> None:
         self.name = name
         self.maximum = maximum
-        self.counted = counted  # whether `current` says anything
+        self.counted = counted  # whether `current` is kept
         self.current = 0
         self.reached = 0
         self._log = RateLimitedLog(log, "limit reached", burst=1)
 
     @property
     def figures(self) -> dict[str, int]:
-        """As `status` and the metrics have it."""
+        """For `status` and the metrics."""
         current = {"current": self.current} if self.counted else {}
         return {**current, "maximum": self.maximum, "reached": self.reached}
 
@@ -53,11 +53,11 @@ class Limit:
 
 
 class Standing(Enum):
-    """Which connections go first when there are too many."""
+    """Which connections to close first when there are too many."""
 
     FRESH = auto()  # no handshake, bind or whole request yet
     IDLE = auto()  # between two requests
-    BUSY = auto()  # never closed for another
+    BUSY = auto()  # never closed in favour of another
 
 
 class _Address:
@@ -78,7 +78,7 @@ class _Address:
 
 
 class Admission:
-    """One connection that was let in. Its protocol says when it is busy, how much it holds, and when it is closed."""
+    """One accepted connection. Its protocol reports when it is busy, how much it holds, and when it is closed."""
 
     __slots__ = ("_abort", "_limits", "address", "closed", "dropped", "held", "incoming", "key", "standing")
 
@@ -91,7 +91,7 @@ class Admission:
         self.standing = Standing.FRESH if incoming else Standing.BUSY
         self.held = 0
         self.closed = False  # no longer counted
-        self.dropped = False  # closed in favour of others, and its descriptor not yet free
+        self.dropped = False  # closed in favour of others, with its descriptor not yet free
 
     def attach(self, abort: Callable[[], object]) -> None:
         """The protocol has a transport: from now on `abort` closes the connection at once."""
@@ -112,7 +112,7 @@ class Admission:
         self._limits.set_standing(self, Standing.IDLE)
 
     def hold(self, size: int) -> None:
-        """`size` bytes are here of a packet or request that is not complete. It may close this very connection."""
+        """`size` bytes of an incomplete packet or request are here. This may close this connection itself."""
         if size != self.held:
             self._limits.hold(self, size)
 
@@ -122,7 +122,7 @@ class Admission:
 
 
 class Limits:
-    """One for a manager, shared by all its listeners. `descriptors` is how many connections the process can have."""
+    """One for a manager, shared by its listeners. `descriptors` is how many connections the process can have."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Limits:
         return [each for each in vars(self).values() if isinstance(each, Limit)]
 
     def admit(self, address: str, abort: Callable[[], object]) -> Admission | None:
-        """Counts a connection from `address`; None where there is no room for it, and none to close in its favour."""
+        """Counts a connection from `address`; None if there is no room for it, and no other to close."""
         key = _key(address)
         group = self._addresses.get(key)
         if group is not None and len(group.members) >= self.connections_per_address.maximum:
@@ -172,7 +172,7 @@ class Limits:
         return admission
 
     def dial(self, host: str) -> Admission | None:
-        """Counts a connection that we open; None where there are too many."""
+        """Counts a connection that we open; None if there are too many."""
         if self.outgoing_connections.current >= self.outgoing_connections.maximum:
             self.outgoing_connections.hit(address=host)
             return None
@@ -198,7 +198,7 @@ class Limits:
         self._addresses[admission.key].held += size - admission.held
         self.unfinished_input.current += size - admission.held
         admission.held = size
-        # The largest of whoever holds most: a stranger with many connections cannot get another's closed.
+        # The largest of the peer that holds most: a stranger with many connections cannot get another's closed.
         while self.unfinished_input.current > self.unfinished_input.maximum:
             greedy = max(self._addresses.values(), key=lambda each: each.held)
             largest = max(greedy.members, key=lambda each: each.held)
@@ -236,7 +236,7 @@ class Limits:
 
 
 def _key(address: str) -> str:
-    """Whom an address belongs to: itself, the IPv4 address in it, or its IPv6 subnet."""
+    """The owner of an address: itself, the IPv4 address in it, or its IPv6 subnet."""
     if ":" not in address:
         return address
     parsed = ip_address(address.partition("%")[0])
@@ -249,9 +249,9 @@ def _key(address: str) -> str:
 
 
 def usable_descriptors(connections: int) -> int | None:
-    """How many connections the process can have, less the reserve; None where the system sets no limit.
+    """How many connections the process can have, less the reserve; None if the system sets no limit.
 
-    The soft limit is raised as far as the hard one allows, up to twice `connections`: as many out as in.
+    Raises the soft limit as far as the hard one allows, up to twice `connections`: as many out as in.
     """
     if sys.platform == "win32":
         return None
@@ -261,7 +261,7 @@ def usable_descriptors(connections: int) -> int | None:
     wanted = 2 * connections + RESERVE
     if soft < wanted:
         raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they report
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, raised), hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(1, soft - RESERVE)

@@ -1,6 +1,6 @@
-"""Listening sockets whose connections are counted before anything is made for them, and peers that do not read.
+"""Listening sockets that count each connection before they create anything for it, and peers that do not read.
 
-What a connection speaks is a protocol's business; how many there may be is in limits.py.
+The protocols are elsewhere; limits.py says how many connections there may be.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from postroad.net.limits import MAX_CLOSING, UNREAD_S, Admission, Limits
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
-ACCEPTS_AT_A_TIME = 8  # of one listener, before others have their turn
-CLOSING_TURNS = 8  # of the event loop, in which connections that were told to close have given their descriptor back
-RETRY_S = 1.0  # after the system had no descriptor or memory for a connection
+ACCEPTS_AT_A_TIME = 8  # by one listener, before others have their turn
+CLOSING_TURNS = 8  # of the event loop: aborted connections free their descriptor within so many
+RETRY_S = 1.0  # after the system ran out of descriptors or memory
 TLS_HANDSHAKE_S = 30.0
-MIN_TAKEN = 0x10000  # bytes that a peer must take in UNREAD_S, if as many wait for it
+MIN_TAKEN = 0x10000  # bytes that a peer must read in UNREAD_S, if as many wait for it
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Factory = Callable[[Admission], asyncio.BaseProtocol]
 
 
 async def bind(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen at every address of `host`; OSError where one of them cannot be had."""
+    """Sockets that listen at every address of `host`; OSError if one of them is not available."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
@@ -56,7 +56,7 @@ async def bind(host: str, port: int) -> list[socket.socket]:
 
 
 class Acceptor:
-    """Accepts from its start to `close`; connections that were made stay. `factory` makes the protocol of each."""
+    """Accepts from its start to `close`, which keeps existing connections. `factory` makes the protocol of each."""
 
     def __init__(
         self, limits: Limits, sockets: Sequence[socket.socket], factory: Factory, tls: ssl.SSLContext | None = None
@@ -99,11 +99,11 @@ class Acceptor:
                     if error.errno in _OUT_OF_RESOURCES:
                         limits.descriptors.hit(reason=os.strerror(error.errno))
                         await asyncio.sleep(RETRY_S)
-                    break  # else the peer has gone already
+                    break  # else the peer is already gone
                 try:
                     admission = limits.admit(str(address[0]), partial(_shut_down, connection))
                 except Exception:  # a bug: it must not end the listener
-                    log.exception("connection not counted")
+                    log.exception("connection not accepted")
                     admission = None
                 if admission is None:
                     connection.close()
@@ -124,18 +124,18 @@ class Acceptor:
         except BaseException as error:
             admission.close()
             connection.close()
-            if not isinstance(error, OSError):  # a peer that goes within the handshake, or speaks no TLS
+            if not isinstance(error, OSError):  # a peer that leaves during the handshake, or speaks no TLS
                 raise
 
 
 def _shut_down(connection: socket.socket) -> None:
-    """Closes a connection that has no transport yet, or one in its TLS handshake: whoever reads it sees its end."""
+    """Closes a connection that has no transport yet, or one in its TLS handshake: its reader sees the end."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
 
 class ReadWatch:
-    """Closes the connection of a peer that takes nothing of what was written. Told by `pause_writing` and the like."""
+    """Closes the connection of a peer that reads nothing of our output. Driven by `pause_writing` and the like."""
 
     __slots__ = ("_admission", "_left", "_limits", "_timer", "_transport")
 

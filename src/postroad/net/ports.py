@@ -11,4 +11,4 @@ RPC_READ: Final = 2105  # qm2qm, [MS-MQQP] 3.1.4.8
 ENDPOINT_MAPPER: Final = 135
 HTTP: Final = 80
 HTTPS: Final = 443
-API: Final = 8180  # of our own HTTP API
+API: Final = 8180  # our own HTTP API

@@ -1,5 +1,5 @@
 """Remote read, [MS-MQQP], and what it needs of [MS-MQMP]: readers on other computers.
 
-service.py is what the methods do, without RPC; qm2qm.py and qmcomm.py are the interfaces; server.py and client.py speak
-them over rpc/.
+service.py has the methods, without RPC; qm2qm.py and qmcomm.py the interfaces; server.py and client.py use them over
+rpc/.
 """

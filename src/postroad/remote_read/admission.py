@@ -1,13 +1,13 @@
-"""Whether remote readers have to log in, as the configuration says it. Settings that would let strangers read by
-accident, or nobody at all, are refused."""
+"""Whether remote readers must log in, from the configuration. Refuses settings that would by accident let strangers
+read, or let no one read."""
 
 from __future__ import annotations
 
 from postroad.config import Configuration
 from postroad.rpc.providers import AUTH_EXTRA, can_authenticate, providers
 
-_NOT_THERE = "or set listen.rpc = false"
-_LET_THEM = "set rpc.anonymous = true to let everybody read and purge"
+_TURN_OFF = "or set listen.rpc = false"
+_ALLOW_ALL = "set rpc.anonymous = true to let everybody read and purge"
 
 
 def readers_log_in(config: Configuration, reachable: bool) -> bool:
@@ -15,23 +15,23 @@ def readers_log_in(config: Configuration, reachable: bool) -> bool:
     rpc = config.rpc
     if config.listen.rpc is None:
         return False
-    exposed = f"remote readers (listen.rpc) on {config.listen.host} can come from other computers"
+    exposed = f"other computers can reach listen.rpc on {config.listen.host}"
     if rpc.authenticate and rpc.anonymous:
-        config.fail("rpc.anonymous", "is true, and so is rpc.authenticate: set one of them")
+        config.fail("rpc.anonymous", "must not be true together with rpc.authenticate")
     if rpc.authenticate is False and reachable and not rpc.anonymous:
         config.fail(
             "rpc.authenticate",
-            f"is false, and {exposed}: remove it and add a [[user]], {_LET_THEM}, {_NOT_THERE}",
+            f"must not be false, because {exposed}: remove it and add a [[user]], {_ALLOW_ALL}, {_TURN_OFF}",
         )
     authenticate = reachable and not rpc.anonymous if rpc.authenticate is None else rpc.authenticate
     if not authenticate:
         return False
     why = "rpc.authenticate is true" if rpc.authenticate else exposed
     if not can_authenticate():
-        config.fail("rpc.authenticate", f"{why}, and logins cannot be checked: {AUTH_EXTRA}, {_LET_THEM}, {_NOT_THERE}")
+        config.fail("rpc.authenticate", f"{why}, but logins cannot be checked: {AUTH_EXTRA}, {_ALLOW_ALL}, {_TURN_OFF}")
     if not config.users and not providers({}, config.manager.name):
         config.fail(
             "user",
-            f"is missing, and {why}: add a [[user]] with a name and a password, {_LET_THEM}, {_NOT_THERE}",
+            f"is missing, and {why}: add a [[user]] with a name and a password, {_ALLOW_ALL}, {_TURN_OFF}",
         )
     return True

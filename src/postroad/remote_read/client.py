@@ -1,6 +1,6 @@
-"""A reader of queues on another computer, [MS-MQQP] 3.2: opening, peeking, receiving, cursors, lookups, cancelling.
+"""A reader of queues on another computer, [MS-MQQP] 3.2: open, peek, receive, cursors, lookups, cancel.
 
-One connection for qmcomm and one for qm2qm serve any number of reads at a time. What people see is in client/remote.py.
+One connection for qmcomm and one for qm2qm serve any number of reads. The users' interface is client/remote.py.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 Connect = Callable[[Interface, int | None], Awaitable[RpcClient]]
 
-OPEN_TIMEOUT_S = 300.0  # 3.2.4.1: a RemoteQMOpenQueue that takes longer is given up
+OPEN_TIMEOUT_S = 300.0  # 3.2.4.1: a RemoteQMOpenQueue that takes longer is abandoned
 ANSWER_TIMEOUT_S = 60.0  # for methods that never wait; they are lost with their connection at the latest
 WITHDRAW_TIMEOUT_S = 10.0  # for a cancelled read to come back
 CLIENT_SYSTEM = 0x500  # dwMQS of R_QMOpenRemoteQueue: an operating system without licences to count
@@ -58,7 +58,7 @@ OLD_VERSION = Version(5, 0, 0)  # of a server that does not know RemoteQmGetVers
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The queue manager on whose behalf queues are read."""
+    """The queue manager that reads the queues."""
 
     identifier: UUID
     routing_server: bool = False
@@ -76,7 +76,7 @@ class PendingRemoteReadEntry:
 
 @dataclass(slots=True, eq=False)
 class RemoteOpenQueueEntry:
-    """3.2.1.3, and what else R_QMOpenRemoteQueue gave."""
+    """3.2.1.3, and the other results of R_QMOpenRemoteQueue."""
 
     name: str
     queue_handle: int  # phQueue
@@ -96,10 +96,10 @@ class Received:
 
 
 class RemoteReadClient:
-    """`connect` gives connections with an interface bound: to a port, or to wherever it is found first, for None.
+    """`connect` gives connections with an interface bound: to a port, or, for None, to the first port that has it.
 
-    With `ask_port` the port of qm2qm is asked for on a first binding, as 3.2.4.1 has it; without, the place where it
-    was found first serves all calls, as with Windows Vista and later (note 5).
+    With `ask_port` a first binding asks for the port of qm2qm, as in 3.2.4.1; without, the first port found serves all
+    calls, as with Windows Vista and later (note 5).
     """
 
     def __init__(self, connect: Connect, identity: Identity, *, ask_port: bool = True) -> None:
@@ -119,7 +119,7 @@ class RemoteReadClient:
 
     @property
     def connected(self) -> bool:
-        """Whether the connection that handles belong to is there."""
+        """Whether the connection of the handles is open."""
         return self._qm2qm is not None and not self._qm2qm.closed
 
     async def _handshake_connection(self) -> RpcClient:
@@ -138,7 +138,7 @@ class RemoteReadClient:
             return self._qm2qm
 
     async def _bind_for_reading(self) -> RpcClient:
-        """3.2.4.1: a first binding tells the port, and a second one to that port serves every further call."""
+        """3.2.4.1: a first binding asks for the port, and a second one to that port serves all further calls."""
         first = await self._connect(QM2QM, None)
         if not self._ask_port:
             return first
@@ -147,11 +147,11 @@ class RemoteReadClient:
         finally:
             await first.close()
         if not answer.result:
-            raise RpcUnavailable("the server has no port for remote readers")
+            raise RpcUnavailable("the server offers no port for remote readers")
         return await self._connect(QM2QM, answer.result)
 
     async def close(self) -> None:
-        """Closes every queue, then the connections. What cannot be said any more the server finds out by itself."""
+        """Closes every queue, then the connections. The server itself cleans up what cannot be sent any more."""
         for opened in list(self.open_queues.values()):
             try:
                 await self.close_queue(opened)
@@ -163,7 +163,7 @@ class RemoteReadClient:
         self._forget()
 
     def _forget(self) -> None:
-        """With its last connection a client's handles are gone."""
+        """A client's handles end with its last connection."""
         for opened in self.open_queues.values():
             opened.closed = True
         self.open_queues.clear()
@@ -179,11 +179,11 @@ class RemoteReadClient:
         """A call of qm2qm on the connection that the handles belong to."""
         connection = self._qm2qm
         if connection is None or connection.closed:
-            raise RpcUnavailable("the connection that the queue was opened on is gone: open it again")
+            raise RpcUnavailable("the connection of the queue is lost; open the queue again")
         try:
             return await connection.call(operation, request, timeout, late)
         except TimeoutError:
-            raise RpcUnavailable(f"there was no answer to {operation.name} within {timeout:g} seconds") from None
+            raise RpcUnavailable(f"the server did not answer {operation.name} within {timeout:g} seconds") from None
         except RpcFault as fault:
             raise told_by_fault(fault, operation) from None
 
@@ -201,14 +201,14 @@ class RemoteReadClient:
         structure = qmcomm.queue_format_structure(QueueFormat.from_format_name(name))
         request = qmcomm.OpenRemoteQueueIn(structure, 0, access, share, self.identity.identifier, CLIENT_SYSTEM)
         answer = await _called(handshake, qmcomm.OPEN_REMOTE_QUEUE, request, OPEN_TIMEOUT_S)
-        check(answer.result, f"{name} cannot be opened")
+        check(answer.result, f"cannot open {name}")
         supporting = self.identity.routing_server or self.identity.directory_server
         request2 = structures.OpenQueueIn(
             self.identity.identifier, int(supporting), answer.queue_handle, answer.queue, answer.open_context
         )
         try:
             opened = await _called(reading, qm2qm.OPEN_QUEUE, request2, OPEN_TIMEOUT_S)
-            check(opened.result, f"{name} cannot be opened for reading")
+            check(opened.result, f"cannot open {name} for reading")
         except BaseException:
             await _quietly(handshake, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseContext(answer.context))
             raise
@@ -216,7 +216,7 @@ class RemoteReadClient:
             str(name), answer.queue_handle, answer.queue, opened.context, answer.context, access
         )
         self.open_queues[entry.queue_handle] = entry
-        # The queue is qm2qm's from now on, and the context of qmcomm has served its purpose.
+        # The queue belongs to qm2qm from now on, and the context of qmcomm is no longer needed.
         await _quietly(handshake, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseContext(answer.context))
         return entry
 
@@ -229,14 +229,14 @@ class RemoteReadClient:
         answer = await self._call(qm2qm.CLOSE_QUEUE, structures.CloseQueueIn(opened.session))
         for entry in [each for each in self.pending.values() if each.queue_handle == opened.queue_handle]:
             self.pending.pop(entry.request_id, None)
-        check(answer.result, f"{opened.name} cannot be closed")
+        check(answer.result, f"cannot close {opened.name}")
 
     async def purge(self, opened: RemoteOpenQueueEntry) -> None:
         """Purging a Queue, 3.2.4.4"""
         self._require_open(opened)
-        # A large queue takes its time.
+        # A large queue takes long.
         answer = await self._call(qm2qm.PURGE_QUEUE, structures.PurgeQueueIn(opened.queue_handle), None)
-        check(answer.result, f"{opened.name} cannot be purged")
+        check(answer.result, f"cannot purge {opened.name}")
 
     async def create_cursor(self, opened: RemoteOpenQueueEntry) -> int:
         """R_QMCreateRemoteCursor, [MS-MQMP] 3.1.4.4"""
@@ -244,14 +244,14 @@ class RemoteReadClient:
         handshake = await self._handshake_connection()
         request = qmcomm.CreateRemoteCursorIn(TransferBuffer(), opened.queue_handle)
         answer = await _called(handshake, qmcomm.CREATE_REMOTE_CURSOR, request, ANSWER_TIMEOUT_S)
-        check(answer.result, f"there can be no cursor on {opened.name}")
+        check(answer.result, f"cannot create a cursor on {opened.name}")
         return answer.cursor
 
     async def close_cursor(self, opened: RemoteOpenQueueEntry, cursor: int) -> None:
         """Closing a Cursor, 3.2.4.8"""
         self._require_open(opened)
         answer = await self._call(qm2qm.CLOSE_CURSOR, structures.CloseCursorIn(opened.queue_handle, cursor))
-        check(answer.result, f"the cursor on {opened.name} cannot be closed")
+        check(answer.result, f"cannot close the cursor on {opened.name}")
 
     # Reading
 
@@ -269,14 +269,14 @@ class RemoteReadClient:
     async def lookup(self, opened: RemoteOpenQueueEntry, action: Action, lookup_id: int) -> Received:
         """RemoteQMStartReceiveByLookupId, 3.1.4.11; a receive is locked until `end`."""
         if action not in SEEKS:
-            raise LocalProtocolError(f"{action.name} is no action on a lookup id")
+            raise LocalProtocolError(f"action: must be an action on a lookup id, got {action.name}")
         if lookup_id == 0 and action not in (Action.LOOKUP_PEEK_NEXT, Action.LOOKUP_RECEIVE_NEXT):
-            raise LocalProtocolError("there is no message with lookup id 0; 0 stands before the first")
+            raise LocalProtocolError("lookup_id: must not be 0, which means the place before the first message")
         if not 0 <= lookup_id <= LAST_LOOKUP_ID:
-            raise LocalProtocolError(f"{lookup_id} is no lookup id")
+            raise LocalProtocolError(f"lookup_id: must be a lookup id, got {lookup_id}")
         self._require_open(opened)
         if self.version.is_old:
-            raise LocalProtocolError("the server is too old for lookup ids")
+            raise LocalProtocolError("the server does not support lookup ids; it is too old")
         entry = self._enter(opened)
         receive, _ = SEEKS[action]
         desc = RemoteReadDesc(opened.queue_handle, 0, action, 0, 0, opened.queue, entry.request_id)
@@ -289,9 +289,9 @@ class RemoteReadClient:
 
     async def _read(self, opened: RemoteOpenQueueEntry, action: Action, timeout_ms: int, cursor: int) -> Received:
         if action not in CALLS or (action is Action.PEEK_NEXT and not cursor):
-            raise LocalProtocolError("only a cursor has a next message")
+            raise LocalProtocolError("a cursor is required for the next message")
         if not 0 <= timeout_ms <= INFINITE_MS:
-            raise LocalProtocolError(f"{timeout_ms} milliseconds are no time-out")
+            raise LocalProtocolError(f"timeout_ms: must be between 0 and {INFINITE_MS}, got {timeout_ms}")
         self._require_open(opened)
         entry = self._enter(opened)
         receive = action is Action.RECEIVE
@@ -312,7 +312,7 @@ class RemoteReadClient:
         return await self._start(opened, entry, qm2qm.START_RECEIVE2, request, taken2, receive)
 
     def _enter(self, opened: RemoteOpenQueueEntry) -> PendingRemoteReadEntry:
-        """A request id that no pending read has, on whatever queue."""
+        """A request id that no pending read of any queue has."""
         while True:
             self._last_request = self._last_request % 0xFFFFFFFF + 1
             if self._last_request not in self.pending:
@@ -331,12 +331,12 @@ class RemoteReadClient:
         sequential_id: int,
         receive: bool,
     ) -> Received:
-        """The message out of an answer. After a failure the handle means nothing, and is not looked at."""
-        check(status, f"{opened.name} cannot be read")
+        """The message of an answer. After a failure the handle is meaningless, and is ignored."""
+        check(status, f"cannot read {opened.name}")
         if receive:
             entry.remote_read_handle = handle
         if desc is None or desc.buffer is None or (receive and not handle):
-            raise RemoteProtocolError("the server answered with a message that is not there")
+            raise RemoteProtocolError("the server's answer must contain a message, got none")
         return Received(message_of(desc.buffer, sequential_id, desc.arrive_time), entry if receive else None)
 
     def _taken2(
@@ -360,9 +360,9 @@ class RemoteReadClient:
         taken: Callable[[Out], Received],
         receive: bool,
     ) -> Received:
-        """Runs the call. A message that cannot be read goes back; so does one that its caller does not wait for.
+        """Runs the call. A message that cannot be read goes back; so does one whose caller has left.
 
-        A peek that nobody waits for is orphaned: the server has no tag to cancel it by (3.1.4.1).
+        A peek whose caller has left is orphaned: the server has no tag to cancel it by (3.1.4.1).
         """
         late: asyncio.Future[Out | None] = asyncio.get_running_loop().create_future()
         kept = False
@@ -370,7 +370,7 @@ class RemoteReadClient:
         def came(answer: Out | None) -> None:
             if not late.done():
                 late.set_result(answer)
-            elif answer is not None:  # nobody has waited so long
+            elif answer is not None:  # its caller has left
                 task = asyncio.ensure_future(self._give_back(entry, answer, taken))
                 self._giving_back.add(task)
                 task.add_done_callback(self._giving_back.discard)
@@ -399,7 +399,7 @@ class RemoteReadClient:
         late: asyncio.Future[Out | None],
         taken: Callable[[Out], Received],
     ) -> None:
-        """Canceling a Pending Peek or Receive, 3.2.4.7; what was received in that moment goes back."""
+        """Canceling a Pending Peek or Receive, 3.2.4.7; a message received in that moment goes back."""
         with suppress(PostroadError, TimeoutError):
             async with asyncio.timeout(WITHDRAW_TIMEOUT_S):
                 if not late.done():
@@ -418,8 +418,8 @@ class RemoteReadClient:
         """RemoteQMCancelReceive; the read ends with RemoteCancelled."""
         entry = self.pending.get(request_id)
         if entry is None or entry.queue_handle != opened.queue_handle:
-            raise InvalidHandle(f"no read of {opened.name} has the request id {request_id}")
-        check(await self._cancel(opened, request_id), "the read cannot be cancelled")
+            raise InvalidHandle(f"there is no waiting read of {opened.name} with the request id {request_id}")
+        check(await self._cancel(opened, request_id), "cannot cancel the read")
 
     async def _cancel(self, opened: RemoteOpenQueueEntry, request_id: int) -> int:
         request = structures.CancelReceiveIn(opened.queue_handle, opened.queue, request_id)
@@ -428,7 +428,7 @@ class RemoteReadClient:
         return answer.result
 
     async def end(self, entry: PendingRemoteReadEntry, ack: Ack) -> None:
-        """RemoteQMEndReceive: the message is gone for good, or back in its place."""
+        """RemoteQMEndReceive: the message is deleted, or back in its place."""
         if not entry.remote_read_handle or entry.request_id not in self.pending:
             raise InvalidHandle("there is no received message to acknowledge")
         handle, entry.remote_read_handle = entry.remote_read_handle, NULL_HANDLE
@@ -436,11 +436,11 @@ class RemoteReadClient:
             answer = await self._call(qm2qm.END_RECEIVE, structures.EndReceiveIn(handle, ack), None)
         finally:
             self.pending.pop(entry.request_id, None)
-        check(answer.result, "the message cannot be acknowledged")
+        check(answer.result, "cannot acknowledge the message")
 
     def _require_open(self, opened: RemoteOpenQueueEntry) -> None:
         if opened.closed:
-            raise InvalidHandle(f"{opened.name} is closed, or its connection is gone: open it again")
+            raise InvalidHandle(f"{opened.name} is closed, or its connection is lost; open it again")
 
 
 async def _version_of(connection: RpcClient) -> Version:
@@ -458,13 +458,13 @@ async def _called(connection: RpcClient, operation: Operation[In, Out], request:
     try:
         return await connection.call(operation, request, timeout)
     except TimeoutError:
-        raise RpcUnavailable(f"there was no answer to {operation.name} within {timeout:g} seconds") from None
+        raise RpcUnavailable(f"the server did not answer {operation.name} within {timeout:g} seconds") from None
     except RpcFault as fault:
         raise told_by_fault(fault, operation) from None
 
 
 async def _quietly(connection: RpcClient, operation: Operation[In, Any], request: In) -> None:
-    """A call whose failure changes nothing: the server cleans up by itself when the connection ends."""
+    """A call whose failure changes nothing: the server cleans up when the connection ends."""
     try:
         await connection.call(operation, request, ANSWER_TIMEOUT_S)
     except (PostroadError, TimeoutError):

@@ -1,4 +1,4 @@
-"""What the server remembers of its readers: open queues, reads under way, and how they ended.
+"""The server's state for its readers: open queues, reads under way, and how they ended.
 
 [MS-MQQP] 3.1.1 and [MS-MQMP] 3.1.1.8. What is done with them is in service.py.
 """
@@ -26,13 +26,13 @@ class RemoteReadState(Enum):
 
 @dataclass(slots=True, eq=False)
 class RemoteQueue:
-    """[MS-MQMP] 3.1.1.8 RemoteQueueOpenContextHandle: a queue that somebody elsewhere has open.
+    """[MS-MQMP] 3.1.1.8 RemoteQueueOpenContextHandle: a queue that a remote reader has open.
 
-    `handle` is drawn at random and not the descriptor's own number, so that nobody reaches by guessing what others
-    have opened, here or remotely. Clients send it as a plain number over several connections: qmcomm gives it, qm2qm
-    takes it. So it works for `caller` alone, who opened the queue by qmcomm; and once a user has opened it by qm2qm, in
-    the association of that call alone. Callers without a name have their address: nothing else tells a client's second
-    connection from another client.
+    `handle` is random and not the descriptor's own number, so no one can guess what others have opened, here or
+    remotely. Clients send it as a plain number over several connections: qmcomm gives it, qm2qm takes it. So it works
+    only for `caller`, who opened the queue by qmcomm; and once a user has opened it by qm2qm, only in the association
+    of that call. Callers without a name have their address, because nothing else tells a client's second connection
+    from another client.
     """
 
     handle: int
@@ -42,7 +42,7 @@ class RemoteQueue:
     opened_at: float
     holdings: Holdings
     state: RemoteReadState = RemoteReadState.OPENED
-    reader: Caller | None = None  # who has opened it by qm2qm
+    reader: Caller | None = None  # the caller that opened it by qm2qm
     cursors: int = 0
     unacknowledged: set[RemoteReadEntry] = field(default_factory=set)
 
@@ -79,13 +79,13 @@ class RemoteReadEntry:
 
     @property
     def place(self) -> int:
-        """Where the message stands in its queue."""
+        """The position of the message in its queue."""
         return 0 if self.record is None else self.record.lookup_id
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a read ended. `entry` is there where the message has to be acknowledged."""
+    """How a read ended. `entry` is set if the message must be acknowledged."""
 
     status: int
     record: Record | None = None

@@ -1,7 +1,7 @@
-"""The stubs of a receive and its acknowledgment in one step each, in little-endian order.
+"""Faster stubs of a receive and its acknowledgment: one step each, little-endian.
 
-They are what most calls are, and reading them member by member costs more than everything else that a receive does.
-The octets and the values are those of the definitions in structures.py; whatever has another shape is left to those.
+Most calls are these two, and reading them member by member costs more than the rest of a receive. The octets and the
+values are those of the definitions in structures.py, which also handle every other shape.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NULL_UUID = bytes(16)
 
 
 class Shape:
-    """One syntax: REMOTEREADDESC up to the referent of lpBuffer, 2.2.2.1, and what stands before it."""
+    """One syntax: REMOTEREADDESC up to the referent of lpBuffer, 2.2.2.1, and the fields before it."""
 
     __slots__ = ("counts", "lookup", "reply", "request")
 
@@ -49,7 +49,7 @@ SHAPES = {Format.NDR: Shape("9IHxxI", "I4x", "I"), Format.NDR64: Shape("9IIQ", "
 
 
 class FastParameters(Parameters[Value]):
-    """Does what it can in one step, and leaves the rest to the members."""
+    """Codes in one step if it can, else member by member."""
 
     __slots__ = ()
 
@@ -68,7 +68,7 @@ class FastParameters(Parameters[Value]):
         raise NotImplementedError
 
     def unpack(self, reader: Reader, shape: Shape) -> Value | None:
-        """Moves the reader behind what it has read, if that is a value."""
+        """Moves the reader past the value, if it is one."""
         raise NotImplementedError
 
 
@@ -77,7 +77,7 @@ def _handle(attributes: int, octets: bytes) -> Handle:
 
 
 def _members(desc: RemoteReadDesc, referent: int) -> tuple[int, ...] | None:
-    """What the structs take; None for numbers that they would take and the definitions would not."""
+    """The numbers for the structs; None for numbers that the structs accept and the definitions refuse."""
     if desc.ack_nack > MAX_ENUM or desc.size > MAX_BUFFER:
         return None
     return (

@@ -1,5 +1,5 @@
 """The methods of qm2qm and qmcomm as calls: stubs become values, service.py answers, changes become durable, then the
-reply goes. The rules are in service.py; connections and stubs are the RPC runtime's."""
+reply is sent. The rules are in service.py; the RPC runtime has connections and stubs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ T = TypeVar("T")
 SESSION_KIND = "PCTX_RRSESSION_HANDLE_TYPE"
 READ_KIND = "PCTX_REMOTEREAD_HANDLE_TYPE"
 OPEN_KIND = "PCTX_OPENREMOTE_HANDLE_TYPE"
-FROM_SERVER = 1  # of Reserved, by custom; nobody looks at it
+FROM_SERVER = 1  # the usual value of Reserved, which is never read
 
 
 class Host(Protocol):
-    """What the handlers need of the queue manager that they serve."""
+    """What the handlers need from their queue manager."""
 
     clock: Callable[[], float]
     core: LocalQueueManager
@@ -50,8 +50,8 @@ class Host(Protocol):
 
 
 class Handlers:
-    """One queue manager's methods. What can be answered at once is; a call that waits is cancelled by the runtime when
-    its client leaves."""
+    """One queue manager's methods. They answer at once if they can; the runtime cancels a waiting call when its client
+    leaves."""
 
     def __init__(self, host: Host, service: RemoteReadService, audit: Audit | None = None) -> None:
         self.host = host
@@ -138,7 +138,7 @@ class Handlers:
         return structures.Result(self.service.close_cursor(request.queue_handle, request.cursor, call.caller))
 
     async def _audited_purge(self, call: Call, request: structures.PurgeQueueIn) -> structures.Result:
-        """Whoever has the queue open is named; a handle that nobody has been given purges nothing."""
+        """Names the user who has the queue open; a handle that was never given out purges nothing."""
         remote = self.service.remote_queues.get(request.queue_handle)
         result = await self._purge_queue(call, request)
         if remote is not None and self.audit is not None:
@@ -259,7 +259,7 @@ def _asked(desc: RemoteReadDesc | None) -> ReadRequest | None:
 
 
 def _filled(desc: RemoteReadDesc, answer: Answer) -> RemoteReadDesc:
-    """The descriptor as it goes back: what the client set, and the message if there is one."""
+    """The descriptor of the answer: the client's values, and the message if there is one."""
     record = answer.record
     packet = None if record is None else without_local_part(record.packet)
     return RemoteReadDesc(

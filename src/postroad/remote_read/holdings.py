@@ -1,4 +1,4 @@
-"""How much each remote reader holds, so that none makes the server hold without end. Rules of reading are elsewhere."""
+"""How much each remote reader holds, and the limits of it. The rules of reading are elsewhere."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 
 from postroad.rpc.caller import Caller
 
-# What one user, or one address without a user, may hold over all of its connections.
+# What one user, or one address without a user, may hold over all its connections.
 MAX_QUEUES: Final = 4096
 MAX_CURSORS: Final = 4096
 MAX_READS: Final = 8192  # reads that wait
-MAX_UNACKNOWLEDGED_OCTETS: Final = 256 << 20  # of messages that were handed out; one more message may exceed it
+MAX_UNACKNOWLEDGED_OCTETS: Final = 256 << 20  # of messages handed out; the last message may exceed it
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Holdings:
 
 
 class HoldingsByReader:
-    """Readers are there while they have a queue open; everything else that they hold belongs to one."""
+    """Readers exist while they have a queue open; everything else they hold belongs to one."""
 
     def __init__(self) -> None:
         self._table: dict[tuple[str, str | None], Holdings] = {}
@@ -34,7 +34,7 @@ class HoldingsByReader:
         return len(self._table)
 
     def open(self, caller: Caller) -> Holdings | None:
-        """Counts one queue more; None where that is too many."""
+        """Counts one more queue; None if that is too many."""
         holdings = self._table.setdefault(_reader(caller), Holdings())
         if holdings.queues >= MAX_QUEUES:
             return None

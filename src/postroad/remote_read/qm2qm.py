@@ -1,4 +1,4 @@
-"""The qm2qm interface, [MS-MQQP] 6: its eleven methods. What they do is in service.py."""
+"""The qm2qm interface, [MS-MQQP] 6: its eleven methods. Their rules are in service.py."""
 
 from __future__ import annotations
 

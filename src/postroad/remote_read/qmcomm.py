@@ -1,6 +1,6 @@
-"""Of the qmcomm interface, [MS-MQMP] 3.1.4, the methods that remote read rests on, as the wire has them.
+"""The methods of the qmcomm interface, [MS-MQMP] 3.1.4, that remote read needs, in their wire form.
 
-The others belong to a supporting server, which this is not; its qmcomm2 is not here at all.
+The others belong to a supporting server, which this is not; qmcomm2 is missing for the same reason.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Remote read as a part of a running queue manager: its listeners, its RPC server, and who reads.
+"""Remote read as a part of a running queue manager: its listeners, its RPC server, and its readers.
 
-What the methods do is in service.py, how calls reach it in handlers.py.
+The methods are in service.py; handlers.py passes calls to them.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from postroad.rpc.server import RpcServer
 from postroad.security.attempts import Audit, FailedLogins
 from postroad.values.info import LockInfo, ReaderInfo
 
-# A request holds no message; but one with an lpBuffer of the largest size is no invalid one.
+# A request contains no message, but one with an lpBuffer of the largest size is valid.
 MAX_REQUEST = MAX_BUFFER + 4096
 ANNOTATION = "Message Queuing - QMRT V1"
 
 
 class RemoteReaders:
-    """Who reads from other computers, as far as anybody can: nobody, where there is no listener."""
+    """The remote readers; none if there is no listener."""
 
     def readers(self) -> list[ReaderInfo]:
         return []
 
     def locks(self, now: float) -> list[LockInfo]:
-        """Messages that readers have and have not acknowledged."""
+        """Messages that readers have locked and not acknowledged."""
         return []
 
     @property
     def settled(self) -> tuple[int, int]:
-        """Messages that readers have acknowledged, and messages that came back."""
+        """Messages that readers have acknowledged, and messages that went back."""
         return 0, 0
 
 
 class RemoteReadServer(RemoteReaders):
-    """`start`, then `stop`. `port` is that of qmcomm; that of qm2qm is `read_port`, or the same where it is None.
+    """`start`, then `stop`. `port` is that of qmcomm; that of qm2qm is `read_port`, or the same if it is None.
 
-    Both ports serve both interfaces, as on Windows. The standard ports are probed in steps of 11 where they are taken
-    ([MS-MQQP] 3.1.4.8); any other one is a wish that is fulfilled or refused.
+    Both ports serve both interfaces, as on Windows. If a standard port is taken, the next one 11 higher is tried
+    ([MS-MQQP] 3.1.4.8). Any other port is used as given, or refused.
     """
 
     def __init__(
@@ -66,9 +66,8 @@ class RemoteReadServer(RemoteReaders):
         logins: FailedLogins | None = None,
         audit: Audit | None = None,
     ) -> None:
-        """`authenticate` lets nobody open a queue without a name, `minimum_level` is what callers with one must use."""
+        """With `authenticate` only users can open a queue; `minimum_level` is the least protection of their calls."""
         self.host = host
-        self.authenticated = authenticate
         self.minimum_level = minimum_level
         self.service = RemoteReadService(manager.core, partial(secrets.randbits, 32), authenticate=authenticate)
         self.rpc = RpcServer(
@@ -97,11 +96,11 @@ class RemoteReadServer(RemoteReaders):
 
     @property
     def mapper_address(self) -> str | None:
-        """Where the endpoint mapper is that tells of us; None where there is none."""
+        """The address of the endpoint mapper that lists us; None if there is none."""
         return None if self._offer is None else endpoint(self.host, self._offer.port)
 
     async def start(self) -> None:
-        """Listens; OSError if a port cannot be had, and then nothing is left open."""
+        """Listens; OSError if a port is not available, and then nothing stays open."""
         try:
             handshake = await self.rpc.listen(self.host, self._wanted, probe=self._wanted == ports.RPC_HANDSHAKE)
             read = handshake
@@ -113,7 +112,7 @@ class RemoteReadServer(RemoteReaders):
         self.service.ports = Ports(handshake, read)
 
     async def register(self, mapper_port: int) -> None:
-        """Tells an endpoint mapper of both interfaces: our own, or the one that has the port. After `start`."""
+        """Registers both interfaces with an endpoint mapper: our own, or the one that has the port. After `start`."""
         registrations = (
             Registration.of(QMCOMM, self.host, self.ports.handshake, ANNOTATION),
             Registration.of(QM2QM, self.host, self.ports.read, ANNOTATION),
@@ -123,7 +122,7 @@ class RemoteReadServer(RemoteReaders):
         )
 
     async def stop(self) -> None:
-        """Ends every call and connection; what readers had locked is back in its place."""
+        """Ends every call and connection; locked messages are back in their queues."""
         if self._offer is not None:
             await self._offer.stop()
             self._offer = None

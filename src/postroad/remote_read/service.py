@@ -1,7 +1,7 @@
-"""What the methods of [MS-MQQP] 3.1.4 do, and those of [MS-MQMP] 3.1.4 that they rest on: plain values in and out.
+"""The methods of [MS-MQQP] 3.1.4, and those of [MS-MQMP] 3.1.4 that they need: plain values in and out.
 
-No RPC, no clock, no chance. Expected failures are HRESULTs, never exceptions. What a method changes gathers in the
-core's tick: whoever calls waits for its commit before the client is told.
+No RPC, no clock, no randomness. Expected failures are HRESULTs, never exceptions. Changes gather in the core's tick:
+the caller waits for its commit before it answers the client.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _ACTIONS = frozenset(Action)
 class RemoteReadService:
     """One queue manager's remote readers. `new_handle` gives numbers that cannot be guessed.
 
-    With `authenticate`, only callers who have proved who they are can open a queue ([MS-MQQP] 5). Handles are their
-    opener's: to everybody else they are handles that do not exist.
+    With `authenticate`, only authenticated callers can open a queue ([MS-MQQP] 5). A handle works only for the caller
+    that opened it; for all others it does not exist.
     """
 
     def __init__(self, core: LocalQueueManager, new_handle: Callable[[], int], *, authenticate: bool = False) -> None:
@@ -64,7 +64,7 @@ class RemoteReadService:
         self.open_queue_entries: dict[int, list[OpenQueueEntry]] = {}  # rOpenQueueEntryCollection, by queue handle
         self.remote_reads: dict[int, list[RemoteReadEntry]] = {}  # rRemoteReadEntryCollection, by queue handle
         self.received = 0  # messages that readers have acknowledged
-        self.returned = 0  # messages that they have not, and that are back in their places
+        self.returned = 0  # messages that they did not acknowledge, and that went back
         self.holdings = HoldingsByReader()
         self._new_handle = new_handle
 
@@ -86,7 +86,7 @@ class RemoteReadService:
                 return Status.UNSUPPORTED_FORMATNAME_OPERATION, None
             descriptor = self.core.open(name, ACCESS[DesiredAccess(access)], SHARE[DesiredShare(share)], now)
         except SharingViolation:
-            return Status.STATUS_SHARING_VIOLATION, None  # of the share modes, 3.1.4.2; elsewhere it is an HRESULT
+            return Status.STATUS_SHARING_VIOLATION, None  # for the share modes, 3.1.4.2; elsewhere it is an HRESULT
         except PostroadError as error:
             return error.status, None
         assert descriptor.queue is not None
@@ -107,7 +107,7 @@ class RemoteReadService:
     def create_remote_cursor(self, queue_handle: int, caller: Caller) -> tuple[int, int]:
         """R_QMCreateRemoteCursor, 3.1.4.4: the status, and the cursor's handle.
 
-        From any association of the opener's: a client whose connection for qmcomm was idle makes a new one.
+        Works from any association of the opener: a client whose connection for qmcomm was idle makes a new one.
         """
         remote = self.remote_queues.get(queue_handle)
         if remote is None or not caller.may_use(remote.caller):
@@ -123,7 +123,7 @@ class RemoteReadService:
         return Status.OK, handle
 
     def server_port(self, port_type: int) -> int:
-        """R_QMGetRTQMServerPort, 3.1.4.24, and RemoteQMGetQMQMServerPort: 0 for what is not there, as SPX is not."""
+        """R_QMGetRTQMServerPort, 3.1.4.24, and RemoteQMGetQMQMServerPort: 0 for what is missing, such as SPX."""
         if port_type == PortType.IP_HANDSHAKE:
             return self.ports.handshake
         return self.ports.read if port_type == PortType.IP_READ else 0
@@ -133,7 +133,7 @@ class RemoteReadService:
     def open_queue(
         self, client_id: UUID | None, queue: int, open_context: int, caller: Caller
     ) -> tuple[int, OpenQueueEntry | None]:
-        """RemoteQMOpenQueue, 3.1.4.3. A handle that no R_QMOpenRemoteQueue gave is refused: see RemoteQueue."""
+        """RemoteQMOpenQueue, 3.1.4.3. Refuses a handle that no R_QMOpenRemoteQueue gave: see RemoteQueue."""
         remote = self._find(open_context, caller)
         if client_id is None or not queue or not open_context or queue != open_context or remote is None:
             return self._refusal(caller, Status.INVALID_PARAMETER), None
@@ -152,7 +152,7 @@ class RemoteReadService:
             self._cancel(read)
         remote = self.remote_queues.get(entry.queue_handle)
         if remote is not None:
-            # The foremost first: whoever waits gets them in the queue's order.
+            # The foremost first: waiting readers get them in the queue's order.
             for read in sorted(remote.unacknowledged, key=lambda each: each.place):
                 self.end_receive(read, Ack.RR_NACK, now)
             self._close(remote)
@@ -166,19 +166,19 @@ class RemoteReadService:
             self.core.close(remote.descriptor)
 
     def _find(self, queue_handle: int, caller: Caller) -> RemoteQueue | None:
-        """What a queue handle in a call of qm2qm stands for; None also for somebody else's."""
+        """The queue of a handle in a call of qm2qm; None also for another caller's."""
         remote = self.remote_queues.get(queue_handle)
         return remote if remote is not None and remote.serves(caller) else None
 
     def _find_open(self, queue_handle: int, caller: Caller) -> RemoteQueue | None:
-        """The same, for what only RemoteQMOpenQueue makes possible."""
+        """The same, for calls that need RemoteQMOpenQueue first."""
         remote = self.remote_queues.get(queue_handle)
         if remote is None or queue_handle not in self.open_queue_entries:
             return None
         return remote if remote.reader is caller or remote.serves(caller) else None
 
     def _refusal(self, caller: Caller, status: int) -> int:
-        """[MS-MQQP] 5: who has to log in is told so, and nothing of what is there."""
+        """[MS-MQQP] 5: a caller that must log in learns only that, and nothing of what exists."""
         return Status.ACCESS_DENIED if self.authenticate and caller.user is None else status
 
     def close_cursor(self, queue_handle: int, cursor_handle: int, caller: Caller) -> int:
@@ -193,7 +193,7 @@ class RemoteReadService:
         return Status.OK
 
     def purge_queue(self, queue_handle: int, now: float, caller: Caller) -> tuple[int, bool]:
-        """RemoteQMPurgeQueue, 3.1.4.7, one step of it: the status, and whether there may be more to throw away."""
+        """One step of RemoteQMPurgeQueue, 3.1.4.7: the status, and whether there may be more to delete."""
         remote = self._find_open(queue_handle, caller)
         if remote is None:
             return self._refusal(caller, Status.INVALID_HANDLE), False
@@ -208,7 +208,7 @@ class RemoteReadService:
     def start_receive(self, request: ReadRequest | None, now: float, caller: Caller) -> Answer | RemoteReadEntry:
         """RemoteQMStartReceive and RemoteQMStartReceive2: the answer, or the entry of a read that waits.
 
-        Whoever calls ends such a read with `finish` or `fail`, as its WaitingRead says.
+        The caller ends such a read with `finish` or `fail`, as its WaitingRead says.
         """
         if request is None:
             return Answer(Status.INVALID_HANDLE)
@@ -222,7 +222,7 @@ class RemoteReadService:
             deadline=None if infinite else now + request.timeout_ms / 1000,
             cursor=remote.descriptor.cursors.get(request.cursor) if request.cursor else None,
             two_phase=request.action == Action.RECEIVE,
-            # A Peek Message event has no tag: only its end and the queue's close end a peek that waits.
+            # A Peek Message event has no tag: only its end and closing the queue end a waiting peek.
             tag=(request.queue_handle, request.request_id) if request.action == Action.RECEIVE else None,
         )
         entry = self._enter(request, remote, waiting)
@@ -307,7 +307,7 @@ class RemoteReadService:
             entry.remote.holdings.reads -= 1
 
     def finish(self, entry: RemoteReadEntry, records: Sequence[Record], *, receive: bool | None = None) -> Answer:
-        """The read has got its message. Of a receive, the reader has to acknowledge it."""
+        """The read has its message. The reader must acknowledge that of a receive."""
         self._leave(entry)
         (record,) = records
         if receive is None:
@@ -330,7 +330,7 @@ class RemoteReadService:
         if entry is None:
             return Status.INVALID_HANDLE
         if entry.settled or entry.record is None or entry.queue is None:
-            return Status.TRANSACTION_SEQUENCE  # it is Available again, or somebody else's by now
+            return Status.TRANSACTION_SEQUENCE  # it is Available again, or another reader has it
         entry.settled = True
         entry.remote.unacknowledged.discard(entry)
         entry.remote.holdings.octets -= len(entry.record.packet)
@@ -359,13 +359,13 @@ class RemoteReadService:
         waited_on = entry.remote.descriptor.queue
         if waited_on is None:
             return Status.STATUS_NOT_FOUND
-        cancelled = RemoteCancelled("the reader took its request back")
+        cancelled = RemoteCancelled("the reader cancelled the read")
         return self.core.reading.cancel_tagged(waited_on, (entry.queue_handle, entry.request_id), cancelled)
 
     # Looking
 
     def readers(self) -> Iterator[ReaderInfo]:
-        """Every queue that somebody elsewhere has open."""
+        """Every queue that a remote reader has open."""
         for remote in self.remote_queues.values():
             descriptor = remote.descriptor
             yield ReaderInfo(
@@ -381,7 +381,7 @@ class RemoteReadService:
             )
 
     def locks(self, now: float) -> Iterator[LockInfo]:
-        """The messages that wait for a reader's acknowledgment, by open queue; `age_s` is for how long it is open."""
+        """The messages that wait for a reader's acknowledgment, by open queue; `age_s` is since it was opened."""
         for remote in self.remote_queues.values():
             lookup_ids = tuple(each.place for each in remote.unacknowledged)
             queue = remote.descriptor.queue

@@ -1,4 +1,4 @@
-"""What the methods of qm2qm take and give, [MS-MQQP] 2.2.2 and 6, as the wire has it.
+"""Parameters and results of qm2qm's methods, [MS-MQQP] 2.2.2 and 6, in their wire form.
 
 Pointers at the top level are `ref` and leave no trace; those inside structures are `unique`.
 """
@@ -33,7 +33,7 @@ ReadHandle = Annotated[Handle, context_handle("PCTX_REMOTEREAD_HANDLE_TYPE")]
 
 @dataclass(frozen=True, slots=True)
 class RemoteReadDesc:
-    """REMOTEREADDESC, 2.2.2.1. `ack_nack` is reserved: neither side looks at it."""
+    """REMOTEREADDESC, 2.2.2.1. `ack_nack` is reserved: neither side reads it."""
 
     remote_queue: Dword
     cursor: Dword
@@ -131,7 +131,7 @@ class GetPortIn:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A return value alone: an HRESULT, or a port."""
+    """Only a return value: an HRESULT, or a port."""
 
     result: Hresult
 

@@ -1,7 +1,7 @@
-"""CACTransferBufferV1, [MS-MQMP] 2.2.3.2: what R_QMCreateRemoteCursor carries and nobody looks at.
+"""CACTransferBufferV1, [MS-MQMP] 2.2.3.2: R_QMCreateRemoteCursor carries it, and its content is ignored.
 
-Windows sends one of zeroes; a server has to read past it all the same, whatever it holds. QUEUE_FORMAT, [MS-MQMQ]
-2.2.7, is here too, as it stands inside.
+Windows sends zeroes, but a server must be able to read past any content. QUEUE_FORMAT, [MS-MQMQ] 2.2.7, is here too,
+because it is a part of it.
 """
 
 from __future__ import annotations

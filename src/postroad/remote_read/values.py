@@ -1,4 +1,4 @@
-"""The words of [MS-MQQP] 2.2 and [MS-MQMP] 3.1.4: actions, acknowledgments, ports, access, versions. No rules."""
+"""The constants of [MS-MQQP] 2.2 and [MS-MQMP] 3.1.4: actions, acknowledgments, ports, access, versions. No rules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Action(IntEnum):
     LOOKUP_RECEIVE_PREV = 0x40000022
 
 
-# 3.1.4.1: what an action asks of the queue.
+# 3.1.4.1: what an action does with the queue.
 CALLS = {
     Action.RECEIVE: ReadCall.RECEIVE,
     Action.PEEK_CURRENT: ReadCall.PEEK,
@@ -88,7 +88,7 @@ SHARE = {DesiredShare.DENY_NONE: ShareMode.DENY_NONE, DesiredShare.DENY_RECEIVE:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Version:
-    """3.1.4.9: what a server says it is."""
+    """3.1.4.9: the version that a server reports."""
 
     major: int
     minor: int
@@ -96,7 +96,7 @@ class Version:
 
     @property
     def is_old(self) -> bool:
-        """3.2.4.2: knows nothing but RemoteQMStartReceive.
+        """3.2.4.2: knows only RemoteQMStartReceive.
 
         The third test of the text is contained in its second. It makes sense with minor equal to 1: a server from
         before the release of Windows XP.
@@ -109,7 +109,7 @@ OWN_VERSION = Version(6, 1, 7600)  # Windows 7, whose numbers every later Window
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """3.1.4.8: where the interfaces listen; 0 where one does not."""
+    """3.1.4.8: where the interfaces listen; 0 for one that does not."""
 
     handshake: int
     read: int

@@ -1,6 +1,6 @@
 """GetNextHops, [MS-MQBR] 3.1.5.1 to 3.1.5.3: the queue managers to try next for a message, and the rule that says so.
 
-Each queue manager on the way asks again, with its own table; nothing here looks further than one hop.
+Each queue manager on the route asks again, with its own table. Nothing here looks further than one hop.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from postroad.routing.table import RoutingTable
 
 @dataclass(frozen=True, slots=True)
 class NextHops:
-    """At least one queue manager to try, in order. `why` is the rule that decided, in words and with its section.
+    """At least one queue manager to try, in order. `why` is the rule that decided, with its section.
 
-    `fallback` is for when a direct connection fails, [MS-MQBR] 1.3.2. `link_cost` is what a hop costs: within a site,
-    nothing.
+    `fallback` is for when a direct connection fails, [MS-MQBR] 1.3.2. `link_cost` is the cost of the hop: 0 within a
+    site.
     """
 
     hops: tuple[QueueManager, ...]
@@ -32,7 +32,7 @@ class NextHops:
 
 
 def get_next_hops(directory: Directory, table: RoutingTable, source_id: UUID, destination_id: UUID) -> NextHops:
-    """3.1.5.1. `table` is the source's own. Raises NoRoute where the specification says that the attempt fails."""
+    """3.1.5.1. `table` is the source's own. Raises NoRoute if the specification says that the attempt fails."""
     source = get_queue_manager(directory, source_id)
     destination = get_queue_manager(directory, destination_id)
     for machine, identifier in ((source, source_id), (destination, destination_id)):
@@ -41,8 +41,8 @@ def get_next_hops(directory: Directory, table: RoutingTable, source_id: UUID, de
     assert source is not None
     assert destination is not None
     if source is destination:
-        return NextHops((destination,), f"{source.computer_name} is the destination itself: nothing is routed")
-    if source.routing_server:  # whatever its own out-routing servers are
+        return NextHops((destination,), f"{source.computer_name} is the destination itself")
+    if source.routing_server:  # even if it has out-routing servers
         return get_next_hops_for_router(directory, table, source, destination)
     if source.out_routing_server_identifier_list:
         servers = [each for each in directory.out_routing_server_collection(source) if each is not source]
@@ -63,7 +63,7 @@ def get_next_hops_for_router(
     if not gates:
         site = _first_site(directory, source)
         _fail(source, destination, f"{site} has no site gate ([MS-MQBR] 3.1.5.2, 3.1.5.6)")
-    why = f"{destination.computer_name} is in another site, and routing servers leave that to their site's gates"
+    why = f"{destination.computer_name} is in another site, and routing servers send there through site gates"
     return _found(source, destination, gates, why, "3.1.5.2, 3.1.5.6")
 
 
@@ -81,20 +81,20 @@ def get_next_hops_for_site_gate(
         fault = f"the route goes through the site {row.next_hop_site.name}, which has no site gate"
         _fail(source, destination, f"{fault} ([MS-MQBR] 3.1.5.3, 3.1.5.7)")
     if row.next_hop_site is row.destination_site:
-        way = f"straight to the gates of {row.next_hop_site.name}"
+        through = f"directly to the gates of {row.next_hop_site.name}"
     else:
-        way = f"by the gates of {row.next_hop_site.name}"
-    why = f"the cheapest route to the site {row.destination_site.name} costs {row.cost} and goes {way}"
+        through = f"through the gates of {row.next_hop_site.name}"
+    why = f"the cheapest route to the site {row.destination_site.name} costs {row.cost} and goes {through}"
     return NextHops(row.gates, f"{why} ([MS-MQBR] 3.1.5.3)", link_cost=row.link_cost)
 
 
 def _within_site(
     directory: Directory, source: QueueManager, destination: QueueManager, section: str
 ) -> NextHops | None:
-    """What all three algorithms have in common: no more than one queue manager between the two, or None.
+    """The common part of the three algorithms: at most one queue manager between the two, or None.
 
-    An in-routing server delivers. The specification says so of routing servers alone; an in-routing server that is
-    none would send to itself.
+    An in-routing server delivers. The specification says so only of routing servers, but any other in-routing server
+    would send to itself.
     """
     name = destination.computer_name
     if source.identifier in destination.in_routing_server_identifier_list:
@@ -107,12 +107,12 @@ def _within_site(
         servers = directory.in_routing_server_collection(destination)
         why = f"{name} is in the same site{_called(directory, site)} and receives through its in-routing servers"
         return _found(source, destination, servers, why, section)
-    why = f"{name} is in the same site{_called(directory, site)}: straight to it ([MS-MQBR] {section})"
+    why = f"{name} is in the same site{_called(directory, site)}, so it is the next hop ([MS-MQBR] {section})"
     return NextHops((destination,), why, _fallback(directory, source, destination))
 
 
 def _fallback(directory: Directory, source: QueueManager, destination: QueueManager) -> tuple[QueueManager, ...]:
-    """1.3.2: within a site a routing server helps out. Routing servers do not ask each other, or it could go round."""
+    """1.3.2: within a site a routing server helps out. Routing servers do not ask each other: that could loop."""
     server = None if source.routing_server else get_routing_server(directory, source.identifier)
     return () if server is None or server is destination else (server,)
 
@@ -123,7 +123,7 @@ def _to_routing_server(directory: Directory, source: QueueManager, destination: 
         sites = _names(site.name for site in directory.site_collection(source)) or "its site"
         fault = f"{destination.computer_name} is in another site, and {sites} has no routing server"
         _fail(source, destination, f"{fault} ([MS-MQBR] 3.1.5.1, 3.1.5.5)")
-    why = f"{destination.computer_name} is in another site, and this is the first routing server of the own one"
+    why = f"{destination.computer_name} is in another site, and this is the first routing server of this site"
     return NextHops((server,), f"{why} ([MS-MQBR] 3.1.5.1, 3.1.5.5)")
 
 

@@ -1,6 +1,6 @@
-"""Who plays which part in routing, [MS-MQBR] 3.1.5.4 to 3.1.5.8: questions to a snapshot of the directory.
+"""The roles in routing, [MS-MQBR] 3.1.5.4 to 3.1.5.8: questions to a snapshot of the directory.
 
-The specification's questions answer with one gate where any will do. Ours answer with all of them, in the order to try.
+The specification's questions return one gate if any will do. Ours return all of them, in the order to try.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def get_routing_server(directory: Directory, machine_id: UUID) -> QueueManager |
 def get_site_gates(directory: Directory, machine_id: UUID) -> tuple[QueueManager, ...]:
     """GetSiteGate, 3.1.5.6: the gates of the machine's first site, in the directory's order of sites.
 
-    Even where that site has none and another one of the machine has: the search ends there.
+    The search ends there, even if that site has none and another site of the machine has one.
     """
     machine = get_queue_manager(directory, machine_id)
     sites = () if machine is None else directory.site_collection(machine)

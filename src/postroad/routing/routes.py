@@ -17,11 +17,11 @@ from postroad.routing.roles import is_site_gate
 from postroad.routing.table import RoutingTable, SiteGraph, build_table
 from postroad.values.routes import Route, Table, TableRow
 
-KEPT_TABLES = 32  # of other queue managers: those on a way, and not the whole enterprise's
+KEPT_TABLES = 32  # of other queue managers: enough for a route, not for the whole enterprise
 
 
 class Routes:
-    """Answers about any queue manager of a directory. Tables are made when they are first asked for."""
+    """Answers about any queue manager of a directory. Makes tables at their first use."""
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
@@ -42,7 +42,7 @@ class Routes:
             close = get_close_matches(name.lower(), names, n=1)
             hint = f"; did you mean {names[close[0]]}?" if close else ""
             if not names:
-                hint = "; it has none at all: [directory] in the configuration names its file"
+                hint = "; the directory is empty: set directory.file in the configuration"
             raise ManagerNotFound(f"there is no queue manager {name} in the directory{hint}")
         return found
 
@@ -51,7 +51,7 @@ class Routes:
         return get_next_hops(self.directory, table, source.identifier, destination.identifier)
 
     def route(self, source_name: str, destination_name: str) -> Route:
-        """ManagerNotFound for a name that is unknown, NoRoute where the way ends or goes round."""
+        """ManagerNotFound for an unknown name, NoRoute if the route ends early or is a loop."""
         source, destination = self.manager(source_name), self.manager(destination_name)
         first = self.next_hops(source, destination)
         path, cost = self._follow(source, destination)
@@ -66,7 +66,7 @@ class Routes:
         )
 
     def table(self, name: str) -> Table:
-        """ManagerNotFound for a name that is unknown."""
+        """ManagerNotFound for an unknown name."""
         manager = self.manager(name)
         return Table(
             manager=manager.computer_name,

@@ -1,6 +1,6 @@
-"""The routing table of a site gate, [MS-MQBR] 3.1.3.1: the least-cost way to every site, by Dijkstra's algorithm.
+"""The routing table of a site gate, [MS-MQBR] 3.1.3.1: the cheapest route to every site, by Dijkstra's algorithm.
 
-What a queue manager does with its table is in hops.py, and when it makes a new one in router.py.
+hops.py uses the table, and router.py decides when to make a new one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from postroad.routing.roles import get_queue_manager, get_site_gates_for_site, i
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Where messages to a site go next. `cost` is that of the whole way, `link_cost` that of its first link.
+    """The next hop of messages to a site. `cost` is that of the whole route, `link_cost` that of its first link.
 
-    `gates` are those of the next site in the order to try: first what the link to it names, then the others.
+    `gates` are those of the next site in the order to try: first those that the link names, then the others.
     """
 
     destination_site: Site
@@ -30,7 +30,7 @@ class Row:
 
 
 class RoutingTable:
-    """A row for each site that can be reached and is not the queue manager's own, in the directory's order of sites."""
+    """A row for each reachable site that is not the queue manager's own, in the directory's order of sites."""
 
     __slots__ = ("_indices", "rows")
 
@@ -54,7 +54,7 @@ class _Edge:
 
 
 class SiteGraph:
-    """The enterprise as a graph, [MS-MQBR] 3.1.3.1: sites are numbered in the directory's order, links go both ways.
+    """The enterprise as a graph, [MS-MQBR] 3.1.3.1: sites in the directory's order, links in both directions.
 
     Made once for a directory; each table is a search in it.
     """
@@ -70,7 +70,7 @@ class SiteGraph:
                 if known is None or link.actual_cost < known.actual_cost:  # parallel links: the cheapest counts
                     cheapest[here][there] = link
         self._edges = [[_Edge(there, link) for there, link in each.items()] for each in cheapest]
-        # Equal costs are decided by the next site's GUID, so that every queue manager decides alike.
+        # The next site's GUID decides between equal costs, so every queue manager decides alike.
         by_guid = sorted(range(len(directory.sites)), key=lambda place: directory.sites[place].identifier)
         self._ranks = [0] * len(by_guid)
         for rank, place in enumerate(by_guid):
@@ -88,10 +88,10 @@ class SiteGraph:
         return found
 
     def least_costs(self, first_links: Mapping[int, RoutingLink], roots: Iterable[UUID]) -> dict[int, tuple[int, int]]:
-        """(cost, next site) for each site that can be reached from the roots, which cost nothing themselves.
+        """(cost, next site) for each site that the roots can reach. The roots themselves cost nothing.
 
-        A way's place in the heap is its cost, then the GUID of its first site. As no link is free, all ways into a
-        site are known when it is taken from the heap, so that the first one taken is the right one.
+        The heap orders routes by cost, then by the GUID of their first site. As no link is free, all routes into a
+        site are known when it is taken from the heap, so the first one taken is the right one.
         """
         settled: dict[int, tuple[int, int]] = {self.directory.site_number(root): (0, -1) for root in roots}
         own = frozenset(settled)
@@ -117,12 +117,12 @@ class SiteGraph:
 
 
 def build_table(graph: SiteGraph, machine_id: UUID) -> RoutingTable:
-    """The table of one queue manager; without rows unless it is a site gate."""
+    """The table of one queue manager; empty unless it is a site gate."""
     directory = graph.directory
     machine = get_queue_manager(directory, machine_id)
     if machine is None or not is_site_gate(directory, machine_id):
         return RoutingTable()
-    roots = [site.identifier for site in directory.site_collection(machine)]  # of a gate in several sites, all
+    roots = [site.identifier for site in directory.site_collection(machine)]  # all sites of the gate
     first_links = graph.links_from(roots)
     gates = {place: gates_in_turn(directory, directory.sites[place], link) for place, link in first_links.items()}
     routes = graph.least_costs(first_links, roots)
@@ -134,7 +134,7 @@ def build_table(graph: SiteGraph, machine_id: UUID) -> RoutingTable:
 
 
 def gates_in_turn(directory: Directory, site: Site, link: RoutingLink) -> tuple[QueueManager, ...]:
-    """The gates of a link's far site in the order to try: first what the link names, then the others."""
+    """The gates of a link's far site in the order to try: first those that the link names, then the others."""
     gates = get_site_gates_for_site(directory, site.identifier)
     named = frozenset(link.site_gate_identifier_list)
     return (

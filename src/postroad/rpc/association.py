@@ -1,6 +1,6 @@
 """Associations (association groups) and the context handles in their scope, [MS-RPCE] 3.3.1.1.1 and 3.3.1.4.1.
 
-No I/O: a connection joins and leaves; with the last one gone the context handles are run down.
+No I/O: connections join and leave; when the last one leaves, the context handles are run down.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rundown = Callable[[Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a handle stands for: the IDL's type name, the server's own object, who opened it, and what to do when nobody
+    """The content of a handle: the IDL's type name, the server's object, its owner, and the rundown if the client never
     closes it."""
 
     kind: str
@@ -37,7 +37,7 @@ class Association:
     """A client's connections to this server, and the context handles that they share.
 
     `users` are those who have called by the connection that made it (None: without a name). They may join with further
-    connections; a handle stays with the one who opened it.
+    connections; a handle belongs to the user who opened it.
     """
 
     def __init__(self, identifier: int, address: str, max_handles: int, new_uuid: Callable[[], UUID]) -> None:
@@ -51,7 +51,7 @@ class Association:
         self._new_uuid = new_uuid
 
     def open(self, kind: str, value: object, owner: Caller, rundown: Rundown | None = None) -> Handle:
-        """A new handle for `value`. If the client is gone already, `value` is run down at once."""
+        """A new handle for `value`. If the client is already gone, `value` is run down at once."""
         handle = Handle(0, self._new_uuid())
         context = Context(kind, value, owner, rundown)
         if self.ended:
@@ -59,28 +59,28 @@ class Association:
             return handle
         if len(self.contexts) >= self._max_handles:
             _run_down(context)
-            raise RpcFault(FaultStatus.NCA_OUT_OF_MEMORY, f"the client holds {self._max_handles} context handles")
+            raise RpcFault(FaultStatus.NCA_OUT_OF_MEMORY, f"must hold at most {self._max_handles} context handles")
         self.contexts[handle] = context
         return handle
 
     def find(self, handle: Handle, kind: type[Kind]) -> Kind:
-        """What a handle stands for; a fault for null, for a stranger's, and for one of another class."""
+        """The value of a handle; a fault for null, for another caller's handle, and for one of another class."""
         context = self.contexts.get(handle)
         if context is None or not isinstance(context.value, kind):
             raise RpcFault(FaultStatus.NCA_CONTEXT_MISMATCH, "there is no such context handle")
         return context.value
 
     def close(self, handle: Handle) -> Handle:
-        """Forgets a handle without a rundown, and gives the null that answers the client."""
+        """Removes a handle without a rundown, and returns the null handle for the answer."""
         self.contexts.pop(handle, None)
         return NULL_HANDLE
 
     def check(self, expected: ContextHandle, handle: Handle, caller: Caller) -> None:
-        """[MS-RPCE] 3.1.1.5.3.3.1.1: a handle is of this association and of the type that the call expects. It is also
-        the caller's own; somebody else's is answered as one that was never opened."""
+        """[MS-RPCE] 3.1.1.5.3.3.1.1: a handle must be of this association and of the type that the call expects. It
+        must also be the caller's own: another caller's is answered as one that was never opened."""
         if not handle:
             if expected.strict:
-                raise RpcFault(FaultStatus.IN_NULL_CONTEXT, "a null context handle")
+                raise RpcFault(FaultStatus.IN_NULL_CONTEXT, "the context handle must not be null")
             return
         context = self.contexts.get(handle)
         if context is None or not caller.may_use(context.owner):
@@ -101,12 +101,12 @@ def _run_down(context: Context) -> None:
         return
     try:
         context.rundown(context.value)
-    except Exception:  # one context's failure must leave the others' rundown alone
-        _log.exception("The rundown of a %s failed", context.kind)
+    except Exception:  # the failure of one rundown must not stop the others
+        _log.exception("context handle rundown failed", extra={"type": context.kind})
 
 
 class Associations:
-    """[MS-RPCE] 3.3.1.1.5 Table of Associations. `random` gives 32 bits, `new_uuid` a UUID that nobody can guess."""
+    """[MS-RPCE] 3.3.1.1.5 Table of Associations. `random` gives 32 bits, `new_uuid` a UUID that cannot be guessed."""
 
     def __init__(self, random: Callable[[], int], new_uuid: Callable[[], UUID], max_handles: int) -> None:
         self._random = random
@@ -118,10 +118,10 @@ class Associations:
         return len(self._table)
 
     def join(self, identifier: int, address: str, connection: object) -> Association | None:
-        """The association that a bind asks for, a new one for 0. None for one that is not the client's to join.
+        """The association that a bind asks for, a new one for 0. None for one that this client may not join.
 
-        [MS-RPCE] 3.3.1.5.7: the connection has to come from the address that made the association. It is a part of it
-        once `admit` has seen who calls.
+        [MS-RPCE] 3.3.1.5.7: the connection must come from the address that made the association. It joins it once
+        `admit` has seen who calls.
         """
         if identifier:
             found = self._table.get(identifier)
@@ -134,7 +134,7 @@ class Associations:
     def admit(self, association: Association, connection: object, user: str | None) -> bool:
         """Whether the user may call in the association by this connection.
 
-        A stranger who guessed its id would else hold up its rundown, and use up its handles.
+        Otherwise a stranger who guessed its id could delay its rundown, and use up its handles.
         """
         if connection not in association.connections:
             if association.ended or user not in association.users:

@@ -1,4 +1,4 @@
-"""Who makes a call, and whether what somebody opened is theirs to use. No I/O."""
+"""Who makes a call, and whether it may use what another caller has opened. No I/O."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from postroad.rpc.constants import AuthLevel
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What is known of a client. One is made for each security context of a connection, and not for each call."""
+    """What is known of a client. One is made for each security context of a connection, not for each call."""
 
     address: str = ""
-    user: str | None = None  # who it has proved to be; None for one that did not say
+    user: str | None = None  # the authenticated name; None for an anonymous client
     level: int = AuthLevel.NONE
     association: int = 0
 
     def may_use(self, owner: Caller) -> bool:
-        """Whether what `owner` opened is this caller's too: the same user at no lower level. Callers without a name
-        are told apart by their address."""
+        """Whether this caller may use what `owner` opened: the same user at no lower level. Callers without a name are
+        distinguished by their address."""
         if self is owner:
             return True
         if self.user is None:

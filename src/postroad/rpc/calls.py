@@ -1,4 +1,4 @@
-"""What a server knows of its clients' calls: the endpoint that they come to, the calls in flight, and the limits."""
+"""A server's view of its clients' calls: the endpoint they use, the calls in flight, and the limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What clients can make the server hold. Each is a bound on memory or on time."""
+    """How much clients can make the server hold. Each limits memory or time."""
 
     max_fragment: int = 0xFFF8
     max_request: int = 4 << 20  # [MS-RPCE] 3.3.3.5.4
@@ -30,15 +30,15 @@ class Limits:
     max_calls: int = 1024  # in flight on one connection
     max_handles: int = 65536  # open in one association
     max_connections: int = 4096
-    max_half_open: int = 512  # connected, and no bind yet
-    max_unsent: int = 64 << 20  # written to one connection, and not taken by the client
+    max_half_open: int = 512  # connected without a bind yet
+    max_unsent: int = 64 << 20  # written to one connection, but not read by the client
     bind_timeout_s: float = 30.0
     fragment_timeout_s: float = 60.0  # from a request's first fragment to its last
 
 
 @dataclass(slots=True)
 class Endpoint:
-    """What the connections of one server share: its interfaces, its associations and its security providers."""
+    """What the connections of one server share: interfaces, associations and security providers."""
 
     associations: Associations
     limits: Limits = field(default_factory=Limits)
@@ -52,7 +52,7 @@ class Endpoint:
 
 
 class Call:
-    """One call in flight: the decoded request, who asks, and the context handles of the client's association."""
+    """One call in flight: the decoded request, its caller, and the context handles of the client's association."""
 
     __slots__ = ("call_id", "caller", "connection", "context_id", "layout", "operation", "request", "security")
 
@@ -78,17 +78,17 @@ class Call:
 
     @property
     def address(self) -> str:
-        """Where the client is."""
+        """The client's address."""
         return self.connection.address
 
     @property
     def local_address(self) -> str:
-        """Which of our own addresses the client called."""
+        """The address of ours that the client called."""
         return self.connection.local[0]
 
     @property
     def identity(self) -> str | None:
-        """Who the client has proved to be; None for one that did not say."""
+        """The client's authenticated name; None for an anonymous client."""
         return self.caller.user
 
     @property
@@ -102,15 +102,15 @@ class Call:
         return association
 
     def open_context(self, kind: str, value: object, rundown: Rundown | None = None) -> Handle:
-        """A new context handle for `value`; `rundown(value)` is called if the client goes without closing it."""
+        """A new context handle for `value`; `rundown(value)` runs if the client leaves without closing it."""
         return self.association.open(kind, value, self.caller, rundown)
 
     def context(self, handle: Handle, kind: type[Kind]) -> Kind:
-        """What a context handle stands for. Its IDL type and its owner have been checked; null is a fault here."""
+        """The value of a context handle. Its IDL type and its owner have been checked; null is a fault here."""
         return self.association.find(handle, kind)
 
     def close_context(self, handle: Handle) -> Handle:
-        """Forgets the handle without a rundown; gives the null handle to answer with."""
+        """Removes the handle without a rundown; returns the null handle for the answer."""
         return self.association.close(handle)
 
 
@@ -121,7 +121,7 @@ class CallReceived:
 
 @dataclass(frozen=True, slots=True)
 class CallCancelled:
-    """The client does not want the call any more; with `orphaned` it does not want the answer either."""
+    """The client cancels the call; with `orphaned` it does not want the answer either."""
 
     call: Call
     orphaned: bool
@@ -129,7 +129,7 @@ class CallCancelled:
 
 @dataclass(frozen=True, slots=True)
 class LoginRefused:
-    """A client did not prove who it is. `who` is the name that it gave, where it got as far as that."""
+    """A client failed to authenticate. `who` is the name that it gave, if it got that far."""
 
     who: str | None
 

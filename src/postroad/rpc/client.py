@@ -1,4 +1,4 @@
-"""An RPC client on asyncio: many calls in flight on one connection, time-outs, cancelling. Rules are in the core."""
+"""An RPC client on asyncio: many calls in flight on one connection, time-outs, cancelling. The core has the rules."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ CLOSE_TIMEOUT_S = 2.0
 
 
 class RpcClient:
-    """One connection to a server. Interfaces are bound when they are first called; use `connect` to make one."""
+    """One connection to a server. It binds an interface at its first call; use `connect` to make one."""
 
     def __init__(self, core: ClientConnection, peer: str) -> None:
         self._core = core
         self._peer = peer
         self._link = _Link(self)
         self._calls: dict[int, asyncio.Future[tuple[bytes, str]]] = {}
-        self._late: dict[int, Callable[[tuple[bytes, str] | None], None]] = {}  # of calls that nobody awaits any more
-        self._missed: dict[int, tuple[bytes, str] | None] = {}  # what came while a caller was being cancelled
+        self._late: dict[int, Callable[[tuple[bytes, str] | None], None]] = {}  # of calls whose caller has left
+        self._missed: dict[int, tuple[bytes, str] | None] = {}  # replies that came while a caller was being cancelled
         self._binding: asyncio.Future[None] | None = None
         self._bind_lock = asyncio.Lock()
         self._error: PostroadError | None = None
@@ -65,8 +65,8 @@ class RpcClient:
             try:
                 await self._binding
             except asyncio.CancelledError:
-                # Its answer would come to nobody, and the next bind would wait for it.
-                self._fail(RpcUnavailable(f"the bind to {self._peer} was given up"))
+                # Its answer would reach no caller, and the next bind would wait for it.
+                self._fail(RpcUnavailable(f"the bind to {self._peer} was cancelled"))
                 raise
             finally:
                 self._binding = None
@@ -78,10 +78,10 @@ class RpcClient:
         timeout: float | None = None,
         late: Callable[[Out | None], None] | None = None,
     ) -> Out:
-        """One call. RpcFault is the server's answer, RpcUnavailable the connection's end, TimeoutError ours.
+        """One call. Raises RpcFault from the server, RpcUnavailable if the connection ends, TimeoutError after ours.
 
-        A call that times out or whose task is cancelled is orphaned: the server ends it, and no other call is touched.
-        With `late` it goes on instead, and `late` is given the reply when it comes, or None where there is none.
+        A call that times out or whose task is cancelled is orphaned: the server ends it, and other calls continue.
+        With `late` it continues instead, and `late` gets the reply when it comes, or None if there is none.
         """
         interface = operation.interface
         layout = self._core.layout(interface)
@@ -99,9 +99,7 @@ class RpcClient:
             try:
                 return operation.reply.decode(octets, layout, order if layout is Format.NDR else "<", request)
             except RemoteProtocolError as error:
-                raise RpcUnavailable(
-                    f"{self._peer} answered {operation.name} with octets that are no answer: {error}"
-                ) from None
+                raise RpcUnavailable(f"{self._peer} sent an invalid answer to {operation.name}: {error}") from None
 
         self.flush()
         try:
@@ -129,7 +127,7 @@ class RpcClient:
         decoded: Callable[[bytes, str], Out],
         late: Callable[[Out | None], None],
     ) -> None:
-        """The reply of a call that nobody awaits any more. It may have come before the cancelling, or right after."""
+        """The reply of a call whose caller has left. It may have come before the cancelling, or right after."""
 
         def settled(answer: tuple[bytes, str] | None) -> None:
             try:
@@ -147,22 +145,22 @@ class RpcClient:
             self._late[call_id] = settled
 
     def cancel_calls(self) -> None:
-        """Asks the server to end the calls in flight; each ends with its fault, or with the reply that was first."""
+        """Asks the server to end the calls in flight; each ends with its fault, or with a reply that came first."""
         for call_id in self._calls:
             self._core.cancel(call_id)
         self.flush()
 
     async def close(self) -> None:
-        """Closes the connection; with the association's last, the server runs its context handles down."""
+        """Closes the connection. After the association's last one, the server runs its context handles down."""
         self._fail(RpcUnavailable(f"the connection to {self._peer} is closed"))
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._link.gone.wait()
-        except TimeoutError:  # a peer that takes nothing
+        except TimeoutError:  # a peer that does not read
             if self._link.transport is not None:
                 self._link.transport.abort()
 
-    # What the link tells
+    # Events of the link
 
     def flush(self) -> None:
         transport = self._link.transport
@@ -172,7 +170,7 @@ class RpcClient:
         if data:
             transport.write(data)
         if self._core.closed:
-            self._fail(RpcUnavailable(f"the connection to {self._peer} ended with a call that was given up"))
+            self._fail(RpcUnavailable(f"the connection to {self._peer} was closed to cancel a call"))
 
     def received(self, data: bytes) -> None:
         if self._error is not None:
@@ -183,7 +181,7 @@ class RpcClient:
             self._fail(error)
             return
         except RemoteProtocolError as error:
-            self._fail(RpcUnavailable(f"{self._peer} does not speak RPC as it should: {error}"))
+            self._fail(RpcUnavailable(f"{self._peer} does not speak RPC: {error}"))
             return
         for event in events:
             if isinstance(event, Replied):
@@ -218,7 +216,7 @@ class RpcClient:
             future.set_result(answer)
 
     def _fail(self, error: PostroadError) -> None:
-        """The connection has ended: so has every call in flight."""
+        """The connection has ended, and with it every call in flight."""
         if self._error is None:
             self._error = error
         for call in self._calls.values():
@@ -266,7 +264,7 @@ async def connect(
     local_host: str | None = None,
     timeout: float = CONNECT_TIMEOUT_S,
 ) -> RpcClient:
-    """A connection to `host`:`port` with the interfaces bound. RpcUnavailable, in one sentence, where there is none."""
+    """A connection to `host`:`port` with the interfaces bound; RpcUnavailable, in one sentence, if that fails."""
     peer = endpoint(host, port)
     core = ClientConnection(association=association, security=security, layouts=layouts)
     client = RpcClient(core, peer)

@@ -29,18 +29,18 @@ from postroad.rpc.presentation import FEATURES
 from postroad.rpc.security import SecurityContext
 
 MAX_FRAGMENT: Final = 0xFFF8
-MAX_REPLY: Final = 64 << 20  # what a server can make us hold for one call
+MAX_REPLY: Final = 64 << 20  # octets that a server can make us hold for one call
 _KEEP_ON_ORPHAN: Final = 0x02
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The bind or alter_context is answered, and its interface can be called."""
+    """The bind or alter_context succeeded, and its interface can be called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The bind is refused, or the interface is. After a refused bind the connection is of no use."""
+    """The server refused the bind or the interface. After a refused bind the connection is useless."""
 
     why: str
 
@@ -70,7 +70,7 @@ class State(Enum):
 
 @dataclass(slots=True)
 class _Waiting:
-    """A call whose answer has not come in full."""
+    """A call whose answer is not complete."""
 
     parts: list[bytes] = field(default_factory=list)
     size: int = 0
@@ -113,9 +113,9 @@ class ClientConnection:
     # Binds
 
     def bind(self, interface: Interface) -> None:
-        """Begins to make an interface callable; Bound or Refused is the answer. One at a time."""
+        """Begins to bind an interface, one at a time; Bound or Refused is the answer."""
         if self.state not in (State.FRESH, State.BOUND):
-            raise LocalProtocolError(f"a bind in state {self.state.name.lower()}")
+            raise LocalProtocolError(f"cannot bind in state {self.state.name.lower()}")
         first = self.state is State.FRESH
         abstract = syntax_of(interface)
         transfers = [pdus.SYNTAXES[layout] for layout in self._layouts]
@@ -152,16 +152,16 @@ class ClientConnection:
         return found
 
     def layout(self, interface: Interface) -> Format | None:
-        """How the interface's parameters are represented; None while it is not bound."""
+        """The transfer syntax of the interface; None while it is not bound."""
         found = self._contexts.get(syntax_of(interface))
         return None if found is None else found[1]
 
     # Calls
 
     def call(self, interface: Interface, opnum: int, stub: bytes) -> int:
-        """Sends a request, and gives the call id that its answer will carry."""
+        """Sends a request, and returns the call id that its answer will carry."""
         if self.state not in (State.BOUND, State.BINDING):
-            raise LocalProtocolError(f"a call in state {self.state.name.lower()}")
+            raise LocalProtocolError(f"cannot call in state {self.state.name.lower()}")
         context_id, _ = self._contexts[syntax_of(interface)]
         call_id = self._call_id()
         security = self._security if self._security is not None and self._security.signs else None
@@ -181,12 +181,12 @@ class ClientConnection:
         return call_id
 
     def cancel(self, call_id: int) -> None:
-        """Asks the server to end the call; its answer is still awaited."""
+        """Asks the server to end the call, and still waits for its answer."""
         if call_id in self.waiting:
             self._out.append(pdus.CoCancel(call_id=call_id).encode())
 
     def orphan(self, call_id: int) -> None:
-        """Gives the call up. [MS-RPCE] 3.3.1.5.10: unless the server keeps it, the connection is closed too."""
+        """Abandons the call. [MS-RPCE] 3.3.1.5.10: unless the server keeps it, the connection is closed too."""
         if self.waiting.pop(call_id, None) is not None:
             self._out.append(pdus.Orphaned(call_id=call_id).encode())
             if not self.keeps_orphans:
@@ -195,7 +195,7 @@ class ClientConnection:
     # Answers
 
     def receive(self, data: bytes) -> list[Event]:
-        """What the octets bring; RemoteProtocolError or AuthenticationFailed, and the connection is of no use."""
+        """The events of the octets. After RemoteProtocolError or AuthenticationFailed the connection is useless."""
         events: list[Event] = []
         for frame in self._framer.feed(data):
             event = self._received(pdus.decode(frame))
@@ -214,8 +214,8 @@ class ClientConnection:
             self.state = State.CLOSED
             return Refused(f"the server refused the bind: {_reason(pdu.reason)}")
         if isinstance(pdu, pdus.Shutdown):
-            return None  # [C706] 12.6.4.11: advice that we follow by being closed when no call is left
-        raise RemoteProtocolError(f"{pdu.ptype.name.lower()} in state {self.state.name.lower()}")
+            return None  # [C706] 12.6.4.11: advice, which we follow by closing after the last call
+        raise RemoteProtocolError(f"unexpected {pdu.ptype.name.lower()} in state {self.state.name.lower()}")
 
     def _acknowledged(self, pdu: pdus.BindAck) -> Event | None:
         if not isinstance(pdu, pdus.AlterContextResponse):
@@ -224,7 +224,7 @@ class ClientConnection:
             if self._security is not None and not pdu.flags & PacketFlag.SUPPORT_HEADER_SIGN:
                 self._header_sign = False
         if len(pdu.results) != len(self._proposed):
-            raise RemoteProtocolError(f"{len(pdu.results)} answers to {len(self._proposed)} presentation contexts")
+            raise RemoteProtocolError(f"must have {len(self._proposed)} results, got {len(pdu.results)}")
         refusal = self._settle(pdu)
         if self._security is not None and not self._security.negotiation.complete:
             token = self._security.negotiation.step(pdu.trailer.token if pdu.trailer is not None else b"")
@@ -234,7 +234,7 @@ class ClientConnection:
                 self._propose(pdus.AlterContext, token)
                 return None
             if not self._security.negotiation.complete:
-                raise AuthenticationFailed("the server asks for no more, and the security context is not built")
+                raise AuthenticationFailed("the server ended the authentication before it was complete")
         self.state = State.BOUND
         return refusal or Bound()
 
@@ -260,11 +260,11 @@ class ClientConnection:
         elif pdu.trailer is not None:
             stub = stub[: len(stub) - min(pdu.trailer.pad_length, len(stub))]
         if waiting is None:
-            return None  # of a call that was orphaned
+            return None  # for an orphaned call
         waiting.parts.append(stub)
         waiting.size += len(stub)
         if waiting.size > MAX_REPLY:
-            raise RemoteProtocolError(f"a reply of more than {MAX_REPLY} octets")
+            raise RemoteProtocolError(f"a reply must have at most {MAX_REPLY} octets")
         if not pdu.last:
             return None
         del self.waiting[pdu.call_id]

@@ -1,4 +1,4 @@
-"""The endpoint mapper: serves it where its port is free, registers with the one that runs, and asks one as a client."""
+"""The endpoint mapper: serves one if its port is free, else registers with the one there; and asks one as a client."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Versions(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """An interface that is served at a port of this machine."""
+    """An interface that this machine serves at a port."""
 
     interface: SyntaxId
     port: int
@@ -67,7 +67,7 @@ class Registration:
         return cls(syntax_of(interface), port, "0.0.0.0" if host in _ANY else host, annotation)
 
     def tower(self, called: str) -> ept.Twr:
-        """`called` is the address that the client used, for an interface that is served at all of them."""
+        """`called` is the address that the client used, for an interface that is served at all addresses."""
         address = called if self.address in _ANY else self.address
         return ept.Twr.of(Tower(self.interface, self.port, address).encode())
 
@@ -76,11 +76,11 @@ class Registration:
 
 
 class EndpointMapper:
-    """The table, and the handlers of its interface. What a process registers goes when its association ends."""
+    """The table, and the handlers of its interface. Registrations of a process end with its association."""
 
     def __init__(self) -> None:
         self._own: list[Registration] = []
-        self._inserted: dict[Registration, int] = {}  # by which association
+        self._inserted: dict[Registration, int] = {}  # the id of its association
 
     @property
     def registrations(self) -> list[Registration]:
@@ -147,7 +147,7 @@ class EndpointMapper:
     def _page(
         self, call: Call, handle: Handle, limit: int, find: Callable[[], list[Registration]]
     ) -> tuple[Handle, list[Registration]]:
-        """The next `limit` of what was asked for; a handle, where there are more."""
+        """The next `limit` matches, and a handle if there are more."""
         if handle:
             found = call.context(handle, list)
             call.close_context(handle)
@@ -165,7 +165,7 @@ def is_local(call: Call) -> bool:
 
 
 def serves(offered: SyntaxId, wanted: SyntaxId) -> bool:
-    """[C706] 6.1.2: the same major version, and no smaller minor version than is wanted."""
+    """[C706] 6.1.2: the same major version, and at least the wanted minor version."""
     return (offered.uuid, offered.major) == (wanted.uuid, wanted.major) and offered.minor >= wanted.minor
 
 
@@ -195,7 +195,7 @@ def _asked_for(registration: Registration, request: ept.Lookup) -> bool:
 
 
 def _read(entries: Sequence[ept.Entry]) -> list[Registration]:
-    """The entries that are of our protocol."""
+    """The entries of our protocol."""
     found = []
     for entry in entries:
         try:
@@ -218,7 +218,7 @@ async def resolve(
     local_host: str | None = None,
     timeout: float = CONNECT_TIMEOUT_S,
 ) -> int:
-    """The port at which `host` serves an interface, as its endpoint mapper says."""
+    """The port of an interface on `host`, from its endpoint mapper."""
     client = await connect(host, port, ept.EPMAPPER, local_host=local_host, timeout=timeout)
     try:
         tower = ept.Twr.of(Tower(syntax_of(interface), 0).encode())
@@ -234,13 +234,13 @@ async def resolve(
             continue
         if decoded is not None and decoded.port:
             return decoded.port
-    raise RpcUnavailable(f"the endpoint mapper of {host} knows no {interface.name}")
+    raise RpcUnavailable(f"the endpoint mapper of {host} does not list the interface {interface.name}")
 
 
 async def connect_mapped(
     host: str, interface: Interface, *, mapper_port: int = ENDPOINT_MAPPER, **options: Any
 ) -> RpcClient:
-    """A connection to an interface at the port that the endpoint mapper names; `options` are those of `connect`."""
+    """A connection to an interface at the port that the endpoint mapper gives; `options` are those of `connect`."""
     port = await resolve(host, interface, port=mapper_port, local_host=options.get("local_host"))
     return await connect(host, port, interface, **options)
 
@@ -249,7 +249,7 @@ async def connect_mapped(
 
 
 class Offer:
-    """What is registered on this machine, by our own endpoint mapper or with the one that was there."""
+    """Our registrations on this machine, in our own endpoint mapper or in another one."""
 
     def __init__(self, server: RpcServer | None, client: RpcClient | None, port: int) -> None:
         self._server = server
@@ -258,11 +258,11 @@ class Offer:
 
     @property
     def serving(self) -> bool:
-        """Whether the endpoint mapper is ours."""
+        """Whether the endpoint mapper is our own."""
         return self._server is not None
 
     async def stop(self) -> None:
-        """Withdraws the registrations."""
+        """Removes the registrations."""
         if self._server is not None:
             await self._server.stop()
         if self._client is not None:
@@ -277,9 +277,9 @@ async def offer(
     providers: Mapping[int, Provider] | None = None,
     logins: FailedLogins | None = None,
 ) -> Offer:
-    """Registers: with an endpoint mapper of our own where `port` can be bound, else with the one that is there.
+    """Registers with an endpoint mapper of our own if `port` is free, else with the one there.
 
-    `providers` and `logins` are for clients that authenticate, which none has to.
+    `providers` and `logins` are for clients that authenticate, which is optional.
     """
     server = RpcServer(shared=shared, providers=providers, logins=logins)
     mapper = EndpointMapper()
@@ -291,11 +291,11 @@ async def offer(
         if error.errno not in (errno.EADDRINUSE, errno.EACCES, errno.EPERM):
             raise
         await server.stop()
-        _log.info("Port %d is not ours: registering with the endpoint mapper there", port)
+        _log.info("registering with another endpoint mapper", extra={"port": port})
     there = "127.0.0.1" if host in _ANY else host
     client = await connect(there, port, ept.EPMAPPER, local_host=None if host in _ANY else host)
     entries = tuple([each.entry("0.0.0.0") for each in registrations])
-    refusal = f"the endpoint mapper at {endpoint(there, port)} takes no registration"
+    refusal = f"the endpoint mapper at {endpoint(there, port)} refuses the registration"
     try:
         reply = await client.call(ept.EPT_INSERT, ept.Insert(len(entries), entries, 0), timeout=CONNECT_TIMEOUT_S)
     except (RpcFault, TimeoutError) as fault:

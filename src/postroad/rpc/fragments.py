@@ -11,7 +11,7 @@ _LAST = int(PacketFlag.LAST_FRAG)
 
 
 def fragments(stub: bytes, room: int) -> Iterator[tuple[int, int, bytes]]:
-    """(flags, allocation hint, part) of each fragment; [MS-RPCE] 2.2.2.6: the hint is what is still to come."""
+    """(flags, allocation hint, part) of each fragment; [MS-RPCE] 2.2.2.6: the hint is the size of the rest."""
     size = len(stub)
     if size <= room:
         yield WHOLE, size, stub

@@ -1,6 +1,6 @@
 """pyspnego as a security provider: the initiator of NTLM, SPNEGO and Kerberos, and the acceptor of Kerberos.
 
-Needs the extra `auth`; Kerberos also the system's GSSAPI, with pyspnego's own extra `kerberos`.
+Needs the extra `auth`; Kerberos also needs the system's GSSAPI, and pyspnego's extra `kerberos`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class GssNegotiation:
         try:
             return self._context.step(token or None) or b""
         except (SpnegoError, ValueError) as error:
-            raise AuthenticationFailed(f"the authentication failed: {error}") from None
+            raise AuthenticationFailed(f"authentication failed: {error}") from None
 
     def _whole_pdu(self, header_sign: bool) -> bool:
-        """NTLM signs all of the PDU whatever was agreed, [MS-NLMP] 3.4.6."""
+        """NTLM always signs the whole PDU, [MS-NLMP] 3.4.6."""
         return header_sign or self._context.negotiated_protocol == "ntlm"
 
     def protect(self, head: bytes, body: bytes, tail: bytes, *, seal: bool, header_sign: bool) -> tuple[bytes, bytes]:
@@ -84,7 +84,7 @@ class GssNegotiation:
             )
             return result.buffers[1].data or b""
         except (SpnegoError, ValueError) as error:
-            raise AuthenticationFailed(f"the signature is not the one of this message: {error}") from None
+            raise AuthenticationFailed(f"the signature is wrong: {error}") from None
 
     # For SPNEGO
 
@@ -94,7 +94,7 @@ class GssNegotiation:
         try:
             self._context.verify(mechanisms, mic)
         except SpnegoError as error:
-            raise AuthenticationFailed(f"the list of mechanisms was changed: {error}") from None
+            raise AuthenticationFailed(f"the list of mechanisms has a wrong signature: {error}") from None
 
     def sign_mechanisms(self, mechanisms: bytes) -> bytes:
         return self._context.sign(mechanisms)
@@ -135,12 +135,12 @@ def initiator(
     level: AuthLevel = AuthLevel.PRIVACY,
     service: str = "host",
 ) -> SecurityContext:
-    """A client's security context. Without a name and a password, Kerberos takes what the system is logged in with."""
+    """A client's security context. Without a name and a password, Kerberos uses the system's login."""
     try:
         import spnego
         from spnego.exceptions import SpnegoError
     except ImportError:
-        raise RpcUnavailable("authentication needs pyspnego: install postroad[auth]") from None
+        raise RpcUnavailable("authentication needs pyspnego; run pip install 'postroad[auth]'") from None
     try:
         context = spnego.client(
             username,

@@ -1,7 +1,7 @@
-"""Interface definitions: what an interface's operations take and give, written once for client and server stubs.
+"""Interface definitions: parameters and results of each operation, written once for client and server stubs.
 
-An operation's request is a frozen dataclass of its `[in]` parameters, its reply one of its `[out]` parameters and at
-last its return value; `[in, out]` parameters stand in both. No I/O here, and no call.
+An operation's request is a frozen dataclass of its `[in]` parameters. Its reply is one of its `[out]` parameters and,
+last, its return value. `[in, out]` parameters are in both. No I/O here, and no call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Nothing:
 
 
 class Parameters(Generic[Value]):
-    """The parameters of one direction: each is a construction of its own, so its referents follow it directly."""
+    """The parameters of one direction: each is a separate construction, so its referents follow it directly."""
 
     __slots__ = ("handles", "kind", "members")
 
@@ -34,9 +34,9 @@ class Parameters(Generic[Value]):
         self.handles = tuple((name, member) for name, member in self.members if isinstance(member, ContextHandle))
 
     def encode(self, value: Value, layout: Format, request: object = None) -> bytes:
-        """The stub data. `request` is where a reply's counts are found that the request alone holds."""
+        """The stub data. `request` has the counts of a reply that only the request contains."""
         if not isinstance(value, self.kind):
-            raise LocalProtocolError(f"{value!r} stands where {self.kind.__name__} belongs")
+            raise LocalProtocolError(f"must be {self.kind.__name__}, got {value!r}")
         writer = Writer(layout)
         scope = Scope(value, Scope(request))
         for name, member in self.members:
@@ -44,11 +44,11 @@ class Parameters(Generic[Value]):
         return bytes(writer.data)
 
     def decode(self, stub: bytes, layout: Format, order: str = "<", request: object = None) -> Value:
-        """The parameters; RemoteProtocolError for a stub that does not hold them."""
+        """The parameters; RemoteProtocolError for a stub without them."""
         return self.decode_from(Reader(stub, layout, order), request)
 
     def decode_from(self, reader: Reader, request: object = None) -> Value:
-        """Leaves the reader behind the last parameter: padding and a verification trailer may follow."""
+        """Leaves the reader after the last parameter: padding and a verification trailer may follow."""
         states: dict[str, Any] = {}
         scope = Scope(states, Scope(request))
         for name, member in self.members:
@@ -67,12 +67,12 @@ class Operation(Generic[In, Out]):
 
     __slots__ = ("interface", "name", "opnum", "reply", "request")
 
-    interface: Interface  # which it belongs to; an operation is of one interface
+    interface: Interface  # its only interface
 
     def __init__(
         self, opnum: int, name: str, request: type[In] | Parameters[In], reply: type[Out] | Parameters[Out]
     ) -> None:
-        """`Parameters` of its own where an operation has a faster codec than its members."""
+        """Uses the operation's own `Parameters` if it has a faster codec than its members."""
         self.opnum = opnum
         self.name = name
         self.request = request if isinstance(request, Parameters) else Parameters(request)
@@ -93,7 +93,7 @@ class Interface:
         self.version = version
         self.operations = {operation.opnum: operation for operation in operations}
         if len(self.operations) != len(operations):
-            raise LocalProtocolError(f"{name} has two operations of one number")
+            raise LocalProtocolError(f"{name} must not have two operations with one number")
         for operation in operations:
             operation.interface = self
 

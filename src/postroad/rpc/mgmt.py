@@ -1,4 +1,4 @@
-"""The remote management interface that every RPC server has, [C706] Appendix Q: what it serves, and how much."""
+"""The remote management interface of every RPC server, [C706] Appendix Q: its interfaces, and its statistics."""
 
 from __future__ import annotations
 
@@ -102,6 +102,6 @@ class Management:
         return StatusReply(ACCESS_DENIED)
 
     def principal_name(self, call: Call, request: PrincipalName) -> PrincipalNameReply:
-        """Nobody has registered a principal name with our providers: it is empty."""
+        """No principal name is registered with our providers, so it is empty."""
         known = request.authn_proto in self._endpoint.providers
         return PrincipalNameReply("", 0 if known else UNKNOWN_AUTHN_SERVICE)

@@ -1,4 +1,4 @@
-"""A SPNEGO acceptor, RFC 4178 and [MS-SPNG]: which mechanism both sides speak, and that nobody else chose it."""
+"""A SPNEGO acceptor, RFC 4178 and [MS-SPNG]: chooses a mechanism that both sides have, and protects the choice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class State(IntEnum):
 
 
 class Mechanism(Negotiation, Protocol):
-    """What SPNEGO needs of a mechanism beyond its own steps: to sign the list of mechanisms."""
+    """What SPNEGO needs of a mechanism besides its steps: to sign the list of mechanisms."""
 
     def verify_mechanisms(self, mechanisms: bytes, mic: bytes) -> None: ...
 
@@ -38,13 +38,13 @@ class MechanismProvider(Protocol):
 
 
 class SpnegoAcceptor:
-    """One client's negotiation; once it is complete, the mechanism that was chosen protects the PDUs."""
+    """One client's negotiation. Once it is complete, the chosen mechanism protects the PDUs."""
 
     def __init__(self, mechanisms: Mapping[bytes, MechanismProvider]) -> None:
         self._providers = mechanisms
         self._mechanism: Mechanism | None = None
         self._chosen = b""
-        self._proposed = b""  # the DER of the client's list: what the MICs are over
+        self._proposed = b""  # the DER of the client's list, which the MICs sign
         self._mic_required = False
         self._began = False
         self.complete = False
@@ -64,11 +64,11 @@ class SpnegoAcceptor:
 
     def step(self, token: bytes) -> bytes:
         if self.complete:
-            raise AuthenticationFailed("a SPNEGO token after the last")
+            raise AuthenticationFailed("unexpected SPNEGO token after the last one")
         try:
             return self._continue(token) if self._began else self._begin(token)
         except IndexError:
-            raise AuthenticationFailed("the SPNEGO token ends too early") from None
+            raise AuthenticationFailed("the SPNEGO token is incomplete") from None
 
     def _begin(self, token: bytes) -> bytes:
         self._began = True
@@ -77,9 +77,9 @@ class SpnegoAcceptor:
         self._proposed = _der(_SEQUENCE, self._proposed)
         self._chosen = next((each for each in mechanisms if each in self._providers), b"")
         if not self._chosen:
-            raise AuthenticationFailed("the client offers no mechanism that we know")
+            raise AuthenticationFailed("the client offers no mechanism that this server supports")
         self._mechanism = self._providers[self._chosen].accept()
-        # A mechanism that is not the client's first choice may be the choice of somebody between us: RFC 4178, 5.
+        # An attacker in between may have chosen a mechanism that is not the client's first choice: RFC 4178, 5.
         self._mic_required = self._chosen != mechanisms[0]
         answer = b""
         if inner and not self._mic_required:
@@ -99,7 +99,7 @@ class SpnegoAcceptor:
         if mic:
             mechanism.verify_mechanisms(self._proposed, mic)
         elif self._mic_required:
-            raise AuthenticationFailed("the client does not sign its list of mechanisms")
+            raise AuthenticationFailed("the client must sign its list of mechanisms")
         self.complete = True
         return _response(State.ACCEPT_COMPLETED, b"", answer, mechanism.sign_mechanisms(self._proposed) if mic else b"")
 
@@ -132,7 +132,7 @@ def _der(tag: int, value: bytes) -> bytes:
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """(tag, value, the element as a whole) of each element; AuthenticationFailed where the lengths lie."""
+    """(tag, value, the whole element) of each element; AuthenticationFailed for a wrong length."""
     start = 0
     while start < len(data):
         tag, size = data[start], data[start + 1]
@@ -140,11 +140,11 @@ def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         if size & 0x80:
             count = size & 0x7F
             if not 1 <= count <= 4:
-                raise AuthenticationFailed("the SPNEGO token has a length that DER does not allow")
+                raise AuthenticationFailed("the SPNEGO token has a length that is invalid in DER")
             size = int.from_bytes(data[offset : offset + count], "big")
             offset += count
         if offset + size > len(data):
-            raise AuthenticationFailed("the SPNEGO token ends too early")
+            raise AuthenticationFailed("the SPNEGO token is incomplete")
         yield tag, data[offset : offset + size], data[start : offset + size]
         start = offset + size
 
@@ -152,7 +152,7 @@ def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 def _only(data: bytes, tag: int) -> bytes:
     found = next(_elements(data), None)
     if found is None or found[0] != tag:
-        raise AuthenticationFailed("the SPNEGO token is not made as it should be")
+        raise AuthenticationFailed("the SPNEGO token is malformed")
     return found[1]
 
 
@@ -160,7 +160,7 @@ def _read_init(token: bytes) -> tuple[list[bytes], bytes]:
     """(the mechanisms' OIDs, the first one's token) of a NegTokenInit."""
     parts = list(_elements(_only(token, _APPLICATION)))
     if len(parts) != 2 or parts[0][2] != SPNEGO or parts[1][0] != _INIT:
-        raise AuthenticationFailed("the token is no SPNEGO NegTokenInit")
+        raise AuthenticationFailed("the token must be a SPNEGO NegTokenInit")
     mechanisms: list[bytes] = []
     inner = b""
     for tag, value, _ in _elements(_only(parts[1][1], _SEQUENCE)):
@@ -169,7 +169,7 @@ def _read_init(token: bytes) -> tuple[list[bytes], bytes]:
         elif tag == 0xA2:
             inner = _only(value, _OCTETS)
     if not mechanisms:
-        raise AuthenticationFailed("the client proposes no mechanism")
+        raise AuthenticationFailed("the client must propose a mechanism")
     return mechanisms, inner
 
 

@@ -1,6 +1,6 @@
-"""An NTLM acceptor, [MS-NLMP] 3.2: NTLMv2 only, the proof checked over the octets as they came.
+"""An NTLM acceptor, [MS-NLMP] 3.2: NTLMv2 only; it checks the proof over the octets as received.
 
-Users are those of the configuration. The tokens' signatures and keys are in ntlm_keys.py.
+The users come from the configuration. The tokens' signatures and keys are in ntlm_keys.py.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _FIELDS: Final = Struct("<HHI")
 _FLAGS: Final = Struct("<I")
 _FLAGS_OFFSET: Final = {_NEGOTIATE: 12, _AUTHENTICATE: 60}
 _MIC_OFFSET, _MIC_SIZE = 72, 16
-_VERSION: Final = bytes.fromhex("0601b11d0000000f")  # as Windows 7 says it: 6.1.7601, NTLM revision 15
+_VERSION: Final = bytes.fromhex("0601b11d0000000f")  # that of Windows 7: 6.1.7601, NTLM revision 15
 _FILETIME_EPOCH: Final = 116444736000000000
 _AV_EOL, _AV_COMPUTER, _AV_DOMAIN, _AV_DNS_COMPUTER, _AV_DNS_DOMAIN, _AV_FLAGS, _AV_TIMESTAMP = 0, 1, 2, 3, 4, 6, 7
 _AV_FLAG_MIC: Final = 0x02
 _AV_OFFSET: Final = 44  # in an NTLMv2 response: the proof of 16 octets, then 28 before the pairs
 _NTLMV2_LEAST: Final = _AV_OFFSET
-_MAX_NEGOTIATE: Final = 4096  # kept until the proof has come; real ones have less than 600 octets
+_MAX_NEGOTIATE: Final = 4096  # kept until the proof comes; real ones have less than 600 octets
 
 
 class Flag(IntFlag):
@@ -59,14 +59,14 @@ _OFFERED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user's name as it is configured, and the hash of the password."""
+    """A user's configured name, and the hash of the password."""
 
     name: str
     hashed: bytes = field(repr=False)  # as good as the password
 
 
 class NtlmAcceptor:
-    """One client's three messages, and then the protection of its PDUs. `users` are by their casefolded names."""
+    """One client's three messages, then the protection of its PDUs. The keys of `users` are casefolded names."""
 
     signature_size = SIGNATURE_SIZE
 
@@ -83,7 +83,7 @@ class NtlmAcceptor:
 
     def step(self, token: bytes) -> bytes:
         if len(token) < _HEAD.size or not token.startswith(MESSAGE):
-            raise AuthenticationFailed("the token is no NTLM message")
+            raise AuthenticationFailed("the token must be an NTLM message")
         (_, kind) = _HEAD.unpack_from(token)
         if kind == _NEGOTIATE and not self._messages and not self.complete and len(token) <= _MAX_NEGOTIATE:
             answer = self._answer(token)
@@ -93,13 +93,13 @@ class NtlmAcceptor:
             self._authenticate(token)
             self._messages = []
             return b""
-        raise AuthenticationFailed(f"NTLM message {kind} out of turn")
+        raise AuthenticationFailed(f"unexpected NTLM message {kind}")
 
     def _answer(self, token: bytes) -> bytes:
-        """The CHALLENGE_MESSAGE, 2.2.1.2. With a timestamp in it, a client has to prove the whole exchange (MIC)."""
+        """The CHALLENGE_MESSAGE, 2.2.1.2. Its timestamp makes the client prove the whole exchange (MIC)."""
         flags = _flags(token, _NEGOTIATE)
         if flags & _REQUIRED != _REQUIRED:
-            raise AuthenticationFailed("the client offers less than NTLMv2 with Unicode and 128-bit keys")
+            raise AuthenticationFailed("the client must offer NTLMv2 with Unicode and 128-bit keys")
         flags = (flags & _OFFERED) | Flag.TARGET_INFO | Flag.TARGET_TYPE_SERVER | Flag.NTLM | Flag.VERSION
         name = self._computer.encode("utf-16-le")
         pairs = b"".join(
@@ -107,7 +107,7 @@ class NtlmAcceptor:
             for kind, value in (
                 (_AV_DOMAIN, name),
                 (_AV_COMPUTER, name),
-                (_AV_DNS_DOMAIN, name),  # some clients cannot do without the DNS names
+                (_AV_DNS_DOMAIN, name),  # some clients need the DNS names
                 (_AV_DNS_COMPUTER, name),
                 (_AV_TIMESTAMP, pack("<Q", self._filetime)),
                 (_AV_EOL, b""),
@@ -130,17 +130,17 @@ class NtlmAcceptor:
         """[MS-NLMP] 3.2.5.1.2"""
         flags = _flags(token, _AUTHENTICATE)
         if flags & _REQUIRED != _REQUIRED:
-            raise AuthenticationFailed("the client accepts less than NTLMv2 with Unicode and 128-bit keys")
+            raise AuthenticationFailed("the client must accept NTLMv2 with Unicode and 128-bit keys")
         response = _field(token, 20)
         domain, user = (_field(token, offset).decode("utf-16-le", "replace") for offset in (28, 36))
         if len(response) < _NTLMV2_LEAST:
             raise AuthenticationFailed(f"{user or 'an anonymous client'} sends no NTLMv2 response", who=user)
-        # An unknown user costs as much as a wrong password, and is told no more.
+        # An unknown user takes as long as a wrong password, and gets the same answer.
         known = self._users.get(user.casefold())
         key = response_key(bytes(16) if known is None else known.hashed, user, domain)
         proof = hmac_md5(key, self._challenge, response[16:])
         if not hmac.compare_digest(proof, response[:16]) or known is None:
-            raise AuthenticationFailed(f"{user!r} is not known, or has another password", who=user)
+            raise AuthenticationFailed(f"unknown user or wrong password: {user!r}", who=user)
         session_key = self._session_key(token, hmac_md5(key, proof), flags)
         if _av_flags(response) & _AV_FLAG_MIC:
             self._check_mic(token, session_key)
@@ -155,18 +155,18 @@ class NtlmAcceptor:
             return base_key
         encrypted = _field(token, 52)
         if len(encrypted) != 16:
-            raise AuthenticationFailed(f"a session key of {len(encrypted)} octets")
+            raise AuthenticationFailed(f"the session key must have 16 octets, got {len(encrypted)}")
         return rc4(base_key).update(encrypted)
 
     def _check_mic(self, token: bytes, session_key: bytes) -> None:
         if len(token) < _MIC_OFFSET + _MIC_SIZE:
-            raise AuthenticationFailed("the client promises a MIC and sends none")
+            raise AuthenticationFailed("the client announced a MIC but sent none")
         blank = token[:_MIC_OFFSET] + bytes(_MIC_SIZE) + token[_MIC_OFFSET + _MIC_SIZE :]
         expected = hmac_md5(session_key, *self._messages, blank)
         if not hmac.compare_digest(expected, token[_MIC_OFFSET : _MIC_OFFSET + _MIC_SIZE]):
-            raise AuthenticationFailed("the messages were changed on their way")
+            raise AuthenticationFailed("the MIC is wrong: the messages were changed on the way")
 
-    # [MS-NLMP] 3.4.6 to 3.4.9: with extended session security the whole PDU is signed, whatever the bind agreed.
+    # [MS-NLMP] 3.4.6 to 3.4.9: extended session security signs the whole PDU, also without header signing.
 
     def protect(self, head: bytes, body: bytes, tail: bytes, *, seal: bool, header_sign: bool) -> tuple[bytes, bytes]:
         sent = self._outgoing.crypt(body) if seal else body
@@ -207,19 +207,19 @@ class NtlmProvider:
 def _flags(token: bytes, kind: int) -> int:
     offset = _FLAGS_OFFSET[kind]
     if len(token) < offset + _FLAGS.size:
-        raise AuthenticationFailed("the NTLM message ends too early")
+        raise AuthenticationFailed("the NTLM message is incomplete")
     return int(_FLAGS.unpack_from(token, offset)[0])
 
 
 def _field(token: bytes, offset: int) -> bytes:
-    size, _, start = _FIELDS.unpack_from(token, offset)  # _flags() has seen that they are all there
+    size, _, start = _FIELDS.unpack_from(token, offset)  # _flags() has checked that they are all there
     if start + size > len(token):
-        raise AuthenticationFailed("the NTLM message ends before one of its fields")
+        raise AuthenticationFailed("the NTLM message ends before the end of a field")
     return token[start : start + size]
 
 
 def _av_flags(response: bytes) -> int:
-    """MsvAvFlags of the client's pairs, 2.2.2.1; 0 where there are none."""
+    """MsvAvFlags of the client's pairs, 2.2.2.1; 0 if there are none."""
     offset = _AV_OFFSET
     while offset + 4 <= len(response):
         kind, size = response[offset] | response[offset + 1] << 8, response[offset + 2] | response[offset + 3] << 8

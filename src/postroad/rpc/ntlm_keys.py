@@ -1,6 +1,6 @@
 """NTLM's keys and signatures, [MS-NLMP] 3.3.2 and 3.4: NTLMv2 with extended session security and 128 bits only.
 
-Needs `cryptography` (the extra `auth`) for RC4; MD4 is here, as neither it nor hashlib can be counted on for it.
+Needs `cryptography` (the extra `auth`) for RC4. MD4 is here, because neither that nor hashlib always has it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def rc4(key: bytes) -> CipherContext:
 
 
 def nt_hash(password: str) -> bytes:
-    """NTOWFv1: what stands for a password everywhere in NTLM."""
+    """NTOWFv1: the hash that replaces a password everywhere in NTLM."""
     return md4(password.encode("utf-16-le"))
 
 
@@ -54,14 +54,14 @@ class Direction:
         self.reset()
 
     def reset(self) -> None:
-        """[MS-SPNG] 3.2.5.1: after a mechListMIC the cipher is where it was before it, the sequence number is not."""
+        """[MS-SPNG] 3.2.5.1: a mechListMIC advances the sequence number but not the cipher."""
         self._cipher = rc4(self._seal_key)
 
     def crypt(self, data: bytes) -> bytes:
         return self._cipher.update(data)
 
     def sign(self, *parts: bytes) -> bytes:
-        """[MS-NLMP] 3.4.4.2; after `crypt` where the message is sealed, as both use one stream."""
+        """[MS-NLMP] 3.4.4.2; after `crypt` if the message is sealed, because both use one stream."""
         sequence = pack("<I", self._sequence)
         checksum = hmac_md5(self._sign_key, sequence, *parts)[:8]
         if self._key_exchange:
@@ -72,7 +72,7 @@ class Direction:
 
     def verify(self, signature: bytes, *parts: bytes) -> None:
         if not hmac.compare_digest(self.sign(*parts), signature):
-            raise AuthenticationFailed("the signature is not the one of this message")
+            raise AuthenticationFailed("the signature is wrong")
 
 
 def md4(data: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """Connection-oriented PDUs, [C706] 12.6 and [MS-RPCE] 2.2.2: octets <-> values, one dataclass for each type.
 
-Encode and decode stand side by side. Any octets give a PDU or a RemoteProtocolError; no state is kept here.
+Encode and decode are side by side. Any octets give a PDU or a RemoteProtocolError. No state is kept here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VERSION_OCTETS: Final = bytes([_VERSION, 0])
 _LITTLE_ENDIAN: Final = b"\x10\0\0\0"
 _MAX_FRAGMENT: Final = 0xFFFF
 
-# Plain numbers where every PDU passes: IntFlag's own operators cost a microsecond each.
+# Plain numbers on the path of every PDU: IntFlag's own operators cost a microsecond each.
 _FIRST: Final = int(PacketFlag.FIRST_FRAG)
 _LAST: Final = int(PacketFlag.LAST_FRAG)
 _OBJECT: Final = int(PacketFlag.OBJECT_UUID)
@@ -56,7 +56,7 @@ NDR64: Final = SyntaxId(UUID("71710533-beba-4937-8319-b5dbef9ccc36"), 1)
 NO_SYNTAX: Final = SyntaxId(UUID(int=0), 0)
 SYNTAXES: Final = {Format.NDR: NDR, Format.NDR64: NDR64}
 
-# [MS-RPCE] 3.3.1.5.3: a transfer syntax whose UUID starts so carries a bitmask of features instead.
+# [MS-RPCE] 3.3.1.5.3: a transfer syntax whose UUID starts like this carries a bitmask of features instead.
 _FEATURES: Final = UUID("6cb71c2c-9812-4540-0000-000000000000").bytes_le[:8]
 
 
@@ -72,7 +72,7 @@ def features_of(syntax: SyntaxId) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class PresentationContext:
-    """p_cont_elem_t: what a client proposes under one context id."""
+    """p_cont_elem_t: a client's proposal under one context id."""
 
     context_id: int
     abstract: SyntaxId
@@ -90,7 +90,7 @@ class ContextAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SecTrailer:
-    """[MS-RPCE] 2.2.2.11 sec_trailer and the token behind it."""
+    """[MS-RPCE] 2.2.2.11 sec_trailer and the token after it."""
 
     auth_type: int
     auth_level: int
@@ -103,7 +103,7 @@ class SecTrailer:
 
 
 class _Cursor:
-    """Reads what stands between the header and the trailer of a PDU."""
+    """Reads the part between the header and the trailer of a PDU."""
 
     __slots__ = ("data", "end", "flags", "offset", "order", "trailer")
 
@@ -122,11 +122,11 @@ class _Cursor:
     def take(self, size: int) -> bytes:
         start, self.offset = self.offset, self.offset + size
         if self.offset > self.end:
-            raise RemoteProtocolError("the PDU ends too early", start)
+            raise RemoteProtocolError("the PDU is incomplete", start)
         return self.data[start : self.offset]
 
     def stub(self) -> dict[str, Any]:
-        """All that is left; with the whole fragment where it is protected."""
+        """All that is left; with the whole fragment if it is protected."""
         return {"stub": self.data[self.offset : self.end], "frame": b"" if self.trailer is None else self.data}
 
     def align(self) -> None:
@@ -144,7 +144,7 @@ class _Cursor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pdu:
-    """What every PDU has. `order` is the byte order of the sender's integers, as its data representation says."""
+    """The common part of every PDU. `order` is the byte order of the sender's integers."""
 
     ptype: ClassVar[PacketType]
 
@@ -162,7 +162,7 @@ class Pdu:
         return {}
 
     def encode(self) -> bytes:
-        """The whole fragment, with a trailer that is 4-aligned. Protected stubs are put together in security.py."""
+        """The whole fragment, with a 4-aligned trailer. security.py builds protected stubs."""
         body = self.body()
         if self.trailer is None:
             return header(self.ptype, self.flags, HEADER_SIZE + len(body), 0, self.call_id) + body
@@ -183,7 +183,7 @@ class Pdu:
 
 def header(ptype: int, flags: int, size: int, auth_length: int, call_id: int) -> bytes:
     if size > _MAX_FRAGMENT:
-        raise LocalProtocolError(f"a PDU of {size} octets, and {_MAX_FRAGMENT} is the most")
+        raise LocalProtocolError(f"a PDU must have at most {_MAX_FRAGMENT} octets, got {size}")
     return _HEADER.pack(_VERSION, 0, ptype, flags, _LITTLE_ENDIAN, size, auth_length, call_id)
 
 
@@ -284,7 +284,7 @@ class BindNak(Pdu):
     @classmethod
     def fields(cls, cursor: _Cursor) -> dict[str, Any]:
         (reason,) = cursor.unpack(_SHORTS)
-        # Windows leaves the versions out where they are not what is wrong.
+        # Windows leaves the versions out if they are not the fault.
         count = cursor.take(1)[0] if cursor.offset < cursor.end else 0
         versions = tuple([(major, minor) for major, minor in (cursor.take(2) for _ in range(count))])
         return {"reason": reason, "versions": versions}
@@ -292,7 +292,7 @@ class BindNak(Pdu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Auth3(Pdu):
-    """[MS-RPCE] 2.2.2.10: the third leg, which nobody answers."""
+    """[MS-RPCE] 2.2.2.10: the third leg, which has no answer."""
 
     ptype: ClassVar[PacketType] = PacketType.AUTH3
 
@@ -302,13 +302,13 @@ class Auth3(Pdu):
     @classmethod
     def fields(cls, cursor: _Cursor) -> dict[str, Any]:
         if cursor.trailer is None:
-            raise RemoteProtocolError("an rpc_auth_3 without a token", 10)
+            raise RemoteProtocolError("an rpc_auth_3 must have a token", 10)
         return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(Pdu):
-    """One fragment of a request. `stub` still holds the authentication padding; `frame` is the fragment as it came."""
+    """One fragment of a request. `stub` still has the authentication padding; `frame` is the fragment as received."""
 
     ptype: ClassVar[PacketType] = PacketType.REQUEST
 
@@ -392,7 +392,7 @@ class Shutdown(Pdu):
 
 
 def request_fields(alloc_hint: int, context_id: int, opnum: int) -> bytes:
-    """What stands between a request's header and its stub."""
+    """The part between a request's header and its stub."""
     return _REQUESTS["<"].pack(alloc_hint, context_id, opnum)
 
 
@@ -401,7 +401,7 @@ def response_fields(alloc_hint: int, context_id: int) -> bytes:
 
 
 class Framer:
-    """Cuts a stream into fragments. It never holds more than one fragment that is not complete."""
+    """Cuts a stream into fragments. It never holds more than one incomplete fragment."""
 
     __slots__ = ("_buffer", "foreign")
 
@@ -414,7 +414,7 @@ class Framer:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The fragments that are now complete. After a RemoteProtocolError nothing more can be read."""
+        """The fragments that are now complete. After a RemoteProtocolError the stream cannot be read any more."""
         if self._buffer:
             data = self._buffer + data
         frames = []
@@ -432,38 +432,38 @@ class Framer:
 
 
 def fragment_size(data: bytes, start: int) -> int:
-    """What the common header says, once it is known to be one of ours."""
+    """The common header, checked."""
     order = _order(data[start + 4], start)
     major, minor, _, _, _, size, _, _ = _HEADERS[order].unpack_from(data, start)
     if (major, minor) != (_VERSION, 0):  # [MS-RPCE] 3.3.1.5.1
-        raise RemoteProtocolError(f"protocol version {major}.{minor}, and only 5.0 is spoken", start)
+        raise RemoteProtocolError(f"the protocol version must be 5.0, got {major}.{minor}", start)
     if size < HEADER_SIZE:
-        raise RemoteProtocolError(f"a fragment of {size} octets is shorter than its own header", start)
+        raise RemoteProtocolError(f"a fragment must be longer than its header, got {size} octets", start)
     return int(size)
 
 
 def _order(label: int, start: int) -> str:
-    """[C706] 14.1: the integers' order and the characters' set in one octet."""
+    """[C706] 14.1: the byte order of integers and the character set in one octet."""
     if label not in (0x00, 0x10):
-        raise RemoteProtocolError(f"data representation 0x{label:02x}", start + 4)
+        raise RemoteProtocolError(f"unknown data representation 0x{label:02x}", start + 4)
     return "<" if label == 0x10 else ">"
 
 
 def decode(frame: bytes) -> Pdu:
     """The PDU of one whole fragment."""
     if len(frame) < HEADER_SIZE:
-        raise RemoteProtocolError(f"{len(frame)} octets hold no header", 0)
+        raise RemoteProtocolError(f"a fragment must have at least {HEADER_SIZE} octets, got {len(frame)}", 0)
     size = fragment_size(frame, 0)
     if size != len(frame):
-        raise RemoteProtocolError(f"a fragment of {size} octets in {len(frame)}", 8)
+        raise RemoteProtocolError(f"the fragment must have {size} octets, got {len(frame)}", 8)
     order = "<" if frame[4] else ">"
     _, _, ptype, flags, representation, _, auth_length, call_id = _HEADERS[order].unpack_from(frame)
     if representation[1]:
-        raise RemoteProtocolError("a floating-point format other than IEEE", 5)
+        raise RemoteProtocolError("the floating-point format must be IEEE", 5)
     end, trailer = _split_trailer(frame, auth_length, order)
     kind = _KINDS.get(ptype)
     if kind is None:
-        raise RemoteProtocolError(f"PDU type {ptype} is not known", 2)
+        raise RemoteProtocolError(f"unknown PDU type {ptype}", 2)
     fields = kind.fields(_Cursor(frame, order, flags, end, trailer))
     return kind(call_id=call_id, flags=flags, trailer=trailer, order=order, **fields)
 
@@ -473,10 +473,10 @@ def _split_trailer(frame: bytes, auth_length: int, order: str) -> tuple[int, Sec
         return len(frame), None
     start = len(frame) - auth_length - TRAILER_SIZE
     if start < HEADER_SIZE:
-        raise RemoteProtocolError(f"an authentication token of {auth_length} octets leaves no room", 10)
+        raise RemoteProtocolError(f"the fragment is too short for an authentication token of {auth_length} octets", 10)
     auth_type, level, pad, context_id = _TRAILERS[order].unpack_from(frame, start)
     if pad > start - HEADER_SIZE:
-        raise RemoteProtocolError(f"{pad} octets of padding, and there are {start - HEADER_SIZE}", start + 2)
+        raise RemoteProtocolError(f"must have at most {start - HEADER_SIZE} octets of padding, got {pad}", start + 2)
     return start, SecTrailer(auth_type, level, context_id, frame[start + TRAILER_SIZE :], pad)
 
 

@@ -1,4 +1,4 @@
-"""Presentation contexts: which interface and transfer syntax a context id stands for, [MS-RPCE] 3.3.1.5.6. No I/O."""
+"""Presentation contexts: the interface and transfer syntax of each context id, [MS-RPCE] 3.3.1.5.6. No I/O."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Presentation:
 
 
 class Presentations:
-    """The contexts that were negotiated on one connection."""
+    """The negotiated contexts of one connection."""
 
     def __init__(self, interfaces: Mapping[UUID, Interface]) -> None:
         self._interfaces = interfaces
@@ -41,7 +41,7 @@ class Presentations:
         return len(self._table) > MAX_CONTEXTS
 
     def negotiate(self, proposed: tuple[PresentationContext, ...]) -> tuple[ContextAnswer, ...]:
-        """One answer for each proposal, in their order; of one interface's transfer syntaxes one is accepted."""
+        """One answer for each proposal, in order; of one interface's transfer syntaxes one is accepted."""
         wanted: dict[SyntaxId, set[SyntaxId]] = {}
         for context in proposed:
             wanted.setdefault(context.abstract, set()).update(context.transfers)
@@ -58,7 +58,7 @@ class Presentations:
             return ContextAnswer(ContextResult.NEGOTIATE_ACK, features & FEATURES, NO_SYNTAX)
         abstract = context.abstract
         interface = self._interfaces.get(abstract.uuid)
-        # The same major version, and no later minor version than ours, is what we can serve: [C706] 6.1.2.
+        # We can serve the same major version with at most our minor version: [C706] 6.1.2.
         if interface is None or abstract.major != interface.version[0] or abstract.minor > interface.version[1]:
             return _rejected(ProviderReason.ABSTRACT_SYNTAX_NOT_SUPPORTED)
         if transfer is None or transfer not in context.transfers or abstract in taken:

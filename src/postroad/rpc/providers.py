@@ -1,4 +1,4 @@
-"""The security providers that a server registers, [MS-RPCE] 3.1.3.1.1: from the users and what is installed."""
+"""The security providers of a server, [MS-RPCE] 3.1.3.1.1, from its users and the installed packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroad.rpc.negotiate import KERBEROS, MS_KERBEROS, NTLM, MechanismProvide
 from postroad.rpc.ntlm import NtlmProvider
 from postroad.rpc.security import Provider
 
-AUTH_EXTRA: Final = "install the extra auth (pip install 'postroad[auth]')"
+AUTH_EXTRA: Final = "run pip install 'postroad[auth]'"
 
 
 def can_authenticate() -> bool:
@@ -21,9 +21,9 @@ def can_authenticate() -> bool:
 
 
 def providers(passwords: Mapping[str, str], computer: str) -> dict[int, Provider]:
-    """By authentication type: NTLM where there are users, Kerberos where the system has it, and SPNEGO over both.
+    """By authentication type: NTLM if there are users, Kerberos if the system has it, and SPNEGO over both.
 
-    Empty without the extra `auth`: a client that wants to authenticate is then told that nobody here can check it.
+    Empty without the extra `auth`: the server then refuses clients that want to authenticate.
     """
     found: dict[int, Provider] = {}
     mechanisms: dict[bytes, MechanismProvider] = {}

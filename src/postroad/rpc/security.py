@@ -1,6 +1,6 @@
-"""Security contexts of a connection: who the client is, and how PDUs are protected, [MS-RPCE] 3.3.1.5.2.
+"""Security contexts of a connection: the client's identity, and the protection of PDUs, [MS-RPCE] 3.3.1.5.2.
 
-Providers (NTLM, SPNEGO, Kerberos) live in modules of their own; nothing here knows their tokens.
+Providers (NTLM, SPNEGO, Kerberos) are separate modules; nothing here knows their tokens.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _EFFECTIVE: Final[dict[int, int]] = {AuthLevel.DEFAULT: AuthLevel.CONNECT, AuthL
 
 
 class Negotiation(Protocol):
-    """A context of a security provider: tokens go back and forth until `complete`, then PDUs can be protected."""
+    """A context of a security provider: tokens are exchanged until `complete`, then PDUs can be protected."""
 
     @property
     def complete(self) -> bool: ...
 
     @property
     def identity(self) -> str | None:
-        """Who the client has proved to be, once complete."""
+        """The client's authenticated name, once complete."""
 
     @property
     def signature_size(self) -> int: ...
@@ -35,22 +35,22 @@ class Negotiation(Protocol):
         """The next token to send, empty if there is none. AuthenticationFailed ends it."""
 
     def protect(self, head: bytes, body: bytes, tail: bytes, *, seal: bool, header_sign: bool) -> tuple[bytes, bytes]:
-        """(the body as it is sent, the signature). `head` and `tail` are signed too where `header_sign` was agreed."""
+        """(the body to send, the signature). `head` and `tail` are signed too if `header_sign` was agreed."""
 
     def unprotect(
         self, head: bytes, body: bytes, tail: bytes, signature: bytes, *, seal: bool, header_sign: bool
     ) -> bytes:
-        """The body as it was; AuthenticationFailed if anything was changed."""
+        """The original body; AuthenticationFailed if anything was changed."""
 
 
 class Provider(Protocol):
-    """A security provider that the server has registered, [MS-RPCE] 3.1.3.1.1."""
+    """A registered security provider, [MS-RPCE] 3.1.3.1.1."""
 
     def accept(self) -> Negotiation: ...
 
 
 def effective_level(level: int) -> int:
-    """[MS-RPCE] 2.2.1.1.8: call level is packet level, and the default is connect."""
+    """[MS-RPCE] 2.2.1.1.8: call level counts as packet level, and the default as connect level."""
     return _EFFECTIVE.get(level, level)
 
 
@@ -74,7 +74,7 @@ class SecurityContext:
 
     @property
     def signs(self) -> bool:
-        """At packet level we sign as at integrity level: more than is asked for, and what other implementations do."""
+        """At packet level we sign as at integrity level: more than required, but common in other implementations."""
         return self.auth_level >= AuthLevel.PACKET
 
     @property
@@ -92,7 +92,7 @@ class SecurityContext:
         return SecTrailer(self.auth_type, self.auth_level, self.context_id, token, pad_length)
 
     def protect(self, ptype: int, flags: int, call_id: int, fixed: bytes, stub: bytes, *, header_sign: bool) -> bytes:
-        """A whole fragment of `stub` behind the `fixed` fields of its type."""
+        """A whole fragment of `stub` after the `fixed` fields of its type."""
         pad = -len(stub) % _STUB_ALIGNMENT
         body = stub + bytes(pad)
         size = self.negotiation.signature_size
@@ -103,10 +103,10 @@ class SecurityContext:
         return head + sent + tail + signature
 
     def unprotect(self, pdu: Request | Response, *, header_sign: bool) -> bytes:
-        """The stub of a fragment that came, without its padding."""
+        """The stub of a received fragment, without its padding."""
         trailer = pdu.trailer
         if trailer is None:
-            raise AuthenticationFailed("a PDU without the protection that was agreed")
+            raise AuthenticationFailed("the PDU lacks the agreed protection")
         body = pdu.stub
         if self.signs:
             start = pdu.stub_offset
@@ -114,7 +114,7 @@ class SecurityContext:
             head, tail = pdu.frame[:start], pdu.frame[end : end + TRAILER_SIZE]
             body = self.negotiation.unprotect(head, body, tail, trailer.token, seal=self.seals, header_sign=header_sign)
         if trailer.pad_length > len(body):
-            raise AuthenticationFailed(f"{trailer.pad_length} octets of padding in a stub of {len(body)}")
+            raise AuthenticationFailed(f"must have at most {len(body)} octets of padding, got {trailer.pad_length}")
         return body[: len(body) - trailer.pad_length]
 
 
@@ -130,17 +130,17 @@ class SecurityContexts:
 
     @property
     def unfinished(self) -> bool:
-        """A context is being built: the next octets may hold the proof of a password."""
+        """A context is being built: the next octets may contain the proof of a password."""
         return self._building is not None
 
     def known(self, trailer: SecTrailer | None) -> bool:
-        """There is no authentication, or by a provider that is registered."""
+        """There is no authentication, or its provider is registered."""
         return trailer is None or trailer.auth_type in self._providers
 
     def step(self, pdu: Bind | Auth3) -> tuple[SecTrailer | None, SecurityContext | None]:
-        """One leg of building a context: the trailer to answer with, and the context once it is built.
+        """One leg of building a context: the trailer of the answer, and the context once it is built.
 
-        AuthenticationFailed leaves it unusable, and this connection without further ones.
+        AuthenticationFailed makes it unusable, and this connection can build no further ones.
         """
         trailer = pdu.trailer
         if trailer is None:
@@ -150,7 +150,7 @@ class SecurityContexts:
             context = self._begin(pdu, trailer)
         elif not self._continues(context, trailer):
             self._fail(context)
-            raise AuthenticationFailed("a leg that does not belong to the security context")
+            raise AuthenticationFailed("the authentication leg must belong to the security context being built")
         try:
             token = context.negotiation.step(trailer.token)
         except AuthenticationFailed:
@@ -168,14 +168,14 @@ class SecurityContexts:
     def _begin(self, pdu: Bind | Auth3, trailer: SecTrailer) -> SecurityContext:
         level = effective_level(trailer.auth_level)
         if isinstance(pdu, Auth3) or not self.known(trailer):
-            raise AuthenticationFailed("the last leg of a security context that was never begun")
+            raise AuthenticationFailed("unexpected last leg: no security context was begun")
         if not AuthLevel.CONNECT <= level <= AuthLevel.PRIVACY:
-            raise AuthenticationFailed(f"authentication level {trailer.auth_level} is not known")
+            raise AuthenticationFailed(f"unknown authentication level {trailer.auth_level}")
         if len(self._table) >= MAX_CONTEXTS:
-            raise AuthenticationFailed(f"more than {MAX_CONTEXTS} security contexts")
-        # One password at a time, and one guess for each connection: or guesses could not be slowed.
+            raise AuthenticationFailed(f"a connection must have at most {MAX_CONTEXTS} security contexts")
+        # One password at a time, and one guess for each connection; otherwise guesses could not be slowed down.
         if self._building is not None or self._failed:
-            raise AuthenticationFailed("a security context before the last one was built")
+            raise AuthenticationFailed("a new security context before the last one was complete")
         if not self._table:
             self.header_sign = bool(pdu.flags & PacketFlag.SUPPORT_HEADER_SIGN)
         context = SecurityContext(
@@ -192,21 +192,21 @@ class SecurityContexts:
         )
 
     def of(self, pdu: Request) -> SecurityContext | None:
-        """The context that a request comes under; AuthenticationFailed if it may not."""
+        """The context of a request; AuthenticationFailed if it may not use it."""
         if pdu.trailer is None:
             return self._unnamed()
         context = self._table.get(pdu.trailer.context_id)
         if context is None or not context.ready:
-            raise AuthenticationFailed("a security context that was not built")
+            raise AuthenticationFailed("the security context is not complete")
         if (context.auth_type, context.auth_level) != (pdu.trailer.auth_type, effective_level(pdu.trailer.auth_level)):
-            raise AuthenticationFailed("another provider or level than the security context has")
+            raise AuthenticationFailed("the provider and level must be those of the security context")
         return context
 
     def _unnamed(self) -> SecurityContext | None:
-        """[MS-RPCE] 3.3.1.5.4: at connect level, the only context stands for requests that name none."""
+        """[MS-RPCE] 3.3.1.5.4: at connect level, the only context also covers requests that name none."""
         if not self._table:
             return None
         context = next(iter(self._table.values()))
         if len(self._table) > 1 or context.auth_level != AuthLevel.CONNECT or not context.ready:
-            raise AuthenticationFailed("a request without the protection that was agreed")
+            raise AuthenticationFailed("the request lacks the agreed protection")
         return context

@@ -1,6 +1,6 @@
-"""An RPC server on asyncio: listens, hands calls to handlers, writes what they answer. The rules are in the core.
+"""An RPC server on asyncio: listens, passes calls to handlers, writes their answers. The rules are in the core.
 
-A handler is a plain function, or a coroutine where it has to wait; one that waits holds up no other call.
+A handler is a plain function, or a coroutine if it must wait. A waiting handler delays no other call.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 Handler = Callable[[Call, In], Out | Awaitable[Out]]
 
-PORT_STEP = 11  # [MS-MQQP] 3.1.4.8: a static port that is taken is probed in steps of 11
+PORT_STEP = 11  # [MS-MQQP] 3.1.4.8: if a static port is taken, the next one 11 higher is tried
 PORT_TRIES = 100
 _SWEEP_S = 1.0
 
 
 class RpcServer:
-    """Serves any number of interfaces at any number of addresses; the associations are common to all."""
+    """Serves any number of interfaces at any number of addresses, with common associations."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class RpcServer:
         logins: FailedLogins | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """A client that authenticates has to protect every call at `minimum_level` at least. `logins` are the failed
-        ones by address, of all doors that share them."""
+        """A client that authenticates must protect every call at `minimum_level` or higher. `logins` are the failed
+        ones by address, shared with other listeners."""
         self.limits = limits or Limits()
         self.shared = shared or SharedLimits()  # with other listeners
         associations = Associations(partial(secrets.randbits, 32), uuid4, self.limits.max_handles)
@@ -83,15 +83,15 @@ class RpcServer:
         self.on(mgmt.INQ_PRINC_NAME, management.principal_name)
 
     def register(self, interface: Interface) -> None:
-        """Offers an interface. An operation without a handler answers as one that does not exist."""
+        """Offers an interface. An operation without a handler answers like one that does not exist."""
         self.endpoint.interfaces[interface.uuid] = interface
 
     def on(self, operation: Operation[In, Out], handler: Handler[In, Out]) -> None:
-        """The handler of an operation. It may raise RpcFault; on a cancelled call it sees CancelledError."""
+        """The handler of an operation. It may raise RpcFault; in a cancelled call it sees CancelledError."""
         self._handlers[operation] = handler
 
     async def listen(self, host: str, port: int, *, probe: bool = False) -> int:
-        """Listens at one address more, and gives the port; with `probe`, at the next free one 11 further on."""
+        """Listens at one more address, and returns the port; with `probe`, at the next free one in steps of 11."""
         loop = asyncio.get_running_loop()
         for attempt in range(PORT_TRIES if probe else 1):
             chosen = port + attempt * PORT_STEP
@@ -109,7 +109,7 @@ class RpcServer:
         raise AssertionError("unreachable")
 
     async def stop(self) -> None:
-        """Ends every call and connection; context handles are run down."""
+        """Ends every call and connection, and runs down the context handles."""
         if self._timer is not None:
             self._timer.cancel()
         for acceptor in self._acceptors:
@@ -130,8 +130,8 @@ class RpcServer:
         if not self.links and self._emptied is not None:
             self._emptied.set()
 
-    def tell(self, address: str, reason: str) -> None:
-        """Why a client lost its connection."""
+    def log_end(self, address: str, reason: str) -> None:
+        """Logs why a client lost its connection."""
         self._ended.warn(self.clock(), {"peer": address, "reason": reason})
 
     def handler(self, operation: Operation[Any, Any]) -> Handler[Any, Any] | None:
@@ -143,15 +143,15 @@ class RpcServer:
             try:
                 deadline = link.connection.deadline if link.connection is not None else None
                 if deadline is not None and deadline <= now:
-                    self.tell(link.address, "no complete bind or request came in time")
+                    self.log_end(link.address, "no complete bind or request in time")
                     link.abort()
-            except Exception:  # a bug: the others have their time-outs all the same
-                _log.exception("%s was not looked at for its time-out", link.address)
+            except Exception:  # a bug: the other connections still have their time-outs
+                _log.exception("time-out check failed", extra={"peer": link.address})
         self._timer = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
 
 
 class _Link(asyncio.Protocol):
-    """One connection, and the tasks of its calls that wait."""
+    """One connection, and the tasks of its waiting calls."""
 
     def __init__(self, server: RpcServer, admission: Admission) -> None:
         self.server = server
@@ -162,9 +162,9 @@ class _Link(asyncio.Protocol):
         self._orphans: set[Call] = set()
         self._transport: asyncio.Transport | None = None
         self._reading: ReadWatch | None = None
-        self._held: list[bytes] = []  # what came from an address that has to wait before it logs in
+        self._held: list[bytes] = []  # input of an address that must wait before its next login
         self._waking: asyncio.TimerHandle | None = None
-        self._deaf = False  # the client does not take its answers
+        self._deaf = False  # the client does not read its answers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -175,7 +175,7 @@ class _Link(asyncio.Protocol):
         self.address = str(transport.get_extra_info("peername")[0])
         server.links.add(self)
         if len(server.links) > server.limits.max_connections:
-            server.tell(self.address, f"refused: there are {server.limits.max_connections} connections")
+            server.log_end(self.address, f"limit of {server.limits.max_connections} connections reached")
             transport.abort()
             return
         keep_alive(transport.get_extra_info("socket"))
@@ -203,12 +203,12 @@ class _Link(asyncio.Protocol):
                 else:
                     self._handle(event)
             self._flush()
-        except Exception:  # a bug: this client has to call again, and no other suffers
-            _log.exception("%s: the connection is broken off", self.address)
+        except Exception:  # a bug: this client must call again, and no other is affected
+            _log.exception("RPC connection failed", extra={"peer": self.address})
             self.abort()
 
     def _must_wait(self, data: bytes) -> bool:
-        """After failed logins the next one from the same address waits; nobody else does."""
+        """After failed logins the next one from the same address waits; no other address does."""
         wait = self.server.logins.delay(self.address, self.server.clock())
         if not wait and self._waking is None:
             return False
@@ -219,7 +219,7 @@ class _Link(asyncio.Protocol):
         return True
 
     def _wake(self) -> None:
-        """Another try of the same address may have failed meanwhile: then it waits again."""
+        """Another attempt from this address may have failed meanwhile: then it waits again."""
         held, self._held, self._waking = b"".join(self._held), [], None
         self.data_received(held)
         self._read_or_pause()
@@ -244,7 +244,7 @@ class _Link(asyncio.Protocol):
             self._transport.abort()
 
     def pause_writing(self) -> None:
-        """The client does not take its answers: we take no more of its requests."""
+        """The client does not read its answers, so we read no more of its requests."""
         self._deaf = True
         self._read_or_pause()
         if self._reading is not None:
@@ -298,7 +298,7 @@ class _Link(asyncio.Protocol):
         if call in self._orphans:
             self._orphans.discard(call)
             if not task.cancelled():
-                task.exception()  # looked at, so that nobody complains
+                task.exception()  # retrieved, or asyncio would log it
             self.connection.drop(call)
         elif task.cancelled():
             self.connection.fault(call, FaultStatus.NCA_FAULT_CANCEL)
@@ -312,7 +312,7 @@ class _Link(asyncio.Protocol):
         assert self.connection is not None
         try:
             self.connection.reply(call, reply)
-        except Exception as error:  # the handler's answer is not what its operation gives
+        except Exception as error:  # the handler's answer has the wrong type
             self._fail(call, error)
 
     def _fail(self, call: Call, error: BaseException) -> None:
@@ -320,7 +320,7 @@ class _Link(asyncio.Protocol):
         if isinstance(error, RpcFault):
             self.connection.fault(call, error.fault_status)
             return
-        _log.error("%r of %s failed", call.operation, self.address, exc_info=error)
+        _log.error("RPC call failed", extra={"operation": call.operation.name, "peer": self.address}, exc_info=error)
         self.connection.fault(call, FaultStatus.NCA_FAULT_UNSPECIFIED)
 
     def _flush(self) -> None:
@@ -335,15 +335,15 @@ class _Link(asyncio.Protocol):
                 transport.abort()
         if connection.closed and not transport.is_closing():
             if connection.fault_text:
-                self.server.tell(self.address, connection.fault_text)
+                self.server.log_end(self.address, connection.fault_text)
             transport.close()
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """A peer that vanished without a word is noticed within two minutes, and its context handles are run down."""
+    """Notices within two minutes that a peer has vanished; its context handles are then run down."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6), ("TCP_USER_TIMEOUT", 120000)):
-        option = getattr(socket, name, None)  # not every system has them all
+        option = getattr(socket, name, None)  # not every system has all of them
         if option is not None:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -34,7 +34,7 @@ from postroad.rpc.security import SecurityContext, SecurityContexts
 
 MAX_CALL_ID: Final = 0x7FFFFFFF  # [MS-RPCE] note 123
 OLD_CALLS: Final = 150  # [MS-RPCE] 3.3.3.5.6
-NOT_ADMITTED: Final = "the association is somebody else's"
+NOT_ADMITTED: Final = "the association belongs to another client"
 
 
 class State(Enum):
@@ -45,7 +45,7 @@ class State(Enum):
 
 @dataclass(slots=True)
 class _Gathering:
-    """A request of which not all fragments have come."""
+    """A request that is not complete."""
 
     first: Request
     security: SecurityContext | None
@@ -55,17 +55,17 @@ class _Gathering:
 
 
 class ServerConnection:
-    """`receive` gives events; `data_to_send` is to be written after it, and after `reply` and `fault`."""
+    """`receive` gives events; write `data_to_send` after it, and after `reply` and `fault`."""
 
     def __init__(self, endpoint: Endpoint, address: str, now: float, local: tuple[str, int] = ("", 0)) -> None:
-        """`address` is the client's, `local` are our own address and port as the client called them."""
+        """`address` is the client's, `local` our own address and port as the client called them."""
         self.endpoint = endpoint
         self.address = address
         self.local = local
         self.state = State.ESTABLISHED
         self.association: Association | None = None
         self.calls: dict[int, Call] = {}
-        self.fault_text = ""  # why we closed it
+        self.fault_text = ""  # why we closed the connection
         self._limits = endpoint.limits
         self._bind_deadline = now + self._limits.bind_timeout_s
         self._framer = pdus.Framer()
@@ -79,7 +79,7 @@ class ServerConnection:
         self._last_call_id = -1
         self._actions = _ACTIONS[State.ESTABLISHED]
 
-    # What the shell asks
+    # State for the server
 
     @property
     def closed(self) -> bool:
@@ -87,24 +87,24 @@ class ServerConnection:
 
     @property
     def half_open(self) -> bool:
-        """The client has not bound, or has not finished to say who it is."""
+        """The client has not bound, or has not finished its login."""
         return self.state is State.ESTABLISHED or self._security.unfinished
 
     @property
     def logging_in(self) -> bool:
-        """What comes next may be the proof of a password."""
+        """The next input may be the proof of a password."""
         return self._security.unfinished
 
     @property
     def deadline(self) -> float | None:
-        """When the connection has waited long enough for a bind, for a login, or for the rest of a request."""
+        """When the connection has waited too long for a bind, for a login, or for the rest of a request."""
         if self.half_open:
             return self._bind_deadline
         return self._gathering.deadline if self._gathering is not None else None
 
     @property
     def unfinished(self) -> int:
-        """Octets of a fragment or a request that is not complete."""
+        """Octets of an incomplete fragment or request."""
         return self._framer.buffered + (self._gathering.size if self._gathering is not None else 0)
 
     def data_to_send(self) -> bytes:
@@ -115,7 +115,7 @@ class ServerConnection:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def disconnected(self) -> None:
-        """The transport is gone. The association is left once no call is in flight any more."""
+        """The transport is gone. The connection leaves the association once no call is in flight."""
         self._drop_gathering()
         self.state = State.CLOSED
         self._leave()
@@ -124,10 +124,10 @@ class ServerConnection:
         if self.association is not None and not self.calls:
             self.endpoint.associations.leave(self.association, self)
 
-    # Octets come in
+    # Input
 
     def receive(self, data: bytes, now: float) -> list[Event]:
-        """What the octets bring. A protocol error closes the connection; the calls before it are still events."""
+        """The events of the octets. A protocol error closes the connection; the calls before it are still events."""
         events: list[Event] = []
         try:
             for frame in self._framer.feed(data):
@@ -147,7 +147,7 @@ class ServerConnection:
     def _received(self, pdu: Pdu, now: float) -> Event | None:
         action = self._actions.get(type(pdu))
         if action is None:
-            raise RemoteProtocolError(f"{pdu.ptype.name.lower()} in state {self.state.name.lower()}")
+            raise RemoteProtocolError(f"unexpected {pdu.ptype.name.lower()} in state {self.state.name.lower()}")
         return action(self, pdu, now)
 
     def _close(self, why: str) -> None:
@@ -201,7 +201,7 @@ class ServerConnection:
         return None
 
     def _auth3(self, pdu: Pdu, now: float) -> Event | None:
-        """Nobody answers an rpc_auth_3: the first request learns that it failed, [MS-RPCE] 3.3.1.5.2.1."""
+        """An rpc_auth_3 has no answer: the first request learns that it failed, [MS-RPCE] 3.3.1.5.2.1."""
         assert isinstance(pdu, Auth3)
         try:
             _, built = self._security.step(pdu)
@@ -218,12 +218,12 @@ class ServerConnection:
         return None
 
     def _caller(self, security: SecurityContext | None) -> Caller | None:
-        """Who calls under a security context; None where the association that it joined is not for them."""
+        """The caller of a security context; None if it may not use the association that it joined."""
         key = None if security is None else security.context_id
         found = self._callers.get(key)
         if found is None:
             assert self.association is not None
-            user = None if security is None else security.identity or None  # a provider may know of no name
+            user = None if security is None else security.identity or None  # a provider may have no name
             if not self.endpoint.associations.admit(self.association, self, user):
                 return None
             level = AuthLevel.NONE if security is None else security.auth_level
@@ -260,16 +260,16 @@ class ServerConnection:
         assert isinstance(pdu, Request)
         gathering = self._gathering
         if pdu.first:
-            # A request is complete before the next begins, [MS-RPCE] 3.3.1.5.8. Of 3.3.3.5.2 we ask only that no two
-            # calls in flight have one id: clients that alter the context count for each interface by itself.
+            # A request is complete before the next begins, [MS-RPCE] 3.3.1.5.8. Of 3.3.3.5.2 we only require that no
+            # two calls in flight have one id: clients that alter the context count for each interface separately.
             if gathering is not None or pdu.call_id in self.calls or pdu.call_id > MAX_CALL_ID:
-                return self._protocol_error(pdu, "a request out of turn")
+                return self._protocol_error(pdu, "a request must not begin before the last one is complete")
         elif gathering is None or gathering.first.call_id != pdu.call_id:
             return self._stray(pdu)
         try:
             security = self._security.of(pdu)
             if gathering is not None and security is not gathering.security:
-                raise AuthenticationFailed("fragments under different security contexts")
+                raise AuthenticationFailed("all fragments of a request must use one security context")
             stub = pdu.stub
             if security is not None and pdu.trailer is not None:
                 stub = security.unprotect(pdu, header_sign=self._security.header_sign)
@@ -285,21 +285,21 @@ class ServerConnection:
         return self._gather(pdu, stub, security, now)
 
     def _stray(self, pdu: Request) -> Event | None:
-        """A later fragment of no request that is being received, [MS-RPCE] 3.3.3.5.6."""
+        """A later fragment without its request, [MS-RPCE] 3.3.3.5.6."""
         if pdu.call_id == self._discarding or 0 < self._last_call_id - pdu.call_id < OLD_CALLS:
             return None
-        return self._protocol_error(pdu, "a fragment of no request")
+        return self._protocol_error(pdu, "a fragment without the start of its request")
 
     def _gather(self, pdu: Request, stub: bytes, security: SecurityContext | None, now: float) -> Event | None:
         gathering = self._gathering
         if gathering is None:
             gathering = self._gathering = _Gathering(pdu, security, now + self._limits.fragment_timeout_s)
         if (pdu.context_id, pdu.opnum) != (gathering.first.context_id, gathering.first.opnum):
-            return self._protocol_error(pdu, "fragments that name different operations")
+            return self._protocol_error(pdu, "all fragments of a request must name one operation")
         gathering.parts.append(stub)
         gathering.size += len(stub)
         self.endpoint.gathering += len(stub)
-        # [MS-RPCE] 3.3.3.5.8: the answer does not wait for the fragments that are still to come.
+        # [MS-RPCE] 3.3.3.5.8: the answer does not wait for the remaining fragments.
         if gathering.size > self._limits.max_request:
             return self._give_up(pdu, FaultStatus.ACCESS_DENIED)
         if self.endpoint.gathering > self._limits.max_gathering:
@@ -349,10 +349,10 @@ class ServerConnection:
         if caller is None:
             raise RpcFault(FaultStatus.ACCESS_DENIED, NOT_ADMITTED)
         if security is not None and caller.level < self.endpoint.minimum_level:
-            raise RpcFault(FaultStatus.ACCESS_DENIED, "the call is protected less than this server asks for")
+            raise RpcFault(FaultStatus.ACCESS_DENIED, "the call must have the protection that this server requires")
         if len(self.calls) >= self._limits.max_calls:
             raise RpcFault(FaultStatus.NCA_SERVER_TOO_BUSY)
-        # [MS-RPCE] 2.2.2.6: a hint of more than there is means that something is missing.
+        # [MS-RPCE] 2.2.2.6: if the hint is larger than the stub, something is missing.
         if pdu.alloc_hint > len(stub):
             raise RpcFault(FaultStatus.NCA_PROTOCOL_ERROR)
         layout = presentation.layout
@@ -390,7 +390,7 @@ class ServerConnection:
     # Answers
 
     def reply(self, call: Call, reply: object) -> None:
-        """Answers a call with its `[out]` parameters. Nothing is sent to a client that is gone."""
+        """Answers a call with its `[out]` parameters. Sends nothing to a client that is gone."""
         stub = call.operation.reply.encode(reply, call.layout, call.request)
         self._forget(call)
         if self.closed:
@@ -441,7 +441,7 @@ class ServerConnection:
 
 Action = Callable[[ServerConnection, Pdu, float], Event | None]
 
-# [MS-RPCE] 3.3.3: what a server takes in which state. Anything else is a protocol error.
+# [MS-RPCE] 3.3.3: what a server accepts in each state. Anything else is a protocol error.
 _ACTIONS: Final[dict[State, dict[type[Pdu], Action]]] = {
     State.ESTABLISHED: {Bind: ServerConnection._bind},
     State.NEGOTIATED: {

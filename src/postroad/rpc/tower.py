@@ -1,4 +1,4 @@
-"""Protocol towers, [C706] Appendix L and [MS-RPCE] 3.1.3.5.3: how an interface at a TCP port is written in octets."""
+"""Protocol towers, [C706] Appendix L and [MS-RPCE] 3.1.3.5.3: the octets of an interface at a TCP port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UUID, _RPC, _TCP, _IP = 0x0D, 0x0B, 0x07, 0x09
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    """An interface by ncacn_ip_tcp. The address is 0.0.0.0 where it is not known, or is none of IPv4."""
+    """An interface by ncacn_ip_tcp. The address is 0.0.0.0 if it is unknown or not IPv4."""
 
     interface: SyntaxId
     port: int
@@ -46,7 +46,7 @@ class Tower:
 
     @classmethod
     def decode(cls, data: bytes) -> Tower | None:
-        """None for a tower of another protocol than ours; RemoteProtocolError for octets that are no tower."""
+        """None for a tower of another protocol; RemoteProtocolError for octets that are no tower."""
         floors = _floors(data)
         if len(floors) != 5 or [left[:1] for left, _ in floors[2:]] != [bytes([_RPC]), bytes([_TCP]), bytes([_IP])]:
             return None
@@ -58,7 +58,7 @@ def _floors(data: bytes) -> list[tuple[bytes, bytes]]:
     try:
         (count,) = _SHORT.unpack_from(data)
         if count > MAX_FLOORS:
-            raise RemoteProtocolError(f"a tower of {count} floors", 0)
+            raise RemoteProtocolError(f"unexpected number of floors in a tower: {count}", 0)
         offset = 2
         floors = []
         for _ in range(count):
@@ -70,13 +70,13 @@ def _floors(data: bytes) -> list[tuple[bytes, bytes]]:
                 offset += size
             floors.append((sides[0], sides[1]))
     except error:
-        raise RemoteProtocolError("the tower ends too early") from None
+        raise RemoteProtocolError("the tower is incomplete") from None
     return floors
 
 
 def _sized(data: bytes, size: int) -> bytes:
     if len(data) != size:
-        raise RemoteProtocolError(f"{len(data)} octets of a tower where {size} belong")
+        raise RemoteProtocolError(f"a field of the tower must have {size} octets, got {len(data)}")
     return data
 
 
@@ -86,5 +86,5 @@ def _syntax_floor(syntax: SyntaxId) -> tuple[bytes, bytes]:
 
 def _read_syntax(left: bytes, right: bytes) -> SyntaxId:
     if _sized(left, 19)[0] != _UUID:
-        raise RemoteProtocolError("a floor that names no interface")
+        raise RemoteProtocolError("the floor must name an interface")
     return SyntaxId(UUID(bytes_le=left[1:17]), _SHORT.unpack(left[17:])[0], _SHORT.unpack(_sized(right, 2))[0])

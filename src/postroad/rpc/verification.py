@@ -1,4 +1,4 @@
-"""[MS-RPCE] 2.2.2.13 Verification trailer: what a client says once more within the protected stub."""
+"""[MS-RPCE] 2.2.2.13 Verification trailer: facts that a client repeats within the protected stub."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUPPORTS_HEADER_SIGNING: Final = 1
 def check(
     rest: bytes, *, abstract: SyntaxId, transfer: SyntaxId, call_id: int, context_id: int, opnum: int, header_sign: bool
 ) -> None:
-    """Checks the trailer in what follows a request's parameters, if there is one; a fault where it tells otherwise."""
+    """Checks the trailer after a request's parameters, if there is one; a fault if it disagrees."""
     start = rest.find(SIGNATURE)
     if start < 0:
         return
@@ -29,24 +29,24 @@ def check(
     more = True
     while more:
         if offset + _COMMAND.size > len(rest):
-            raise _refused("it ends too early")
+            raise _refused("it is incomplete")
         command, length = _COMMAND.unpack_from(rest, offset)
         body = rest[offset + _COMMAND.size : offset + _COMMAND.size + length]
         if len(body) != length or length % 4:
-            raise _refused(f"a command of {length} octets")
+            raise _refused(f"a command has a wrong length of {length} octets")
         kind = command & _TYPE
         if kind == _PCONTEXT:
             if body != abstract.encode() + transfer.encode():
-                raise _refused("another presentation context")
+                raise _refused("it names another presentation context")
         elif kind == _HEADER:
-            told = _HEADER2.unpack(body) if length == _HEADER2.size else None
-            if told != (PacketType.REQUEST, _LITTLE_ENDIAN, call_id, context_id, opnum):
-                raise _refused("another header")
+            repeated = _HEADER2.unpack(body) if length == _HEADER2.size else None
+            if repeated != (PacketType.REQUEST, _LITTLE_ENDIAN, call_id, context_id, opnum):
+                raise _refused("it names another header")
         elif kind == _BITMASK:
             if length != 4 or (body[0] & _SUPPORTS_HEADER_SIGNING and not header_sign):
-                raise _refused("header signing was asked for, and the bind did not say so")
+                raise _refused("it asks for header signing, but the bind did not")
         elif command & _MUST_PROCESS:
-            raise _refused(f"command {kind} is not known")
+            raise _refused(f"unknown command {kind}")
         offset += _COMMAND.size + length
         more = not command & _END
 

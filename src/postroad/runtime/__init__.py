@@ -1,1 +1,1 @@
-"""What every process of ours needs: logs, files for their owner alone, supervised tasks."""
+"""What every Postroad process needs: logs, private files, supervised tasks."""

@@ -1,6 +1,6 @@
-"""What the server writes to stderr: one line for each event, as text for people or as JSON for machines.
+"""The log on stderr: one line for each event, as text for people or as JSON for machines.
 
-Rooms log by the standard library, `log.info("queue created", extra={"queue": path})`: an event and its facts.
+Modules log with the standard library, `log.info("queue created", extra={"queue": path})`: an event and its facts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TextIO
 
 ROOT = "postroad"
 TABLE = "table"
-# What every LogRecord has of its own; anything else on one was given as `extra`, and is a fact.
+# The attributes of every LogRecord. Any other one was given as `extra`, and is a fact.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/\\$;@,+{}[]()<>%~*")
 
@@ -37,7 +37,7 @@ def _facts(record: logging.LogRecord) -> dict[str, object]:
 class TextFormatter(logging.Formatter):
     r"""`2024-05-17T09:30:00.123Z info queue created queue=private$\orders`; a value with spaces is quoted.
 
-    The fact `table`, a list of rows that all have the same names, stands below its line in columns.
+    The fact `table`, a list of rows with the same names, follows its line in columns.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -57,7 +57,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class RateLimitedLog:
-    """Warnings of one kind: the first few of each interval; the last of them says that further ones are suppressed."""
+    """Warnings of one kind: the first few in each interval; the last of them says that further ones are suppressed."""
 
     def __init__(self, log: logging.Logger, event: str, burst: int = 20, interval_s: float = 30.0) -> None:
         self._log = log
@@ -79,9 +79,9 @@ class RateLimitedLog:
 
 
 class Flood(logging.Filter):
-    """Lets a few of each kind through in an interval: of what libraries say, and of every traceback.
+    """Limits the records of libraries, and every traceback, to a few of each kind in an interval.
 
-    Strangers can cause both as often as they like. What the rooms say by themselves is theirs to limit.
+    Strangers can cause both as often as they like. Our own modules limit their events themselves.
     """
 
     def __init__(self, burst: int = 10, interval_s: float = 30.0, kinds: int = 1000) -> None:
@@ -108,7 +108,7 @@ class Flood(logging.Filter):
 
 
 def place_of(error: BaseException) -> str | None:
-    """Where an error was raised, for whoever looks for the fault."""
+    """Where an error was raised, for people who search for the cause."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else None
 
@@ -137,7 +137,7 @@ def _one_line(text: str) -> str:
 
 
 def start_logging(*, as_json: bool = False, level: int = logging.INFO, stream: TextIO | None = None) -> None:
-    """Sends everything from `level` on to `stream` (stderr), what libraries have to say from WARNING on."""
+    """Logs everything from `level` on to `stream` (stderr), but only warnings and errors of libraries."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     handler.addFilter(Flood())

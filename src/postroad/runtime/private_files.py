@@ -1,6 +1,6 @@
-"""Files and directories for their owner alone: made so from the start, tightened where they were not.
+"""Files and directories for their owner only: created private, and made private if they were not.
 
-What is in them is the business of whoever keeps it there. Windows has no such modes: there nothing is done.
+Their content is the business of other modules. Windows has no such modes, so nothing is done there.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 
 
 def open_private(path: Path, flags: int) -> int:
-    """A descriptor of the file, which is made if need be, and is nobody else's. Raises OSError."""
+    """A descriptor of the file, which is created if necessary and private. Raises OSError."""
     descriptor = os.open(path, flags | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), FILE_MODE)
     try:
         status = os.fstat(descriptor)
         if os.name != "nt" and stat.S_ISREG(status.st_mode) and status.st_mode & _OTHERS:
             os.fchmod(descriptor, FILE_MODE)
-    except PermissionError as error:  # it is somebody else's file, which we may use all the same
+    except PermissionError as error:  # it is another user's file, which we may use
         _warn(path, FILE_MODE, error)
     except BaseException:
         os.close(descriptor)
@@ -33,7 +33,7 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def tighten(path: Path) -> None:
-    """Takes away what others may do with a file or a directory that is there; a warning where that cannot be done.
+    """Removes the rights of others to an existing file or directory; warns if that fails.
 
     A directory with the sticky bit, such as /tmp, is shared on purpose and stays as it is.
     """
@@ -43,7 +43,7 @@ def tighten(path: Path) -> None:
         mode = path.stat().st_mode
         if mode & _OTHERS and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
             path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
-            log.info("tightened: others could use it", extra={"path": path, "mode": f"{stat.S_IMODE(mode):04o}"})
+            log.info("removed the rights of other users", extra={"path": path, "mode": f"{stat.S_IMODE(mode):04o}"})
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -59,6 +59,10 @@ def others_can_read(path: Path) -> bool:
 
 def _warn(path: Path, mode: int, error: OSError) -> None:
     log.warning(
-        "others can use this file: give it to the user who runs Postroad, and set its mode",
-        extra={"path": path, "mode": f"{mode:04o}", "reason": error.strerror},
+        "other users can use this file",
+        extra={
+            "path": path,
+            "reason": error.strerror,
+            "do": f"change its owner to the user that runs Postroad, and its mode to {mode:04o}",
+        },
     )

@@ -1,6 +1,6 @@
-"""Who can reach this queue manager and what they may do: one row for each listener, in words, and the warnings.
+"""Who can reach this queue manager and what they may do: one row for each listener, and the warnings.
 
-Nothing is decided here: each listener has its own rules, and this module describes them.
+Nothing is decided here. Each listener has its own rules, and this module describes them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class RpcFacts:
-    """What the listener for remote readers requires, and where else it listens."""
+    """Authentication of the listener for remote readers, and its second address."""
 
     authenticate: bool
     mechanisms: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ def exposure(
     everybody = "everybody" if reachable else "everybody on this computer"
     rows = {
         "binary": (NOBODY, PLAIN, f"{everybody} may send messages"),
-        "ping": (NOBODY, PLAIN, f"{everybody} may ask whether messages are taken"),
+        "ping": (NOBODY, PLAIN, f"{everybody} may ask whether the manager accepts messages"),
         "http": (NOBODY, PLAIN, f"{everybody} may send messages"),
         "https": (NOBODY, TLS, f"{everybody} may send messages"),
         "rpc": _rpc(config, everybody, rpc),
@@ -59,7 +59,7 @@ def exposure(
 def _rpc(config: Configuration, everybody: str, facts: RpcFacts) -> tuple[str, str, str]:
     if facts.authenticate:
         words, encryption = f"users ({', '.join(facts.mechanisms) or 'ntlm'})", _LEVELS[config.rpc.minimum_level]
-        who = "users" if facts.mechanisms else "nobody, since there is no [[user]],"
+        who = "users" if facts.mechanisms else "no one (there is no [[user]])"
     else:
         words, encryption, who = NOBODY, PLAIN, everybody
     also = "" if facts.read_address is None else f"; on {facts.read_address} too"
@@ -77,7 +77,7 @@ def _api(config: Configuration, everybody: str) -> tuple[str, str, str]:
 
 
 def is_open_to_strangers(listener: ListenerInfo) -> bool:
-    """Other computers can reach it without authentication, and anyone on the network can read the traffic."""
+    """Other computers can reach it without authentication, and its traffic is not encrypted."""
     return listener.reachable and listener.authentication == NOBODY and listener.encryption == PLAIN
 
 
@@ -101,21 +101,21 @@ def readable_secrets(config: Configuration) -> Iterator[tuple[str, Path]]:
 
 
 def announce(config: Configuration, listeners: tuple[ListenerInfo, ...]) -> None:
-    """Logs who may do what, and warns of what is probably a mistake."""
-    log.info("listeners, and who may do what", extra={TABLE: [asdict(each) for each in listeners]})
+    """Logs the table, and warns of probable mistakes."""
+    log.info("listeners", extra={TABLE: [asdict(each) for each in listeners]})
     for each in listeners:
         if is_open_to_strangers(each):
             facts = {"listener": each.listener, "address": each.address, "allows": each.allows}
-            log.warning("other computers can reach this listener without authentication or encryption", extra=facts)
+            log.warning("listener is open to other computers without authentication or encryption", extra=facts)
     token = config.api.token
     if token is not None and len(token) < SHORT_TOKEN:
         log.warning(
-            f"the token of the API can be guessed: make one of at least {SHORT_TOKEN} characters, "
-            "as `openssl rand -hex 32` does",
-            extra={"setting": "api.token" if config.api.token_file is None else "api.token_file"},
+            "the API token is easy to guess",
+            extra={
+                "setting": "api.token" if config.api.token_file is None else "api.token_file",
+                "do": f"set a token of at least {SHORT_TOKEN} characters, for example from `openssl rand -hex 32`",
+            },
         )
     for key, file in readable_secrets(config):
         command = f"chmod 600 {shlex.quote(str(file))}"
-        log.warning(
-            "other users can read this file, which holds a secret", extra={"setting": key, "file": file, "do": command}
-        )
+        log.warning("other users can read a file with a secret", extra={"setting": key, "file": file, "do": command})

@@ -22,26 +22,26 @@ from postroad.values.info import QueueInfo
 
 log = logging.getLogger(__name__)
 
-CONFIGURATION = "configuration"  # who made a queue, in the audit log
+CONFIGURATION = "configuration"  # in the audit log: the creator of a queue
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A queue that must exist, and the key that says so."""
+    """A queue that must exist, and the key that asks for it."""
 
     settings: ConfiguredQueue
-    key: str | None = None  # of the configuration; None where only the directory names it
+    key: str | None = None  # in the configuration; None if only the directory names it
     identifier: UUID | None = None  # of a public queue in the directory
     directory_key: str | None = None
 
 
 async def provide_all(manager: Manager, config: Configuration, enterprise: Enterprise) -> None:
-    """All of them, in one commit; ConfigurationError for one that exists with another id or another fixed property."""
+    """All of them, in one commit; ConfigurationError for one that exists with another id or fixed property."""
     await asyncio.gather(*(_provide(manager, config, wanted) for wanted in _wanted_queues(config, enterprise)))
 
 
 def _wanted_queues(config: Configuration, enterprise: Enterprise) -> list[_Wanted]:
-    """Those of the configuration and the public ones of the directory; a queue of both has the directory's id."""
+    """The queues of the configuration and the public ones of the directory. A queue of both has the directory's id."""
     wanted: dict[QueueTail, _Wanted] = {}
     for index, settings in enumerate(config.queues, 1):
         wanted[settings.path.tail] = _Wanted(settings, f"queue[{index}]")

@@ -1,6 +1,6 @@
-"""One queue manager as `postroad serve` runs it: the manager, its queues and its listeners, built from a configuration.
+"""One queue manager as `postroad serve` runs it: manager, queues and listeners, built from a configuration.
 
-The composition and nothing else: how a queue, a store or a protocol works is in its own room.
+Only the composition: how a queue, a store or a protocol works is in its own room.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _LEVELS = {
 
 
 class Server:
-    """`start`, then `stop`; what a failed start has opened is closed again."""
+    """`start`, then `stop`. A failed start closes everything it opened."""
 
     def __init__(self, config: Configuration) -> None:
         self._config = config
@@ -90,14 +90,14 @@ class Server:
 
     @property
     def ready(self) -> dict[str, object]:
-        """The line that says that every listener accepts."""
+        """The line for when every listener accepts."""
         assert self._manager is not None
         manager = self._manager
         return {"ready": True, "name": manager.name, "id": str(manager.identifier), "listen": self._addresses}
 
     @property
     def _addresses(self) -> dict[str, str]:
-        """Where each listener is that is on."""
+        """The address of each listener that is on."""
         listeners = {
             "binary": self._binary,
             "ping": self._ping,
@@ -113,7 +113,7 @@ class Server:
         return listen
 
     async def start(self) -> None:
-        """Returns once every listener accepts; ConfigurationError or another PostroadError says why it cannot."""
+        """Returns once every listener accepts; else raises ConfigurationError or another PostroadError."""
         try:
             await self._start()
         except BaseException:
@@ -121,7 +121,7 @@ class Server:
             raise
 
     async def stop(self) -> None:
-        """Answers what is under way, makes durable what waits, and closes the store."""
+        """Finishes the answers under way, commits the rest, and closes the store."""
         if self._manager is not None:
             await self._manager.supervisor.stop("directory")
         api, self._api = self._api, None
@@ -169,7 +169,7 @@ class Server:
                 lease_times=LeaseTimes(receive_s=config.leases.receive_s, transaction_s=config.leases.transaction_s),
             )
             manager.core.queues.idle.limit = config.limits.outgoing_queues
-            # A program that opens the directory by itself later finds the manager under the same name.
+            # A program that opens the directory later by itself then finds the manager under the same name.
             manager.core.tick.set_state(NAME_STATE, manager.name.encode())
         except BaseException:
             store.close()
@@ -215,11 +215,11 @@ class Server:
         try:
             audit.check()
         except OSError as error:
-            self._config.fail("audit.file", f"{audit.file} cannot be written: {error.strerror}; make its directory")
+            self._config.fail("audit.file", f"{audit.file} cannot be written: {error.strerror}; create its directory")
         return audit
 
     def _limits(self) -> Limits:
-        """What the configuration says, as far as the system lets it."""
+        """The limits of the configuration, as far as the system allows them."""
         settings = self._config.limits
         limits = Limits(
             settings.connections,
@@ -229,28 +229,28 @@ class Server:
         )
         if limits.connections.maximum < settings.connections:
             log.warning(
-                "limits.connections is more than the descriptor limit of the process allows; raise that (ulimit -n)",
+                "limits.connections lowered to the process's descriptor limit",
                 extra={"configured": settings.connections, "used": limits.connections.maximum},
             )
         return limits
 
     def _identifier(self, entry: ManagerEntry | None) -> UUID | None:
-        """What the files say this manager is called; None leaves it to the data directory."""
+        """The manager's id in the files; None leaves it to the data directory."""
         own = self._config.manager.id
         if entry is None:
             return own
         if own is not None and own != entry.id:
-            self._config.fail("manager.id", f"{own} is not what the directory says of {entry.name}: {entry.id}")
+            self._config.fail("manager.id", f"must be {entry.id}, the id of {entry.name} in the directory, got {own}")
         return entry.id
 
     def _own_addresses(self, entry: ManagerEntry | None) -> set[str]:
-        """Hosts that mean this manager in a direct name, besides its name."""
+        """Other hosts that mean this manager in a direct name, besides its name."""
         host = self._config.listen.host
         addresses = {*_LOOPBACK} if host in _WILDCARDS else {host.lower()}
         return addresses if entry is None or entry.address is None else {*addresses, entry.address.lower()}
 
     def _relay(self, manager: Manager) -> Relay:
-        """Whom strangers may make this manager call; what applications sent to before the start is named again."""
+        """The hosts that strangers may make this manager call, with those that applications have sent to before."""
         known = KnownManagers(lambda: manager.router, manager.identifier)
         hosts = {peer.host.lower() for peer in self._config.peers}
         own = manager.core.queues.local_hosts
@@ -263,7 +263,7 @@ class Server:
     # The directory
 
     async def _keep_directory(self, manager: Manager, watch: DirectoryWatch, running: Running) -> None:
-        """A file that was written is taken over at once: to wait for the timer would only keep wrong routes."""
+        """Loads a file as soon as it was written: waiting for the timer would only keep wrong routes."""
         while True:
             await asyncio.sleep(self._config.directory.poll_s)
             now = manager.clock()
@@ -309,7 +309,7 @@ class Server:
         return transport
 
     async def _start_soap(self, manager: Manager) -> None:
-        """The listeners first: receipts have to come to the ports that they have."""
+        """Starts the listeners first: receipts must come to their ports."""
         config, srmp = self._config, self._config.srmp
         host = config.listen.host
         manager.core.queues.local_hosts |= {each.lower() for each in srmp.hosts}
@@ -351,7 +351,7 @@ class Server:
         manager.soap = service
 
     async def _listen_http(self, name: str, listener: Listener) -> Listener | None:
-        """None where nobody has asked for the standard port, and it cannot be had."""
+        """None if the configuration does not ask for the standard port, and it is not available."""
         try:
             await listener.start()
         except ConfigurationError as fault:
@@ -405,13 +405,13 @@ class Server:
             self._refuse_listener(f"listen.{name}", f"cannot listen on {endpoint(host, port)}", error)
 
     def _refuse_listener(self, key: str, what: str, error: OSError) -> NoReturn:
-        """The file is at fault if the address is not this computer's; else it is what the computer has to give."""
+        """A foreign address is a fault of the file. Any other error comes from the computer."""
         words = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-            self._config.fail("listen.host", f"{what}: {words}; set listen.host to an address of this computer")
+            self._config.fail("listen.host", f"{what}: {words}; set it to an address of this computer")
         if error.errno == errno.EACCES:
-            raise PostroadError(f"{key}: {what}: {words}; set a port from 1024 on, or run it with the right to listen")
-        raise PostroadError(f"{key}: {what}: {words}; stop what listens there, or set another port") from None
+            raise PostroadError(f"{key}: {what}: {words}; set a port above 1023, or run with the right to listen on it")
+        raise PostroadError(f"{key}: {what}: {words}; stop the program that uses it, or set another port") from None
 
     async def _start_api(self, manager: Manager, port: int) -> ApiServer:
         config = self._config
@@ -431,13 +431,13 @@ class Server:
 
 
 async def is_reachable(host: str) -> bool:
-    """Whether other computers reach what listens on `host`, a name or an address."""
+    """Whether other computers can reach a listener on `host`, a name or an address."""
     found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     return not all(is_loopback(str(each[4][0])) for each in found)
 
 
 def soap_settings(srmp: SrmpSettings) -> SoapSettings:
-    """What the configuration says, as the protocol has it."""
+    """The settings of the configuration in the protocol's form."""
     return SoapSettings(
         retransmission_ms=srmp.retransmission_ms,
         resend_s=srmp.resend_s,
@@ -461,7 +461,7 @@ def _watch(settings: DirectorySettings) -> DirectoryWatch | None:
 
 
 async def run(config: Configuration, announce: Callable[[dict[str, object]], None]) -> None:
-    """Serves until SIGTERM or SIGINT; `announce` is given the ready line once every listener accepts."""
+    """Serves until SIGTERM or SIGINT. Calls `announce` with the ready line once every listener accepts."""
     stop = asyncio.Event()
     _on_signals(stop)
     server = Server(config)
@@ -478,7 +478,7 @@ async def run(config: Configuration, announce: Callable[[dict[str, object]], Non
 
 
 def _on_signals(stop: asyncio.Event) -> None:
-    """The first signal stops cleanly; the second one, from somebody who will not wait, at once."""
+    """The first signal stops cleanly, the second one at once."""
     loop = asyncio.get_running_loop()
 
     def received() -> None:

@@ -53,7 +53,7 @@ class Disk:
         self._timer = self._loop.after(seconds, write)
 
     def crash(self) -> bool:
-        """The power fails. Whether a commit that was under way is there afterwards: nobody knows before."""
+        """The power fails. A commit under way may be there afterwards, or not."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

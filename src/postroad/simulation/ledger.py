@@ -13,7 +13,7 @@ from postroad.wire.view import MessageView
 
 
 class Promise(Enum):
-    """What the sending application was told."""
+    """The result that the sending application got."""
 
     OPEN = auto()
     KEPT = auto()  # it is stored, or in memory if it is express

@@ -22,7 +22,7 @@ class Timer:
 
 
 class Loop:
-    """`now` stands still while a callback runs."""
+    """`now` does not change while a callback runs."""
 
     def __init__(self, now: float = STARTED) -> None:
         self.now = now

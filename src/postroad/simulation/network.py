@@ -15,8 +15,8 @@ from typing import Protocol
 from postroad.simulation.loop import Loop, Timer
 
 CONNECT_TIMEOUT_S = 20.0
-SYN_RETRIES_S = (0.0, 1.0, 3.0, 7.0, 15.0)  # when an attempt that nobody answers is repeated
-GIVE_UP_S = 60.0  # how long TCP repeats bytes that nobody acknowledges
+SYN_RETRIES_S = (0.0, 1.0, 3.0, 7.0, 15.0)  # when an attempt without an answer is repeated
+GIVE_UP_S = 60.0  # how long TCP repeats unacknowledged bytes
 RETRANSMISSION_S = 0.2  # the first one; each next waits twice as long
 MAX_RETRANSMISSIONS = 7
 
@@ -162,7 +162,7 @@ class End:
         self.lost()
 
     def _repeat(self, wait: float) -> None:
-        """Bytes that nobody acknowledges go out again and again: a host that knows nothing of them says so."""
+        """Unacknowledged bytes are repeated: a host that does not know the connection resets it."""
         loop = self._network.loop
         if self._network.reachable(self.host.address, self.other.host.address):
             loop.after(2 * self._line.delay_s, self.lost)
@@ -173,7 +173,7 @@ class End:
 
 
 class Network:
-    """`log` is told what happens to connections."""
+    """`log` gets the events of connections."""
 
     def __init__(self, loop: Loop, chance: Random, log: Callable[[str, str], None]) -> None:
         self.loop = loop
@@ -194,7 +194,7 @@ class Network:
         self._absent.discard(host.address)
 
     def leave(self, host: Host, *, silently: bool) -> None:
-        """The host's process is gone. Silently: with the whole machine, so that nobody hears of it."""
+        """The host's process is gone. Silently: with the whole machine, so peers see nothing."""
         self._hosts.pop(host.address, None)
         if silently:
             self._absent.add(host.address)
@@ -205,7 +205,7 @@ class Network:
     # Faults
 
     def part(self, one: str, other: str) -> None:
-        """Nothing gets through between two addresses; connections that stand only stall."""
+        """Nothing gets through between two addresses; open connections only stall."""
         self._parted.add(frozenset((one, other)))
         for end in self._between(one, other):
             end.stall(inf)
@@ -216,7 +216,7 @@ class Network:
             end.stall(self.loop.now)
 
     def stall(self, one: str, other: str, *, seconds: float) -> None:
-        """What the one sends to the other comes later; the way back is open."""
+        """Data from the first to the second comes later; the other direction is open."""
         for end in self._between(one, other):
             if end.host.address == one:
                 end.stall(self.loop.now + seconds)
@@ -229,11 +229,11 @@ class Network:
             self._refusing.discard(address)
 
     def cut(self, end: End, *, tell: bool = True, tell_other: bool = True) -> None:
-        """One connection breaks, in the middle of whatever is on its way. Who is not told finds out by writing."""
-        for each, told in ((end, tell), (end.other, tell_other)):
+        """One connection breaks, also in the middle of data. A side that is not notified finds out by writing."""
+        for each, notified in ((end, tell), (end.other, tell_other)):
             each.drop()
             each.silent = True
-            if told:
+            if notified:
                 self.loop.after(0.0, each.lost)
         self._log(end.host.name, f"connection with {end.other.host.name} cut")
 
@@ -257,7 +257,7 @@ class Network:
     # Connecting
 
     def reachable(self, one: str, other: str) -> bool:
-        """Whether a packet would get an answer, if only that nobody listens."""
+        """Whether a packet would get an answer, even a refusal."""
         return frozenset((one, other)) not in self._parted and not {one, other} & self._absent
 
     def connect(self, caller: Host, name: str, done: Callable[[End | None, str], None], *, http: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What a run came to, for people and programs: what arrived and how fast, what died of what, what is stuck and why."""
+"""The result of a run, for people and programs: what arrived and how fast, what died and why, what is stuck and why."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowReport:
-    """`sent` were promised; of those, `arrived` are or were in their queue, and `waiting` are still on their way."""
+    """`sent` were accepted; of those, `arrived` are or were in their queue, and `waiting` are still on the way."""
 
     source: str
     to: str
@@ -41,13 +41,13 @@ class FlowReport:
     received: int
     waiting: int
     dead_letters: dict[str, int]  # by reason
-    gone: dict[str, int]  # without a dead letter, by reason; `unknown` of express messages that a crash took
+    gone: dict[str, int]  # without a dead letter, by reason; `unknown` for express messages lost in a crash
     latency: Latency | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StuckQueue:
-    """An outgoing queue that still has messages, and what they wait for."""
+    """An outgoing queue that still has messages, and why."""
 
     manager: str
     queue: str
@@ -57,7 +57,7 @@ class StuckQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """`settled_s` is when everything was still, None where it never was; `faults` are promises that were broken."""
+    """`settled_s` is when nothing moved any more, None if that never came; `faults` are broken guarantees."""
 
     seed: int
     duration_s: float
@@ -143,7 +143,7 @@ def _stuck(node: Node) -> list[StuckQueue]:
             manager=node.name,
             queue=queue.properties.path,
             messages=queue.count,
-            why=outlook.outgoing(queue).why or "nothing is known",
+            why=outlook.outgoing(queue).why or "unknown",
         )
         for queue in node.core.queues.outgoing.values()
         if queue.count

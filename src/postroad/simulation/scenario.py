@@ -1,6 +1,6 @@
-"""What is simulated: queue managers and lines, who sends what to whom, who reads, and what goes wrong when.
+"""A scenario: queue managers and lines, the messages, the readers, and what goes wrong when.
 
-Only values. A seed makes one (seeds.py), and so does a file (topology.py).
+Only values. seeds.py makes one from a seed, topology.py from a file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from postroad.simulation.network import Line
 from postroad.soap.settings import SoapSettings
 
 MANAGER_NAMESPACE = UUID("b7d1f3e2-6f0a-4f57-9a3c-5b0f5f2f1c11")  # managers without an id get one from their name
-ACKS = r"private$\acks"  # where the acknowledgments of each queue manager's own messages come
+ACKS = r"private$\acks"  # receives the acknowledgments of each queue manager's own messages
 
 
 def derived_manager_id(name: str) -> UUID:
@@ -25,7 +25,7 @@ def derived_manager_id(name: str) -> UUID:
 
 
 class Kind(Enum):
-    """How much is promised of a message."""
+    """The guarantee of a message."""
 
     EXPRESS = "express"
     RECOVERABLE = "recoverable"
@@ -41,7 +41,7 @@ class Naming(Enum):
 
 
 class FaultKind(Enum):
-    """A crash is of the process, a power failure of the machine: nobody is told, and nobody answers."""
+    """A crash ends the process, a power failure the machine: peers see no end, and get no answer."""
 
     CRASH = "crash"
     POWER_FAILURE = "power-failure"
@@ -49,11 +49,11 @@ class FaultKind(Enum):
     DISK_ERRORS = "disk-errors"  # every other commit fails
     PARTITION = "partition"
     CUT = "cut"
-    HALF_OPEN = "half-open"  # the first hears that its connections are gone, the second does not
-    STALL = "stall"  # of what the first sends to the second
+    HALF_OPEN = "half-open"  # the first sees its connections end, the second does not
+    STALL = "stall"  # of data from the first to the second
     REFUSE = "refuse"
-    NO_ROOM = "no-room"  # the manager takes no message, from anybody
-    PAUSE = "pause"  # somebody puts its outgoing queues on hold
+    NO_ROOM = "no-room"  # the manager accepts no message
+    PAUSE = "pause"  # an operator pauses its outgoing queues
 
 
 TWO_MANAGERS = frozenset({FaultKind.PARTITION, FaultKind.CUT, FaultKind.HALF_OPEN, FaultKind.STALL})
@@ -73,8 +73,8 @@ class QueuePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Messages from one manager to one queue. `aborts` is the share of transactions that are given up, `perishable`
-    that of messages that have to reach their queue in time."""
+    """Messages from one manager to one queue. `aborts` is the share of aborted transactions, `perishable` that of
+    messages with a time limit to reach their queue."""
 
     source: str
     manager: str
@@ -96,19 +96,19 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
-    """Somebody who reads a queue: in transactions if the queue is transactional. Some are given up."""
+    """A reader of a queue: in transactions if the queue is transactional. Some are aborted."""
 
     manager: str
     path: str
     start_s: float = 0.0
-    think_s: float = 0.01  # between having messages and being done with them
+    think_s: float = 0.01  # between getting messages and finishing them
     batch: int = 1
     aborts: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`managers` are one or two, as the kind says; a restart may find the clock wrong by `clock_error_s`."""
+    """`managers` are one or two, depending on the kind; after a restart the clock may be wrong by `clock_error_s`."""
 
     kind: FaultKind
     managers: tuple[str, ...]
@@ -119,7 +119,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """After `workload_s` everything is whole again; `settle_s` is how long nothing may move before it is stuck."""
+    """After `workload_s` all faults end; if nothing moves for `settle_s`, the network is stuck."""
 
     seed: int
     enterprise: Enterprise
@@ -129,8 +129,8 @@ class Scenario:
     consumers: tuple[Consumer, ...] = ()
     faults: tuple[Fault, ...] = ()
     settings: BinarySettings = field(default_factory=BinarySettings)
-    soap: SoapSettings | None = None  # without, nobody speaks SOAP
-    forwarder: str | None = None  # the manager that all messages by SOAP go through, but for receipts of streams
+    soap: SoapSettings | None = None  # None: no SOAP
+    forwarder: str | None = None  # all messages by SOAP go through this manager, except receipts of streams
     quotas_kb: Mapping[str, int] = field(default_factory=dict)  # of whole managers, by name
     disk: DiskSpeed = field(default_factory=DiskSpeed)
     workload_s: float = 60.0

@@ -34,7 +34,7 @@ HISTORY, HISTORY_S = 10_000, 7200
 
 WEST, EAST = ("west",), ("east",)
 BOTH = WEST + EAST
-# Everybody one hop away; a gate in the middle, so that some are two; two gates, so that there are two ways.
+# All managers one hop away; a gate in the middle for two hops; two gates for two routes.
 TOPOLOGIES: tuple[dict[str, tuple[str, ...]], ...] = (
     {"alpha": WEST, "beta": WEST, "gamma": WEST},
     {"alpha": WEST, "gate": BOTH, "beta": EAST},

@@ -1,4 +1,4 @@
-"""A scenario from a TOML file: a network of one's own, what runs on it and what goes wrong, checked as a whole."""
+"""A scenario from a TOML file: a network, its messages and its faults, checked as a whole."""
 
 # ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
 
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 YEAR_S = 365 * 86400.0
 MAX_MESSAGES = 1_000_000  # of one flow
-SITE = "simulation"  # where all managers are that no directory knows
+SITE = "simulation"  # the site of all managers outside a directory
 _SHARE = number(0.0, 1.0)
 _SECONDS = number(0.0, YEAR_S)
 _PAIR = items(MANAGER_NAME, least=2, most=2)
@@ -188,7 +188,7 @@ class _Reading:
         )
 
     def _read_enterprise(self) -> Enterprise:
-        """A directory's file, or all managers in one site. Addresses are new: the network is not the real one."""
+        """A directory's file, or all managers in one site. Addresses are new, because the network is simulated."""
         tables = self._tables
         if tables.enterprise is None:
             refuse_duplicates(tables.managers, self._place.inside("manager"), "name")
@@ -201,10 +201,10 @@ class _Reading:
             )
         else:
             if tables.managers:
-                self._place.inside("manager").item(1).fail("the queue managers are those of the enterprise's file")
+                self._place.inside("manager").item(1).fail("must not be set together with enterprise")
             found = load_enterprise(tables.enterprise)
         if not found.managers:
-            self._place.inside("manager").fail("is missing: without queue managers there is nothing to simulate")
+            self._place.inside("manager").fail("is missing: add at least one [[manager]]")
         managers = (
             replace(each, address=f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}")
             for number, each in enumerate(found.managers, 1)
@@ -223,7 +223,7 @@ class _Reading:
     def _pair(self, names: tuple[str, ...], place: Place) -> tuple[str, ...]:
         found = tuple(self._manager(name, place.item(index)) for index, name in enumerate(names, 1))
         if found[0] == found[1]:
-            place.fail(f"{found[0]} is there twice")
+            place.fail(f"must name two queue managers, got {found[0]} twice")
         return found
 
     def _queue_at(self, path: PathName, place: Place) -> _Queue:
@@ -240,7 +240,7 @@ class _Reading:
         for each, at in self._placed("line", self._tables.lines):
             pair = frozenset(self._pair(each.between, at.inside("between")))
             if pair in lines:
-                at.inside("between").fail(f"the line between {' and '.join(sorted(pair))} is there already")
+                at.inside("between").fail(f"must not repeat the line between {' and '.join(sorted(pair))}")
             lines[pair] = Line(delay_s=each.delay_ms / 1000, jitter_s=each.jitter_ms / 1000, loss=each.loss)
         return lines
 
@@ -257,11 +257,11 @@ class _Reading:
         queue = self._queue_at(flow.to, place.inside("to"))
         if queue.transactional != (flow.kind is Kind.TRANSACTIONAL):
             kind = "transactional" if queue.transactional else "not transactional"
-            place.inside("kind").fail(f"{flow.kind.value} messages would be refused: the queue {flow.to} is {kind}")
+            place.inside("kind").fail(f"must fit the queue {flow.to}, which is {kind}, got {flow.kind.value}")
         source = self._manager(flow.source, place.inside("from"))
         plan = self._queue(queue, place)
         if source == plan.manager:
-            place.inside("to").fail(f"{flow.to} is on {source} itself: nothing would travel")
+            place.inside("to").fail(f"must be a queue of another queue manager than {source}, got {flow.to}")
         return Flow(
             source=source,
             manager=plan.manager,
@@ -293,21 +293,19 @@ class _Reading:
         )
 
     def _fault(self, fault: _Fault, place: Place) -> Fault:
-        """Of one manager or of the way between two, as the kind says; a lasting one without an end stays."""
+        """Affects one manager or the line between two, depending on the kind; a lasting one without an end stays."""
         kind = fault.kind.value
         if fault.kind not in TWO_MANAGERS:
             if fault.manager is None or fault.between is not None:
-                place.inside("manager").fail(f"a {kind} happens to one queue manager: say which, and no `between`")
+                place.inside("manager").fail(f"a {kind} must have the key `manager`, and no `between`")
             managers: tuple[str, ...] = (self._manager(fault.manager, place.inside("manager")),)
         else:
             if fault.between is None or fault.manager is not None:
-                place.inside("between").fail(
-                    f"a {kind} happens between two queue managers: name both, and no `manager`"
-                )
+                place.inside("between").fail(f"a {kind} must have the key `between`, and no `manager`")
             managers = self._pair(fault.between, place.inside("between"))
         if fault.kind not in LASTING:
             if fault.for_s is not None:
-                place.inside("for_s").fail(f"a {kind} happens in a moment")
+                place.inside("for_s").fail(f"must not be set: a {kind} has no duration")
             return Fault(kind=fault.kind, managers=managers, at_s=fault.at_s)
         return Fault(
             kind=fault.kind, managers=managers, at_s=fault.at_s, for_s=inf if fault.for_s is None else fault.for_s

@@ -1,4 +1,4 @@
-"""What must be true in the end, whatever went wrong in between; and every sentence that says where it is not."""
+"""What must be true at the end, after all faults; and a sentence for each violation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from postroad.wire.view import MessageView
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Sentences, each about one message or one queue; none where all is well."""
+    """Sentences, each about one message or one queue; none if all is well."""
 
     lost: tuple[str, ...]
     duplicated: tuple[str, ...]
@@ -58,7 +58,7 @@ def _without_room(scenario: Scenario) -> set[str]:
 
 
 def _take_stock(ledger: Ledger, node: Node) -> None:
-    """Every message that lies anywhere at the end goes into the ledger."""
+    """Records every message that is anywhere at the end in the ledger."""
     for queue in node.core.queues:
         path = queue.properties.path.lower()
         for record in queue.everything():
@@ -78,24 +78,24 @@ def _take_stock(ledger: Ledger, node: Node) -> None:
 
 
 def _lost(ledger: Ledger) -> Iterator[str]:
-    """A reliable message that was promised is in its queue, on its way, dead, or has ended for a reason."""
+    """An accepted reliable message is in its queue, on the way, dead, or has ended for a reason."""
     for letter in ledger:
         if letter.reliable and letter.promise is Promise.KEPT:
             if not (letter.arrivals or letter.waiting or letter.dead or letter.ends):
                 yield f"{letter} is lost"
             elif letter.flow.dead_letter and not (letter.arrivals or letter.waiting or letter.dead):
-                yield f"{letter} asked for a dead letter and has left none: {_reasons(letter.ends)}"
+                yield f"{letter} asked for a dead letter but left none: {_reasons(letter.ends)}"
 
 
 def _duplicated(ledger: Ledger, world: World) -> Iterator[str]:
-    """Transactional and recoverable messages never; an express one only where it was forgotten in between."""
+    """Transactional and recoverable messages never; an express one only if it was forgotten in between."""
     for letter in ledger:
         if len(letter.arrivals) > 1 and not _is_forgotten(letter, world):
             yield f"{letter} has arrived {len(letter.arrivals)} times"
 
 
 def _reordered(ledger: Ledger) -> Iterator[str]:
-    """Of one sender to one name, transactional messages stand in the queue as they were sent."""
+    """Transactional messages of one sender to one name are in the queue in the order of sending."""
     last: dict[tuple[str, str, str, str], TrackedMessage] = {}
     for letter in ledger:
         flow = letter.flow
@@ -104,14 +104,14 @@ def _reordered(ledger: Ledger) -> Iterator[str]:
         key = (flow.source, flow.manager, flow.path, flow.naming.value)
         before = last.get(key)
         if before is not None and letter.arrivals[0].place < before.arrivals[0].place:
-            yield f"{letter} has come before {before}"
+            yield f"{letter} came before {before}"
         last[key] = letter
 
 
 def _stuck(node: Node, *, all_read: bool) -> Iterator[str]:
-    """Nothing is locked for ever, no outgoing queue keeps what could go, no acknowledgment stays out.
+    """Nothing stays locked, no outgoing queue keeps what could be sent, no acknowledgment is missing.
 
-    A message that nobody reads is never finally acknowledged.
+    A message that is never read is never finally acknowledged.
     """
     if not node.up:
         yield f"{node.name} is not running"
@@ -122,7 +122,7 @@ def _stuck(node: Node, *, all_read: bool) -> Iterator[str]:
             states = Counter(state.value for state in queue.positions.values())
             yield f"{node.name}: {path} has messages that are {_counted(states)}"
         if queue.reserved_bytes:
-            yield f"{node.name}: {path} has {queue.reserved_bytes} bytes promised to nobody"
+            yield f"{node.name}: {path} has {queue.reserved_bytes} reserved bytes without an owner"
         if queue.is_outgoing and queue.count:
             yield f"{node.name}: {queue.count} messages are still in {path}: {_why(node, queue)}"
         if path.lower() == AWAITING_FINAL_ACK and queue.count and all_read:
@@ -134,7 +134,7 @@ def _stuck(node: Node, *, all_read: bool) -> Iterator[str]:
 
 def _why(node: Node, queue: Queue) -> str:
     info = node.core.queues.outgoing_info[queue]
-    return f"{info.state.value.lower()}, {info.last_error or 'no error is known'}"
+    return f"{info.state.value.lower()}, {info.last_error or 'no error'}"
 
 
 def _miscounted(node: Node) -> Iterator[str]:
@@ -157,35 +157,35 @@ def _contradictions(ledger: Ledger, world: World) -> Iterator[str]:
 
 
 def _is_forgotten(letter: TrackedMessage, world: World) -> bool:
-    """An express message, and a destination that has crashed: that has forgotten which messages it had seen."""
+    """An express message, and a destination that has crashed and forgotten the messages it had seen."""
     return not letter.reliable and world.nodes[letter.flow.manager].crashes > 0
 
 
 def _copies(letter: TrackedMessage, *, forgotten: bool) -> Iterator[str]:
     if letter.promise is not Promise.KEPT:
         if letter.arrivals or letter.dead or letter.journaled or letter.waiting:
-            yield f"{letter} was never sent, and is there"
+            yield f"{letter} was never sent, but exists"
         return
     reasons = _reasons([reason for _, reason in letter.dead])
-    # What a receiver refused for its age may grow too old at its sender too, before that has heard of it.
+    # A message that a receiver refused for its age may also expire at its sender, before that hears of it.
     if len({name for name, _ in letter.dead}) < len(letter.dead):
         yield f"{letter} has {len(letter.dead)} dead letters: {reasons}"
     if letter.dead and letter.arrivals and not (letter.perishable or forgotten):
-        yield f"{letter} has arrived, and is a dead letter: {reasons}"
+        yield f"{letter} arrived, but is also a dead letter: {reasons}"
     if not letter.reliable or not letter.flow.journal or letter.perishable:
         return
-    if letter.flow.naming is Naming.HTTP and not letter.flow.dead_letter:  # when the destination has it, in any case
+    if letter.flow.naming is Naming.HTTP and not letter.flow.dead_letter:  # only when the destination has it
         wanted = {1} if letter.arrivals else {0, 1}
     elif letter.flow.kind is Kind.TRANSACTIONAL:
         wanted = {int(any(arrival.consumed for arrival in letter.arrivals))}
-    else:  # journaled when the next hop has it, whatever the destination then says
+    else:  # journaled when the next hop has it, even if the destination then refuses it
         wanted = {1} if letter.arrivals else {0, 1}
     if letter.journaled not in wanted:
         yield f"{letter} has {letter.journaled} copies in the journal"
 
 
 def _acknowledgments(letter: TrackedMessage, *, droppable: bool) -> Iterator[str]:
-    """Each that was asked for, once. A manager without room drops those that it would have to send, 3.1.7.15."""
+    """Each requested one, once. A manager without room drops those that it would have to send, 3.1.7.15."""
     found = Counter(letter.acknowledged)
     consumed = any(arrival.consumed for arrival in letter.arrivals)
     wanted = {MessageClass.ACK_REACH_QUEUE: 1, MessageClass.ACK_RECEIVE: int(consumed)}

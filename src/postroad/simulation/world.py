@@ -35,7 +35,7 @@ class World:
         self.stage = Stage.of(scenario.seed, log=log)
         self.network = Network(self.stage.loop, self.stage.chance, self.stage.log.note)
         self.nodes: dict[str, Node] = {}
-        self.settled_at: float | None = None  # seconds after the start; None where it never came to rest
+        self.settled_at: float | None = None  # seconds after the start; None if it never came to rest
         self._build_nodes()
         self.senders = [
             SendingApp(flow, self.nodes[flow.source], self._name(flow), self.stage) for flow in scenario.flows

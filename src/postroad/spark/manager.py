@@ -1,6 +1,6 @@
-"""A queue manager as Spark's processes see it: its HTTP API by plain blocking calls, asked again while it restarts.
+"""A queue manager for Spark's processes: its HTTP API by plain blocking calls, repeated while it restarts.
 
-Every call here can be made twice without harm, so a broken connection is no more than a reason to ask again.
+Every call here can be made twice without harm, so a broken connection is only a reason to try again.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a queue has come: no message with an arrival number below `arrival` can still appear, and below `arrived`
-    none but those that somebody is receiving and may give back.
+    """How far a queue is complete: no new message can appear with an arrival number below `arrival`. Below `arrived`,
+    only messages can appear that a reader has locked and may put back.
 
-    `added` stored messages were ever put there; `oldest` is the first that is there, `messages` how many are.
+    `added` stored messages were ever put there; `oldest` is the first message present, `messages` their number.
     """
 
     arrival: int
@@ -49,7 +49,7 @@ class Mark:
 
     @property
     def whole(self) -> bool:
-        """Whether all that has come is below `arrival`."""
+        """Whether all messages that arrived are below `arrival`."""
         return self.arrival == self.arrived
 
 
@@ -58,7 +58,7 @@ class _Broken(Exception):
 
 
 class ManagerApi:
-    """Calls about one queue. Where nobody answers, they go on trying for the place's time-out."""
+    """Calls about one queue. If the manager does not answer, they try again until the place's time-out."""
 
     def __init__(self, place: Place, *, timeout_s: float | None = None) -> None:
         self.place = place
@@ -84,7 +84,7 @@ class ManagerApi:
         try:
             return Mark(**{field.name: answer[field.name] for field in fields(Mark)})
         except (LookupError, TypeError):
-            raise RemoteProtocolError(f"the answer of {self.place.api} is no mark: it is of another version") from None
+            raise RemoteProtocolError(f"{self.place.api} must answer with a mark, but has another version") from None
 
     def messages(
         self,
@@ -96,9 +96,9 @@ class ManagerApi:
         hold: str | None = None,
         equal: Mapping[str, object] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The messages with start <= arrival < end, by arrival; `lookup_id` has to be one of the columns.
+        """The messages with start <= arrival < end, by arrival; the columns must include `lookup_id`.
 
-        An answer that breaks off is asked for again from where it stood.
+        An answer that breaks off is continued from where it ended.
         """
         left = limit
         patience = Patience(self._timeout_s)
@@ -123,16 +123,16 @@ class ManagerApi:
         return list(self._json("GET", "/holds")["holds"])
 
     def hold(self, name: str, start: int, end: int) -> int:
-        """Keeps a range from all others; how many messages it leaves out, because others are just receiving them."""
+        """Holds a range; returns how many messages it leaves out, because others are receiving them now."""
         answer = self._json("PUT", f"/holds/{quote(name, safe='')}", {"from": start, "to": end})
         return int(answer["passed_over"])
 
     def release(self, name: str) -> None:
-        """What is held is anybody's."""
+        """Releases a hold."""
         self._json("DELETE", f"/holds/{quote(name, safe='')}")
 
     def commit(self, name: str, end: int) -> int:
-        """Receives what is held below `end`; how many messages are gone by that."""
+        """Receives the held messages below `end`; returns how many."""
         return int(self._json("POST", f"/holds/{quote(name, safe='')}/commit", {"to": end})["removed"])
 
     # Submissions
@@ -147,8 +147,8 @@ class ManagerApi:
         *,
         transactional: bool | None = None,
     ) -> tuple[int, int]:
-        """Sends the rows of an Arrow stream, from number `row` on, but for those that were sent; how many were sent,
-        and how many dropped."""
+        """Sends the rows of an Arrow stream, from number `row` on, except those already sent; returns how many were
+        sent, and how many dropped."""
         path = f"/submissions/{quote(name, safe='')}/{epoch}/{partition}?row={row}"
         if transactional is not None:
             path += f"&transactional={str(transactional).lower()}"
@@ -156,7 +156,7 @@ class ManagerApi:
         return int(answer["sent"]), int(answer["dropped"])
 
     def finish(self, name: str, epoch: int) -> None:
-        """Nothing more is sent in this epoch, nor in one before it."""
+        """Completes this epoch and those before it: nothing more is sent in them."""
         self._json("POST", f"/submissions/{quote(name, safe='')}/{epoch}/commit")
 
     # Requests
@@ -168,7 +168,7 @@ class ManagerApi:
         try:
             return json.loads(answer) if answer else None
         except ValueError:
-            raise RemoteProtocolError(f"the answer of {self.place.api} is not JSON: it is no queue manager's") from None
+            raise RemoteProtocolError(f"{self.place.api} must answer with JSON; is it a queue manager?") from None
 
     def _asked(self, method: str, path: str, body: bytes | None = None, media_type: str = JSON) -> bytes:
         patience = Patience(self._timeout_s)
@@ -176,24 +176,24 @@ class ManagerApi:
             try:
                 return self._answer(method, path, body, media_type, JSON).read()
             except _Broken as fault:
-                told = str(fault)
+                reason = str(fault)
             except (OSError, http.client.HTTPException) as fault:
-                told = _told(fault)
+                reason = _reason(fault)
                 self.close()
-            patience.wait(ManagerUnavailable(self.place.api, told))
+            patience.wait(ManagerUnavailable(self.place.api, reason))
 
     def _stream(self, path: str, query: Mapping[str, object]) -> Iterator[pa.RecordBatch]:
-        """Record batches as they come; _Broken where the connection ends before the stream does."""
+        """Record batches as they come; _Broken if the connection ends before the stream does."""
         given = {name: value for name, value in query.items() if value is not None}
         answer = self._answer("GET", f"{path}?{urlencode(given)}", None, JSON, ARROW)
         whole = False
         try:
             with pa.ipc.open_stream(answer) as reader:
                 yield from reader
-            answer.read()  # up to the end of the answer, so that the connection can be used again
+            answer.read()  # to the end of the answer, so the connection can be used again
             whole = True
         except (OSError, http.client.HTTPException, pa.ArrowInvalid) as fault:
-            raise _Broken(_told(fault)) from fault
+            raise _Broken(_reason(fault)) from fault
         finally:
             if not whole:
                 self.close()
@@ -211,9 +211,9 @@ class ManagerApi:
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as fault:
             self.close()
-            if kept:  # the server closes connections that are idle for long: that says nothing of the server
+            if kept:  # the server closes idle connections: that is no fault
                 return self._answer(method, path, body, media_type, accept)
-            raise _Broken(_told(fault)) from fault
+            raise _Broken(_reason(fault)) from fault
         if answer.status < 300:
             return answer
         content, kind = answer.read(), answer.headers.get_content_type()
@@ -233,8 +233,8 @@ class ManagerApi:
     def _fault(self, status: int, kind: str, content: bytes) -> Exception:
         problem = self._parsed(content) if kind == PROBLEM else None
         if not isinstance(problem, dict):
-            told = f"the answer there has the status {status} and is not of a queue manager"
-            return _Broken(told) if status in _RETRIED else ManagerUnavailable(self.place.api, told)
+            reason = f"it answered with the status {status}, and not as a queue manager"
+            return _Broken(reason) if status in _RETRIED else ManagerUnavailable(self.place.api, reason)
         if status in _RETRIED:
             return _Broken(str(problem.get("detail", "")))
         try:
@@ -246,7 +246,7 @@ class ManagerApi:
 
 
 class Patience:
-    """How long to go on: pauses that grow, and an end."""
+    """How long to try: pauses that grow, and an end."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -257,15 +257,15 @@ class Patience:
         self._pause = _FIRST_PAUSE_S
 
     def wait(self, fault: PostroadError) -> None:
-        """Waits for the next try, or raises `fault` where the time is over."""
+        """Waits for the next try, or raises `fault` if the time is over."""
         if time.monotonic() + self._pause > self._end:
             raise fault from None
         time.sleep(self._pause)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE_S)
 
 
-def _told(fault: Exception) -> str:
-    """In the system's words where there is a number for it."""
+def _reason(fault: Exception) -> str:
+    """The system's text if the error has a number."""
     if isinstance(fault, OSError) and fault.errno and fault.errno > 0:
         return os.strerror(fault.errno)
     return str(fault) or type(fault).__name__

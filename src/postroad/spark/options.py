@@ -1,4 +1,4 @@
-"""The options of our sources and sinks: read from Spark's text and checked. Errors start with the option's name."""
+"""The options of our sources and sinks, read from Spark's text and checked. Errors start with the option's name."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from postroad.net import ports
 from postroad.net.endpoints import endpoint
 from postroad.spark.schema import choose
 
-API = "http://127.0.0.1:8180"  # of a manager on this machine that was started without a configuration
-TIMEOUT_S = 60.0  # for a manager that is being started again
+API = "http://127.0.0.1:8180"  # a manager on this machine with the default configuration
+TIMEOUT_S = 60.0  # time for a manager to restart
 MAX_PARTITIONS = 10_000
 MAX_ROWS = 1_000_000_000
-ARRIVAL_MASK = (1 << 56) - 1  # of a lookup id; what is above it is the priority
+ARRIVAL_MASK = (1 << 56) - 1  # of a lookup id; the bits above are the priority
 MOST_CLASS = 0xFFFF
 MOST_PRIORITY = 7
 T = TypeVar("T")
@@ -28,7 +28,7 @@ D = TypeVar("D")
 
 
 class Mode(Enum):
-    """What becomes of messages that a stream has read."""
+    """What happens to messages that a stream has read."""
 
     PEEK = "peek"
     CONSUME = "consume"
@@ -43,7 +43,7 @@ class Start(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which queue of which manager, and how long to go on asking a manager that does not answer."""
+    """A queue of a manager, and how long to wait for a manager that does not answer."""
 
     api: str
     queue: str
@@ -53,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which messages of a queue: begin <= arrival number < end, and what else the manager is asked to compare."""
+    """Which messages of a queue: begin <= arrival number < end, and further conditions for the manager."""
 
     begin: int
     end: int
@@ -62,7 +62,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
-    """A server to read from by MS-MQQP, and who reads."""
+    """A server to read from by MS-MQQP, and the user."""
 
     host: str
     port: int
@@ -110,16 +110,16 @@ WRITE = (*_PLACE, "name", "transactional")
 
 
 class Options:
-    """Spark's options, whatever the case of their names."""
+    """Spark's options, regardless of the case of their names."""
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
         self._known = {name.lower(): name for name in known}
 
     def check_names(self) -> None:
-        """InvalidArgument for an option that is nearly one of ours. Others may be Spark's own, so they pass."""
+        """InvalidArgument for an option that is nearly one of ours. Others may be Spark's own."""
         if "path" in self._given and "path" not in self._known:
-            raise InvalidArgument("path: a queue is not a path; name it with the option `queue`")
+            raise InvalidArgument("path: must not be set; name a queue with the option `queue`")
         for name in self._given:
             if name not in self._known:
                 near = suggestion(name, self._known)
@@ -228,11 +228,11 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def stream_options(given: Mapping[str, str]) -> ReadOptions:
-    """The same for a stream, which takes the whole of a queue."""
+    """The same for a stream, which takes the whole queue."""
     options = Options(given, READ)
     for name in SELECTING:
         if options.text(name) is not None:
-            raise InvalidArgument(f"{name}: a stream reads every message; select rows with .where(...)")
+            raise InvalidArgument(f"{name}: a stream must read every message; select rows with .where(...)")
     return read_options(given)
 
 

@@ -1,6 +1,6 @@
-"""The data source `postroad_packets`: files of packets (captures, hex text, raw bytes), a row for each packet.
+"""The data source `postroad_packets`: files of packets (captures, hex text, raw bytes), one row for each packet.
 
-A packet that does not decode is kept, with its fault. Each file is one task, read from front to back.
+A packet that does not decode is kept, with its fault. Each file is one task.
 """
 
 from __future__ import annotations
@@ -68,24 +68,24 @@ class PacketReader(DataSourceReader):
             with open(file, "rb") as stream:
                 yield from _batches(file, CaptureFile(stream, self._ports).items(), self._columns)
         except OSError as fault:
-            raise InvalidArgument(f"{file}: it cannot be read: {fault.strerror}") from None
+            raise InvalidArgument(f"{file}: cannot be read: {fault.strerror}") from None
 
 
 def _files(given: Mapping[str, str]) -> list[str]:
-    """The files that the path names: a file, a directory, or a pattern. InvalidArgument where there is none."""
+    """The files of a path: a file, a directory, or a pattern. InvalidArgument if there is none."""
     options = Options(given, _OPTIONS)
     options.check_names()
     path = options.text("path")
     if not path:
-        raise InvalidArgument("path: it is missing; name files, as in .load('captures/*.pcap')")
+        raise InvalidArgument("path: is missing; name files, as in .load('captures/*.pcap')")
     parts = urlsplit(path)
     if parts.scheme == "file":
         path = unquote(parts.path)
     elif "://" in path:
-        raise InvalidArgument(f"path: {path} is not a file of this machine")
+        raise InvalidArgument(f"path: must be a file on this machine, got {path}")
     pattern = os.path.join(glob.escape(path), "*") if os.path.isdir(path) else path
     files = sorted(os.path.abspath(file) for file in glob.glob(pattern, recursive=True) if os.path.isfile(file))
-    if not files and os.path.isfile(path):  # its name has characters of patterns
+    if not files and os.path.isfile(path):  # its name looks like a pattern
         files = [os.path.abspath(path)]
     if not files:
         raise InvalidArgument(f"path: there is no file {path}")
@@ -102,7 +102,7 @@ def _ports(given: Mapping[str, str]) -> Ports:
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows on their way to a record batch: what is known of each, and the packets that are messages."""
+    """Rows for a record batch: the facts of each, and the packets that are messages."""
 
     found: list[dict[str, object]] = field(default_factory=list)
     messages: list[bytes | None] = field(default_factory=list)

@@ -1,6 +1,6 @@
-"""Readers of messages: a batch by a snapshot of the queue, a stream by ranges of arrival numbers.
+"""Readers of messages: a batch reads a snapshot of the queue, a stream reads ranges of arrival numbers.
 
-Planning runs in processes of the driver, `read` in workers that share nothing with them but the partition.
+Planning runs in processes of the driver, `read` in workers that share only the partition with them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from postroad.spark.rows import asked, joined, rows
 from postroad.spark.schema import named
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
 
-PARTITIONS = 4  # where nobody says how many
-LEAST_MESSAGES = 1000  # that are worth a task of their own
-FIRST_S = 5.0  # to reach a manager that has not been spoken to: the address may be wrong
+PARTITIONS = 4  # the default
+LEAST_MESSAGES = 1000  # the least for a separate task
+FIRST_S = 5.0  # to reach a manager for the first time: the address may be wrong
 IDLE_S = 0.05  # Spark asks a hundred times a second whether there is something new
 
 
 class Range(InputPartition):
-    """The messages of one task. `messages` is how many there were when the task was made, None where nobody counted."""
+    """The messages of one task. `messages` is how many there were when the task was made, None if not counted."""
 
     def __init__(self, begin: int, end: int, messages: int | None = None, hold: str | None = None) -> None:
         super().__init__((begin, end))
@@ -43,9 +43,9 @@ class Range(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """All that is in the queue, but for what somebody else is receiving.
+    """All messages in the queue, except those that others are receiving.
 
-    It takes none of Spark's filters (`pushFilters`): Spark 4.3 keeps what one query has pushed, and applies it to the
+    It takes none of Spark's filters (`pushFilters`): Spark 4.3 keeps the filters of one query, and applies them to the
     next query of the same DataFrame, and to other parts of the same query.
     """
 
@@ -62,7 +62,7 @@ class BatchReader(DataSourceReader):
         begin = max(selection.begin, mark.arrived if mark.oldest is None else mark.oldest)
         end = min(selection.end, mark.arrived)
         if begin >= end:
-            return [Range(0, 0)]  # of none, Spark would make one by itself
+            return [Range(0, 0)]  # without one, Spark would make one itself
         most = self._options.partitions or PARTITIONS
         return [Range(*each) for each in split_evenly(begin, end, shares(mark.messages, most, LEAST_MESSAGES))]
 
@@ -78,10 +78,10 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What comes to the queue, in ranges.
+    """New messages of the queue, in ranges.
 
-    Spark asks for the latest offset with the end of the last batch that is done, its commit log written: so whatever
-    is before that is acknowledged right there, that of the very last batch too. `commit` comes a batch later.
+    Spark asks for the latest offset with the end of the last completed batch, whose commit log is written. So all
+    messages before that are acknowledged right there, also those of the very last batch. `commit` comes a batch later.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -112,7 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start is Start.LATEST:
             return Offset.first(mark.arrival, mark.added, hold)
         if start is Start.EARLIEST:
-            gone = mark.added - mark.messages  # all that are there come later: there is none before the oldest
+            gone = mark.added - mark.messages  # all present ones come later: there is none before the oldest
             return Offset.first(mark.arrival if mark.oldest is None else mark.oldest, gone, hold)
         assert isinstance(start, int)
         return Offset.first(start, None, hold)
@@ -134,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bound = self._bound()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         arrivals = self._arrivals(begin.arrival, bound.arrival, most, begin.hold)
-        stop = min(bound.arrival, self._mark().arrival)  # somebody may be receiving one of them by now
+        stop = min(bound.arrival, self._mark().arrival)  # a reader may be receiving one of them by now
         whole = bound.whole and stop == bound.arrival and (most is None or len(arrivals) < most)
         missing = self._missing(begin, bound, len(arrivals)) if whole else 0
         arrivals = arrivals[arrivals < stop]
@@ -149,7 +149,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset.json()
 
     def _bound(self) -> Mark:
-        """How far this query may go now."""
+        """How far this query may read now."""
         mark = self._mark()
         return mark if self._target is None or mark.arrival < self._target.arrival else self._target
 
@@ -159,9 +159,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start
 
     def _missing(self, begin: Offset, bound: Mark, messages: int) -> int:
-        """How many messages came since `begin` and are gone; MessagesGone if there are some and nobody allows that."""
+        """How many messages came since `begin` and are gone; MessagesGone if any and the options forbid it."""
         missing = begin.missing(messages, bound.added)
-        if missing:  # somebody may just have had one of them, and given it back
+        if missing:  # a reader may have put one of them back just now
             time.sleep(IDLE_S)
             messages = len(self._arrivals(begin.arrival, bound.arrival, None, begin.hold))
             missing = begin.missing(messages, bound.added)
@@ -199,9 +199,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         counted, self._counted = self._counted, None
         if counted is not None and counted[:2] == (batch.begin, batch.arrival):
             arrivals = counted[2]
-        else:  # it is run again, by a process that has not counted it
+        else:  # a second run, by a process that has not counted it
             arrivals = self._arrivals(batch.begin, batch.arrival, None, batch.hold)
-        # What is missing of a held range is what this stream has received: its batch is done, or nobody would have it.
+        # What is missing of a held range, this stream has received: its batch is complete.
         if batch.hold is None:
             self._demand(batch.begin, batch.arrival, batch.messages, len(arrivals))
         if not len(arrivals):
@@ -212,15 +212,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def _hold(self, name: str, begin: int, end: int) -> None:
-        """Holds all of a range: what others are just receiving is waited for, since they may give it back."""
-        self._commit(name, begin)  # there is a batch from `begin` on: the one before is done
+        """Holds a whole range. Waits for messages that others are receiving, because they may put them back."""
+        self._commit(name, begin)  # there is a batch from `begin` on: the one before is complete
         patience = Patience(self._options.place.timeout_s)
         while begin < end and (passed_over := self._api.hold(name, begin, end)):
             self._api.release(name)
             patience.wait(
                 SharingViolation(
-                    f"{self._options.place.queue}: {passed_over} messages between {begin} and {end} are being received "
-                    "by others, who have neither taken them nor given them back; start the stream again later"
+                    f"{self._options.place.queue}: other readers still have {passed_over} messages between {begin} "
+                    f"and {end} locked; start the stream again later"
                 )
             )
 
@@ -240,7 +240,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _demand(self, begin: int, end: int, wanted: int, found: int) -> None:
         if found < wanted and self._options.fail_on_data_loss:
             raise MessagesGone(
-                f"{self._options.place.queue}: of {wanted} messages between {begin} and {end} only {found} are left: "
+                f"{self._options.place.queue}: only {found} of {wanted} messages between {begin} and {end} are left: "
                 f"others have received or are receiving them, or they were purged or have expired; {GO_ON}"
             )
 
@@ -260,4 +260,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._committed = end
 
 
-GO_ON = "the option failOnDataLoss=false goes on with those that are left"
+GO_ON = "set the option failOnDataLoss=false to continue with the rest"

@@ -1,5 +1,5 @@
-"""A queue of any MSMQ server as Spark's processes see it: MS-MQQP by plain blocking calls, asked again while the server
-restarts. Messages are found by lookup ids, many calls at a time where the ids are known."""
+"""A queue of any MSMQ server for Spark's processes: MS-MQQP by blocking calls, repeated while the server restarts.
+Finds messages by lookup ids, with many calls at a time if the ids are known."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from postroad.spark.remote_offsets import Seen
 T = TypeVar("T")
 FIRST_PAGE = 8  # messages, of up to 4 MiB each, until their size is known
 IN_FLIGHT = 64  # calls at a time
-PROBES = 64  # lookup ids to try where a message may be
+PROBES = 64  # lookup ids to try in search of a message
 _CURRENT, _FIRST, _LAST = as_action("current"), as_action("first"), as_action("last")
 _NOT_THERE = (MessageNotFound, MessageAlreadyReceived)
 _BROKEN = (RpcUnavailable, InvalidHandle)
 
 
 class Fate(Enum):
-    """What became of a message that is not in its place, or not any more."""
+    """Why a message is not in its place."""
 
     TAKEN = "taken"  # by us
     GONE = "gone"
-    LOCKED = "locked"  # somebody is receiving it, and may give it back
+    LOCKED = "locked"  # another reader is receiving it, and may put it back
 
 
 class RemoteQueue:
-    """Calls about one queue. Where nobody answers, they go on trying for the place's time-out.
+    """Calls about one queue. If the server does not answer, they try again until the place's time-out.
 
-    Each can be made twice without harm: a message that was taken is not there a second time, and one whose receive was
-    not acknowledged is back in its place when the connection ends.
+    Each can be made twice without harm: a received message is not there a second time, and one whose receive was not
+    acknowledged is back in its place when the connection ends.
     """
 
     def __init__(self, place: Place, rpc: Rpc, *, timeout_s: float | None = None) -> None:
@@ -68,7 +68,7 @@ class RemoteQueue:
     # Looking
 
     def ends(self) -> tuple[int, int] | None:
-        """The lookup ids of the first and of the last message; None where there is none."""
+        """The lookup ids of the first and the last message; None if there is none."""
 
         async def look() -> tuple[int, int] | None:
             try:
@@ -81,7 +81,7 @@ class RemoteQueue:
         return self._asked(look)
 
     def at(self, lookup_id: int) -> ReceivedMessage | None:
-        """The message with this lookup id, if it is there and nobody is receiving it."""
+        """The message with this lookup id, if it is there and no other reader has it locked."""
 
         async def look() -> ReceivedMessage | None:
             found = await self._look(lookup_id)
@@ -92,7 +92,7 @@ class RemoteQueue:
     def near(self, lookup_id: int, end: int) -> int | None:
         """The lookup id of a message from `lookup_id` on: close to it and below `end`, or None.
 
-        The protocol finds the next message only from one that is there.
+        The protocol finds the next message only from one that exists.
         """
         for first in range(lookup_id, min(lookup_id + PROBES, end), FIRST_PAGE):
             tried = range(first, min(first + FIRST_PAGE, end))
@@ -106,7 +106,7 @@ class RemoteQueue:
         return None
 
     def walk(self, after: int = 0, end: int | None = None) -> Iterator[list[ReceivedMessage]]:
-        """The messages with after < lookup id < end that nobody is receiving, in the queue's order, page by page."""
+        """The messages with after < lookup id < end that no other reader has locked, in queue order, page by page."""
         count = FIRST_PAGE
         while True:
 
@@ -122,7 +122,7 @@ class RemoteQueue:
             after, count = page[-1].lookup_id, next_page(page)
 
     def peek(self, batch: Sequence[Seen]) -> Iterator[list[ReceivedMessage]]:
-        """Those of the messages that are there, page by page. SharingViolation where somebody keeps one locked."""
+        """Those of the messages that exist, page by page. SharingViolation if another reader keeps one locked."""
         place, count = 0, FIRST_PAGE
         while place < len(batch):
             answers = self._settled(batch[place : place + count], self._look_for)
@@ -147,7 +147,7 @@ class RemoteQueue:
     # Taking
 
     def remove(self, batch: Sequence[Seen]) -> int:
-        """Takes these messages and no others, and says how many of them were not there any more."""
+        """Receives only these messages, and returns how many of them were gone."""
         gone = 0
         for place in range(0, len(batch), IN_FLIGHT):
             answers = self._settled(batch[place : place + IN_FLIGHT], self._take)
@@ -158,7 +158,7 @@ class RemoteQueue:
         try:
             taken = await self._backend.receive_if(self._queue, seen.lookup_id, lambda found: Seen.of(found) == seen)
         except (*_NOT_THERE, TransactionSequence):
-            # Servers say of a locked message, too, that it is not found. One that is back by now is tried again.
+            # Servers also report a locked message as not found. One that is back by now is tried again.
             return Fate.GONE if await self._look_for(seen) is Fate.GONE else Fate.LOCKED
         return Fate.TAKEN if taken else Fate.GONE
 
@@ -170,8 +170,8 @@ class RemoteQueue:
             try:
                 return self._thread.run(self._timed(work()))
             except _BROKEN as fault:
-                told = fault
-            patience.wait(told)
+                failure = fault
+            patience.wait(failure)
 
     async def _timed(self, work: Awaitable[T]) -> T:
         try:
@@ -183,7 +183,7 @@ class RemoteQueue:
     def _settled(
         self, batch: Sequence[Seen], one: Callable[[Seen], Awaitable[ReceivedMessage | Fate]]
     ) -> list[ReceivedMessage | Fate]:
-        """What `one` says of each message, all at a time, and again of those that it cannot yet say."""
+        """The result of `one` for each message, all at a time; repeated for those without a result."""
         patience = Patience(self._timeout_s)
         settled: dict[Seen, ReceivedMessage | Fate] = {}
         while left := [each for each in batch if each not in settled]:
@@ -207,6 +207,6 @@ class RemoteQueue:
 
     def _kept(self, seen: Seen) -> SharingViolation:
         return SharingViolation(
-            f"{self._queue}: the message with lookup id {seen.lookup_id} is being received by somebody else, who has "
-            "neither taken it nor given it back; start the stream again later"
+            f"{self._queue}: another reader still has the message with lookup id {seen.lookup_id} locked; "
+            "start the stream again later"
         )

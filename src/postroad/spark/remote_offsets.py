@@ -1,7 +1,7 @@
-"""The batches of a stream that reads by MS-MQQP, as Spark keeps them in a checkpoint. Values only: no Spark, no server.
+"""The batches of a stream by MS-MQQP, as Spark keeps them in a checkpoint. Only values: no Spark, no server.
 
-The protocol has no mark and no hold, so the end of a batch says message by message what the batch is: by its lookup id
-and by a check of its identifier, since a server may give a lookup id a second time.
+The protocol has no mark and no hold, so the end of a batch lists its messages: each by its lookup id and by a check of
+its identifier, because a server may use a lookup id twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from postroad.received import ReceivedMessage
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A message that was seen in a queue. `check` tells it from another one with the same lookup id."""
+    """A message that was seen in a queue. `check` distinguishes it from another one with the same lookup id."""
 
     lookup_id: int
     check: int
@@ -38,9 +38,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class RemoteOffset:
-    """The end of a batch: what is in it, and into how many partitions it was shared.
+    """The end of a batch: its messages, and its number of partitions.
 
-    `gone` is how many messages of the batches before were not there any more when they were to be removed.
+    `gone` is how many messages of earlier batches were missing when they were to be removed.
     """
 
     messages: int
@@ -57,7 +57,7 @@ class RemoteOffset:
 
     @classmethod
     def first(cls) -> RemoteOffset:
-        """Where a stream begins: the end of a batch of nothing."""
+        """The start of a stream: the end of an empty batch."""
         return cls.of((), 0, 0)
 
     def json(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class RemoteOffset:
 
 
 def shared(batch: Sequence[Seen], parts: int) -> list[list[Seen]]:
-    """The batch in so many parts, which are nearly equal, and none empty."""
+    """The batch in so many nearly equal parts, none of them empty."""
     parts = max(1, min(parts, len(batch)))
     bounds = [len(batch) * part // parts for part in range(parts + 1)]
     return [list(batch[low:high]) for low, high in pairwise(bounds) if low < high]
@@ -103,5 +103,5 @@ def _unpacked(text: str, kind: type[np.generic]) -> npt.NDArray[Any]:
 def _unknown(value: Mapping[str, Any]) -> InvalidArgument:
     return InvalidArgument(
         f"checkpoint: an offset with {', '.join(value)} is of another version or of another source; "
-        "start with a checkpoint of its own"
+        "start with a new checkpoint"
     )

@@ -1,7 +1,7 @@
 """Readers of messages by MS-MQQP: a batch by ranges of lookup ids, a stream that removes what it has read.
 
-Locks belong to a connection, and Spark's processes have one each. So tasks peek, and the driver receives by lookup id
-what a batch has read, once the batch is done.
+Locks belong to a connection, and Spark's processes have one each. So tasks peek, and once a batch is complete, the
+driver receives its messages by lookup id.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from postroad.spark.rows import joined, rows
 from postroad.spark.schema import named
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
 
-MAX_ROWS = 10_000  # of a batch where nobody says: the driver has looked at each of them by then
-_CUTS_EACH = 8  # places to try in each priority at the least: which ones have many messages is not known
+MAX_ROWS = 10_000  # of a batch by default: the driver looks at each of them
+_CUTS_EACH = 8  # ids to try in each priority at least: their numbers of messages are unknown
 _RANK_SHIFT = ARRIVAL_MASK.bit_length()
 
 
 class LookupRange(InputPartition):
-    """The messages of one task: begin <= lookup id < end. There was a message at `begin`."""
+    """The messages of one task: begin <= lookup id < end. `begin` was the id of a message."""
 
     def __init__(self, begin: int, end: int) -> None:
         super().__init__((begin, end))
@@ -51,7 +51,7 @@ class SeenMessages(InputPartition):
 
 
 class RemoteBatchReader(DataSourceReader):
-    """All that is in the queue, but for what somebody else is receiving."""
+    """All messages in the queue, except those that others are receiving."""
 
     def __init__(self, options: ReadOptions, rpc: Rpc, schema: StructType) -> None:
         self._options = options
@@ -64,7 +64,7 @@ class RemoteBatchReader(DataSourceReader):
         try:
             ends = queue.ends()
             if ends is None:
-                return [LookupRange(0, 0)]  # of none, Spark would make one by itself
+                return [LookupRange(0, 0)]  # without one, Spark would make one itself
             first, last = sorted(ends)  # they are asked for one after the other
             bounds = [first, *_between(queue, first, last, self._options.partitions or PARTITIONS), last + 1]
             return [LookupRange(begin, end) for begin, end in pairwise(bounds)]
@@ -84,19 +84,19 @@ class RemoteBatchReader(DataSourceReader):
 
 
 def _between(queue: RemoteQueue, first: int, last: int, most: int) -> list[int]:
-    """Lookup ids of messages that cut the queue into nearly equal parts: by priority, which is the top octet of a
-    lookup id, and then by arrival. Fewer where there is no message near a cut."""
+    """Lookup ids of messages that divide the queue into nearly equal parts: by priority, which is the top octet of a
+    lookup id, and then by arrival. Fewer if there is no message near a cut."""
     ranks = range(first >> _RANK_SHIFT, (last >> _RANK_SHIFT) + 1)
     arrivals = [first & ARRIVAL_MASK, last & ARRIVAL_MASK]
-    if len(ranks) > 1:  # the first arrived before others of its priority, the last after others of its own
+    if len(ranks) > 1:  # the first arrived before others of its priority, the last after others
         arrivals += [_farthest(queue, first, 1) & ARRIVAL_MASK, _farthest(queue, last, -1) & ARRIVAL_MASK]
     low, high = min(arrivals), max(arrivals)
     parts = shares(high - low + 1, most, LEAST_MESSAGES)
     if parts == 1:
         return []
     each = parts if len(ranks) == 1 else max(-(-parts // len(ranks)), _CUTS_EACH)
-    places = [rank << _RANK_SHIFT | low + (high + 1 - low) * part // each for rank in ranks for part in range(each)]
-    found = {queue.near(place, last) for place in places if first < place < last}
+    ids = [rank << _RANK_SHIFT | low + (high + 1 - low) * part // each for rank in ranks for part in range(each)]
+    found = {queue.near(place, last) for place in ids if first < place < last}
     cuts = sorted(cut for cut in found if cut is not None)
     wanted = min(parts - 1, len(cuts))
     return [cuts[(len(cuts) + 1) * (cut + 1) // (wanted + 1) - 1] for cut in range(wanted)]
@@ -121,10 +121,10 @@ def _range(queue: RemoteQueue, begin: int, end: int) -> Iterator[list[ReceivedMe
 
 
 class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What is in the queue, batch by batch, each removed when it is done.
+    """The messages in the queue, batch by batch; each batch is removed when it is complete.
 
-    Spark asks for the latest offset with the end of the last batch that is done, its commit log written: so that batch
-    is removed right there, before the next one is looked for. What is in the queue then has not been read.
+    Spark asks for the latest offset with the end of the last completed batch, whose commit log is written. So that
+    batch is removed right there, before the next one is searched. The rest of the queue has then not been read.
     """
 
     def __init__(self, options: ReadOptions, rpc: Rpc, schema: StructType) -> None:
@@ -151,7 +151,7 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         queue = RemoteQueue(self._options.place, self._rpc, timeout_s=FIRST_S)
         try:
-            queue.ends()  # a wrong address is told at once
+            queue.ends()  # fails at once for a wrong address
         finally:
             queue.close()
         return RemoteOffset.first().json()
@@ -177,13 +177,13 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return RemoteOffset.of(batch, parts, gone).json()
 
     def _left(self, done: list[Seen], most: int) -> list[Seen]:
-        """What the next batch is."""
+        """The next batch."""
         if self._target is not None:
             self._target = without(self._target, done)
             return self._target[:most]
         found: list[Seen] = []
         before = frozenset(done)
-        back: list[Seen] = []  # somebody was receiving them when they were to be removed, which not every server tells
+        back: list[Seen] = []  # another reader had them when they were to be removed; not every server reports that
         for page in self._queue().walk():
             for message in page:
                 seen = Seen.of(message)
@@ -217,7 +217,7 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = len(partition.messages)
         if found < wanted and self._options.fail_on_data_loss:
             raise MessagesGone(
-                f"{self._options.place.queue}: of {wanted} messages that the batch is to have only {found} are left: "
+                f"{self._options.place.queue}: only {found} of the batch's {wanted} messages are left: "
                 f"others have received them, or they were purged or have expired; {GO_ON}"
             )
 
@@ -228,7 +228,7 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._remove(RemoteOffset.read(end))
 
     def _remove(self, done: RemoteOffset) -> int:
-        """Removes a batch that is done; how many messages were gone in all."""
+        """Removes a completed batch; returns how many messages were gone in all."""
         if self._removed is None or self._removed[0] != done:
             self._removed = done, done.gone + self._queue().remove(done.batch())
         return self._removed[1]
@@ -240,7 +240,7 @@ def _batches(pages: Iterable[list[ReceivedMessage]], columns: Sequence[str]) -> 
 
 
 def _answer(messages: list[ReceivedMessage]) -> pa.RecordBatch:
-    """As a manager would have answered; how often a message was given back and why it died MS-MQQP does not tell."""
+    """As a manager would answer. MS-MQQP does not report aborts and the reason of a dead letter."""
     return pa.RecordBatch.from_pydict(
         {
             "lookup_id": pa.array([message.lookup_id for message in messages], LONG),

@@ -1,4 +1,4 @@
-"""Messages as Spark gets them: what to ask a manager for, and record batches in Spark's own schema from the answer."""
+"""Messages for Spark: the columns to ask a manager for, and record batches in Spark's schema from the answer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from postroad.columns.schema import PACKET
 from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.schema import ARRIVAL, BODIES, arrow_schema
 
-BATCH_BYTES = 6 << 20  # of packets: their bodies are in two columns, and Spark's own process has to take them whole
-_OURS = frozenset({"lookup_id", ARRIVAL, ERROR})  # added to what the manager says, or always asked for
+BATCH_BYTES = 6 << 20  # of packets: bodies are in two columns, and Spark's process holds a whole batch
+_OURS = frozenset({"lookup_id", ARRIVAL, ERROR})  # added to the manager's columns, or always requested
 _DECODED = frozenset({*PROPERTIES, ERROR})
 _NEED_PACKET = BODIES | {PACKET}
 
 
 def asked(columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns to ask for: whole packets, to be decoded here, where bodies are wanted; otherwise no bodies, for they
-    can be any size."""
+    """The columns to ask for: whole packets, decoded here, if bodies are wanted; otherwise no bodies, because they can
+    have any size."""
     if _NEED_PACKET.isdisjoint(columns):
         return ("lookup_id", *(name for name in columns if name not in _OURS))
     return ("lookup_id", *(name for name in ("arrived_at", "aborts") if name in columns), "reason", PACKET)
@@ -45,7 +45,7 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def rows(answer: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """The record batch for Spark, of an answer with the columns that were asked for."""
+    """The record batch for Spark, from an answer with the requested columns."""
     schema = arrow_schema(columns)
     found = {name: answer.column(name) for name in answer.schema.names}
     if PACKET in found:

@@ -1,6 +1,6 @@
-"""The columns of messages and of packets in Spark: which there are, and their types as Spark and as Arrow call them.
+"""The columns of messages and of packets in Spark, with their types in Spark and in Arrow.
 
-What Spark takes from a reader must equal its own Arrow schema to the letter, so both are made from one table.
+A reader's batches must have exactly Spark's own Arrow schema, so one table gives both.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ FOUND: Kinds = {
 
 
 def choose(wanted: str | None, *, body: bool, packet: bool) -> tuple[str, ...]:
-    """The columns that the options ask for; `wanted` is a list with commas. InvalidArgument for one that is none."""
+    """The columns that the options ask for; `wanted` is a list with commas. InvalidArgument for an unknown one."""
     if wanted is None:
         names = tuple(name for name in MESSAGE if body or name not in BODIES)
     else:
@@ -78,18 +78,18 @@ def choose(wanted: str | None, *, body: bool, packet: bool) -> tuple[str, ...]:
         known = [*MESSAGE, PACKET]
         for name in names:
             if name not in known:
-                raise InvalidArgument(f"columns: {name!r} is no column of a message{suggestion(name, known)}")
+                raise InvalidArgument(f"columns: there is no column {name!r}{suggestion(name, known)}")
         if not names:
-            raise InvalidArgument(f"columns: it names none of {', '.join(known)}")
+            raise InvalidArgument(f"columns: must name at least one of {', '.join(known)}")
     return (*names, PACKET) if packet and PACKET not in names else names
 
 
 def named(schema: StructType, kinds: Kinds = MESSAGE) -> tuple[str, ...]:
-    """The columns of a schema that somebody gives instead of ours: some of ours, as they are."""
+    """The columns of a schema that the user gives instead of ours: some of ours, unchanged."""
     known = [*kinds, PACKET]
     for field in schema.fields:
         if field.name not in known:
-            raise InvalidArgument(f"schema: {field.name!r} is no column of a message{suggestion(field.name, known)}")
+            raise InvalidArgument(f"schema: there is no column {field.name!r}{suggestion(field.name, known)}")
         kind = spark_schema([field.name], kinds)[field.name].dataType
         if field.dataType != kind:
             raise InvalidArgument(f"schema: {field.name} is {kind.simpleString()}, not {field.dataType.simpleString()}")

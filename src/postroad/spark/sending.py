@@ -1,4 +1,4 @@
-"""Rows as messages to send: which columns there can be, of which types, and requests of a bounded size."""
+"""Rows as messages to send: the possible columns, their types, and requests of a limited size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from postroad.fields.kinds import suggestion
 from postroad.spark.schema import MESSAGE
 
 MOST_ROWS = 5000  # in a request
-MOST_BYTES = 16 << 20  # about: the manager takes 64 MiB
+MOST_BYTES = 16 << 20  # about: the manager accepts 64 MiB
 _OVERHEAD = 200  # of a row beside its body
 _TEXT = (StringType,)
 _BYTES = (BinaryType,)
@@ -40,7 +40,7 @@ _NAMES = {
     (*_BYTES, *_TEXT): "binary or a string",
     (*_TEXT, *_WHOLE, ArrayType): "a string, an array of strings or a whole number",
 }
-# What a sender can say of a message, as in the HTTP API. A null says nothing.
+# The properties of a message that a sender sets, as in the HTTP API. A null leaves the default.
 COLUMNS: Mapping[str, tuple[type[DataType], ...]] = {
     "body": (*_BYTES, *_TEXT),
     "body_type": _WHOLE,
@@ -71,17 +71,17 @@ def check_schema(schema: StructType) -> None:
         types = COLUMNS.get(field.name)
         if types is None:
             raise InvalidArgument(f"{field.name}: {_stranger(field.name)}")
-        if not isinstance(field.dataType, types):
-            raise InvalidArgument(f"{field.name}: the column is {field.dataType.simpleString()}, not {_NAMES[types]}")
-        if isinstance(field.dataType, ArrayType) and not isinstance(field.dataType.elementType, StringType):
-            raise InvalidArgument(f"{field.name}: the column is {field.dataType.simpleString()}, not {_NAMES[types]}")
+        kind = field.dataType
+        wrong_items = isinstance(kind, ArrayType) and not isinstance(kind.elementType, StringType)
+        if wrong_items or not isinstance(kind, types):
+            raise InvalidArgument(f"{field.name}: the column must be {_NAMES[types]}, got {kind.simpleString()}")
     if "body" not in schema.fieldNames():
-        raise InvalidArgument("body: the column is missing; every message has a body, if an empty one")
+        raise InvalidArgument("body: the column is missing; every message needs a body, even an empty one")
 
 
 def _stranger(name: str) -> str:
     if name in MESSAGE or name == PACKET:
-        return f"it is not for a sender to say; leave the column out, and choose from {', '.join(COLUMNS)}"
+        return f"a sender cannot set it; drop the column, and use only {', '.join(COLUMNS)}"
     return f"a message has no such column{suggestion(name, COLUMNS)}"
 
 
@@ -92,7 +92,7 @@ class Request:
 
 
 def requests(batches: Iterator[pa.RecordBatch]) -> Iterator[Request]:
-    """The rows in order, in requests that a manager takes at once."""
+    """The rows in order, in requests of the size that a manager accepts."""
     for batch in batches:
         first = 0
         for end in _cuts(batch):
@@ -101,7 +101,7 @@ def requests(batches: Iterator[pa.RecordBatch]) -> Iterator[Request]:
 
 
 def _cuts(batch: pa.RecordBatch) -> Iterator[int]:
-    """Where requests end: row numbers, the last that of the end."""
+    """The row numbers where requests end; the last is that of the end."""
     body = batch.column("body")
     lengths = pc.binary_length(body).fill_null(0).to_pylist()
     size = first = 0

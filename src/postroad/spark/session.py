@@ -1,4 +1,4 @@
-"""A Spark session that has our data sources, and the environment that it starts in."""
+"""A Spark session with our data sources, and its environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 _LOOPBACK = "127.0.0.1"
 
-# The file manager that Spark takes by itself starts a dozen processes a micro-batch on a local disk.
+# Spark's default file manager starts a dozen processes a micro-batch on a local disk.
 _LOCAL_SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -30,8 +30,8 @@ _SETTINGS = {"spark.ui.showConsoleProgress": "false"}
 def session(name: str, master: str | None = None, *, settings: Mapping[str, str] | None = None) -> SparkSession:
     """A Spark session with the sources `postroad` and `postroad_packets`; the running one, if there is one already.
 
-    `master` is Spark's own address of a cluster; without one, Spark runs here on every core. `settings` are Spark's,
-    and go before ours. Raises SparkUnavailable where Spark cannot start.
+    `master` is the address of a cluster; without one, Spark runs here on every core. `settings` are Spark's, and take
+    precedence over ours. Raises SparkUnavailable if Spark cannot start.
     """
     require_pyspark()
     local = (master or LOCAL).startswith("local")
@@ -58,11 +58,11 @@ def register(spark: SparkSession) -> SparkSession:
 def require_pyspark() -> None:
     for package in ("pyspark", "pyarrow", "numpy"):
         if find_spec(package) is None:
-            raise SparkUnavailable(f"{package} is not installed: pip install 'postroad[spark]'")
+            raise SparkUnavailable(f"{package} is not installed; run pip install 'postroad[spark]'")
 
 
 def prepare(*, local: bool = True, cache: Path | None = None) -> None:
-    """Sets the environment that Spark starts in. What the user has set stays as it is."""
+    """Sets the environment of Spark. The user's own settings stay."""
     import pyspark
 
     environment = os.environ
@@ -72,8 +72,8 @@ def prepare(*, local: bool = True, cache: Path | None = None) -> None:
         environment["JAVA_HOME"] = str(home)
     if "SPARK_HOME" not in environment:
         environment["SPARK_HOME"] = str(spark_home(cache, Path(pyspark.__file__).parent))
-    # Otherwise Spark starts its workers with whatever `python3` is on the PATH.
+    # Otherwise Spark starts its workers with any `python3` on the PATH.
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if local:
-        environment.setdefault("SPARK_LOCAL_IP", _LOOPBACK)  # else Spark asks the network which address is its own
+        environment.setdefault("SPARK_LOCAL_IP", _LOOPBACK)  # else Spark asks the network for its own address

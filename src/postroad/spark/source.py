@@ -30,8 +30,8 @@ class MessageSource(DataSource):
         options = read_options(self.options)
         if options.mode is Mode.CONSUME:
             raise InvalidArgument(
-                "mode: nobody says when the rows of a batch are safe, so that it can only peek; to consume what is "
-                "there and then end, use readStream with .trigger(availableNow=True)"
+                "mode: must be peek for spark.read, which does not report when its rows are safe; to consume the "
+                "messages that are there and then end, use readStream with .trigger(availableNow=True)"
             )
         return BatchReader(options, schema) if options.rpc is None else RemoteBatchReader(options, options.rpc, schema)
 
@@ -42,19 +42,19 @@ class MessageSource(DataSource):
             return StreamReader(options, schema)
         if options.mode is Mode.PEEK:
             raise InvalidArgument(
-                "mode: a stream by `rpc` can only consume, since MS-MQQP does not tell below which lookup id nothing "
-                "can appear any more; use .option('mode', 'consume'), or the option `api`, or spark.read"
+                "mode: must be consume for a stream from `rpc`, because MS-MQQP does not say up to where a queue is "
+                "complete; use .option('mode', 'consume'), or the option `api`, or spark.read"
             )
         return RemoteStreamReader(options, options.rpc, schema)
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
-            raise InvalidArgument("mode: a queue cannot be overwritten; use .mode('append')")
+            raise InvalidArgument("mode: must be append, because a queue cannot be overwritten; use .mode('append')")
         return BatchWriter(write_options(self.options), schema)
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         if overwrite:
-            raise InvalidArgument("outputMode: a queue takes rows one by one; use append or update, not complete")
+            raise InvalidArgument("outputMode: must be append or update, got complete: a queue takes rows one by one")
         return StreamWriter(write_options(self.options), schema)

@@ -1,7 +1,7 @@
-"""Writers: rows become messages, each sent once however often its task is run.
+"""Writers: rows become messages, each sent exactly once even if its task runs several times.
 
-A row is known by the writer's name, its epoch, its partition and its number within that; the manager drops what it has
-sent. So a task that is run again has to bring the same rows in the same order.
+The writer's name, its epoch, its partition and a number identify each row, and the manager drops those it has already
+sent. So a second run of a task must bring the same rows in the same order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EPOCH = "streaming.sql.batchId"
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What one task tells the driver."""
+    """The report of one task to the driver."""
 
     name: str
     epoch: int
@@ -47,7 +47,7 @@ def _send(options: WriteOptions, name: str, epoch: int, partition: int, batches:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One epoch. Without a name it has one of its own, so that a job that is started anew sends everything again."""
+    """One epoch. A job without a name gets a new one, so a new start of it sends everything again."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_schema(schema)
@@ -61,15 +61,15 @@ class BatchWriter(DataSourceArrowWriter):
     @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         api = ManagerApi(self._options.place)
-        api.finish(self._name, 0)  # one without a name too: an attempt that Spark has given up may still be running
+        api.finish(self._name, 0)  # also without a name: an attempt that Spark has abandoned may still run
         api.close()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was sent stays sent, and is not sent again if a job of this name is."""
+        """Sent messages stay sent. A job with the same name does not send them again."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """An epoch a micro-batch, under the id of the query, which its checkpoint keeps."""
+    """One epoch for each micro-batch, under the id of the query, which its checkpoint keeps."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_schema(schema)
@@ -93,7 +93,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             api.close()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Spark runs the epoch again, and what was sent of it is dropped then."""
+        """Spark runs the epoch again, and the manager then drops what was sent of it."""
 
 
 def _task() -> TaskContext:

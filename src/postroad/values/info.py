@@ -9,13 +9,13 @@ from postroad.fields.queue import QueueSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo(QueueSettings):
-    """`messages` counts what is in the queue, `locked` those of them that a reader has; `holds` are ranges that readers
-    keep to themselves, by order of arrival.
+    """`messages` counts the messages in the queue, `locked` those that a reader has locked; `holds` are ranges that
+    readers hold, in order of arrival.
 
-    From `state` on it is about outgoing queues. Their messages are unsent; in flight, that is sent and not acknowledged
-    by the next hop; or unacknowledged, that is at the next hop and not put in order by the destination, as
-    transactional ones are. `why` says in one sentence what they wait for, and is None where there are none; `stuck`
-    says whether it needs attention. Those that wait for a final acknowledgment have left the queue.
+    The fields from `state` on are for outgoing queues. Their messages are unsent; in flight, that is sent but not
+    acknowledged by the next hop; or unacknowledged, that is at the next hop but not acknowledged in order by the
+    destination, which only transactional ones are. `why` says what they wait for, and is None if there are none;
+    `stuck` says whether they need attention. Messages that wait for a final acknowledgment have left the queue.
     """
 
     path: str
@@ -69,7 +69,7 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class ReaderInfo:
-    """A queue that a reader on another computer has open. `user` is None if it is not authenticated."""
+    """A queue that a remote reader has open. `user` is None for an anonymous reader."""
 
     queue: str
     address: str
@@ -99,10 +99,10 @@ class ListenerInfo:
 
 @dataclass(frozen=True, slots=True)
 class LockInfo:
-    """Messages of one queue that one client holds, and no other reader sees. `kind` is receive, where it locked them;
-    transaction, where it took them in one; or remote reader, whose messages return with the end of its connection.
+    """Messages of one queue that one client has locked. `kind` is receive; transaction, if it received them in one; or
+    remote reader, whose messages go back when its connection ends.
 
-    `silent_s` is how long nothing was heard of the client; None where nothing has to be.
+    `silent_s` is the time since the client's last call; None if it need not call.
     """
 
     queue: str

@@ -1,4 +1,4 @@
-"""Values about offsets: marks, holds and submissions, and which part of a queue to read."""
+"""Descriptions of offsets: marks, holds and submissions, and the part of a queue that a reader wants."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Below `arrival` nothing can appear any more; below `arrived` nothing new can come, but a message that is being
-    received may return. `added` counts the stored messages that ever came, `oldest` is the arrival number of the first
-    that is there, `messages` how many are."""
+    """Below `arrival` no message can appear any more; below `arrived` no new one, but a locked message may go back.
+    `added` counts the stored messages that ever came, `oldest` is the arrival number of the first message in the
+    queue, `messages` how many there are."""
 
     arrival: int
     added: int

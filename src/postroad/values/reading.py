@@ -1,4 +1,4 @@
-"""How a queue is opened and read: what a reader may do, with whom it shares, and which message it asks for."""
+"""How a queue is opened and read: access, share mode, and which message to read."""
 
 from __future__ import annotations
 

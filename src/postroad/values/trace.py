@@ -1,6 +1,6 @@
-"""Where a message went: each place that knows of it, in words, and the whole of them as plain values, ready for JSON.
+"""Where a message went: the findings about it, in words and as plain values, ready for JSON.
 
-Who looks, and where, is in binary/search.py.
+status/search.py does the search.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any, Self
 from postroad.names import MessageId
 from postroad.wire.constants import MessageClass, class_name
 
-# What a class says to people, after "it". Those that are not here have their own names.
+# The text for a class, after "it". Other classes are shown by their names.
 _CLASS_WORDS: Mapping[int, str] = {
     MessageClass.ACK_REACH_QUEUE: "reached its queue",
     MessageClass.ACK_RECEIVE: "was received",
-    MessageClass.NACK_BAD_DST_Q: "found no such queue",
+    MessageClass.NACK_BAD_DST_Q: "named an unknown queue",
     MessageClass.NACK_DELETED: "was deleted on its way",
     MessageClass.NACK_REACH_QUEUE_TIMEOUT: "did not reach its queue in time",
     MessageClass.NACK_Q_EXCEED_QUOTA: "found its queue full",
     MessageClass.NACK_ACCESS_DENIED: "was not allowed into its queue",
     MessageClass.NACK_HOP_COUNT_EXCEEDED: "took too many hops",
-    MessageClass.NACK_BAD_SIGNATURE: "was not signed as its queue asks",
-    MessageClass.NACK_BAD_ENCRYPTION: "could not be decrypted, or was not encrypted as its queue asks",
-    MessageClass.NACK_NOT_TRANSACTIONAL_Q: "is transactional and its queue is not",
-    MessageClass.NACK_NOT_TRANSACTIONAL_MSG: "is not transactional and its queue is",
-    MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER: "has a cryptography that the destination lacks",
-    MessageClass.NACK_Q_DELETED: "went with its queue, which was deleted",
+    MessageClass.NACK_BAD_SIGNATURE: "was not signed as its queue requires",
+    MessageClass.NACK_BAD_ENCRYPTION: "could not be decrypted, or was not encrypted as its queue requires",
+    MessageClass.NACK_NOT_TRANSACTIONAL_Q: "is transactional, but its queue is not",
+    MessageClass.NACK_NOT_TRANSACTIONAL_MSG: "is not transactional, but its queue is",
+    MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER: "uses a cryptographic provider that the destination lacks",
+    MessageClass.NACK_Q_DELETED: "was deleted with its queue",
     MessageClass.NACK_Q_PURGED: "was purged from its queue",
     MessageClass.NACK_RECEIVE_TIMEOUT: "was not received in time",
     MessageClass.NACK_RECEIVE_REJECTED: "was rejected by its receiver",
@@ -52,11 +52,11 @@ class FindingKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is known of a message: what, where, and since when. Times are RFC 3339 and of this manager's
-    clock, but for that of `sent`, which is the sender's.
+    """One fact about a message: what, where, and since when. Times are RFC 3339 and of this manager's clock, except
+    that of `sent`, which is the sender's.
 
-    `queue` and `lookup_id` lead to what says so: the message itself, a copy, an acknowledgment or a report. `manager`
-    is who said it, a GUID; `why` is what the outgoing queue that it is in waits for.
+    `queue` and `lookup_id` lead to the source: the message itself, a copy, an acknowledgment or a report. `manager`
+    is the GUID of the manager that reported it; `why` is what its outgoing queue waits for.
     """
 
     at: str | None
@@ -74,8 +74,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """All findings, in the order of time. Of the queues in `cut_off`, which have more messages than `limit_per_queue`,
-    only the first and the last were looked at."""
+    """All findings, in order of time. The queues in `cut_off` have more messages than `limit_per_queue`, and only
+    their first and last messages were searched."""
 
     id: str
     findings: tuple[Finding, ...]
@@ -88,7 +88,7 @@ class Trace:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """What `json` gave; LookupError or TypeError where it is something else."""
+        """The inverse of `json`; LookupError or TypeError for other values."""
         known = {field.name for field in fields(Finding)}
         return cls(
             id=values["id"],
@@ -102,7 +102,7 @@ class Trace:
 
 
 def class_words(message_class: int) -> str:
-    """`it was received`; the name alone of a class that has no words."""
+    """`it was received`; only the name of a class without a text."""
     words = _CLASS_WORDS.get(message_class)
     return f"class {class_name(message_class)}" if words is None else f"it {words}"
 

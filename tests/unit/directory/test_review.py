@@ -23,7 +23,7 @@ def test_a_single_site_needs_no_gate() -> None:
 @pytest.mark.spec("BR-1.5-01")
 def test_each_of_several_sites_needs_a_gate() -> None:
     found = directory(site("A", "a"), site("B"), link("A", "B"), server("a", "A"), server("b", "B"))
-    assert review(found) == ("the site B has no site gate: nothing comes in from other sites, and nothing goes out",)
+    assert review(found) == ("the site B has no site gate: it cannot exchange messages with other sites",)
 
 
 @pytest.mark.spec("BR-1.5-02")
@@ -65,9 +65,9 @@ def test_in_and_out_routing_servers_are_routing_servers_nearby() -> None:
         client("beta", "A", outward="beta"),
     )
     assert review(found) == (
-        "beta is to be an in-routing server of alpha, but is not a routing server",
-        "b is to be an out-routing server of alpha, but is in no site of it",
-        "beta is to be its own out-routing server",
+        "beta must be a routing server, because it is an in-routing server of alpha",
+        "b must be in a site of alpha, because it is its out-routing server",
+        "the out-routing servers of beta must be other queue managers, got itself",
     )
 
 

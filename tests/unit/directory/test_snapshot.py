@@ -8,7 +8,6 @@ from hypothesis import given
 from postroad.directory.objects import QueueManager
 from postroad.directory.snapshot import Directory
 from postroad.errors import DirectoryError
-from postroad.names import PathName
 from tests.enterprises import Graph, client, directory, enterprises, guid, link, queue, server, site
 
 ENTERPRISE = directory(
@@ -34,8 +33,6 @@ def test_everything_is_found_by_its_names() -> None:
     assert ENTERPRISE.site_number(guid("paris")) == 1
     orders = ENTERPRISE.queues[0]
     assert ENTERPRISE.queue(orders.identifier) is orders
-    assert ENTERPRISE.queue_at(PathName.parse(r"ALPHA\Orders")) is orders
-    assert ENTERPRISE.queues_of(alpha) == (orders,)
 
 
 def test_what_is_not_there_is_none() -> None:
@@ -45,7 +42,6 @@ def test_what_is_not_there_is_none() -> None:
     assert ENTERPRISE.site(guid("alpha")) is None
     assert ENTERPRISE.site_named("rome") is None
     assert ENTERPRISE.queue(guid("alpha")) is None
-    assert ENTERPRISE.queue_at(PathName.parse(r"alpha\private$\orders")) is None
 
 
 def test_a_host_is_an_address_or_else_the_name() -> None:

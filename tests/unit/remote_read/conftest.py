@@ -1,12 +1,12 @@
-"""A rig with two empty queues for every test."""
+"""A harness with two empty queues for every test."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.unit.remote_read.rig import Rig
+from tests.unit.remote_read.harness import Harness
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
+def harness() -> Harness:
+    return Harness()

@@ -50,7 +50,7 @@ def test_where_logins_cannot_be_checked_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, authenticate: bool | None
 ) -> None:
     monkeypatch.setattr(admission, "can_authenticate", lambda: False)
-    with pytest.raises(ConfigurationError, match=r"install the extra auth \(pip install 'postroad\[auth\]'\)"):
+    with pytest.raises(ConfigurationError, match=r"run pip install 'postroad\[auth\]'"):
         readers_log_in(config(authenticate), reachable=True)
     assert readers_log_in(config(None, anonymous=True), reachable=True) is False
 

@@ -12,23 +12,23 @@ import pytest
 from postroad.errors import OperationCancelled
 from postroad.remote_read.values import INFINITE_MS, Ack, Action
 from tests.unit.queues.harness import ORDERS
-from tests.unit.remote_read.rig import OK, Read, Reader, Rig
+from tests.unit.remote_read.harness import OK, Harness, Read, Reader
 
 STEPS = 150
 READERS = 4
 
 
 class World:
-    """A rig, its readers, and what became of every message."""
+    """A harness, its readers, and what became of every message."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
-        self.rig = Rig()
+        self.harness = Harness()
         self.sent: list[str] = []
         self.taken: list[str] = []
         self.purged: set[str] = set()
         self.reads: list[Read] = []
-        self.readers = [self.rig.reader() for _ in range(READERS)]
+        self.readers = [self.harness.reader() for _ in range(READERS)]
         self.held: dict[Reader, list[Read]] = {reader: [] for reader in self.readers}
 
     def step(self) -> None:
@@ -36,13 +36,13 @@ class World:
         actions = (self.send, self.receive, self.receive, self.peek, self.end, self.end, self.cancel)
         rare = (self.lookup, self.vanish, self.purge, self.leave_while_waiting, self.pass_time)
         self.chance.choice((*actions, *actions, *rare))(reader)
-        self.rig.harness.tick()
+        self.harness.queues.tick()
         self.collect()
 
     def send(self, reader: Reader) -> None:
         label = f"message {len(self.sent)}"
         self.sent.append(label)
-        self.rig.send(label)
+        self.harness.send(label)
 
     def receive(self, reader: Reader) -> None:
         wait_ms = self.chance.choice((0, 1000, INFINITE_MS))
@@ -70,14 +70,14 @@ class World:
                 self.taken.append(read.label)
 
     def cancel(self, reader: Reader) -> None:
-        for entry in self.rig.service.remote_reads.get(reader.handle, [])[:1]:
+        for entry in self.harness.service.remote_reads.get(reader.handle, [])[:1]:
             reader.cancel(entry.request_id)
 
     def leave_while_waiting(self, reader: Reader) -> None:
-        for entry in list(self.rig.service.remote_reads.get(reader.handle, []))[:1]:
+        for entry in list(self.harness.service.remote_reads.get(reader.handle, []))[:1]:
             gone = [read for read in self.reads if read.pending is entry]
-            queue, waiting = self.rig.waiting(gone[0])
-            self.rig.harness.manager.reading.cancel(queue, waiting, OperationCancelled("the reader left"))
+            queue, waiting = self.harness.waiting(gone[0])
+            self.harness.queues.manager.reading.cancel(queue, waiting, OperationCancelled("the reader left"))
             for read in gone:
                 self.reads.remove(read)  # nobody is told
                 if read in self.held[reader]:
@@ -91,7 +91,7 @@ class World:
         assert reader.close() == OK
         self.readers.remove(reader)
         del self.held[reader]
-        fresh = self.rig.reader()
+        fresh = self.harness.reader()
         self.readers.append(fresh)
         self.held[fresh] = []
 
@@ -100,16 +100,16 @@ class World:
         assert reader.purge() == OK
 
     def pass_time(self, reader: Reader) -> None:
-        self.rig.harness.wait(self.chance.choice((0.4, 2)))
+        self.harness.queues.wait(self.chance.choice((0.4, 2)))
 
     def collect(self) -> None:
         """What always holds."""
         assert all(len(read.answers) <= 1 for read in self.reads)
-        queue = self.rig.harness.queue(ORDERS)
+        queue = self.harness.queues.queue(ORDERS)
         held = [read for reader in self.readers for read in self.answered(reader)]
         assert len(queue.positions) == len(held) == sum(len(each.remote.unacknowledged) for each in self.readers)
-        assert len(queue.waiting) == self.rig.pending() == sum(read.waits for read in self.reads)
-        available = self.rig.labels()
+        assert len(queue.waiting) == self.harness.pending() == sum(read.waits for read in self.reads)
+        available = self.harness.labels()
         assert [label for label in self.sent if label in set(available)] == available  # each in its place
         if available:
             assert not any(request.destructive for request in queue.waiting)  # nobody waits for what is there
@@ -124,11 +124,11 @@ def test_nothing_is_lost_or_doubled_in_any_order(seed: int) -> None:
     for reader in list(world.readers):
         assert reader.close() == OK
     assert len(set(world.taken)) == len(world.taken)
-    left = world.rig.labels()
+    left = world.harness.labels()
     assert not set(left) & set(world.taken)
     assert set(world.taken) | set(left) | world.purged == set(world.sent)
     assert all(len(read.answers) == 1 for read in world.reads)
-    service = world.rig.service
+    service = world.harness.service
     assert (service.remote_queues, service.open_queue_entries, service.remote_reads) == ({}, {}, {})
-    queue = world.rig.harness.queue(ORDERS)
+    queue = world.harness.queues.queue(ORDERS)
     assert (queue.waiting, queue.positions, queue.descriptors) == ([], {}, [])

@@ -86,10 +86,10 @@ def test_the_same_values_and_the_same_refusals(
 def test_what_no_stub_can_hold_is_refused_as_ever(layout: Format) -> None:
     desc = RemoteReadDesc(1, 0, 0, 0, 0x420001, 1, 1, buffer=bytes(0x420001))
     handle = Handle(0, UUID(int=1))
-    with pytest.raises(LocalProtocolError, match="is not within"):
+    with pytest.raises(LocalProtocolError, match="must be between"):
         qm2qm.START_RECEIVE2.reply.encode(structures.StartReceive2Out(handle, RemoteReadDesc2(desc), 0), layout)
     wide = RemoteReadDesc(1 << 32, 0, 0, 0, 0, 1, 1)
     with pytest.raises(LocalProtocolError, match="4294967296"):
         qm2qm.START_RECEIVE2.request.encode(structures.StartReceive2In(RemoteReadDesc2(wide)), layout)
-    with pytest.raises(LocalProtocolError, match="is not within"):
+    with pytest.raises(LocalProtocolError, match="must be between"):
         qm2qm.END_RECEIVE.request.encode(structures.EndReceiveIn(handle, 3), layout)

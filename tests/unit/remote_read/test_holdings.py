@@ -10,7 +10,7 @@ from postroad.remote_read.holdings import MAX_CURSORS, MAX_QUEUES, MAX_READS
 from postroad.remote_read.values import INFINITE_MS, Ack, Action
 from postroad.rpc.caller import Caller
 from postroad.rpc.constants import AuthLevel
-from tests.unit.remote_read.rig import CLIENT, NOBODY, OK, SOMEBODY, Rig
+from tests.unit.remote_read.harness import CLIENT, NOBODY, OK, SOMEBODY, Harness
 
 FULL = Status.INSUFFICIENT_RESOURCES
 ELSEWHERE = Caller(SOMEBODY.address, SOMEBODY.user, SOMEBODY.level, 2)
@@ -19,29 +19,29 @@ OTHER = Caller(SOMEBODY.address, "somebody else", SOMEBODY.level, SOMEBODY.assoc
 STRANGERS = {"elsewhere": ELSEWHERE, "lower": LOWER, "other": OTHER, "nobody": NOBODY}
 
 
-def test_a_reader_opens_so_many_queues_and_others_are_not_concerned(rig: Rig) -> None:
-    opened = [rig.open() for _ in range(MAX_QUEUES)]
-    assert rig.try_open() == (FULL, None)
-    assert rig.try_open(caller=ELSEWHERE) == (FULL, None)  # the same user
-    assert rig.try_open(caller=NOBODY)[0] == OK
-    rig.service.close_remote_queue_context(opened[0])
-    assert rig.try_open()[0] == OK
-    assert len(rig.harness.queue(opened[0].path).descriptors) == MAX_QUEUES + 1
+def test_a_reader_opens_so_many_queues_and_others_are_not_concerned(harness: Harness) -> None:
+    opened = [harness.open() for _ in range(MAX_QUEUES)]
+    assert harness.try_open() == (FULL, None)
+    assert harness.try_open(caller=ELSEWHERE) == (FULL, None)  # the same user
+    assert harness.try_open(caller=NOBODY)[0] == OK
+    harness.service.close_remote_queue_context(opened[0])
+    assert harness.try_open()[0] == OK
+    assert len(harness.queues.queue(opened[0].path).descriptors) == MAX_QUEUES + 1
 
 
-def test_a_reader_makes_so_many_cursors(rig: Rig) -> None:
-    reader, second = rig.reader(), rig.reader()
+def test_a_reader_makes_so_many_cursors(harness: Harness) -> None:
+    reader, second = harness.reader(), harness.reader()
     cursors = [reader.cursor() for _ in range(MAX_CURSORS - 1)]
     second.cursor()
-    assert rig.service.create_remote_cursor(second.handle, SOMEBODY) == (FULL, 0)
-    assert rig.service.close_cursor(reader.handle, cursors[0], SOMEBODY) == OK
+    assert harness.service.create_remote_cursor(second.handle, SOMEBODY) == (FULL, 0)
+    assert harness.service.close_cursor(reader.handle, cursors[0], SOMEBODY) == OK
     second.cursor()
     reader.close()
     assert second.remote.holdings.cursors == 2
 
 
-def test_a_reader_has_so_many_reads_that_wait(rig: Rig) -> None:
-    reader, second = rig.reader(), rig.reader()
+def test_a_reader_has_so_many_reads_that_wait(harness: Harness) -> None:
+    reader, second = harness.reader(), harness.reader()
     holdings = reader.remote.holdings
     for _ in range(10):
         reader.wait()
@@ -49,17 +49,17 @@ def test_a_reader_has_so_many_reads_that_wait(rig: Rig) -> None:
     assert second.ask(Action.RECEIVE, INFINITE_MS).status == FULL
     assert second.ask(Action.RECEIVE, 0).status == Status.IO_TIMEOUT
     holdings.reads = 10
-    rig.send("one")
+    harness.send("one")
     assert holdings.reads == 9
     reader.close()
     assert holdings.reads == 0
 
 
 def test_a_reader_is_given_no_more_than_so_many_octets_without_an_acknowledgment(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig.send("one", "two", "three")
-    reader, second = rig.reader(), rig.reader()
+    harness.send("one", "two", "three")
+    reader, second = harness.reader(), harness.reader()
     first = reader.receive()
     monkeypatch.setattr(service_module, "MAX_UNACKNOWLEDGED_OCTETS", reader.remote.holdings.octets - 1)
     assert second.receive().status == FULL
@@ -70,36 +70,36 @@ def test_a_reader_is_given_no_more_than_so_many_octets_without_an_acknowledgment
     assert second.receive().label == "two"
 
 
-def test_readers_who_hold_nothing_are_forgotten(rig: Rig) -> None:
-    reader = rig.reader()
+def test_readers_who_hold_nothing_are_forgotten(harness: Harness) -> None:
+    reader = harness.reader()
     reader.cursor()
     reader.wait()
-    assert len(rig.service.holdings) == 1
+    assert len(harness.service.holdings) == 1
     reader.close()
-    assert len(rig.service.holdings) == 0
+    assert len(harness.service.holdings) == 0
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
-def test_what_is_open_is_of_no_use_to_anybody_else(rig: Rig, kind: str) -> None:
+def test_what_is_open_is_of_no_use_to_anybody_else(harness: Harness, kind: str) -> None:
     caller = STRANGERS[kind]
-    rig.send("one")
-    reader = rig.reader()
+    harness.send("one")
+    reader = harness.reader()
     cursor = reader.cursor()
     assert reader.ask(caller=caller).status == Status.INVALID_PARAMETER
     assert reader.lookup(Action.LOOKUP_RECEIVE_NEXT, 0, caller=caller).status == Status.INVALID_PARAMETER
     assert reader.purge(caller) == Status.INVALID_HANDLE
-    assert rig.service.open_queue(CLIENT, reader.handle, reader.handle, caller) == (Status.INVALID_PARAMETER, None)
-    assert rig.service.close_cursor(reader.handle, cursor, caller) == Status.INVALID_HANDLE
+    assert harness.service.open_queue(CLIENT, reader.handle, reader.handle, caller) == (Status.INVALID_PARAMETER, None)
+    assert harness.service.close_cursor(reader.handle, cursor, caller) == Status.INVALID_HANDLE
     assert reader.take() == "one"
     reader.wait(request_id=50)
     assert reader.cancel(50, caller=caller) == Status.INVALID_HANDLE
     assert reader.cancel(50) == OK
 
 
-def test_a_queue_that_only_qmcomm_has_opened_is_for_its_opener_to_read(rig: Rig) -> None:
-    remote = rig.open()
+def test_a_queue_that_only_qmcomm_has_opened_is_for_its_opener_to_read(harness: Harness) -> None:
+    remote = harness.open()
     for caller in (LOWER, OTHER, NOBODY):
-        assert rig.service.open_queue(CLIENT, remote.handle, remote.handle, caller)[0] == Status.INVALID_PARAMETER
+        assert harness.service.open_queue(CLIENT, remote.handle, remote.handle, caller)[0] == Status.INVALID_PARAMETER
     # qmcomm and qm2qm are reached by connections of different associations.
-    assert rig.service.open_queue(CLIENT, remote.handle, remote.handle, ELSEWHERE)[0] == OK
-    assert rig.service.open_queue(CLIENT, remote.handle, remote.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
+    assert harness.service.open_queue(CLIENT, remote.handle, remote.handle, ELSEWHERE)[0] == OK
+    assert harness.service.open_queue(CLIENT, remote.handle, remote.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER

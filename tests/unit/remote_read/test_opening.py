@@ -11,7 +11,7 @@ from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.values import Ack, Action, DesiredAccess, DesiredShare
 from postroad.values.reading import QueueAccess, ShareMode
 from tests.unit.queues.harness import ORDERS, OTHER, refused
-from tests.unit.remote_read.rig import CLIENT, FIRST_HANDLE, NOBODY, OK, SOMEBODY, Reader, Rig, parts
+from tests.unit.remote_read.harness import CLIENT, FIRST_HANDLE, NOBODY, OK, SOMEBODY, Harness, Reader, parts
 
 RANDOM = 0x7A7A7A7A
 
@@ -19,14 +19,14 @@ RANDOM = 0x7A7A7A7A
 # R_QMOpenRemoteQueue
 
 
-def test_a_queue_opens_for_receiving_or_for_peeking(rig: Rig) -> None:
-    assert rig.open(ORDERS, DesiredAccess.RECEIVE).descriptor.access is QueueAccess.RECEIVE
-    assert rig.open(ORDERS, DesiredAccess.PEEK).descriptor.access is QueueAccess.PEEK
+def test_a_queue_opens_for_receiving_or_for_peeking(harness: Harness) -> None:
+    assert harness.open(ORDERS, DesiredAccess.RECEIVE).descriptor.access is QueueAccess.RECEIVE
+    assert harness.open(ORDERS, DesiredAccess.PEEK).descriptor.access is QueueAccess.PEEK
 
 
 @pytest.mark.parametrize("access", [0, 2, 0x21, 8, 0xFFFFFFFF])
-def test_any_other_access_is_refused_before_the_name_is_looked_at(rig: Rig, access: int) -> None:
-    assert rig.try_open(r"private$\nowhere", access)[0] == Status.UNSUPPORTED_ACCESS_MODE
+def test_any_other_access_is_refused_before_the_name_is_looked_at(harness: Harness, access: int) -> None:
+    assert harness.try_open(r"private$\nowhere", access)[0] == Status.UNSUPPORTED_ACCESS_MODE
 
 
 @pytest.mark.parametrize(
@@ -40,78 +40,78 @@ def test_any_other_access_is_refused_before_the_name_is_looked_at(rig: Rig, acce
         (r"private$\order_queue$", Status.ACCESS_DENIED),
     ],
 )
-def test_a_name_that_cannot_be_read_from_is_refused(rig: Rig, name: str, status: int) -> None:
-    assert rig.try_open(name) == (status, None)
+def test_a_name_that_cannot_be_read_from_is_refused(harness: Harness, name: str, status: int) -> None:
+    assert harness.try_open(name) == (status, None)
 
 
-def test_a_queue_format_that_names_nothing_is_refused(rig: Rig) -> None:
-    assert rig.try_open(None)[0] == Status.INVALID_PARAMETER
-    assert rig.try_open((99, 0, None))[0] == Status.ILLEGAL_FORMATNAME
-    assert rig.try_open((QueueFormatType.DIRECT, 0, "not a name"))[0] == Status.ILLEGAL_FORMATNAME
-    assert rig.try_open(parts(ORDERS), share=2)[0] == Status.INVALID_PARAMETER
+def test_a_queue_format_that_names_nothing_is_refused(harness: Harness) -> None:
+    assert harness.try_open(None)[0] == Status.INVALID_PARAMETER
+    assert harness.try_open((99, 0, None))[0] == Status.ILLEGAL_FORMATNAME
+    assert harness.try_open((QueueFormatType.DIRECT, 0, "not a name"))[0] == Status.ILLEGAL_FORMATNAME
+    assert harness.try_open(parts(ORDERS), share=2)[0] == Status.INVALID_PARAMETER
 
 
 @pytest.mark.parametrize("name", [r"DIRECT=OS:ALPHA\PRIVATE$\ORDERS", r"DIRECT=OS:.\private$\orders", "private number"])
-def test_every_name_of_a_local_queue_opens_it(rig: Rig, name: str) -> None:
+def test_every_name_of_a_local_queue_opens_it(harness: Harness, name: str) -> None:
     if name == "private number":
-        name = str(rig.harness.manager.queues.format_name(rig.harness.queue(ORDERS)))
-    rig.send("one")
-    assert rig.reader(name).peek().label == "one"
+        name = str(harness.queues.manager.queues.format_name(harness.queues.queue(ORDERS)))
+    harness.send("one")
+    assert harness.reader(name).peek().label == "one"
 
 
-def test_the_managers_own_queues_and_journals_open(rig: Rig) -> None:
-    machine = f"MACHINE={rig.harness.manager.identifier}"
-    assert rig.open(f"{machine};DEADLETTER").path.lower() == "system$;deadletter"
-    assert rig.open(f"{machine};JOURNAL").path.lower() == "system$;journal"
-    assert rig.open(rf"DIRECT=OS:alpha\{ORDERS};JOURNAL").path == f"{ORDERS};journal"
+def test_the_managers_own_queues_and_journals_open(harness: Harness) -> None:
+    machine = f"MACHINE={harness.queues.manager.identifier}"
+    assert harness.open(f"{machine};DEADLETTER").path.lower() == "system$;deadletter"
+    assert harness.open(f"{machine};JOURNAL").path.lower() == "system$;journal"
+    assert harness.open(rf"DIRECT=OS:alpha\{ORDERS};JOURNAL").path == f"{ORDERS};journal"
 
 
-def test_an_exclusive_reader_keeps_others_out_until_it_closes(rig: Rig) -> None:
-    reader = rig.reader(share=DesiredShare.DENY_RECEIVE)
-    assert rig.try_open()[0] == Status.STATUS_SHARING_VIOLATION
-    assert rig.try_open(OTHER)[0] == OK
+def test_an_exclusive_reader_keeps_others_out_until_it_closes(harness: Harness) -> None:
+    reader = harness.reader(share=DesiredShare.DENY_RECEIVE)
+    assert harness.try_open()[0] == Status.STATUS_SHARING_VIOLATION
+    assert harness.try_open(OTHER)[0] == OK
     with refused(Status.SHARING_VIOLATION):
-        rig.harness.open(ORDERS, QueueAccess.RECEIVE, ShareMode.DENY_NONE)
+        harness.queues.open(ORDERS, QueueAccess.RECEIVE, ShareMode.DENY_NONE)
     assert reader.close() == OK
-    assert rig.try_open()[0] == OK
+    assert harness.try_open()[0] == OK
 
 
-def test_who_reads_already_keeps_an_exclusive_reader_out(rig: Rig) -> None:
-    rig.reader()
-    assert rig.try_open(share=DesiredShare.DENY_RECEIVE)[0] == Status.STATUS_SHARING_VIOLATION
+def test_who_reads_already_keeps_an_exclusive_reader_out(harness: Harness) -> None:
+    harness.reader()
+    assert harness.try_open(share=DesiredShare.DENY_RECEIVE)[0] == Status.STATUS_SHARING_VIOLATION
 
 
 @pytest.mark.spec("QP-5-04")
-def test_who_may_not_open_the_queue_gets_no_handle_to_read_with(rig: Rig) -> None:
+def test_who_may_not_open_the_queue_gets_no_handle_to_read_with(harness: Harness) -> None:
     """What a handle may do is decided when the queue is opened: no method of qm2qm asks again who calls."""
-    status, remote = rig.try_open(r"private$\order_queue$")
+    status, remote = harness.try_open(r"private$\order_queue$")
     assert (status, remote) == (Status.ACCESS_DENIED, None)
-    assert rig.service.remote_queues == {}
-    rig.send("one")
-    peeker = rig.reader(access=DesiredAccess.PEEK)
+    assert harness.service.remote_queues == {}
+    harness.send("one")
+    peeker = harness.reader(access=DesiredAccess.PEEK)
     assert peeker.peek().label == "one"
     assert peeker.receive().status == Status.ACCESS_DENIED
     assert peeker.lookup(Action.LOOKUP_RECEIVE_NEXT, 0).status == Status.ACCESS_DENIED
     assert peeker.purge() == Status.ACCESS_DENIED
-    assert rig.labels() == ["one"]
+    assert harness.labels() == ["one"]
 
 
 @pytest.mark.spec("QP-5-02")
 def test_a_hardened_server_opens_queues_for_known_callers_only() -> None:
-    rig = Rig(authenticate=True)
-    assert rig.try_open(caller=NOBODY) == (Status.ACCESS_DENIED, None)
-    assert rig.try_open(caller=SOMEBODY)[0] == OK
+    harness = Harness(authenticate=True)
+    assert harness.try_open(caller=NOBODY) == (Status.ACCESS_DENIED, None)
+    assert harness.try_open(caller=SOMEBODY)[0] == OK
 
 
-def test_handles_are_not_those_of_local_readers(rig: Rig) -> None:
+def test_handles_are_not_those_of_local_readers(harness: Harness) -> None:
     """Whoever guesses small numbers does not reach what a program on this computer has open."""
-    local = rig.harness.open(ORDERS)
-    assert rig.service.open_queue(CLIENT, local.handle, local.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
+    local = harness.queues.open(ORDERS)
+    assert harness.service.open_queue(CLIENT, local.handle, local.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
 
 
-def test_a_handle_in_use_is_not_given_twice(rig: Rig) -> None:
+def test_a_handle_in_use_is_not_given_twice(harness: Harness) -> None:
     numbers = iter([0, 5, 5, 0, 6])
-    service = RemoteReadService(rig.harness.manager, numbers.__next__)
+    service = RemoteReadService(harness.queues.manager, numbers.__next__)
     opened = [service.open_remote_queue(parts(ORDERS), DesiredAccess.PEEK, 0, 0.0, SOMEBODY)[1] for _ in range(2)]
     assert [remote.handle for remote in opened if remote is not None] == [5, 6]
 
@@ -120,19 +120,19 @@ def test_a_handle_in_use_is_not_given_twice(rig: Rig) -> None:
 
 
 @pytest.mark.spec("QP-3.1.4.3-05", "QP-3.1.4.3-12", "QP-3.1.4.3-19", "QP-3.1.1.5-01")
-def test_an_opened_queue_is_in_the_collection_until_it_is_closed(rig: Rig) -> None:
-    first, second = rig.reader(), rig.reader(OTHER)
-    assert set(rig.service.open_queue_entries) == {first.handle, second.handle}
-    rig.send("one")
+def test_an_opened_queue_is_in_the_collection_until_it_is_closed(harness: Harness) -> None:
+    first, second = harness.reader(), harness.reader(OTHER)
+    assert set(harness.service.open_queue_entries) == {first.handle, second.handle}
+    harness.send("one")
     for _ in range(20):
         assert first.peek().label == "one"
     assert first.close() == OK
-    assert set(rig.service.open_queue_entries) == {second.handle}
+    assert set(harness.service.open_queue_entries) == {second.handle}
 
 
 @pytest.mark.spec("QP-3.1.1.4-01", "QP-3.1.4.3-17", "QP-3.1.4.3-18")
-def test_an_entry_holds_the_open_context_and_the_client(rig: Rig) -> None:
-    session = rig.reader().session
+def test_an_entry_holds_the_open_context_and_the_client(harness: Harness) -> None:
+    session = harness.reader().session
     assert session.queue_handle == FIRST_HANDLE
     assert session.client_id == CLIENT
 
@@ -147,66 +147,68 @@ def test_an_entry_holds_the_open_context_and_the_client(rig: Rig) -> None:
         pytest.param(CLIENT, RANDOM, RANDOM, marks=pytest.mark.spec("QP-3.1.4.3-21")),
     ],
 )
-def test_an_open_that_fits_nothing_is_an_invalid_parameter(rig: Rig, client: object, queue: int, context: int) -> None:
+def test_an_open_that_fits_nothing_is_an_invalid_parameter(
+    harness: Harness, client: object, queue: int, context: int
+) -> None:
     """The last of them would be MQ_OK by the letter; a number that was never given out is refused here."""
-    assert rig.open().handle == FIRST_HANDLE
-    assert rig.service.open_queue(client, queue, context, SOMEBODY) == (Status.INVALID_PARAMETER, None)  # type: ignore[arg-type]
-    assert rig.service.open_queue_entries == {}
+    assert harness.open().handle == FIRST_HANDLE
+    assert harness.service.open_queue(client, queue, context, SOMEBODY) == (Status.INVALID_PARAMETER, None)  # type: ignore[arg-type]
+    assert harness.service.open_queue_entries == {}
 
 
 @pytest.mark.spec("QP-3.1.4.3-20")
-def test_closing_the_qmcomm_context_leaves_an_opened_queue_open(rig: Rig) -> None:
-    rig.send("one")
-    remote = rig.open()
+def test_closing_the_qmcomm_context_leaves_an_opened_queue_open(harness: Harness) -> None:
+    harness.send("one")
+    remote = harness.open()
     assert remote.state is RemoteReadState.OPENED
-    reader = Reader(rig, remote)
-    rig.service.close_remote_queue_context(remote)
+    reader = Reader(harness, remote)
+    harness.service.close_remote_queue_context(remote)
     assert reader.peek().label == "one"
 
 
-def test_closing_the_qmcomm_context_of_a_queue_that_nobody_reads_closes_it(rig: Rig) -> None:
-    remote = rig.open(share=DesiredShare.DENY_RECEIVE)
-    rig.service.close_remote_queue_context(remote)
+def test_closing_the_qmcomm_context_of_a_queue_that_nobody_reads_closes_it(harness: Harness) -> None:
+    remote = harness.open(share=DesiredShare.DENY_RECEIVE)
+    harness.service.close_remote_queue_context(remote)
     assert remote.descriptor.closed
-    assert rig.try_open()[0] == OK
-    rig.service.close_remote_queue_context(remote)  # once more does nothing
-    rig.service.close_remote_queue_context(None)
-    assert rig.service.open_queue(CLIENT, remote.handle, remote.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
+    assert harness.try_open()[0] == OK
+    harness.service.close_remote_queue_context(remote)  # once more does nothing
+    harness.service.close_remote_queue_context(None)
+    assert harness.service.open_queue(CLIENT, remote.handle, remote.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
 
 
 # RemoteQMCloseQueue
 
 
 @pytest.mark.spec("QP-3.1.4.4-03", "QP-3.1.4.4-04")
-def test_closing_nothing_is_an_invalid_handle(rig: Rig) -> None:
-    assert rig.service.close_queue(None, rig.harness.now) == Status.INVALID_HANDLE
+def test_closing_nothing_is_an_invalid_handle(harness: Harness) -> None:
+    assert harness.service.close_queue(None, harness.queues.now) == Status.INVALID_HANDLE
 
 
 @pytest.mark.spec("QP-3.1.4.4-05", "QP-3.1.4.4-10")
-def test_closing_twice_is_no_fault(rig: Rig) -> None:
-    reader = rig.reader()
+def test_closing_twice_is_no_fault(harness: Harness) -> None:
+    reader = harness.reader()
     assert reader.close() == OK
     assert reader.close() == OK
 
 
 @pytest.mark.spec("QP-3.1.4.4-07", "QP-3.1.6.1-02")
-def test_a_close_ends_the_waiting_reads_of_its_handle_and_no_others(rig: Rig) -> None:
-    reader, other = rig.reader(), rig.reader()
+def test_a_close_ends_the_waiting_reads_of_its_handle_and_no_others(harness: Harness) -> None:
+    reader, other = harness.reader(), harness.reader()
     reads = [reader.wait(), reader.wait()]
     stays = other.wait()
     assert reader.close() == OK
     assert [read.status for read in reads] == [Status.INFORMATION_REMOTE_CANCELED_BY_CLIENT] * 2
     assert stays.waits
-    rig.send("one")
+    harness.send("one")
     assert stays.label == "one"
 
 
 @pytest.mark.spec("QP-3.1.4.4-06", "QP-3.1.1.3-03")
-def test_a_read_that_starts_while_its_queue_closes_is_refused(rig: Rig) -> None:
-    reader = rig.reader()
+def test_a_read_that_starts_while_its_queue_closes_is_refused(harness: Harness) -> None:
+    reader = harness.reader()
     late: list[int] = []
     read = reader.wait()
-    _, waiting = rig.waiting(read)
+    _, waiting = harness.waiting(read)
     told = waiting.failed
 
     def failed(error: PostroadError) -> None:
@@ -216,53 +218,53 @@ def test_a_read_that_starts_while_its_queue_closes_is_refused(rig: Rig) -> None:
     waiting.failed = failed
     reader.close()
     assert late == [Status.INVALID_PARAMETER]
-    assert rig.pending() == 0
+    assert harness.pending() == 0
 
 
 @pytest.mark.spec("QP-3.1.4.4-10")
-def test_a_close_ends_a_waiting_peek_too(rig: Rig) -> None:
-    reader = rig.reader()
+def test_a_close_ends_a_waiting_peek_too(harness: Harness) -> None:
+    reader = harness.reader()
     peek = reader.wait(Action.PEEK_CURRENT)
     assert reader.close() == OK
     assert peek.status == Status.OPERATION_CANCELLED
-    assert rig.pending() == 0
+    assert harness.pending() == 0
 
 
 @pytest.mark.spec("QP-3.1.4.4-08", "QP-3.1.6.1-01")
-def test_a_close_gives_everything_back(rig: Rig) -> None:
-    reader = rig.reader(share=DesiredShare.DENY_RECEIVE)
+def test_a_close_gives_everything_back(harness: Harness) -> None:
+    reader = harness.reader(share=DesiredShare.DENY_RECEIVE)
     cursor = reader.cursor()
     reader.close()
-    assert rig.harness.queue(ORDERS).descriptors == []
+    assert harness.queues.queue(ORDERS).descriptors == []
     assert reader.remote.descriptor.cursors == {}
-    assert rig.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
-    assert rig.try_open(share=DesiredShare.DENY_RECEIVE)[0] == OK
+    assert harness.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
+    assert harness.try_open(share=DesiredShare.DENY_RECEIVE)[0] == OK
 
 
-def test_a_close_puts_back_what_was_not_acknowledged(rig: Rig) -> None:
-    rig.send("one", "two", "three")
-    reader, other = rig.reader(), rig.reader()
+def test_a_close_puts_back_what_was_not_acknowledged(harness: Harness) -> None:
+    harness.send("one", "two", "three")
+    reader, other = harness.reader(), harness.reader()
     reads = [reader.receive(), reader.receive()]
-    assert rig.labels() == ["three"]
+    assert harness.labels() == ["three"]
     reader.close()
-    assert rig.labels() == ["one", "two", "three"]
+    assert harness.labels() == ["one", "two", "three"]
     assert other.receive().label == "one"
     assert reader.end(reads[0], Ack.RR_ACK) == Status.TRANSACTION_SEQUENCE  # it is the other reader's now
-    assert rig.labels() == ["two", "three"]
+    assert harness.labels() == ["two", "three"]
 
 
-def test_a_queue_that_is_deleted_ends_its_readers(rig: Rig) -> None:
-    rig.send("one", "two")
-    reader = rig.reader()
+def test_a_queue_that_is_deleted_ends_its_readers(harness: Harness) -> None:
+    harness.send("one", "two")
+    reader = harness.reader()
     read = reader.receive()
     second = reader.receive()
     waits = reader.wait()
-    rig.harness.delete(ORDERS)
+    harness.queues.delete(ORDERS)
     assert waits.status == Status.OPERATION_CANCELLED
     assert reader.receive().status == Status.QUEUE_NOT_AVAILABLE
     assert reader.purge() == Status.QUEUE_NOT_AVAILABLE
     assert reader.end(read, Ack.RR_ACK) == Status.QUEUE_NOT_AVAILABLE
-    assert rig.service.create_remote_cursor(reader.handle, SOMEBODY)[0] == Status.QUEUE_NOT_AVAILABLE
+    assert harness.service.create_remote_cursor(reader.handle, SOMEBODY)[0] == Status.QUEUE_NOT_AVAILABLE
     assert reader.close() == OK
     assert second.entry is not None
     assert second.entry.settled
@@ -272,62 +274,62 @@ def test_a_queue_that_is_deleted_ends_its_readers(rig: Rig) -> None:
 
 
 @pytest.mark.spec("QP-1.3.4-01")
-def test_a_handle_has_as_many_cursors_as_it_asks_for(rig: Rig) -> None:
-    rig.send("one", "two")
-    reader = rig.reader()
+def test_a_handle_has_as_many_cursors_as_it_asks_for(harness: Harness) -> None:
+    harness.send("one", "two")
+    reader = harness.reader()
     cursors = [reader.cursor() for _ in range(300)]
     assert len(set(cursors)) == 300
     assert {reader.peek(cursor).label for cursor in cursors} == {"one"}
 
 
-def test_a_cursor_of_no_queue_is_refused(rig: Rig) -> None:
-    assert rig.service.create_remote_cursor(RANDOM, SOMEBODY) == (Status.INVALID_HANDLE, 0)
+def test_a_cursor_of_no_queue_is_refused(harness: Harness) -> None:
+    assert harness.service.create_remote_cursor(RANDOM, SOMEBODY) == (Status.INVALID_HANDLE, 0)
 
 
 @pytest.mark.spec("QP-3.1.4.5-05", "QP-3.1.4.5-06")
-def test_a_closed_cursor_is_gone(rig: Rig) -> None:
-    rig.send("one")
-    reader = rig.reader()
+def test_a_closed_cursor_is_gone(harness: Harness) -> None:
+    harness.send("one")
+    reader = harness.reader()
     cursor = reader.cursor()
     assert reader.peek(cursor).label == "one"
-    assert rig.service.close_cursor(reader.handle, cursor, SOMEBODY) == OK
+    assert harness.service.close_cursor(reader.handle, cursor, SOMEBODY) == OK
     assert reader.peek(cursor).status == Status.STATUS_INVALID_PARAMETER
-    assert rig.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
+    assert harness.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
 
 
 @pytest.mark.spec("QP-3.1.4.5-03")
-def test_closing_a_cursor_of_an_unknown_queue_is_an_invalid_handle(rig: Rig) -> None:
-    cursor = rig.reader().cursor()
-    assert rig.service.close_cursor(RANDOM, cursor, SOMEBODY) == Status.INVALID_HANDLE
+def test_closing_a_cursor_of_an_unknown_queue_is_an_invalid_handle(harness: Harness) -> None:
+    cursor = harness.reader().cursor()
+    assert harness.service.close_cursor(RANDOM, cursor, SOMEBODY) == Status.INVALID_HANDLE
 
 
 @pytest.mark.spec("QP-3.1.4.5-04")
-def test_closing_somebody_elses_cursor_is_an_invalid_handle(rig: Rig) -> None:
-    rig.send("one")
-    reader, other = rig.reader(), rig.reader()
+def test_closing_somebody_elses_cursor_is_an_invalid_handle(harness: Harness) -> None:
+    harness.send("one")
+    reader, other = harness.reader(), harness.reader()
     cursor = other.cursor()
-    assert rig.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
+    assert harness.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
     assert other.peek(cursor).label == "one"
 
 
 @pytest.mark.spec("QP-3.1.4.5-07")
-def test_a_cursor_closes_on_a_queue_that_only_qmcomm_has_opened(rig: Rig) -> None:
-    remote = rig.open()
-    _, cursor = rig.service.create_remote_cursor(remote.handle, SOMEBODY)
-    assert rig.service.close_cursor(remote.handle, cursor, SOMEBODY) == OK
+def test_a_cursor_closes_on_a_queue_that_only_qmcomm_has_opened(harness: Harness) -> None:
+    remote = harness.open()
+    _, cursor = harness.service.create_remote_cursor(remote.handle, SOMEBODY)
+    assert harness.service.close_cursor(remote.handle, cursor, SOMEBODY) == OK
 
 
 # Who reads
 
 
-def test_readers_are_shown(rig: Rig) -> None:
-    rig.send("one", "two")
-    reader = rig.reader(share=DesiredShare.DENY_RECEIVE)
+def test_readers_are_shown(harness: Harness) -> None:
+    harness.send("one", "two")
+    reader = harness.reader(share=DesiredShare.DENY_RECEIVE)
     reader.receive()
     reader.cursor()
-    peeker = rig.reader(OTHER, DesiredAccess.PEEK)
+    peeker = harness.reader(OTHER, DesiredAccess.PEEK)
     peeker.wait(Action.PEEK_CURRENT)
-    shown = list(rig.service.readers())
+    shown = list(harness.service.readers())
     assert [(each.queue, each.access, each.exclusive) for each in shown] == [
         (ORDERS, "receive", True),
         (OTHER, "peek", False),

@@ -19,7 +19,7 @@ from postroad.remote_read.values import (
     Version,
     is_failure,
 )
-from tests.unit.remote_read.rig import Rig
+from tests.unit.remote_read.harness import Harness
 
 
 @pytest.mark.spec("QP-2.2-03")
@@ -58,11 +58,11 @@ def test_port_types() -> None:
 
 
 @pytest.mark.spec("QP-2.1-02", "QP-3.1.4.8-06", "QP-3.1.4.8-07", "QP-3.1.4.8-08")
-def test_a_port_is_what_the_server_listens_on_and_spx_has_none(rig: Rig) -> None:
-    rig.service.ports = Ports(2114, 2116)
-    assert [rig.service.server_port(port_type) for port_type in range(5)] == [2114, 2116, 0, 0, 0]
-    assert [rig.service.server_port(port_type) for port_type in range(5)] == [2114, 2116, 0, 0, 0]
-    closed = RemoteReadService(rig.harness.manager, count(1).__next__)
+def test_a_port_is_what_the_server_listens_on_and_spx_has_none(harness: Harness) -> None:
+    harness.service.ports = Ports(2114, 2116)
+    assert [harness.service.server_port(port_type) for port_type in range(5)] == [2114, 2116, 0, 0, 0]
+    assert [harness.service.server_port(port_type) for port_type in range(5)] == [2114, 2116, 0, 0, 0]
+    closed = RemoteReadService(harness.queues.manager, count(1).__next__)
     assert [closed.server_port(port_type) for port_type in range(2)] == [0, 0]
 
 

@@ -207,7 +207,7 @@ def test_to_another_site_a_gate_sends_to_the_gates_of_the_next() -> None:
     answer = hops(found, "gate-A", "gate-C")
     assert [each.computer_name for each in answer.hops] == ["gate-B"]
     assert answer.link_cost == 2
-    assert answer.why == "the cheapest route to the site C costs 5 and goes by the gates of B ([MS-MQBR] 3.1.5.3)"
+    assert answer.why == "the cheapest route to the site C costs 5 and goes through the gates of B ([MS-MQBR] 3.1.5.3)"
 
 
 @pytest.mark.spec("BR-3.1.5.3-05")
@@ -297,7 +297,7 @@ def test_routing_knows_names_and_the_directory_and_makes_no_packets() -> None:
     ("source", "destination", "why"),
     [
         ("out", "near", "out sends everything through its out-routing servers ([MS-MQBR] 3.1.5.1)"),
-        ("alpha", "near", "near is in the same site (A): straight to it ([MS-MQBR] 3.1.5.1)"),
+        ("alpha", "near", "near is in the same site (A), so it is the next hop ([MS-MQBR] 3.1.5.1)"),
         (
             "alpha",
             "served",
@@ -306,22 +306,22 @@ def test_routing_knows_names_and_the_directory_and_makes_no_packets() -> None:
         (
             "alpha",
             "far",
-            "far is in another site, and this is the first routing server of the own one ([MS-MQBR] 3.1.5.1, 3.1.5.5)",
+            "far is in another site, and this is the first routing server of this site ([MS-MQBR] 3.1.5.1, 3.1.5.5)",
         ),
-        ("router", "near", "near is in the same site (A): straight to it ([MS-MQBR] 3.1.5.2)"),
+        ("router", "near", "near is in the same site (A), so it is the next hop ([MS-MQBR] 3.1.5.2)"),
         ("router", "served", "router is an in-routing server of served, so it delivers ([MS-MQBR] 3.1.5.2)"),
         (
             "router",
             "far",
-            "far is in another site, and routing servers leave that to their site's gates ([MS-MQBR] 3.1.5.2, 3.1.5.6)",
+            "far is in another site, and routing servers send there through site gates ([MS-MQBR] 3.1.5.2, 3.1.5.6)",
         ),
-        ("gate-a", "near", "near is in the same site (A): straight to it ([MS-MQBR] 3.1.5.3)"),
+        ("gate-a", "near", "near is in the same site (A), so it is the next hop ([MS-MQBR] 3.1.5.3)"),
         (
             "gate-a",
             "far",
-            "the cheapest route to the site B costs 7 and goes straight to the gates of B ([MS-MQBR] 3.1.5.3)",
+            "the cheapest route to the site B costs 7 and goes directly to the gates of B ([MS-MQBR] 3.1.5.3)",
         ),
-        ("near", "near", "near is the destination itself: nothing is routed"),
+        ("near", "near", "near is the destination itself"),
     ],
 )
 def test_an_answer_says_which_rule_it_follows(source: str, destination: str, why: str) -> None:

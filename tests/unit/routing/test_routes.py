@@ -80,7 +80,7 @@ def test_an_unknown_name(source: str, destination: str, sentence: str) -> None:
 
 
 def test_an_empty_directory_says_so() -> None:
-    with pytest.raises(ManagerNotFound, match=r"it has none at all: \[directory\]"):
+    with pytest.raises(ManagerNotFound, match=r"the directory is empty: set directory\.file"):
         Routes(Directory()).route("alpha", "beta")
 
 

@@ -251,7 +251,7 @@ def test_faults_that_leave_the_connection(octets: bytes, status: int) -> None:
     "stream",
     [
         [request(flags=FIRST), request(call_id=3)],  # a request within a request
-        [request(flags=MIDDLE, call_id=500)],  # a fragment of no request
+        [request(flags=MIDDLE, call_id=500)],  # a fragment without the start of its request
         [request(), request()],  # two calls of one id
         [request(flags=FIRST), request(flags=LAST, opnum=1)],  # fragments of two operations
         [request(call_id=0x80000000)],
@@ -352,7 +352,7 @@ def test_one_rundown_that_fails_leaves_the_others(caplog: pytest.LogCaptureFixtu
     server.drop(event.call)
     server.disconnected()
     assert gone == ["second"]
-    assert "The rundown of a PCTX_SHELF failed" in caplog.text
+    assert "context handle rundown failed" in caplog.text
 
 
 # The verification trailer, [MS-RPCE] 2.2.2.13

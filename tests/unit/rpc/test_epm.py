@@ -83,7 +83,7 @@ def test_an_address_that_is_none_of_ipv4_is_left_open() -> None:
 def test_towers_of_other_protocols_are_none_of_ours() -> None:
     udp = Tower(IFACE, 1).encode().replace(b"\1\0\x07", b"\1\0\x08")
     assert Tower.decode(udp) is None
-    with pytest.raises(RemoteProtocolError, match="7 floors"):
+    with pytest.raises(RemoteProtocolError, match="floors in a tower: 7"):
         Tower.decode(b"\7\0" + bytes(28))
 
 

@@ -70,15 +70,15 @@ def test_a_request_comes_back_as_it_was(layout: Format, request_: Echo) -> None:
 @pytest.mark.parametrize(
     ("octets", "fault"),
     [
-        ("07000000", "16 octets are needed"),
-        ("07000000" "01001000" "00000000" "00000000", "1048577 is not within 0 to 1048576"),
-        ("07000000" "03000000" "03000000" "00000000", "3 is no Colour"),
-        ("07000000" "03000000" "02000000" "00000000", "a null pointer to an array that has elements"),
-        ("07000000" "03000000" "02000000" "00000200" "04000000" "00000000" "03000000" "616263", "maximum count is 4"),
-        ("07000000" "03000000" "02000000" "00000200" "03000000" "00000000" "02000000" "616263", "actual count is 2"),
+        ("07000000", "must have 16 more octets"),
+        ("07000000" "01001000" "00000000" "00000000", "must be between 0 and 1048576, got 1048577"),
+        ("07000000" "03000000" "03000000" "00000000", "unknown value of Colour: 3"),
+        ("07000000" "03000000" "02000000" "00000000", "the pointer to an array with elements must not be null"),
+        ("07000000" "03000000" "02000000" "00000200" "04000000" "00000000" "03000000" "616263", "got 4"),
+        ("07000000" "03000000" "02000000" "00000200" "03000000" "00000000" "02000000" "616263", "got 2"),
         ("07000000" "03000000" "02000000" "00000200" "03000000" "01000000" "03000000" "616263", "offset"),
-        ("07000000" "03000000" "02000000" "00000200" "03000000" "00000000" "03000000" "6162", "3 octets are needed"),
-        ("07000000" "03000000" "02000000" "00000200" "ffffffff" "00000000" "03000000" "616263", "a count of"),
+        ("07000000" "03000000" "02000000" "00000200" "03000000" "00000000" "03000000" "6162", "3 more octets"),
+        ("07000000" "03000000" "02000000" "00000200" "ffffffff" "00000000" "03000000" "616263", "at most 2147483647"),
     ],
 )  # fmt: skip
 def test_what_the_definition_forbids_is_refused(octets: str, fault: str) -> None:
@@ -87,5 +87,5 @@ def test_what_the_definition_forbids_is_refused(octets: str, fault: str) -> None
 
 
 def test_a_caller_that_contradicts_itself_is_told() -> None:
-    with pytest.raises(LocalProtocolError, match="length_is says 4"):
+    with pytest.raises(LocalProtocolError, match="must have 4 elements, from length_is"):
         ECHO.request.encode(Echo(Parcel(1, 4, Colour.RED, b"abc")), Format.NDR)

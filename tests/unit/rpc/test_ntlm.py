@@ -91,7 +91,7 @@ def test_messages_out_of_turn() -> None:
         it = acceptor()
         for message in messages[:-1]:
             it.step(message)
-        with pytest.raises(AuthenticationFailed, match="out of turn"):
+        with pytest.raises(AuthenticationFailed, match="unexpected NTLM message"):
             it.step(messages[-1])
 
 
@@ -107,7 +107,7 @@ def test_what_is_kept_until_the_proof_has_come_is_small() -> None:
 @pytest.mark.parametrize("missing", [Flag.UNICODE, Flag.EXTENDED_SESSIONSECURITY, Flag.BITS_128])
 def test_less_than_ntlmv2_is_refused(missing: Flag) -> None:
     weak = NEGOTIATE[:12] + pack("<I", 0xE2088233 & ~missing) + NEGOTIATE[16:]
-    with pytest.raises(AuthenticationFailed, match="offers less"):
+    with pytest.raises(AuthenticationFailed, match="must offer NTLMv2"):
         acceptor().step(weak)
 
 
@@ -115,7 +115,7 @@ def test_one_user_is_not_another() -> None:
     for users in ({}, {"user": User("user", nt_hash("password"))}, {"other": User("other", nt_hash("Password"))}):
         it = NtlmAcceptor(users, "SERVER", CHALLENGE, 0)
         it.step(NEGOTIATE)
-        with pytest.raises(AuthenticationFailed, match="'User' is not known, or has another password"):
+        with pytest.raises(AuthenticationFailed, match="unknown user or wrong password: 'User'"):
             it.step(AUTHENTICATE)
     stranger = NtlmAcceptor(USERS, "SERVER", CHALLENGE[::-1], 0)  # the proof of another challenge
     stranger.step(NEGOTIATE)

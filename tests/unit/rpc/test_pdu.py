@@ -148,24 +148,24 @@ def test_big_endian_peers_are_understood() -> None:
 
 def test_a_pdu_of_more_than_sixteen_bits_cannot_be_written() -> None:
     request = pdus.Request(call_id=1, alloc_hint=0, context_id=0, opnum=0, stub=bytes(70000))
-    with pytest.raises(LocalProtocolError, match="70024 octets"):
+    with pytest.raises(LocalProtocolError, match="octets, got 70024"):
         request.encode()
 
 
 @pytest.mark.parametrize(
     ("octets", "fault"),
     [
-        ("05", "hold no header"),
-        ("04000003100000001800000001000000" + "00" * 8, "protocol version 4.0"),
-        ("05010003100000001800000001000000" + "00" * 8, "protocol version 5.1"),
-        ("05000003100000000800000001000000", "shorter than its own header"),
+        ("05", "must have at least 16 octets, got 1"),
+        ("04000003100000001800000001000000" + "00" * 8, "protocol version must be 5.0, got 4.0"),
+        ("05010003100000001800000001000000" + "00" * 8, "protocol version must be 5.0, got 5.1"),
+        ("05000003100000000800000001000000", "must be longer than its header"),
         ("05000003110000001800000001000000" + "00" * 8, "data representation 0x11"),
-        ("05000003100100001800000001000000" + "00" * 8, "other than IEEE"),
-        ("05000403100000001000000001000000", "PDU type 4 is not known"),
-        ("05001003100000001400000001000000" + "00" * 4, "without a token"),
-        ("05000003100000001800140001000000" + "00" * 8, "leaves no room"),
-        ("05000003100000002100010001000000" + "00" * 8 + "0a06ff0000000000" + "61", "255 octets of padding"),
-        ("05000003100000001700000001000000" + "00" * 7, "ends too early"),
+        ("05000003100100001800000001000000" + "00" * 8, "format must be IEEE"),
+        ("05000403100000001000000001000000", "unknown PDU type 4"),
+        ("05001003100000001400000001000000" + "00" * 4, "must have a token"),
+        ("05000003100000001800140001000000" + "00" * 8, "too short for an authentication token"),
+        ("05000003100000002100010001000000" + "00" * 8 + "0a06ff0000000000" + "61", "of padding, got 255"),
+        ("05000003100000001700000001000000" + "00" * 7, "is incomplete"),
     ],
 )
 def test_octets_that_are_no_pdu(octets: str, fault: str) -> None:

@@ -13,9 +13,9 @@ from postroad.rpc.ndr.streams import Expression, Format, Reader, Scope, Writer
 
 
 class Array(NdrType):
-    """`count` elements; or as many as `size_is` says, of which `length_is` says how many are sent.
+    """`count` elements; or the number in `size_is`, and `length_is` says how many of them are sent.
 
-    The maximum count of a conformant array stands before it, or before the structure that it ends.
+    The maximum count of a conformant array is before it, or before the structure that it ends.
     """
 
     __slots__ = (
@@ -31,7 +31,7 @@ class Array(NdrType):
         length_is: Expression | None = None,
     ) -> None:
         if element.conformant:
-            raise LocalProtocolError("an array's elements cannot be conformant themselves")
+            raise LocalProtocolError("the elements of an array must not be conformant")
         self.element = element
         self.count = count
         self.size_is = size_is
@@ -60,18 +60,18 @@ class Array(NdrType):
         if size is None:
             size = len(value)
         if size < len(value) or (size > len(value) and not self.varying):
-            raise LocalProtocolError(f"an array of {len(value)} elements, and size_is says {size}")
+            raise LocalProtocolError(f"an array must have {size} elements, from size_is, got {len(value)}")
         writer.counts(size)
 
     def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
         length = len(value)
         if self.varying:
-            told = None if self.length_is is None else scope.evaluate(self.length_is)
-            if told is not None and told != length:
-                raise LocalProtocolError(f"an array of {length} elements, and length_is says {told}")
+            expected = None if self.length_is is None else scope.evaluate(self.length_is)
+            if expected is not None and expected != length:
+                raise LocalProtocolError(f"an array must have {expected} elements, from length_is, got {length}")
             writer.counts(0, length)
         if self.count is not None and (length > self.count or (length < self.count and not self.varying)):
-            raise LocalProtocolError(f"an array of {length} elements, where there are {self.count}")
+            raise LocalProtocolError(f"an array must have {self.count} elements, got {length}")
         if self.octets:
             writer.data += value
             return
@@ -91,7 +91,7 @@ class Array(NdrType):
         return reader.counts(1)[0] if self.conformant else self.count or 0
 
     def decode(self, reader: Reader, scope: Scope, max_count: int | None = None) -> Any:
-        """The elements; `max_count` where it stood before the structure."""
+        """The elements; `max_count` if it was before the structure."""
         offset = length = 0
         if max_count is None and self.conformant and self.varying:
             max_count, offset, length = reader.counts(3)
@@ -107,9 +107,11 @@ class Array(NdrType):
         if self.varying:
             # [MS-RPCE] 3.1.1.5.3.2.1.7: without first_is, the offset is 0.
             if offset:
-                raise RemoteProtocolError(f"the offset of a varying array is {offset}", reader.offset)
+                raise RemoteProtocolError(f"the offset of a varying array must be 0, got {offset}", reader.offset)
             if length > max_count:
-                raise RemoteProtocolError(f"{length} elements of an array of {max_count}", reader.offset)
+                raise RemoteProtocolError(
+                    f"an array must have at most {max_count} elements, got {length}", reader.offset
+                )
             if self.length_is is not None:
                 scope.expect(self.length_is, length, "the actual count", reader.offset)
         if self.octets:
@@ -140,7 +142,7 @@ class String(NdrType):
         self.conformant = count is None
 
     def range(self, low: int, high: int) -> String:
-        """[MS-RPCE] 2.2.4.14.2: the lengths that are acceptable, the terminator included."""
+        """[MS-RPCE] 2.2.4.14.2: the allowed lengths, including the terminator."""
         return String(self.character, self.count, low, high)
 
     def alignment(self, layout: Format) -> int:
@@ -155,13 +157,13 @@ class String(NdrType):
         return "utf-16-le" if order == "<" else "utf-16-be"
 
     def _octets(self, value: str) -> bytes:
-        """With the terminator. Windows' strings may hold half a surrogate pair; it must come back as it was."""
+        """With the terminator. Windows' strings may have half a surrogate pair, which must be preserved."""
         if "\0" in value:
-            raise LocalProtocolError(f"{value!r} holds the zero that ends a string")
+            raise LocalProtocolError(f"a string must not contain a zero, got {value!r}")
         try:
             return (value + "\0").encode(self._encoding("<"), "surrogatepass" if self.character is wchar else "strict")
         except UnicodeEncodeError:
-            raise LocalProtocolError(f"{value!r} has characters that this string cannot hold") from None
+            raise LocalProtocolError(f"this string must have only Latin characters, got {value!r}") from None
 
     def encode_max_count(self, writer: Writer, value: Any, scope: Scope) -> None:
         if self.conformant:
@@ -171,9 +173,9 @@ class String(NdrType):
         octets = self._octets(value)
         length = len(octets) // self.character.size
         if self.count is not None and length > self.count:
-            raise LocalProtocolError(f"{value!r} is longer than {self.count - 1} characters")
+            raise LocalProtocolError(f"a string must have at most {self.count - 1} characters, got {value!r}")
         if length < self.low or (self.high is not None and length > self.high):
-            raise LocalProtocolError(f"{value!r} is {length} long, and {self.low} to {self.high} is what is allowed")
+            raise LocalProtocolError(f"a string's length must be between {self.low} and {self.high}, got {length}")
         writer.counts(0, length)
         writer.data += octets
 
@@ -188,14 +190,16 @@ class String(NdrType):
         if offset or length > max_count:
             raise RemoteProtocolError(f"{length} characters from {offset} of a string of {max_count}", start)
         if length < self.low or (self.high is not None and length > self.high):
-            raise RemoteProtocolError(f"a string of {length}, and {self.low} to {self.high} is what is allowed", start)
+            raise RemoteProtocolError(
+                f"a string's length must be between {self.low} and {self.high}, got {length}", start
+            )
         data = reader.take(length * self.character.size)
         try:
             text = data.decode(self._encoding(reader.order), "surrogatepass" if self.character is wchar else "strict")
         except UnicodeDecodeError:
-            raise RemoteProtocolError("a string that is no UTF-16", start) from None
+            raise RemoteProtocolError("a string must be UTF-16", start) from None
         if not text.endswith("\0"):
-            raise RemoteProtocolError("a string without its terminator", start)
+            raise RemoteProtocolError("a string must end with its terminator", start)
         return text.partition("\0")[0]
 
 

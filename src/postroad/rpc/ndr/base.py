@@ -16,16 +16,16 @@ from postroad.rpc.ndr.streams import Format, Reader, Scope, Writer
 
 
 class NdrType:
-    """What every type can do. A value with pointers is written and read in two steps, [C706] 14.3.12.3:
+    """The common part of all types. A value with pointers is written and read in two steps, [C706] 14.3.12.3:
 
-    `encode` and `decode` handle what stands in place, `encode_deferred` and `finish` the referents that follow the
-    outermost construction. `decode` may return a state that only `finish` turns into the value.
+    `encode` and `decode` handle the value in place, `encode_deferred` and `finish` the referents after the outermost
+    construction. `decode` may return a state that only `finish` turns into the value.
     """
 
     __slots__ = ()
 
     deferring = False  # there are pointers inside
-    conformant = False  # its maximum count stands before the structure that it ends
+    conformant = False  # its maximum count is before the structure that it ends
     plain = False  # `dump` and `load` change nothing
     correlated = False  # there are counts or tags inside that are looked up in a scope
 
@@ -33,7 +33,7 @@ class NdrType:
         raise NotImplementedError
 
     def least(self, layout: Format) -> int:
-        """The fewest octets that a value takes: what a count is held against before anything is allocated."""
+        """The smallest size of a value: a count is checked against it before anything is allocated."""
         raise NotImplementedError
 
     def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
@@ -42,7 +42,7 @@ class NdrType:
     def decode(self, reader: Reader, scope: Scope) -> Any:
         raise NotImplementedError
 
-    # A type whose place in a stream is one item of `struct`: a structure reads and writes a run of them at once.
+    # Types that are one item of `struct`: a structure reads and writes a run of them at once.
 
     def code(self, layout: Format) -> str | None:
         """The item's `struct` code; None for a type that is more than one."""
@@ -53,7 +53,7 @@ class NdrType:
         return value
 
     def load(self, reader: Reader, item: Any) -> Any:
-        """What `decode` gives for the item."""
+        """The result of `decode` for the item."""
         return item
 
     def fits(self, value: int) -> bool:
@@ -61,14 +61,14 @@ class NdrType:
         return True
 
     def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
-        """The referents of `value`; nothing where there are no pointers."""
+        """The referents of `value`; nothing if there are no pointers."""
 
     def finish(self, reader: Reader, state: Any, scope: Scope) -> Any:
         """The value, with the referents read."""
         return state
 
     def encode_max_count(self, writer: Writer, value: Any, scope: Scope) -> None:
-        """The maximum count of a conformant array, wherever it has to stand."""
+        """The maximum count of a conformant array, wherever it belongs."""
 
     def decode_max_count(self, reader: Reader) -> int:
         return 0
@@ -139,12 +139,14 @@ class Integer(Item):
 
     def dump(self, writer: Writer, value: Any, scope: Scope) -> Any:
         if not self.low <= value <= self.high:
-            raise LocalProtocolError(f"{value} is not within {self.low} to {self.high}, as {self.name} has it here")
+            raise LocalProtocolError(f"{self.name} must be between {self.low} and {self.high}, got {value}")
         return value
 
     def load(self, reader: Reader, item: Any) -> int:
         if not self.low <= item <= self.high:
-            raise RemoteProtocolError(f"{item} is not within {self.low} to {self.high}", reader.offset)
+            raise RemoteProtocolError(
+                f"{self.name} must be between {self.low} and {self.high}, got {item}", reader.offset
+            )
         return int(item)
 
 
@@ -202,23 +204,23 @@ class Enumeration(Item):
     def dump(self, writer: Writer, value: Any, scope: Scope) -> int:
         most = ENUM_MAX if not self.v1_enum else 0x7FFFFFFF
         if not 0 <= value <= most:  # [MS-RPCE] 2.2.4.11
-            raise LocalProtocolError(f"{value} is not within 0 to {most}, as an enum has it")
+            raise LocalProtocolError(f"an enum must be between 0 and {most}, got {value}")
         return int(value)
 
     def load(self, reader: Reader, item: Any) -> int:
         if item < 0 or (item > ENUM_MAX and not self.v1_enum):
-            raise RemoteProtocolError(f"{item} is no value of an enum", reader.offset)
+            raise RemoteProtocolError(f"unknown value of an enum: {item}", reader.offset)
         if self.kind is None:
             return int(item)
         try:
             return self.kind(item)
         except ValueError:
-            raise RemoteProtocolError(f"{item} is no {self.kind.__name__}", reader.offset) from None
+            raise RemoteProtocolError(f"unknown value of {self.kind.__name__}: {item}", reader.offset) from None
 
 
 @dataclass(frozen=True)
 class Guid(Item):
-    """A UUID: ulong, ushort, ushort and eight octets, so that it is aligned to 4."""
+    """A UUID: ulong, ushort, ushort and eight octets, and so aligned to 4."""
 
     def code(self, layout: Format) -> str:
         return "16s"
@@ -235,7 +237,7 @@ class Guid(Item):
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """[C706] N ndr_context_handle: what a server gives for a context, opaque to the client. Null is 20 zero octets."""
+    """[C706] N ndr_context_handle: a server's name for a context, opaque to the client. Null is 20 zero octets."""
 
     attributes: int
     uuid: UUID
@@ -251,7 +253,7 @@ NULL_HANDLE: Final = Handle(0, UUID(int=0))
 class ContextHandle(Item):
     """`[context_handle]`: `kind` is the IDL's type name, which a handle keeps from the call that made it.
 
-    [MS-RPCE] 3.1.1.5.3.3.1.1: a handle of another kind is rejected. `strict` refuses null, as an `[in]` handle has it.
+    [MS-RPCE] 3.1.1.5.3.3.1.1: a handle of another kind is rejected. `strict` refuses null, as for an `[in]` handle.
     """
 
     kind: str

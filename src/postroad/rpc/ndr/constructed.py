@@ -81,7 +81,7 @@ class Structure(NdrType):
 
     def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
         if not isinstance(value, self.kind):
-            raise LocalProtocolError(f"{value!r} stands where a {self.kind.__name__} belongs")
+            raise LocalProtocolError(f"must be a {self.kind.__name__}, got {value!r}")
         inner = Scope(value, scope) if self.correlated else scope
         alignment = self._alignments[writer.word]
         writer.align(alignment)
@@ -105,9 +105,9 @@ class Structure(NdrType):
         try:
             writer.data += run.forms["<"].pack(*items)
         except octets.error:
-            for (name, member), item in zip(run.members, items, strict=True):  # which of them it is
+            for (name, member), item in zip(run.members, items, strict=True):  # find the wrong one
                 if member.plain and not (isinstance(item, int) and member.fits(item)):
-                    raise LocalProtocolError(f"{self.kind.__name__}.{name} cannot be {item!r}") from None
+                    raise LocalProtocolError(f"{self.kind.__name__}.{name} must not be {item!r}") from None
             raise
 
     def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
@@ -173,7 +173,7 @@ class PointerKind(Enum):
 class Pointer(Item):
     """A pointer inside a construction, or a parameter that may be null. None is null.
 
-    A `ref` parameter leaves no trace in the stream: leave it out of the parameter's type.
+    A `ref` parameter has no octets in the stream: leave it out of the parameter's type.
     """
 
     __slots__ = ("_size_is", "correlated", "kind", "target")
@@ -193,14 +193,14 @@ class Pointer(Item):
     def dump(self, writer: Writer, value: Any, scope: Scope) -> int:
         if value is None:
             if self.kind is PointerKind.REF:
-                raise LocalProtocolError("a ref pointer is never null")
+                raise LocalProtocolError("a ref pointer must not be null")
             if self._is_missing(scope):
-                raise LocalProtocolError("a null pointer to an array that has elements")
+                raise LocalProtocolError("the pointer to an array with elements must not be null")
         return 0 if value is None else writer.referent()
 
     def load(self, reader: Reader, item: Any) -> int:
         if not item and self.kind is PointerKind.REF:
-            raise RemoteProtocolError("a ref pointer that is null", reader.offset)
+            raise RemoteProtocolError("a ref pointer must not be null", reader.offset)
         return int(item)
 
     def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
@@ -210,7 +210,7 @@ class Pointer(Item):
     def finish(self, reader: Reader, state: Any, scope: Scope) -> Any:
         if not state:
             if self._is_missing(scope):
-                raise RemoteProtocolError("a null pointer to an array that has elements", reader.offset)
+                raise RemoteProtocolError("the pointer to an array with elements must not be null", reader.offset)
             return None
         if self.kind is not PointerKind.FULL:
             return read(reader, self.target, scope)
@@ -218,11 +218,11 @@ class Pointer(Item):
             reader.full[state] = (self.target, read(reader, self.target, scope))
         target, value = reader.full[state]
         if target is not self.target:
-            raise RemoteProtocolError("two pointers of different types to the same", reader.offset)
+            raise RemoteProtocolError("two pointers to one referent must have one type", reader.offset)
         return value
 
     def _is_missing(self, scope: Scope) -> bool:
-        """[MS-RPCE] 3.1.1.5.3.3.1.2: a null pointer to a conformant array whose size is told as more than 0."""
+        """[MS-RPCE] 3.1.1.5.3.3.1.2: a null pointer to a conformant array with a size above 0."""
         return self._size_is is not None and (scope.evaluate(self._size_is) or 0) > 0
 
 
@@ -230,7 +230,7 @@ DEFAULT: Final = None  # the key of a union's default arm
 
 
 class Union(NdrType):
-    """`[switch_is(...)] union`: the value is the arm's own, None for an empty arm. The tag is written once more inside.
+    """`[switch_is(...)] union`: the value is the arm's, None for an empty arm. The tag is written again inside.
 
     Without `switch_is` the union is encapsulated: its value is (tag, arm).
     """
@@ -245,7 +245,7 @@ class Union(NdrType):
         self.switch_is = switch_is
         present = [arm for arm in self.arms.values() if arm is not None]
         if any(arm.conformant for arm in present):
-            raise LocalProtocolError("a union's arm cannot be a conformant array")
+            raise LocalProtocolError("a union's arm must not be a conformant array")
         self.deferring = any(arm.deferring for arm in present)
         self.correlated = switch_is is not None or any(arm.correlated for arm in present)
         self._alignments = {layout: max((arm.alignment(layout) for arm in present), default=1) for layout in FORMATS}
@@ -260,10 +260,10 @@ class Union(NdrType):
         if self.switch_is is None:
             tag, value = value
             return int(tag), value
-        told = scope.evaluate(self.switch_is)
-        if told is None:
-            raise LocalProtocolError(f"{self.switch_is!r}, which selects the union's arm, has no value")
-        return told, value
+        tag = scope.evaluate(self.switch_is)
+        if tag is None:
+            raise LocalProtocolError(f"{self.switch_is!r} must have a value, because it selects the union's arm")
+        return tag, value
 
     def _arm(self, tag: int, error: type[LocalProtocolError] | type[RemoteProtocolError]) -> NdrType | None:
         if tag in self.arms:
@@ -313,7 +313,7 @@ class Union(NdrType):
 
 
 def write(writer: Writer, kind: NdrType, value: Any, scope: Scope) -> None:
-    """One construction as a whole: its maximum count, what stands in place, then its referents."""
+    """One whole construction: its maximum count, its value in place, then its referents."""
     if kind.conformant:
         kind.encode_max_count(writer, value, scope)
     kind.encode(writer, value, scope)
@@ -335,7 +335,7 @@ def ref(target: NdrType) -> Pointer:
 
 
 def full(target: NdrType) -> Pointer:
-    """`[ptr]`: two of them may point to the same."""
+    """`[ptr]`: two of them may have one referent."""
     return Pointer(PointerKind.FULL, target)
 
 
@@ -359,7 +359,7 @@ def struct(kind: type) -> Structure:
 def members_of(kind: type) -> tuple[tuple[str, NdrType], ...]:
     """(name, type) of each member: what `Annotated` carries, or the structure or enumeration that the hint is."""
     if not is_dataclass(kind):
-        raise LocalProtocolError(f"{kind.__name__} is no dataclass")
+        raise LocalProtocolError(f"{kind.__name__} must be a dataclass")
     hints = get_type_hints(kind, include_extras=True)
     return tuple((field.name, _type_of(kind, field.name, hints[field.name])) for field in fields(kind))
 
@@ -373,4 +373,4 @@ def _type_of(kind: type, name: str, hint: Any) -> NdrType:
         return struct(hint)
     if isinstance(hint, type) and issubclass(hint, IntEnum):
         return Enumeration(hint)
-    raise LocalProtocolError(f"{kind.__name__}.{name} says nothing of its NDR type")
+    raise LocalProtocolError(f"{kind.__name__}.{name} must have an NDR type")

@@ -1,6 +1,6 @@
-"""Octet streams of NDR and NDR64: alignment, counts, referents, and the scope that correlated counts are looked up in.
+"""Octet streams of NDR and NDR64: alignment, counts, referents, and the scope where correlated counts are found.
 
-No type is known here; what a stream lacks is always told as a RemoteProtocolError, never as a larger allocation.
+No type is known here. A stream that is too short always raises RemoteProtocolError before anything is allocated.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Scope:
         return found
 
     def evaluate(self, expression: Expression) -> int | None:
-        """The expression's value; None where it speaks of a member that has not been read."""
+        """The expression's value; None if it names a member that has not been read."""
         if isinstance(expression, str):
             found = self.find(expression)
             return found if isinstance(found, int) else None
@@ -73,20 +73,20 @@ class Scope:
             return None
 
     def expect(self, expression: Expression, found: int, what: str, offset: int) -> None:
-        """[MS-RPCE] 3.1.1.5.3.1: the stream must say what the correlated member says, now or once it is read."""
+        """[MS-RPCE] 3.1.1.5.3.1: the stream must agree with the correlated member, now or once it is read."""
         value = self.evaluate(expression)
         if value is None:
             self.checks.append((expression, found, what))
         elif value != found:
-            raise RemoteProtocolError(f"{what} is {found}, and what dictates it says {value}", offset)
+            raise RemoteProtocolError(f"{what} must be {value}, from its correlated member, got {found}", offset)
 
     def settle(self, offset: int) -> None:
-        """Every member is read: what had to wait is checked now. An expression of no member here is the outer's."""
+        """Every member is read: checks what had to wait. An expression without a member here is the outer scope's."""
         checks, self.checks = self.checks, []
         for expression, found, what in checks:
             value = self.evaluate(expression)
             if value is not None and value != found:
-                raise RemoteProtocolError(f"{what} is {found}, and what dictates it says {value}", offset)
+                raise RemoteProtocolError(f"{what} must be {value}, from its correlated member, got {found}", offset)
             if value is None and self.outer is not None:
                 self.outer.checks.append((expression, found, what))
 
@@ -111,14 +111,14 @@ class Reader:
         return self.size - self.offset
 
     def align(self, alignment: int) -> None:
-        """[MS-RPCE] 3.1.1.5.3.2.2.6: what stands in a gap is ignored."""
+        """[MS-RPCE] 3.1.1.5.3.2.2.6: the content of a gap is ignored."""
         self.offset += -self.offset % alignment
 
     def unpack(self, form: Struct) -> tuple[Any, ...]:
         start = self.offset
         end = start + form.size
         if end > self.size:
-            raise RemoteProtocolError(f"{form.size} octets are needed, and {max(self.size - start, 0)} are left", start)
+            raise RemoteProtocolError(f"must have {form.size} more octets, got {max(self.size - start, 0)}", start)
         self.offset = end
         return form.unpack_from(self.data, start)
 
@@ -126,7 +126,7 @@ class Reader:
         start = self.offset
         end = start + size
         if end > self.size:
-            raise RemoteProtocolError(f"{size} octets are needed, and {max(self.size - start, 0)} are left", start)
+            raise RemoteProtocolError(f"must have {size} more octets, got {max(self.size - start, 0)}", start)
         self.offset = end
         return self.data[start:end]
 
@@ -135,7 +135,9 @@ class Reader:
         self.align(self.word)
         found = self.unpack(_WORDS[self.word, self.order, count])
         if max(found) > MAX_COUNT:
-            raise RemoteProtocolError(f"a count of {max(found)} elements", self.offset - self.word * count)
+            raise RemoteProtocolError(
+                f"must have at most {MAX_COUNT} elements, got {max(found)}", self.offset - self.word * count
+            )
         return found
 
     def referent(self) -> int:
@@ -146,7 +148,9 @@ class Reader:
     def require(self, count: int, each: int) -> None:
         """`count` elements of at least `each` octets are there: no list is made before this holds."""
         if count * max(each, 1) > self.remaining:
-            raise RemoteProtocolError(f"{count} elements of {each} octets, and {self.remaining} are left", self.offset)
+            raise RemoteProtocolError(
+                f"{count} elements of {each} octets must follow, got {self.remaining} octets", self.offset
+            )
 
 
 class Writer:
@@ -168,7 +172,7 @@ class Writer:
 
     def counts(self, *values: int) -> None:
         if max(values) > MAX_COUNT:
-            raise LocalProtocolError(f"no stream can count {max(values)} elements")
+            raise LocalProtocolError(f"must have at most {MAX_COUNT} elements, got {max(values)}")
         self.align(self.word)
         self.data += _WORDS[self.word, "<", len(values)].pack(*values)
 

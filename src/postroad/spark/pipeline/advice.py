@@ -1,4 +1,4 @@
-"""What to do about what a report has found: a sentence and commands for each thing that is not as it should be."""
+"""What to do about the findings of a report: a sentence and commands for each problem."""
 
 from __future__ import annotations
 
@@ -7,90 +7,76 @@ from dataclasses import dataclass
 from shlex import quote
 
 from postroad.spark.pipeline.facts import Facts
+from postroad.values.trace import class_words
 from postroad.wire.constants import MessageClass, class_name
 
-# What a reason says to people, after "it"; and what they can do, after "...".
-_REASONS: dict[MessageClass, tuple[str, str]] = {
-    MessageClass.NACK_BAD_DST_Q: ("found no such queue", "create the queue, or correct the name that the sender uses"),
-    MessageClass.NACK_DELETED: ("was deleted on its way", "ask who emptied the outgoing queue"),
-    MessageClass.NACK_REACH_QUEUE_TIMEOUT: (
-        "did not reach its queue in time",
-        "see whether the destination answers, and what the outgoing queue waits for",
-    ),
-    MessageClass.NACK_Q_EXCEED_QUOTA: ("found its queue full", "read the queue faster, or raise its quota"),
-    MessageClass.NACK_ACCESS_DENIED: ("was not allowed into its queue", "let the sender write to the queue"),
-    MessageClass.NACK_HOP_COUNT_EXCEEDED: ("took too many hops", "look for routing links that lead in a circle"),
-    MessageClass.NACK_BAD_SIGNATURE: (
-        "was not signed as its queue asks",
-        "sign the messages, or have the queue ask less",
-    ),
-    MessageClass.NACK_BAD_ENCRYPTION: (
-        "could not be decrypted, or was not encrypted as its queue asks",
-        "compare what the queue asks with what the sender does",
-    ),
-    MessageClass.NACK_NOT_TRANSACTIONAL_Q: ("is transactional and its queue is not", "send without a transaction"),
-    MessageClass.NACK_NOT_TRANSACTIONAL_MSG: ("is not transactional and its queue is", "send in a transaction"),
-    MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER: (
-        "has a cryptography that the destination lacks",
-        "encrypt with what both ends have",
-    ),
-    MessageClass.NACK_Q_DELETED: ("went with its queue, which was deleted", "create the queue again"),
-    MessageClass.NACK_Q_PURGED: ("was purged from its queue", "ask who purged it"),
-    MessageClass.NACK_RECEIVE_TIMEOUT: (
-        "was not received in time",
-        "start the receiver, or give the messages more time to be received",
-    ),
-    MessageClass.NACK_RECEIVE_REJECTED: ("was rejected by its receiver", "ask the receiver why"),
+# What to do about each reason. The words for the reasons are in values/trace.py.
+_REMEDIES: dict[MessageClass, str] = {
+    MessageClass.NACK_BAD_DST_Q: "create the queue, or correct the name at the sender",
+    MessageClass.NACK_DELETED: "ask who emptied the outgoing queue",
+    MessageClass.NACK_REACH_QUEUE_TIMEOUT: "check that the destination answers, and why the outgoing queue waits",
+    MessageClass.NACK_Q_EXCEED_QUOTA: "read the queue faster, or raise its quota",
+    MessageClass.NACK_ACCESS_DENIED: "let the sender write to the queue",
+    MessageClass.NACK_HOP_COUNT_EXCEEDED: "look for routing links that form a loop",
+    MessageClass.NACK_BAD_SIGNATURE: "sign the messages, or lower the requirement of the queue",
+    MessageClass.NACK_BAD_ENCRYPTION: "compare the queue's setting `privacy` with the sender's",
+    MessageClass.NACK_NOT_TRANSACTIONAL_Q: "send without a transaction",
+    MessageClass.NACK_NOT_TRANSACTIONAL_MSG: "send in a transaction",
+    MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER: "encrypt with a provider that both sides have",
+    MessageClass.NACK_Q_DELETED: "create the queue again",
+    MessageClass.NACK_Q_PURGED: "ask who purged it",
+    MessageClass.NACK_RECEIVE_TIMEOUT: "start the receiver, or give the messages more time to be received",
+    MessageClass.NACK_RECEIVE_REJECTED: "ask the receiver why",
 }
-_BY_NAME = {class_name(reason): told for reason, told in _REASONS.items()}
+_BY_NAME = {class_name(reason): (class_words(reason), do) for reason, do in _REMEDIES.items()}
 _MOST_COMMANDS = 3
 _PLAIN = re.compile(r"[A-Za-z0-9_ -]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """`what` is the case, `do` is what helps, and `commands` are where to begin."""
+    """`what` is the problem, `do` the remedy, and `commands` the first steps."""
 
     what: str
     do: str
     commands: tuple[str, ...] = ()
 
 
-def class_words(reason: str | None) -> str:
-    """What the name of a class says of a message, after "it"."""
-    return _BY_NAME.get(reason or "", (f"died of {reason}", ""))[0]
+def reason_words(reason: str | None) -> str:
+    """`it was received`, for the name of a class."""
+    return _BY_NAME.get(reason or "", (f"it died of {reason}", ""))[0]
 
 
 def advice(facts: Facts) -> list[Advice]:
-    """The worst first; nothing where all is well."""
+    """The most urgent first; empty if there is nothing to do."""
     found = []
     replayed = facts.replayed
     for reason, count in facts.reasons.items():
         if left := count - replayed[reason]:
-            words, do = _BY_NAME.get(reason, (f"died of {reason}", "look at the dead letters"))
-            again = tuple(_replay(facts, reason, manager) for manager in facts.letters_left.get(reason, ()))
-            then = "then send them again:" if again else "there are no dead letters that could be sent again."
-            found.append(Advice(f"{_messages(left)}: it {words}.", f"{_sentence(do)}; {then}", again))
+            words, do = _BY_NAME.get(reason, (f"it died of {reason}", "look at the dead letters"))
+            again = tuple(_replay(facts, reason, manager) for manager in facts.dead_letters_left.get(reason, ()))
+            then = "then send them again:" if again else "there are no dead letters to send again."
+            found.append(Advice(f"{_messages(left)}: {words}.", f"{_sentence(do)}; {then}", again))
     if unexplained := facts.total("unexplained"):
         commands = tuple(f"postroad trace {quote(str(row['id']))}" for row in facts.oldest[:_MOST_COMMANDS])
         found.append(
             Advice(
-                f"{_messages(unexplained)} without news since they left.",
+                f"{_messages(unexplained)} without any report since they were sent.",
                 "Trace them through the managers on their route:",
                 commands,
             )
         )
     if duplicates := facts.total("duplicates"):
-        do = "A receiver took a message twice, or express messages were sent again after a restart: see gold/delivery."
+        do = "A receiver read a message twice, or express messages were sent again after a restart: see gold/delivery."
         found.append(Advice(f"{duplicates:,} more copies than messages.", do))
     if late := facts.total("out_of_order"):
         do = "Several receivers read one transactional queue at once, or messages were moved: see gold/delivery."
         found.append(Advice(f"{_messages(late)} out of order.", do))
     if contradicted := facts.total("contradicted"):
-        do = "They were received, and their senders were told that they died: do not send them again unseen."
+        do = "They were received, but their senders got a negative acknowledgment: check before you send them again."
         found.append(Advice(f"{_messages(contradicted)} both received and dead.", do))
     if faults := facts.undecodable:
-        do = "Other software may have put them there; they can be taken out and looked at:"
+        do = "Other software may have sent them. Export and decode them:"
         queues = dict.fromkeys(row["queue"] for row in facts.faults)
         commands = tuple(
             f"postroad export {quote(str(queue))} odd.packets; postroad decode odd.packets" for queue in queues

@@ -1,7 +1,7 @@
-"""Bronze: every packet as it came, and where from. Nothing is decoded, so nothing can fail to be.
+"""Bronze: every packet as it came, and its source. Nothing is decoded, so nothing can fail.
 
-A read of `format("postroad")` plans one queue in processes of its own. A network has hundreds of queues with little in
-each, so here the ranges of all of them are one job, read by the same calls.
+A read of `format("postroad")` plans one queue in separate processes. A network has hundreds of queues with few messages
+each, so here the ranges of all of them are one job, with the same calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _READ = "range int, lookup_id bigint, arrival bigint, arrived_at timestamp, abor
 
 
 def read(spark: SparkSession, ranges: Sequence[Range], batch: int) -> DataFrame:
-    """All messages of the ranges, in one job. Nothing is taken from a queue."""
+    """All messages of the ranges, in one job. Removes nothing from a queue."""
     from pyspark.sql import functions as f
 
     shared = spark.sparkContext.broadcast(tuple(ranges))
@@ -37,11 +37,11 @@ def read(spark: SparkSession, ranges: Sequence[Range], batch: int) -> DataFrame:
 
     tasks = max(1, min(len(ranges), 4 * spark.sparkContext.defaultParallelism))
     rows = spark.range(0, len(ranges), 1, tasks).mapInArrow(work, _READ)
-    told = [
+    found_at = [
         (number, each.source.manager.name, each.source.manager.id, each.source.queue, each.source.role)
         for number, each in enumerate(ranges)
     ]
-    origins = spark.createDataFrame(told, "range int, manager string, manager_id string, queue string, role string")
+    origins = spark.createDataFrame(found_at, "range int, manager string, manager_id string, queue string, role string")
     rows = rows.join(f.broadcast(origins), "range")
     rows = rows.withColumns({"batch": f.lit(batch).cast("bigint"), "day": f.to_date("arrived_at")})
     return rows.select(*(column.split()[0] for column in BRONZE.split(", ")))
@@ -57,7 +57,7 @@ def _read_range(number: int, wanted: Range) -> Iterator[Any]:
             rows = answer.num_rows
             found = {name: answer.column(name) for name in _ASKED}
             arrival = pyarrow.compute.bit_wise_and(found["lookup_id"], pyarrow.scalar(ARRIVAL_MASK, pyarrow.int64()))
-            reason = found["reason"].cast(pyarrow.int32())  # 0 where it is no dead letter
+            reason = found["reason"].cast(pyarrow.int32())  # 0 if it is no dead letter
             none = pyarrow.compute.equal(reason, 0)
             columns = {
                 "range": pyarrow.array([number] * rows, pyarrow.int32()),

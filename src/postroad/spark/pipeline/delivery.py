@@ -1,7 +1,7 @@
-"""Gold: what became of every message, from all copies, acknowledgments and reports that silver has of it.
+"""Gold: the fate of every message, from all its copies, acknowledgments and reports in silver.
 
-Pure functions on DataFrames. Times come from two clocks, and a packet's own time is in whole seconds: latencies are
-good to a second.
+Pure functions on DataFrames. Times come from two clocks, and a packet's own time is in whole seconds, so latencies are
+exact to a second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from postroad.wire.constants import MessageClass, class_name
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# What is known of a message, the strongest first.
+# The states of a message, the strongest first.
 STATES = ("received", "dead", "reached", "outgoing", "sent", "mentioned")
 
 _REACH, _RECEIVE = MessageClass.ACK_REACH_QUEUE.value, MessageClass.ACK_RECEIVE.value
@@ -30,21 +30,21 @@ def delivery(
     queues: DataFrame,
     replayed: DataFrame,
 ) -> DataFrame:
-    """A row for each message that anything is known of.
+    """One row for each known message.
 
-    `state` is the most that is known: `received`; `dead`, with the reason; `reached` its queue; `outgoing`, still with
-    a manager on its way; `sent`, handed over to the next hop; or only `mentioned` by an acknowledgment or a report.
-    `unexplained` are those that asked to be acknowledged, or are transactional, and have not been heard of since.
-    `replayed` has the ids of those that died and were sent again, as other messages.
+    `state` is the furthest known: `received`; `dead`, with the reason; `reached` its queue; `outgoing`, still in an
+    outgoing queue; `sent`, passed to the next hop; or only `mentioned` by an acknowledgment or a report.
+    `unexplained` are those that asked for an acknowledgment, or are transactional, and have no later trace.
+    `replayed` has the ids of those that died and were sent again, as new messages.
     """
     from pyspark.sql import functions as f
 
-    known = _copies(messages).join(_told(acknowledgments), "id", "full").join(_disorder(messages), "id", "left")
+    known = _copies(messages).join(_reported(acknowledgments), "id", "full").join(_disorder(messages), "id", "left")
     known = known.withColumn("mentioned_only", f.col("delivery").isNull())
-    known = known.withColumn("destination_queue", f.coalesce("destination_queue", "told_destination"))
+    known = known.withColumn("destination_queue", f.coalesce("destination_queue", "reported_destination"))
     known = known.withColumns({"about": _report_key(f.col("id")), "target": f.lower("destination_queue")})
     known = known.join(_seen(reports, locations), ["about", "target"], "left")
-    known = known.withColumn("label", f.coalesce("label", "told_label"))
+    known = known.withColumn("label", f.coalesce("label", "reported_label"))
     received_at = f.coalesce(
         "journal_at", "receive_ack_at", f.when(f.col("delivery") == "transactional", f.col("left_at"))
     )
@@ -87,7 +87,7 @@ def delivery(
     )
 
 
-# What each silver table says of a message
+# The facts of each silver table
 
 
 def _copies(messages: DataFrame) -> DataFrame:
@@ -120,7 +120,7 @@ def _copies(messages: DataFrame) -> DataFrame:
 
 
 def _duplicates(messages: DataFrame) -> DataFrame:
-    """How often too many: in one journal, or in one queue at one time. A message that was moved is no duplicate."""
+    """The surplus copies: in one journal, or in one queue at one time. A moved message is no duplicate."""
     from pyspark.sql import functions as f
 
     seen = messages.where(f.col("role").isin(RECEIVED, QUEUED))
@@ -132,7 +132,7 @@ def _duplicates(messages: DataFrame) -> DataFrame:
 
 
 def _disorder(messages: DataFrame) -> DataFrame:
-    """Messages that stand behind a later one of their sequence, in a queue or in the order they were received in."""
+    """Messages after a later one of their sequence, in a queue or in the order of receiving."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -144,7 +144,7 @@ def _disorder(messages: DataFrame) -> DataFrame:
     return found.withColumn("out_of_order", f.lit(True))
 
 
-def _told(acknowledgments: DataFrame) -> DataFrame:
+def _reported(acknowledgments: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     def first(wanted: Column) -> Column:
@@ -157,8 +157,8 @@ def _told(acknowledgments: DataFrame) -> DataFrame:
         first(kind == _RECEIVE).alias("receive_ack_at"),
         f.min(nack).alias("nack_at"),
         f.min_by("class_name", nack).alias("nack"),
-        f.first("label", ignorenulls=True).alias("told_label"),
-        f.first("destination_queue", ignorenulls=True).alias("told_destination"),
+        f.first("label", ignorenulls=True).alias("reported_label"),
+        f.first("destination_queue", ignorenulls=True).alias("reported_destination"),
     )
 
 
@@ -167,16 +167,16 @@ def _seen(reports: DataFrame, locations: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     names = locations.select(f.col("key").alias("by"), f.col("name").alias("by_name"))
-    told = reports.join(f.broadcast(names), "by", "left")
+    reported = reports.join(f.broadcast(names), "by", "left")
     step = f.struct("hops", "reported_at", f.coalesce("by_name", "by").alias("by"))
-    by_message = told.groupBy("about", f.lower("target_queue").alias("target"))
+    by_message = reported.groupBy("about", f.lower("target_queue").alias("target"))
     steps = by_message.agg(f.array_sort(f.collect_set(step)).alias("steps"))
     way = f.array_distinct(f.transform("steps", lambda each: each["by"]))
     return steps.select("about", "target", way.alias("way"))
 
 
 def _report_key(message_id: Column) -> Column:
-    """How a trace report calls a message: four digits of its source's GUID, and its number."""
+    """A trace report's name for a message: four digits of its source's GUID, and its number."""
     from pyspark.sql import functions as f
 
     digits = f.lower(f.regexp_extract(message_id, r"^\{?([0-9A-Fa-f]{4})", 1))
@@ -184,7 +184,7 @@ def _report_key(message_id: Column) -> Column:
 
 
 def _placed(known: DataFrame, locations: DataFrame) -> DataFrame:
-    """Source and destination by name and site. Where a copy was found goes before what the name says."""
+    """Source and destination by name and site. The place of a copy takes precedence over the name."""
     from pyspark.sql import functions as f
 
     source_key = f.lower(f.coalesce("source_manager", f.regexp_extract("id", r"^\{?([0-9A-Fa-f-]{36})", 1)))
@@ -204,7 +204,7 @@ def _placed(known: DataFrame, locations: DataFrame) -> DataFrame:
 
 
 def _called(known: DataFrame, queues: DataFrame) -> DataFrame:
-    """The destination as people call it: where a copy was found, or what the manager there calls it."""
+    """The destination's name for people: the queue of a copy, or the name at its manager."""
     from pyspark.sql import functions as f
 
     found = f.concat_ws(": ", "holder", f.regexp_replace("held_in", ";journal$", ""))
@@ -230,7 +230,7 @@ def _state() -> Column:
 
 
 def _asked() -> Column:
-    """What the sender wanted to be told: that it reached its queue, that it was received."""
+    """The acknowledgments that the sender wanted: that it reached its queue, that it was received."""
     from pyspark.sql import functions as f
 
     reach = f.when(f.col("asked_reach"), "reach")
@@ -245,7 +245,7 @@ def _unexplained() -> Column:
 
 
 def _seconds(until: str) -> Column:
-    """Since it was sent; clocks that disagree make no message arrive before it was sent."""
+    """Seconds since the send, never negative, even if the clocks disagree."""
     from pyspark.sql import functions as f
 
     span = f.round((f.unix_micros(until) - f.unix_micros("sent_at")) / 1_000_000, 3)

@@ -1,4 +1,4 @@
-"""What a report has to tell, gathered from the small gold tables: plain values, no Spark and no HTML."""
+"""The content of a report, collected from the small gold tables: plain values, no Spark and no HTML."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Rows are those of the gold tables; counts are sums over them. `lake` is where these are, and `apis` has those of
-    the managers by name, as far as they are known."""
+    """Rows are those of the gold tables; counts are sums over them. `lake` is their directory, and `apis` has the known
+    APIs of managers by name."""
 
     managers: tuple[str, ...]
     batch: int
@@ -48,13 +48,13 @@ class Facts:
 
     @property
     def by_state(self) -> dict[str, int]:
-        """In the order of STATES, those that there are."""
+        """The states that occur, in the order of STATES."""
         counted = summed(self.states, "state")
         return {state: counted[state] for state in STATE_WORDS if state in counted}
 
     @property
     def kinds(self) -> dict[str, dict[str, int]]:
-        """States by the kind of delivery; messages that are only mentioned have none that is known."""
+        """States by the kind of delivery; messages that are only mentioned have no known kind."""
         found: dict[str, dict[str, int]] = {}
         for (kind, state), count in sorted(summed(self.states, "delivery", "state").items(), key=str):
             found.setdefault(kind or "unknown", {})[state] = count
@@ -71,12 +71,12 @@ class Facts:
 
     @property
     def replayed(self) -> Counter[str]:
-        """How many of those that died were sent again, by reason."""
+        """How many dead messages were sent again, by reason."""
         return summed(self.dead_letters, "reason", what="replayed")
 
     @property
-    def letters_left(self) -> dict[str, list[str]]:
-        """By reason, the managers that have dead letters which were not sent again, the most first."""
+    def dead_letters_left(self) -> dict[str, list[str]]:
+        """By reason, the managers with dead letters that were not sent again, the most first."""
         found: dict[str, Counter[str]] = {}
         for row in self.dead_letters:
             left = row["messages"] - (row.get("replayed") or 0)
@@ -131,10 +131,10 @@ class Facts:
 
 
 def gather(lake: Lake) -> Facts:
-    """PipelineError for a directory that no run has been finished in."""
+    """PipelineError for a directory without a finished run."""
     read = {name: lake.rows(name) for name in (STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS)}
     last = lake.table(BRONZE).last()
-    assert last is not None  # or there were no gold tables
+    assert last is not None  # otherwise there are no gold tables
     return Facts(
         managers=tuple(sorted(each["name"] for each in last.facts["managers"])),
         batch=last.batch,

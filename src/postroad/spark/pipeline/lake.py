@@ -1,4 +1,4 @@
-"""The directory of a pipeline: which tables there are, and in which format."""
+"""The directory of a pipeline: its tables, and their format."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ DEFAULT_FORMAT = "parquet"
 class Lake:
     """A directory that this machine and Spark's workers see under the same path.
 
-    `form` is for a directory that is new; one that is there keeps its own. PipelineError where the two differ, or the
-    directory cannot be made. Without a session, small tables can be read all the same.
+    `form` is for a new directory; an existing one keeps its own. PipelineError if the two differ, or the directory
+    cannot be created. Small tables can be read without a session.
     """
 
     def __init__(self, spark: SparkSession | None, path: Path | str, form: str | None = None) -> None:
@@ -42,7 +42,7 @@ class Lake:
 
     @property
     def name(self) -> str:
-        """One that no other directory has, and that it keeps: by it managers know what is held for it."""
+        """An id that no other directory has, and that stays: managers know the directory's holds by it."""
         file = self.path / "name"
         if not file.exists():
             file.write_text(f"pipeline-{uuid4().hex[:12]}")
@@ -50,13 +50,13 @@ class Lake:
 
     @property
     def replays(self) -> Path:
-        """Where replays of dead letters that are in these tables keep their plans, and what they have sent."""
+        """Where replays of these tables' dead letters keep their plans, and what they have sent."""
         return self.path / "replays"
 
     @property
     def session(self) -> SparkSession:
         if self._spark is None:
-            raise PipelineError(f"{self.path}: it takes a Spark session to do this")
+            raise PipelineError(f"{self.path}: this needs a Spark session")
         return self._spark
 
     def table(self, name: str) -> Table:
@@ -89,13 +89,13 @@ def kept_packets(path: Path, form: str | None = None) -> int:
 
 
 def _missing(path: Path, name: str) -> PipelineError:
-    return PipelineError(f"{path} has no table {name} yet: `postroad pipeline run` makes it")
+    return PipelineError(f"{path} has no table {name} yet; run `postroad pipeline run`")
 
 
 def check_format(form: str | None) -> None:
-    """InvalidArgument for a format that no directory can have."""
+    """InvalidArgument for an unknown format."""
     if form is not None and form not in FORMATS:
-        raise InvalidArgument(f"format: {form!r} is not one of {', '.join(FORMATS)}")
+        raise InvalidArgument(f"format: must be one of {', '.join(FORMATS)}, got {form!r}")
 
 
 def _settled(path: Path, form: str | None) -> str:
@@ -107,7 +107,7 @@ def _settled(path: Path, form: str | None) -> str:
             file.write_text(form or DEFAULT_FORMAT)
         kept = file.read_text().strip()
     except OSError as fault:
-        raise PipelineError(f"{path} cannot have tables: {fault.strerror}") from None
+        raise PipelineError(f"{path} cannot be used for tables: {fault.strerror}") from None
     if kept not in FORMATS or form not in (None, kept):
-        raise PipelineError(f"{path}: its tables are in the format {kept}, not in {form or DEFAULT_FORMAT}")
+        raise PipelineError(f"{path}: the format must be {kept}, that of its tables, got {form or DEFAULT_FORMAT}")
     return kept

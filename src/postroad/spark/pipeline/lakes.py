@@ -1,6 +1,6 @@
 """Tables in Delta Lake and Apache Iceberg, by their Python libraries: Spark's tasks write files, the driver commits.
 
-Spark needs no jars for it; the tables are real ones, for every engine that knows the format.
+Spark needs no jars for it. Every engine that knows the format can read the tables.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class DeltaTable(Table):
 
 
 class IcebergTable(Table):
-    """In a catalog of its own, `catalog.db` beside the tables. The batch stands in the snapshot's summary."""
+    """In its own catalog, `catalog.db` beside the tables. The snapshot's summary has the batch."""
 
     def last(self) -> Commit | None:
         table = self._table()
@@ -147,11 +147,11 @@ def _library(name: str, extra: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise PipelineError(f"{name} is not installed: pip install 'postroad[{extra}]'") from None
+        raise PipelineError(f"{name} is not installed; run pip install 'postroad[{extra}]'") from None
 
 
 def _new_directory(root: Path, commit: Commit) -> Path:
-    """Named as Spark names partitions, or it could not read several of them together."""
+    """Named like Spark's partitions, or Spark could not read several of them together."""
     return root / f"part={commit.batch:08}-{uuid4().hex[:8]}"
 
 
@@ -180,7 +180,7 @@ def _delta_schema(commit: Commit) -> Any:
 
 
 def _day(file: Path) -> str | None:
-    """The day that a file's directory is named after; None where the column is null."""
+    """The day in the name of a file's directory; None if the column is null."""
     value = unquote(file.parent.name.partition("=")[2])
     return None if value == "__HIVE_DEFAULT_PARTITION__" else value
 

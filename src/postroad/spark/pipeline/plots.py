@@ -1,6 +1,6 @@
-"""Plots as SVG, drawn by hand: bars, columns over time, percentiles. Text comes in as it is and goes out escaped.
+"""Plots as SVG: bars, columns over time, percentiles. All text is escaped here.
 
-Colours are classes that the page's style sheet defines, so that they follow light and dark.
+Colours are classes of the page's style sheet, so they follow light and dark.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def bars(rows: Sequence[Bar], unit: str) -> str:
 
 
 def columns(series: Mapping[datetime, Mapping[str, float]], kinds: Sequence[str], unit: str) -> str:
-    """Columns over time, by the minute or by as many minutes as fit; the kinds stand on each other."""
+    """Columns over time, by the minute or by as many minutes as fit, with the kinds on top of each other."""
     if not series:
         return ""
     step, buckets = _buckets(series)
@@ -64,12 +64,14 @@ def columns(series: Mapping[datetime, Mapping[str, float]], kinds: Sequence[str]
     for at, parts in sorted(buckets.items()):
         left = 50 + int((at - first) / step) * width
         bottom = float(_PLOT_HEIGHT)
-        told = f"{at:%Y-%m-%d %H:%M}: " + ", ".join(f"{kind} {_number(parts[kind])}" for kind in kinds if kind in parts)
+        title = f"{at:%Y-%m-%d %H:%M}: " + ", ".join(
+            f"{kind} {_number(parts[kind])}" for kind in kinds if kind in parts
+        )
         for kind in kinds:
             height = parts.get(kind, 0) / most * (_PLOT_HEIGHT - 20)
             if height:
                 bottom -= height
-                lines.append(_rectangle(left + 1, bottom, max(width - 2, 1), height, kind, f"{told} {unit}"))
+                lines.append(_rectangle(left + 1, bottom, max(width - 2, 1), height, kind, f"{title} {unit}"))
     marks = sorted({0, slots // 4, slots // 2, slots * 3 // 4, slots - 1})
     form = "%H:%M" if step * slots < timedelta(days=1) else "%d %b %H:%M"
     taken = -100.0
@@ -91,8 +93,8 @@ def histogram(names: Sequence[str], counts: Sequence[float], kind: str, unit: st
         height = count / most * (_PLOT_HEIGHT - 20)
         lines.append(_text(left + width / 2, _PLOT_HEIGHT + 17, name, "middle note"))
         if count:
-            told = f"{name}: {_number(count)} {unit}"
-            lines.append(_rectangle(left + 4, _PLOT_HEIGHT - height, width - 8, height, kind, told))
+            title = f"{name}: {_number(count)} {unit}"
+            lines.append(_rectangle(left + 4, _PLOT_HEIGHT - height, width - 8, height, kind, title))
             lines.append(_text(left + width / 2, _PLOT_HEIGHT - height - 5, _number(count), "middle note"))
     return _svg(_PLOT_HEIGHT + _FEET, lines, unit)
 
@@ -134,7 +136,7 @@ def seconds(value: float | None) -> str:
 
 
 def nice(value: float) -> float:
-    """A round number that is not smaller."""
+    """A round number that is at least as large."""
     power = 10.0 ** floor(log10(value))
     return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= value)
 
@@ -167,7 +169,7 @@ def _number(value: float) -> str:
 
 
 def _short(text: str, most: int) -> str:
-    """Its end says more than its beginning: queues are named last."""
+    """Keeps the end, which says more than the beginning: it is the queue's name."""
     return text if len(text) <= most else "…" + text[-(most - 1) :]
 
 

@@ -42,7 +42,7 @@ _COLUMNS = (
     "transactional boolean, message string"
 )
 _EPOCH = 0
-_SPARK_CODES = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: .*$")  # around what a fault of Spark's says
+_SPARK_CODES = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: .*$")  # around the text of Spark's faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ def _check(spark: SparkSession, where: str) -> None:
         with _silent():
             dead_letters.where(where)
     except AnalysisException as fault:
-        told = next(line for line in str(fault).splitlines() if line)
-        raise InvalidArgument(f"where: {_SPARK_CODES.sub('', told)}") from None
+        text = next(line for line in str(fault).splitlines() if line)
+        raise InvalidArgument(f"where: {_SPARK_CODES.sub('', text)}") from None
 
 
 @contextmanager

@@ -12,20 +12,20 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from postroad.spark.pipeline.advice import advice, class_words
+from postroad.spark.pipeline.advice import advice, reason_words
 from postroad.spark.pipeline.facts import Facts, summed
 from postroad.spark.pipeline.plots import Bar, bars, columns, histogram, seconds, spans
 from postroad.spark.pipeline.summaries import BINS_S
 from postroad.version import __version__
 
 MOST_ROWS = 20  # of a table or a plot; what is left out is counted
-_KINDS = 6  # colours that the style sheet has for things without a colour of their own
+_KINDS = 6  # colours of the style sheet for things without a fixed colour
 _WORDS = {
     "received": "received",
     "dead": "died",
     "reached": "reached their queue, not yet received",
     "outgoing": "still on their way",
-    "sent": "handed on, no news since",
+    "sent": "passed on, no report since",
     "mentioned": "only mentioned by others",
 }
 _NOWHERE = "no destination"
@@ -33,7 +33,7 @@ _PERCENTILES = ("p50", "p90", "p99")
 
 
 def render(facts: Facts, now: datetime) -> str:
-    """The page. `now` is when it is made."""
+    """The page. `now` is the time of the report."""
     sections = (_tiles, _todo, _delivered, _fast, _routes, _traffic, _lost, _unexplained, _undecodable, _reading)
     parts = [_head(facts, now), *(section(facts) for section in sections)]
     style = files("postroad.spark.pipeline").joinpath("report.css").read_text()
@@ -55,18 +55,18 @@ def _head(facts: Facts, now: datetime) -> str:
 
 
 def summary(facts: Facts) -> str:
-    """The whole in two sentences or three."""
+    """A summary in two or three sentences."""
     states = facts.by_state
     if not facts.messages:
         return "No message is known yet."
-    told = [f"{states[state]:,} {_WORDS[state]}" for state in states]
+    counts = [f"{states[state]:,} {_WORDS[state]}" for state in states]
     speed = facts.overall("receive")
     fast = (
         ""
         if speed is None
         else f" Half were received within {seconds(speed['p50_s'])}, all within {seconds(speed['max_s'])}."
     )
-    return f"Of {_count(facts.messages, 'message')}, {_listed(told)}.{_sent_again(facts)}{fast}"
+    return f"Of {_count(facts.messages, 'message')}, {_listed(counts)}.{_sent_again(facts)}{fast}"
 
 
 def _sent_again(facts: Facts) -> str:
@@ -207,7 +207,7 @@ def _lost(facts: Facts) -> str:
     for row in facts.dead_letters:
         if row["minute"] is not None:
             series.setdefault(row["minute"], Counter())[named[row["reason"]]] += row["messages"]
-    words = {reason: f"it {class_words(reason)} ({reason}): {count:,}" for reason, count in facts.reasons.items()}
+    words = {reason: f"{reason_words(reason)} ({reason}): {count:,}" for reason, count in facts.reasons.items()}
     made = _legend_of(named, words) + columns(series, list(dict.fromkeys(named.values())), "messages")
     senders = summed(facts.dead_letters, "source", "queue", "reason")
     again = summed(facts.dead_letters, "source", "queue", "reason", what="replayed")
@@ -223,7 +223,7 @@ def _unexplained(facts: Facts) -> str:
         text = (
             "None: every transactional message, and every message that asked for an acknowledgment, is accounted for."
         )
-        return _section("The oldest messages without news", text, "")
+        return _section("The oldest messages without a report", text, "")
     rows = [
         (_time(row["sent_at"]), row["label"], row["source"], row["queue"], row["asked"], row["id"])
         for row in facts.oldest[:MOST_ROWS]
@@ -234,7 +234,7 @@ def _unexplained(facts: Facts) -> str:
     text = (
         "They left their sender, and are transactional or asked for an acknowledgment. Nothing has been reported since."
     )
-    return _section("The oldest messages without news", text, made)
+    return _section("The oldest messages without a report", text, made)
 
 
 def _undecodable(facts: Facts) -> str:
@@ -263,8 +263,9 @@ def _reading(facts: Facts) -> str:
 
 
 def _section(title: str, text: str, content: str) -> str:
-    said = f"<p>{escape(text)}</p>" if text else ""
-    return f"<section><h2>{escape(title)}</h2>{said}{f'<div class=card>{content}</div>' if content else ''}</section>"
+    paragraph = f"<p>{escape(text)}</p>" if text else ""
+    card = f"<div class=card>{content}</div>" if content else ""
+    return f"<section><h2>{escape(title)}</h2>{paragraph}{card}</section>"
 
 
 def _table(

@@ -1,4 +1,4 @@
-"""Routing of a whole enterprise on Spark: every next hop, what changes if a link does, and what links carry.
+"""Routing of a whole enterprise on Spark: every next hop, the effect of changed links, and the load of links.
 
 Each task gets some of the destinations and the whole network, which is small.
 """
@@ -210,7 +210,7 @@ def _demands(network: Network, batch: Any) -> Iterator[tuple[RouteArrays, Any, A
 
 
 def _next(network: Network, found: RouteArrays, origins: slice) -> Any:
-    """The next site's number, NONE where there is none."""
+    """The next site's number, NONE if there is none."""
     import numpy
 
     link = found.link[:, origins]
@@ -228,7 +228,7 @@ def _named(names: tuple[str, ...], numbers: Any) -> Any:
 
 
 def _costs(costs: Any) -> Any:
-    """Whole numbers; what is infinite is null."""
+    """Whole numbers; infinite ones are null."""
     import numpy
     import pyarrow
 

@@ -1,6 +1,6 @@
-"""One run of the pipeline: what is new in the queues becomes a bronze batch, then silver, then gold.
+"""One run of the pipeline: new messages become a bronze batch, then silver, then gold.
 
-Every table says by itself which batch it has, so that a run that was killed anywhere is finished by the next one.
+Every table records its last batch, so the next run finishes one that was killed anywhere.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from postroad.spark.pipeline.traffic import link_traffic, traffic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Progress = Callable[[str, int, int], None]  # what is done now, steps done, steps in all
+Progress = Callable[[str, int, int], None]  # the current step, steps done, steps in all
 
 Tell = Callable[..., None]
 
@@ -57,7 +57,7 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run has done: the last bronze batch, how many packets are new in it, and how many left their queues."""
+    """The result of a run: the last bronze batch, its number of new packets, and how many left their queues."""
 
     batch: int
     packets: int
@@ -72,10 +72,10 @@ def run(
     directory: Directory | None = None,
     progress: Progress = lambda what, done, steps: None,
 ) -> Outcome:
-    """Reads what is new in the sources, and brings every table up to it.
+    """Reads new messages from the sources, and updates every table.
 
-    Messages stay in their queues, but for those of sources to consume, which are received once they are in bronze. With
-    a `directory`, managers have sites, and links their traffic.
+    Messages stay in their queues, except for sources to consume: these are received once they are in bronze. With a
+    `directory`, managers have sites, and links their traffic.
     """
     done = 0
     lock = Lock()
@@ -121,13 +121,13 @@ def _bronze(lake: Lake, found: Sequence[Source]) -> int:
 
 
 def _consume(lake: Lake, found: Sequence[Source]) -> int:
-    """Also what a run that was killed has left."""
+    """Also finishes what a killed run has left."""
     last = lake.table(BRONZE).last()
     return 0 if last is None else consumed(found, last.facts["offsets"], lake.name)
 
 
 def _silver(lake: Lake, batch: int, tell: Tell) -> None:
-    """What is new in bronze is decoded once for all tables; each takes what it lacks."""
+    """Decodes new bronze rows once for all tables; each takes those it lacks."""
     from pyspark import StorageLevel
 
     tables = {name: lake.table(name) for name in _SHAPES}
@@ -143,7 +143,7 @@ def _silver(lake: Lake, batch: int, tell: Tell) -> None:
         tell(name)
 
     try:
-        decoded.count()  # once, before the tables are made of it side by side
+        decoded.count()  # once, before the tables are made from it in parallel
         _side_by_side(make, _SHAPES)
     finally:
         decoded.unpersist()
@@ -151,8 +151,8 @@ def _silver(lake: Lake, batch: int, tell: Tell) -> None:
 
 
 def _gold(lake: Lake, last: Commit, directory: Directory | None, tell: Tell) -> None:
-    """Gold tables are made anew, each from silver or from gold/delivery. What a table was made of is kept with it, so
-    that one that is up to date stays as it is."""
+    """Makes gold tables again, each from silver or from gold/delivery. A table keeps the version of its input, so one
+    that is up to date is not made again."""
     spark = lake.session
     made_of = {"batch": last.batch, "directory": _fingerprint(directory), "replays": fingerprint(lake.replays)}
 
@@ -187,7 +187,7 @@ def _gold(lake: Lake, last: Commit, directory: Directory | None, tell: Tell) -> 
 
 
 def _side_by_side(make: Callable[[str], None], names: Iterable[str]) -> None:
-    """Small jobs mostly wait for each other's ends. The first fault is raised once all are through."""
+    """Small jobs mostly wait for each other. Raises the first fault once all have ended."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for done in [pool.submit(make, name) for name in names]:
             done.result()
@@ -203,8 +203,8 @@ def _as_fact(manager: KnownManager) -> dict[str, Any]:
 
 
 def _fingerprint(directory: Directory | None) -> str | None:
-    """The same for directories that say the same."""
+    """The same for directories with the same content."""
     if directory is None:
         return None
-    told = repr((directory.sites, directory.links, directory.managers, directory.queues))
-    return sha256(told.encode()).hexdigest()[:16]
+    content = repr((directory.sites, directory.links, directory.managers, directory.queues))
+    return sha256(content.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Which dead letters the replays of a directory have sent again: a file for each replay, by the ids of the messages."""
+"""The dead letters that replays of a directory have sent again: a file for each replay, by the ids of the messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SUFFIX = ".sent"
 
 
 def keep(plans: Path, replay: str, ids: Iterable[str]) -> None:
-    """Written twice, it says the same."""
+    """Writing it twice changes nothing."""
     write_whole(plans / f"{replay}{_SUFFIX}", json.dumps(list(ids)))
 
 
@@ -21,13 +21,13 @@ def ids_sent_again(plans: Path) -> set[str]:
 
 
 def fingerprint(plans: Path) -> str | None:
-    """Another one after every replay that has sent something; None where none has."""
+    """Changes with every replay that has sent something; None if there is none."""
     names = sorted(file.name for file in plans.glob(f"*{_SUFFIX}"))
     return sha256("\n".join(names).encode()).hexdigest()[:16] if names else None
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Whole and on the disk, or not at all."""
+    """Writes the file whole and durably, or not at all."""
     draft = file.with_suffix(".draft")
     with draft.open("w") as output:
         output.write(text)

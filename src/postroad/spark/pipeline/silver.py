@@ -1,5 +1,5 @@
-"""Silver: what bronze packets say. Messages, acknowledgments and trace reports, each in its own shape; and what no
-decoder understands, so that it can be counted and shown. Pure functions on DataFrames.
+"""Silver: decoded bronze packets. Messages, acknowledgments and trace reports, each in its own shape; and packets that
+do not decode, with the reason. Pure functions on DataFrames.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from postroad.errors import RemoteProtocolError
-from postroad.wire.constants import AckFlags, MessageClass, class_name
+from postroad.wire.constants import AckFlags, MessageClass
 from postroad.wire.report import TraceReport
 from postroad.wire.view import MessageView
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-# What becomes of a message where a copy of it lies: the role of a queue.
+# The role of a queue: what a copy in it says of its message.
 SENT, RECEIVED, DEAD, OUTGOING, QUEUED = "sent", "received", "dead", "outgoing", "queued"
 
-# Where a packet was found, as bronze has it; every silver table keeps it.
+# Where a packet was found, from bronze; every silver table keeps it.
 PLACE = ("manager", "manager_id", "queue", "role", "lookup_id", "arrival", "arrived_at", "batch", "day")
 
-# What the decoder of columns does not say, and gold needs: read from the packet itself.
+# Properties that gold needs and the columns' decoder lacks: read from the packet itself.
 _EXTRAS = {
     "packet_class": "int",
     "size": "int",
@@ -46,7 +46,7 @@ _HEAD_BYTES = 64  # of a packet that does not decode: enough to recognise it
 def decode(bronze: DataFrame) -> DataFrame:
     """Every bronze row, with the properties of its message; a row that does not decode has `decode_error` instead.
 
-    `class` is what the packet says; why a dead letter died is in `reason`.
+    `class` is the packet's own; the reason of a dead letter is in `reason`.
     """
     schema = _decoded_schema(bronze.schema)
 
@@ -58,7 +58,7 @@ def decode(bronze: DataFrame) -> DataFrame:
 
 
 def messages(decoded: DataFrame) -> DataFrame:
-    """A row for each copy of a message: where it was found, and what it says."""
+    """One row for each copy of a message: where it was found, and its content."""
     from pyspark.sql import functions as f
 
     wanted = decoded.where(f.col("decode_error").isNull() & ~_is_acknowledgment() & (f.col("packet_class") != _REPORT))
@@ -69,9 +69,9 @@ def messages(decoded: DataFrame) -> DataFrame:
 
 
 def acknowledgments(decoded: DataFrame) -> DataFrame:
-    """A row for each administration acknowledgment: `about` is the message, `by` the manager that says so.
+    """One row for each administration acknowledgment: `about` is the message, `by` the manager that sent it.
 
-    `acknowledged_at` is of that manager's clock, in whole seconds.
+    `acknowledged_at` is that manager's clock, in whole seconds.
     """
     from pyspark.sql import functions as f
 
@@ -89,8 +89,8 @@ def acknowledgments(decoded: DataFrame) -> DataFrame:
 
 
 def reports(decoded: DataFrame) -> DataFrame:
-    """A row for each trace report, [MS-MQQB] 3.1.5.8.9: `about` is the start of the source's GUID and the number of
-    the message, for that is all a report says of it."""
+    """One row for each trace report, [MS-MQQB] 3.1.5.8.9: `about` is the start of the source's GUID and the number of
+    the message, because a report has no more."""
     from pyspark.sql import functions as f
 
     found = decoded.where(f.col("decode_error").isNull() & (f.col("packet_class") == _REPORT))
@@ -107,7 +107,7 @@ def reports(decoded: DataFrame) -> DataFrame:
 
 
 def undecodable(decoded: DataFrame) -> DataFrame:
-    """A row for each packet that is no message, with why, and its first bytes."""
+    """One row for each packet that is no message, with the reason, and its first bytes."""
     from pyspark.sql import functions as f
 
     head = f.lower(f.hex(f.substring("packet", 1, _HEAD_BYTES)))
@@ -177,7 +177,7 @@ _NOTHING: tuple[Any, ...] = (None,) * len(_EXTRAS)
 
 
 def _extra(packet: bytes | None) -> tuple[Any, ...]:
-    """The values of _EXTRAS, in their order; all null where the packet is no message."""
+    """The values of _EXTRAS, in their order; all null if the packet is no message."""
     if packet is None:
         return _NOTHING
     try:
@@ -189,17 +189,13 @@ def _extra(packet: bytes | None) -> tuple[Any, ...]:
     fields = view.transaction_fields
     sequence = (_signed(fields[2] << 32 | fields[1]), fields[3], fields[4]) if fields else (None,) * 3
     report = TraceReport.of(view)
-    told: tuple[Any, ...] = (None,) * 4
+    trace: tuple[Any, ...] = (None,) * 4
     if report is not None:
         about = f"{report.manager_digits}:{report.message_id}"
-        told = (about, report.target_queue, report.next_hop, report.hops)
-    return (view.message_class, len(packet), *asked, view.tracing, *sequence, *told)
+        trace = (about, report.target_queue, report.next_hop, report.hops)
+    return (view.message_class, len(packet), *asked, view.tracing, *sequence, *trace)
 
 
 def _signed(value: int) -> int:
     """Spark's whole numbers have a sign; the same 64 bits."""
     return value - (1 << 64) if value >> 63 else value
-
-
-def reason_name(reason: int | None) -> str | None:
-    return None if reason is None else class_name(reason)

@@ -1,4 +1,4 @@
-"""What there is to read: the queues of the managers, what a copy in each of them means, and how far each has come."""
+"""The sources: the queues of the managers, what a copy in each of them means, and how far each was read."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_OWN = "system$"  # before the names of a manager's own queues, which people write without
+_OWN = "system$"  # the prefix of a manager's own queues, which people leave out
 _ROLES = {";journal": SENT, ";deadletter": DEAD, ";deadxact": DEAD}
-# [MS-MQDMPR] 3.1.3: the queues that managers talk to each other by, here and at the other end of an outgoing queue.
+# [MS-MQDMPR] 3.1.3: the internal queues between managers, here and at the other end of an outgoing queue.
 _INTERNAL = re.compile(r"private\$\\[^\\;]*\$(;.*)?|PRIVATE=[^\\]*\\[2-5]", re.IGNORECASE)
-_TASK_MESSAGES = 20_000  # that one task reads, about
+_TASK_MESSAGES = 20_000  # for one task, about
 _MOST_TASKS = 1000  # for one queue
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A queue of a manager; `role` says what it means that a message lies there.
+    """A queue of a manager; `role` says what a copy in it means.
 
-    What is read from a source to `consume` is held, and received once it is in the tables.
+    A source to `consume` is held while it is read, and received once it is in the tables.
     """
 
     api: str
@@ -43,16 +43,16 @@ class Source:
     role: str
     format_name: str
     consume: bool = False
-    messages: int = 0  # that it had when it was found
+    messages: int = 0  # at the time it was found
 
     @property
     def called(self) -> str:
-        """What people call the queue."""
+        """The queue's name for people."""
         return f"{self.manager.name}: {self.queue}"
 
     @property
     def names(self) -> list[str]:
-        """The format names that messages to it can have; none where no message can be sent to it."""
+        """The format names that messages to it can have; none if no message can be sent to it."""
         if self.role != QUEUED:
             return []
         path = self.queue.removeprefix(f"{self.manager.name}\\")
@@ -63,7 +63,7 @@ class Source:
 
     @property
     def key(self) -> str:
-        """What offsets are kept by. A manager keeps its GUID when it moves to another address."""
+        """The key of its offsets. A manager keeps its GUID when it moves to another address."""
         return f"{self.manager.id}|{self.queue}"
 
     @property
@@ -81,7 +81,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Messages of a source with arrival numbers from `start` to below `end`, held under a name or by nobody."""
+    """Messages of a source with arrival numbers from `start` to below `end`, held under a name or not held."""
 
     source: Source
     start: int
@@ -92,10 +92,10 @@ class Range:
 def sources(
     api: str, token: str | None = None, patterns: Sequence[str] = (), consume: Sequence[str] = ()
 ) -> list[Source]:
-    r"""Every queue of the manager that messages can be seen in, or those that a pattern such as `private$\*` names.
+    r"""Every queue of the manager in which messages are visible, or those that match a pattern such as `private$\*`.
 
-    The manager's own queues are `;journal`, `;deadletter` and `;deadxact`, as everywhere. Those that a pattern in
-    `consume` names are emptied of what is read; outgoing queues never are.
+    The manager's own queues are `;journal`, `;deadletter` and `;deadxact`. Messages that are read from queues matching
+    a pattern in `consume` are removed; outgoing queues never are.
     """
     with connect(api, token=token) as manager:
         info = manager.info()
@@ -112,19 +112,19 @@ def sources(
 
 
 def unmatched(found: Iterable[Source], patterns: Iterable[str]) -> list[str]:
-    """The patterns that name none of the queues."""
+    """The patterns that match no queue."""
     names = [each.queue for each in found]
     return [pattern for pattern in patterns if not any(_named(name, [pattern]) for name in names)]
 
 
 def _called(path: str, manager: str) -> str:
-    r"""As commands and URLs take it: a public queue with its manager's name, as in `rome\orders`."""
+    r"""The name for commands and URLs: a public queue with its manager's name, as in `rome\orders`."""
     name = path.removeprefix(_OWN)
     return name if any(mark in name for mark in "\\=") or name.startswith(";") else rf"{manager}\{name}"
 
 
 def role_of(queue: QueueInfo) -> str | None:
-    """None for the queues that managers talk to each other by."""
+    """None for the internal queues between managers."""
     if _INTERNAL.fullmatch(queue.path):
         return None
     if queue.type == "system":
@@ -141,9 +141,9 @@ def _named(name: str, patterns: Sequence[str]) -> bool:
 
 
 def new_ranges(found: Iterable[Source], offsets: Mapping[str, int], hold: str) -> Iterator[Range]:
-    """What has come since: from where the offsets end to what can no longer change.
+    """The new messages: from the end of the offsets to the mark.
 
-    What will be consumed is held from now on, under the name `hold`: nobody else gets it.
+    Messages to consume are held from now on, under the name `hold`, so no other reader gets them.
     """
     for source in found:
         start = offsets.get(source.key, 0)
@@ -160,7 +160,7 @@ def _hold(source: Source, name: str, start: int, end: int) -> None:
 
 
 def consumed(found: Iterable[Source], offsets: Mapping[str, int], hold: str) -> int:
-    """Receives what is in the tables: all that is held below the offsets. How many messages; a second time none."""
+    """Receives what is in the tables: all that is held below the offsets. Returns how many; a second call none."""
     gone = 0
     for source in found:
         if source.consume and source.key in offsets:

@@ -1,6 +1,6 @@
-"""Gold in short: what became of messages by queue and route, how fast, which died, which nobody has heard of.
+"""Gold in short: the fate of messages by queue and route, how fast, which died, and which are unexplained.
 
-Each is small however many messages there are: reports read these, and need no Spark for it.
+Each table is small for any number of messages: reports read these without Spark.
 """
 
 from __future__ import annotations
@@ -95,13 +95,13 @@ def dead_letters(delivered: DataFrame) -> DataFrame:
 
 
 def oldest(delivered: DataFrame) -> DataFrame:
-    """The messages that ought to have been heard of, those that were sent first at the top."""
+    """The unexplained messages, the first sent at the top."""
     kept = ("id", "label", "delivery", "sent_at", "left_at", "source", "destination", "queue", "way", "asked")
     return delivered.where("unexplained").orderBy("sent_at", "id").limit(OLDEST).select(*kept)
 
 
 def undecodable(found: DataFrame) -> DataFrame:
-    """Packets that are no messages, by where they were found and what is wrong with them, with one of each."""
+    """Packets that are no messages, by place and fault, with one example of each."""
     from pyspark.sql import functions as f
 
     return found.groupBy("manager", "queue", "error").agg(

@@ -1,6 +1,6 @@
-"""Tables of the pipeline: appended to or replaced batch by batch, each batch exactly once, whatever is killed when.
+"""Tables of the pipeline: each batch is added or replaces the table exactly once, even if a run is killed.
 
-A table says which batch it has last and keeps facts beside it, so that data and checkpoint are one commit. Here is the
+A table records its last batch and keeps facts beside it, so data and checkpoint are one commit. This module has the
 interface, and tables of plain Parquet; Delta and Iceberg are in lakes.py.
 """
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-DAY = "day"  # the column that files are kept apart by, where there is one
+DAY = "day"  # the column that divides the files, if there is one
 COMPACT_AFTER = 16  # parts: a run that finds more writes them as one
-_STAGING = "_staging"  # Spark reads no directory whose name starts so
+_STAGING = "_staging"  # Spark reads no directory whose name starts like this
 _COMMIT = "_commit.json"
 _PREFIX = "part="
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The last batch of a table, what was kept beside it, and the schema since then."""
+    """The last batch of a table, the facts beside it, and the schema since then."""
 
     batch: int
     facts: Mapping[str, Any]
@@ -40,7 +40,7 @@ class Commit:
 
 
 class Table(ABC):
-    """One writer at a time: see `writing`. Readers see whole batches, before, during and after."""
+    """One writer at a time: see `writing`. Readers always see whole batches."""
 
     def __init__(self, spark: SparkSession | None, lake: Path, name: str) -> None:
         self._spark = spark
@@ -52,12 +52,12 @@ class Table(ABC):
     @property
     def spark(self) -> SparkSession:
         if self._spark is None:
-            raise PipelineError(f"{self.name}: it takes a Spark session to read or write this table")
+            raise PipelineError(f"{self.name}: reading or writing this table needs a Spark session")
         return self._spark
 
     @abstractmethod
     def last(self) -> Commit | None:
-        """None for a table that has no batch yet."""
+        """None for a table without a batch."""
 
     @abstractmethod
     def files(self) -> list[str]:
@@ -65,22 +65,22 @@ class Table(ABC):
 
     @abstractmethod
     def parts(self) -> int:
-        """In how many pieces it lies; one is best to read."""
+        """The number of pieces; one is best to read."""
 
     @abstractmethod
     def _commit(self, frame: DataFrame, commit: Commit, *, whole: bool) -> None:
-        """All of `frame` becomes a part of the table, or with `whole` the table; or nothing of it does."""
+        """All of `frame` becomes a part of the table, or with `whole` the table; or nothing does."""
 
     def append(self, frame: DataFrame, batch: int, facts: Mapping[str, Any] | None = None) -> bool:
-        """Adds a batch; False, and nothing happens, if the table has it already. Batches come in rising order."""
+        """Adds a batch; False, without a change, if the table has it already. Batches come in rising order."""
         return self._write(frame, batch, facts, whole=False)
 
     def replace(self, frame: DataFrame, batch: int, facts: Mapping[str, Any] | None = None) -> bool:
-        """The table becomes this batch; False, and nothing happens, if it is that or a later one already."""
+        """Replaces the table by this batch; False, without a change, if it has this or a later one already."""
         return self._write(frame, batch, facts, whole=True)
 
     def compact(self) -> bool:
-        """Many small parts become one, with the same rows; False where there is nothing to do."""
+        """Joins many small parts into one with the same rows; False if there is nothing to do."""
         last = self.last()
         frame = self.read()
         if last is None or frame is None or self.parts() < 2:
@@ -89,7 +89,7 @@ class Table(ABC):
         return True
 
     def read(self) -> DataFrame | None:
-        """None for a table that has no batch yet. Columns that older batches lack are null in them."""
+        """None for a table without a batch. Columns that older batches lack are null in them."""
         last = self.last()
         files = self.files()
         if last is None:
@@ -108,8 +108,8 @@ class Table(ABC):
         return True
 
     def _write_files(self, frame: DataFrame, directory: Path, *, keep_day: bool = False) -> list[Path]:
-        """Spark's tasks write; the paths of the files, all of them on the disk."""
-        self.spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # what every reader knows
+        """Spark's tasks write; returns the paths of the files, all of them on disk."""
+        self.spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # every reader knows it
         partition = DAY
         if keep_day and DAY in frame.columns:
             partition = f"of_{DAY}"
@@ -126,10 +126,10 @@ class Table(ABC):
 
 
 class ParquetTable(Table):
-    """A directory `part=FIRST-LAST` for the batches FIRST to LAST, made elsewhere and renamed into its place.
+    """A directory `part=FIRST-LAST` for the batches FIRST to LAST, made elsewhere and then renamed.
 
-    Any program can read the directory as Parquet; only after a crash during a compaction, and until the next run, it
-    would see rows twice. Here a part that lies within another one does not count.
+    Any program can read the directory as Parquet. Only between a crash during a compaction and the next run would it
+    see rows twice. Here a part within another one does not count.
     """
 
     def last(self) -> Commit | None:
@@ -143,7 +143,7 @@ class ParquetTable(Table):
             kept = json.loads((path / _COMMIT).read_text())
             return Commit(kept["batch"], kept["facts"], StructType.fromJson(kept["schema"]))
         except (OSError, ValueError, LookupError) as fault:
-            raise PipelineError(f"{path / _COMMIT} cannot be read: {fault}; the part is not one of ours") from None
+            raise PipelineError(f"{path / _COMMIT} cannot be read: {fault}; it is no part of ours") from None
 
     def files(self) -> list[str]:
         return [str(file) for _, _, path in self._parts() for file in sorted(path.rglob("*.parquet"))]
@@ -152,7 +152,7 @@ class ParquetTable(Table):
         return len(self._parts())
 
     def _parts(self) -> list[tuple[int, int, Path]]:
-        """(first batch, last batch, directory) of those that count, in order."""
+        """(first batch, last batch, directory) of the parts that count, in order."""
         found = []
         for path in self.root.glob(f"{_PREFIX}*-*"):
             first, _, last = path.name.removeprefix(_PREFIX).partition("-")
@@ -173,7 +173,7 @@ class ParquetTable(Table):
         _sync(staged / _COMMIT)
         place = self.root / f"{_PREFIX}{0 if whole else commit.batch:08}-{commit.batch:08}"
         if place.exists():  # compacted before, without a batch since
-            raise PipelineError(f"{place} is there already")
+            raise PipelineError(f"{place} already exists")
         os.rename(staged, place)
         _sync(self.root)
         self.clean()
@@ -185,7 +185,7 @@ class ParquetTable(Table):
         return super().compact()
 
     def clean(self) -> None:
-        """Throws away what a killed run has left, and parts that others replace."""
+        """Deletes what a killed run has left, and parts that others replace."""
         shutil.rmtree(self.root / _STAGING, ignore_errors=True)
         counted = {path for _, _, path in self._parts()}
         for path in self.root.glob(f"{_PREFIX}*-*"):
@@ -195,24 +195,24 @@ class ParquetTable(Table):
 
 @contextmanager
 def writing(lake: Path) -> Iterator[None]:
-    """One run at a time in a directory; PipelineError where another one is at work, or none can be."""
+    """One run at a time in a directory; PipelineError if another one runs, or the directory is not writable."""
     import fcntl
 
     try:
         lake.mkdir(parents=True, exist_ok=True)
         lock = (lake / ".lock").open("a")
     except OSError as fault:
-        raise PipelineError(f"{lake} cannot be written to: {fault.strerror}") from None
+        raise PipelineError(f"{lake} cannot be written: {fault.strerror}") from None
     with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise PipelineError(f"another run of the pipeline is at work in {lake}") from None
+            raise PipelineError(f"another run of the pipeline uses {lake}; wait until it ends") from None
         yield
 
 
 def grown(table: str, known: StructType | None, new: StructType) -> StructType:
-    """The schema with the columns that are new; those that are known keep their types, and stay."""
+    """The schema with the new columns; known columns stay and keep their types."""
     from pyspark.sql.types import StructField, StructType
 
     if known is None:
@@ -221,8 +221,8 @@ def grown(table: str, known: StructType | None, new: StructType) -> StructType:
     for field in new:
         if field.name in types and field.dataType != types[field.name]:
             raise PipelineError(
-                f"{table}: the column {field.name} has the type {types[field.name].simpleString()} and would become "
-                f"{field.dataType.simpleString()}; columns can be added, never changed"
+                f"{table}: the column {field.name} must have the type {types[field.name].simpleString()}, got "
+                f"{field.dataType.simpleString()}; columns can be added, but not changed"
             )
     added = [StructField(field.name, field.dataType, True) for field in new if field.name not in types]
     return StructType([*known.fields, *added])
@@ -246,7 +246,7 @@ def _gathered(frame: DataFrame) -> DataFrame:
 
 
 def rows_of(file: Path) -> int:
-    """Of a Parquet file, by its footer."""
+    """The number of rows of a Parquet file, from its footer."""
     from pyarrow.parquet import read_metadata
 
     return int(read_metadata(file).num_rows)

@@ -1,4 +1,4 @@
-"""Gold: how many messages and bytes went where, by the minute: from manager to manager, by queue, site and link."""
+"""Gold: the number of messages and bytes by the minute: from manager to manager, by queue, site and link."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAIR_LINKS = "source_site string, destination_site string, site_a string, site_b
 
 
 def traffic(delivered: DataFrame) -> DataFrame:
-    """By the minute they were sent in; messages that only acknowledgments mention have no size and count as well."""
+    """By the minute of the send. Messages that only acknowledgments mention have no size, but count too."""
     from pyspark.sql import functions as f
 
     minute = f.date_trunc("minute", f.coalesce("sent_at", "received_at", "reached_at", "dead_at")).alias("minute")
@@ -24,7 +24,7 @@ def traffic(delivered: DataFrame) -> DataFrame:
 
 
 def demand(traffic: DataFrame) -> DataFrame:
-    """What goes from site to site in all, as `routes.link_loads` takes it."""
+    """The total demand from site to site, for `routes.link_loads`."""
     from pyspark.sql import functions as f
 
     between = traffic.where("source_site is not null and destination_site is not null")
@@ -34,8 +34,8 @@ def demand(traffic: DataFrame) -> DataFrame:
 
 
 def link_traffic(spark: SparkSession, traffic: DataFrame, directory: Directory | None) -> DataFrame:
-    """What each routing link carried, by the minute, if every message took the way of the directory; nothing where
-    there is none."""
+    """The load of each routing link, by the minute, if every message took the directory's route; empty without a
+    directory."""
     from pyspark.sql import functions as f
 
     pairs = traffic.where("source_site <> destination_site").select("source_site", "destination_site").distinct()
@@ -48,7 +48,7 @@ def link_traffic(spark: SparkSession, traffic: DataFrame, directory: Directory |
 
 
 def pair_links(directory: Directory, pairs: list[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
-    """(from, to, site, site) for each link on the way of each pair; a link's sites in the order of their names."""
+    """(from, to, site, site) for each link on the route of each pair; a link's sites in the order of their names."""
     network = Network.of(directory)
     numbers = {name: place for place, name in enumerate(network.sites)}
     origins: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""What if: the same directory with links taken out or with other costs."""
+"""What if: the same directory without some links, or with other costs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _COST = re.compile(r"(x|\*)?([0-9]+(?:\.[0-9]+)?)")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Of all links between two sites: `cost` is a new one, `factor` what theirs is multiplied by; without either they
-    are taken out."""
+    """A change of all links between two sites: `cost` is a new cost, `factor` multiplies theirs; without either they
+    are removed."""
 
     sites: tuple[str, str]
     cost: int | None = None
@@ -32,27 +32,27 @@ class Change:
 
 
 def parse_down(text: str, directory: Directory) -> Change:
-    """`A-B`: the links between two sites go."""
+    """`A-B`: removes the links between two sites."""
     return Change(_sites(text, directory))
 
 
 def parse_cost(text: str, directory: Directory) -> Change:
-    """`A-B=N` for another cost, `A-B=xN` for a multiple of what it is."""
+    """`A-B=N` for another cost, `A-B=xN` for a multiple of the old one."""
     name, equals, value = text.rpartition("=")
     found = _COST.fullmatch(value.strip())
     if not equals or found is None or (found[1] is None and "." in found[2]):
-        raise InvalidArgument(f"cost: {text!r} is not of the form A-B=N or A-B=xN")
+        raise InvalidArgument(f"cost: must have the form A-B=N or A-B=xN, got {text!r}")
     number = float(found[2])
     sites = _sites(name, directory)
     if found[1]:
         return Change(sites, factor=number)
     if not MIN_COST <= number <= MAX_COST:
-        raise InvalidArgument(f"cost: {number:.0f} is not between {MIN_COST} and {MAX_COST}")
+        raise InvalidArgument(f"cost: must be between {MIN_COST} and {MAX_COST}, got {number:.0f}")
     return Change(sites, cost=int(number))
 
 
 def changed(directory: Directory, changes: Sequence[Change]) -> Directory:
-    """The directory after the changes. Managers that only a link has named as gates stay gates of their sites."""
+    """The directory after the changes. Managers that only a link names as gates stay gates of their sites."""
     by_sites: dict[frozenset[UUID], Change] = {}
     for change in changes:
         by_sites[_pair(directory, change.sites)] = change
@@ -83,18 +83,18 @@ def _pair(directory: Directory, names: tuple[str, str]) -> frozenset[UUID]:
 
 
 def _sites(text: str, directory: Directory) -> tuple[str, str]:
-    """Names may have hyphens of their own: the one that parts two known sites is meant."""
+    """Names may have hyphens: the hyphen between two known sites counts."""
     hyphens = [place for place, character in enumerate(text) if character == "-"]
     for place in hyphens:
         one, other = directory.site_named(text[:place].strip()), directory.site_named(text[place + 1 :].strip())
         if one is not None and other is not None:
             return one.name, other.name
     if not hyphens:
-        raise InvalidArgument(f"{text!r} does not name two sites as A-B")
+        raise InvalidArgument(f"must name two sites as A-B, got {text!r}")
     names: Mapping[str, str] = {site.name.lower(): site.name for site in directory.sites}
     for part in text.split("-"):
         if part.strip().lower() not in names:
             close = get_close_matches(part.strip().lower(), names, n=1)
             hint = f"; did you mean {names[close[0]]}?" if close else ""
             raise InvalidArgument(f"{text!r}: there is no site {part.strip()}{hint}")
-    raise InvalidArgument(f"{text!r} does not name two sites as A-B")
+    raise InvalidArgument(f"must name two sites as A-B, got {text!r}")

@@ -1,4 +1,4 @@
-"""The remote read service in a test's hands, over a harness whose clock stands still: readers and what they ask for."""
+"""The remote read service over queues with a clock that only tests move: readers and their requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from postroad.remote_read.values import (
 from postroad.rpc.caller import Caller
 from postroad.rpc.constants import AuthLevel
 from postroad.wire.view import MessageView
-from tests.unit.queues.harness import ORDERS, OTHER, Harness
+from tests.unit.queues.harness import ORDERS, OTHER
+from tests.unit.queues.harness import Harness as QueueHarness
 
 CLIENT = UUID("99887766-5544-3322-1100-ffeeddccbbaa")
 SOMEBODY = Caller("127.0.70.9", "reader", AuthLevel.INTEGRITY, 1)
@@ -83,11 +84,11 @@ class Read:
 class Reader:
     """A client that has opened a queue, by both interfaces."""
 
-    def __init__(self, rig: Rig, remote: RemoteQueue) -> None:
-        self.rig = rig
+    def __init__(self, harness: Harness, remote: RemoteQueue) -> None:
+        self.harness = harness
         self.remote = remote
         self.handle = remote.handle
-        status, session = rig.service.open_queue(CLIENT, self.handle, self.handle, SOMEBODY)
+        status, session = harness.service.open_queue(CLIENT, self.handle, self.handle, SOMEBODY)
         assert status == OK
         assert session is not None
         self.session: OpenQueueEntry = session
@@ -113,12 +114,12 @@ class Reader:
             cursor,
         )
         read = Read()
-        found = self.rig.service.start_receive(request, self.rig.harness.now, caller)
+        found = self.harness.service.start_receive(request, self.harness.queues.now, caller)
         if isinstance(found, Answer):
             read.answers.append(found)
         else:
-            read.follow(self.rig.service, found)
-        self.rig.harness.tick()
+            read.follow(self.harness.service, found)
+        self.harness.queues.tick()
         return read
 
     def receive(self, cursor: int = 0) -> Read:
@@ -147,14 +148,14 @@ class Reader:
         request = ReadRequest(self.handle, 0, action, request_id, timeout_ms, cursor)
         read = Read()
         read.answers.append(
-            self.rig.service.start_receive_by_lookup_id(lookup_id, request, self.rig.harness.now, caller)
+            self.harness.service.start_receive_by_lookup_id(lookup_id, request, self.harness.queues.now, caller)
         )
-        self.rig.harness.tick()
+        self.harness.queues.tick()
         return read
 
     def end(self, read: Read, ack: Ack) -> int:
-        status = self.rig.service.end_receive(read.entry, ack, self.rig.harness.now)
-        self.rig.harness.tick()
+        status = self.harness.service.end_receive(read.entry, ack, self.harness.queues.now)
+        self.harness.queues.tick()
         return status
 
     def take(self) -> str | None:
@@ -165,33 +166,33 @@ class Reader:
 
     def cancel(self, request_id: int, *, queue: int | None = None, caller: Caller = SOMEBODY) -> int:
         queue = self.handle if queue is None else queue
-        return self.rig.service.cancel_receive(self.handle, queue, request_id, caller)
+        return self.harness.service.cancel_receive(self.handle, queue, request_id, caller)
 
     def cursor(self) -> int:
-        status, handle = self.rig.service.create_remote_cursor(self.handle, SOMEBODY)
+        status, handle = self.harness.service.create_remote_cursor(self.handle, SOMEBODY)
         assert status == OK
         assert handle
         return handle
 
     def purge(self, caller: Caller = SOMEBODY) -> int:
-        status, _ = self.rig.service.purge_queue(self.handle, self.rig.harness.now, caller)
-        self.rig.harness.tick()
+        status, _ = self.harness.service.purge_queue(self.handle, self.harness.queues.now, caller)
+        self.harness.queues.tick()
         return status
 
     def close(self) -> int:
-        status = self.rig.service.close_queue(self.session, self.rig.harness.now)
-        self.rig.harness.tick()
+        status = self.harness.service.close_queue(self.session, self.harness.queues.now)
+        self.harness.queues.tick()
         return status
 
 
-class Rig:
-    """Handles count from FIRST_HANDLE on, so that a test can tell them from other numbers."""
+class Harness:
+    """Handles count from FIRST_HANDLE on, so a test can distinguish them from other numbers."""
 
     def __init__(self, *, authenticate: bool = False) -> None:
-        self.harness = Harness()
-        self.harness.create(ORDERS)
-        self.harness.create(OTHER)
-        self.service = RemoteReadService(self.harness.manager, count(FIRST_HANDLE).__next__, authenticate=authenticate)
+        self.queues = QueueHarness()
+        self.queues.create(ORDERS)
+        self.queues.create(OTHER)
+        self.service = RemoteReadService(self.queues.manager, count(FIRST_HANDLE).__next__, authenticate=authenticate)
 
     def try_open(
         self,
@@ -201,7 +202,7 @@ class Rig:
         caller: Caller = SOMEBODY,
     ) -> tuple[int, RemoteQueue | None]:
         given = parts(name) if isinstance(name, str) else name
-        return self.service.open_remote_queue(given, access, share, self.harness.now, caller)
+        return self.service.open_remote_queue(given, access, share, self.queues.now, caller)
 
     def open(
         self, name: str = ORDERS, access: int = DesiredAccess.RECEIVE, share: int = DesiredShare.DENY_NONE
@@ -219,8 +220,8 @@ class Rig:
 
     def send(self, *labels: str, queue: str = ORDERS) -> list[int]:
         """Messages with these labels; the lookup ids of everything in the queue."""
-        self.harness.send(queue, *labels)
-        return [record.lookup_id for record in self.harness.queue(queue).available(1000)]
+        self.queues.send(queue, *labels)
+        return [record.lookup_id for record in self.queues.queue(queue).available(1000)]
 
     def waiting(self, read: Read) -> tuple[Queue, WaitingRead]:
         """A read that waits, and the queue that it waits on."""
@@ -231,7 +232,7 @@ class Rig:
         return queue, waiting
 
     def labels(self, queue: str = ORDERS) -> list[str]:
-        return self.harness.labels(queue)
+        return self.queues.labels(queue)
 
     def pending(self) -> int:
         return sum(map(len, self.service.remote_reads.values()))
