@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from postroad.errors import RemoteProtocolError
 from postroad.received import _RECORD, ReceivedMessage, decode_records, encode_records
+from postroad.values.reading import RECORDS_TYPE
 
 messages = st.builds(
     ReceivedMessage,
@@ -38,3 +39,8 @@ def test_a_record_that_is_cut_off_is_refused(cut: int) -> None:
     data = encode_records([ReceivedMessage(b"packet", 1, 2)])
     with pytest.raises(RemoteProtocolError):
         decode_records(data[:cut])
+
+
+def test_the_media_type_is_the_documented_one() -> None:
+    """A client of another version asks for it by this name."""
+    assert RECORDS_TYPE == "application/vnd.postroad.records"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-RECORDS_TYPE = "application/vnd.postroad.received"  # messages as the HTTP API sends them to a client
+RECORDS_TYPE = "application/vnd.postroad.records"  # messages as the HTTP API sends them to a client
 
 
 class QueueAccess(Enum):
