@@ -482,7 +482,7 @@ def test_export_may_remove_and_import_may_read_a_pipe(alpha: Commands, tmp_path:
 @pytest.mark.parametrize(
     ("damage", "fault"),
     [
-        (lambda data: data[:-1], "the last packet is incomplete"),
+        (lambda data: data[:-1], "the last packet is cut off"),
         (lambda data: data + b"garbage, and more than a header", "at byte"),
     ],
     ids=["cut", "garbage"],

@@ -199,7 +199,7 @@ def test_a_body_that_is_declared_too_large_is_refused_before_it_comes(tmp_path: 
         answer = HTTPResponse(connection)
         answer.begin()
         assert answer.status == 413
-        assert b"must not be larger than" in answer.read()
+        assert b"must have at most" in answer.read()
 
 
 # Peers that do not read

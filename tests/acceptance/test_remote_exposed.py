@@ -45,10 +45,15 @@ def fill(server: ServerProcess) -> None:
         (
             f"[rpc]\nauthenticate = false\n{USER}",
             "rpc = 0",
-            "rpc.authenticate: is false",
+            "rpc.authenticate: must",
             ["[[user]]", "rpc.anonymous = true", "listen.rpc = false"],
         ),
-        (f"[rpc]\nauthenticate = true\nanonymous = true\n{USER}", "rpc = 0", "rpc.anonymous: is true", ["set one"]),
+        (
+            f"[rpc]\nauthenticate = true\nanonymous = true\n{USER}",
+            "rpc = 0",
+            "rpc.anonymous: must not be true",
+            [],
+        ),
     ],
 )
 def test_a_manager_that_strangers_could_read_does_not_start(

@@ -78,7 +78,7 @@ def test_a_route_for_people(file: str) -> None:
     assert postroad("route", "par-gate", "--from", "lon-gate", "--enterprise", file).lines == [
         "lon-gate to par-gate, cost 3",
         "next hop  par-gate",
-        "way       lon-gate -> par-gate",
+        "route     lon-gate -> par-gate",
         "why       the cheapest route to the site paris costs 3 and goes directly to the gates of paris "
         "([MS-MQBR] 3.1.5.3)",
     ]
@@ -95,7 +95,7 @@ def test_a_table_from_a_file(file: str) -> None:
     assert header.split("  ")[0] == "site"
     assert row.split() == ["paris", "paris", "par-gate", "3"]
     assert postroad("route", "table", "--from", "alpha", "--enterprise", file).lines == [
-        "alpha is no site gate, so its routing table is empty ([MS-MQBR] 3.1.3.1)"
+        "alpha is not a site gate, so its routing table is empty ([MS-MQBR] 3.1.3.1)"
     ]
 
 

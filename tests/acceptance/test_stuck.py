@@ -212,7 +212,7 @@ def test_the_story_of_a_message_as_both_ends_tell_it(scene: Scene) -> None:
         "acknowledgment": r"private$\acks",
         "journal": ";journal",
     }
-    assert scene.kinds(identifier, at="beta") == ["sent", "passed", "queued"]
+    until(lambda: scene.kinds(identifier, at="beta") == ["sent", "passed", "queued"])
 
     scene.managers["beta"].queue(r"private$\told").receive(timeout=PATIENCE_S)
     until(lambda: len(scene.kinds(identifier)) == 4)
@@ -221,7 +221,7 @@ def test_the_story_of_a_message_as_both_ends_tell_it(scene: Scene) -> None:
     assert any(line.endswith(f"acknowledged by {beta}: it was received") for line in lines)
     times = [line.split()[0] for line in lines if line[0] != " "]
     assert times == sorted(times)
-    assert scene.kinds(identifier, at="beta") == ["sent", "passed", "journal"]
+    until(lambda: scene.kinds(identifier, at="beta") == ["sent", "passed", "journal"])
 
 
 def test_the_story_of_a_message_that_died(scene: Scene) -> None:

@@ -32,7 +32,7 @@ def run(*arguments: str, api: str | None = None) -> Outcome:
     ("options", "sentence"),
     [
         (["--format", "csv"], "format: must be one of parquet, delta, iceberg, got 'csv'"),
-        (["--conf", "novalue"], "--conf: 'novalue' is not of the form KEY=VALUE"),
+        (["--conf", "novalue"], "--conf: 'novalue' must be KEY=VALUE"),
         (["--enterprise", "nowhere.toml"], "nowhere.toml"),
     ],
 )

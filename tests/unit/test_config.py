@@ -163,7 +163,7 @@ def test_a_mark_before_the_text_does_no_harm(tmp_path: Path) -> None:
         ('[manager]\nname = "a b"\n', "manager.name", "must be a computer name"),
         ('[manager]\nname = "a\\\\b"\n', "manager.name", "must be a computer name"),
         ('[manager]\nname = "../b"\n', "manager.name", "must be a computer name"),
-        ('[manager]\nname = "LocalHost"\n', "manager.name", "a name of its own"),
+        ('[manager]\nname = "LocalHost"\n', "manager.name", "must not be localhost"),
         (f'[manager]\nname = "{"a" * 257}"\n', "manager.name", "must have at most 256 characters, got 257"),
         ('manager = "alpha"\n', "manager", "must be a table, got the text 'alpha'"),
         (MANAGER + 'id = "123"\n', "manager.id", "a GUID must have the form"),
