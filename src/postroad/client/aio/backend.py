@@ -1,6 +1,6 @@
 """What a queue manager can do for a client, on plain values: the one seam between the faces and what serves them.
 
-Served in this process by client/embedded.py and over HTTP by client/http.py. No convenience here: that is the faces'.
+client/embedded.py serves it in this process, http.py beside this file over HTTP. Convenience belongs to the callers.
 """
 
 from __future__ import annotations

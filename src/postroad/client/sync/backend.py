@@ -1,7 +1,7 @@
 # Written by scripts/unasync.py from client/aio/backend.py: edit that one.
 """What a queue manager can do for a client, on plain values: the one seam between the faces and what serves them.
 
-Served in this process by client/embedded.py and over HTTP by client/http.py. No convenience here: that is the faces'.
+client/embedded.py serves it in this process, http.py beside this file over HTTP. Convenience belongs to the callers.
 """
 
 from __future__ import annotations
