@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import platform
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn
 from uuid import UUID
 
-from postroad.errors import ConfigurationError
+from postroad.errors import ConfigurationError, IllegalIdentifier
 from postroad.fields.kinds import (
     FILE,
     GUID,
@@ -34,6 +35,7 @@ from postroad.fields.kinds import (
     choice,
     items,
     line,
+    listed,
     number,
     parsed,
     quoted,
@@ -44,7 +46,12 @@ from postroad.fields.tables import required, setting, table, tables, tables_by_k
 from postroad.fields.toml import Place, load, read_file, refuse_duplicates
 from postroad.names import DirectName, PathName, QueueKind
 from postroad.net import ports
+from postroad.security.algorithms import CIPHERS, DEFAULT_CIPHER, DEFAULT_CIPHERS, DEFAULT_HASHES, HASHES
+from postroad.security.descriptors import SecurityDescriptor
 from postroad.security.relay import RelayRule
+from postroad.security.sddl import parse_sddl
+from postroad.security.sid import Sid
+from postroad.security.signatures import DEFAULT_PROFILE, PROFILES
 from postroad.wire.constants import RESEND_TABLE_S
 
 DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB with journals and dead letters: the most that strangers can fill
@@ -81,12 +88,34 @@ def _relay_rule(text: str) -> RelayRule:
         raise FieldFault(str(fault)) from None
 
 
+def _word(known: Iterable[str]) -> Kind[str]:
+    """One of the words of a table."""
+    words = {each: each for each in known}
+
+    def read(text: str) -> str:
+        try:
+            return words[text.lower()]
+        except KeyError:
+            raise FieldFault(f"must be {listed(words)}, got {quoted(text)}") from None
+
+    return parsed(listed(words), read, 64)
+
+
+def _sid(text: str) -> Sid:
+    try:
+        return Sid.parse(text)
+    except IllegalIdentifier as fault:
+        raise FieldFault(str(fault)) from None
+
+
 def _queue_url(text: str) -> str:
     DirectName.from_wire(URL(text))
     return text
 
 
 TOKEN = parsed("text", _token, 4096, secret=True)
+SID = parsed("a SID, as in S-1-5-21-1-2-3-1001", _sid, 256)
+SDDL = parsed("an access list in SDDL", parse_sddl, 65_535)
 QUEUE_URL = parsed("text", _queue_url, 2048)
 RESEND_TABLE = items(number(0.001, YEAR_S), least=1, most=1000)
 PEER_PORT = whole(1, PORT_MAX)
@@ -228,11 +257,40 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """`[[user]]`: a user who can authenticate."""
+    """`[[user]]`: a user who can authenticate. Without `sid`, the user has one that follows from the name."""
 
     name: str = required(line(256))
+    sid: Sid | None = setting(SID, None)
+    groups: tuple[Sid, ...] = setting(items(SID, most=1000), ())
+    administrator: bool = setting(SWITCH, False)
     password: str = setting(line(256, secret=True), "", secret=True)  # never empty once the file is loaded
     password_file: Path | None = setting(FILE, None)
+
+
+class SenderIds(Enum):
+    """Which sender of an unsigned message counts: nobody, or the one that the message names."""
+
+    VERIFIED = "verified"
+    CLAIMED = "claimed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuritySettings:
+    """`[security]`: the algorithms of signatures and encryption, and whether unsigned senders are believed."""
+
+    accept_hashes: tuple[str, ...] = setting(items(_word(HASHES), least=1, distinct=True), DEFAULT_HASHES)
+    accept_ciphers: tuple[str, ...] = setting(items(_word(CIPHERS), least=1, distinct=True), DEFAULT_CIPHERS)
+    send_cipher: str = setting(_word(CIPHERS), DEFAULT_CIPHER)
+    signature_profile: str = setting(_word(PROFILES), DEFAULT_PROFILE)
+    sender_ids: SenderIds = setting(choice(SenderIds), SenderIds.VERIFIED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """`[[certificate]]`: a sender whose signatures count, and the file with its certificate (PEM or DER)."""
+
+    sid: Sid = required(SID)
+    file: Path = required(FILE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +331,7 @@ class ConfiguredQueue(QueueSettings):
     """`[[queue]]`: a queue that exists from the start."""
 
     path: PathName = required(parsed("text", _queue_path))
+    acl: SecurityDescriptor | None = setting(SDDL, None)
 
 
 # The whole file
@@ -291,6 +350,8 @@ class _File:
     relay: RelaySettings = setting(table(RelaySettings), RelaySettings())
     leases: LeaseSettings = setting(table(LeaseSettings), LeaseSettings())
     audit: AuditSettings = setting(table(AuditSettings), AuditSettings())
+    security: SecuritySettings = setting(table(SecuritySettings), SecuritySettings())
+    certificates: tuple[Certificate, ...] = setting(tables(Certificate), (), key="certificate")
     peers: tuple[Peer, ...] = setting(tables_by_key(Peer, HOST, "host"), ())
     users: tuple[User, ...] = setting(tables(User), (), key="user")
     queues: tuple[ConfiguredQueue, ...] = setting(tables(ConfiguredQueue), (), key="queue")

@@ -21,8 +21,20 @@ from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceed
 from postroad.names import DirectName, FormatName, PrivateName, parse_format_name
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
+from postroad.security.access import Token
+from postroad.security.guard import Opened, Verdict, is_secured
+from postroad.security.refusals import EXPIRED, NO_QUEUE, TOO_MANY_HOPS, Refused
+from postroad.security.sid import Sid
 from postroad.store.interface import NEVER, Record
-from postroad.transfer.arrivals import REMOVALS, Destinations, MessageIdHistory, foreign_id, overflow, refusal
+from postroad.transfer.arrivals import (
+    REMOVALS,
+    Credentials,
+    Destinations,
+    MessageIdHistory,
+    foreign_id,
+    overflow,
+    refusal,
+)
 from postroad.transfer.watching import TransferWatcher
 from postroad.wire.constants import MAX_HOP_COUNT, MessageClass, TransactionFlags
 from postroad.wire.layout import NULL_GUID
@@ -33,6 +45,7 @@ from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
 _NOBODY = NULL_GUID.bytes_le  # QueueManagerAddress of a direct name
+_UNKNOWN = Credentials(Token.anonymous())
 
 
 @dataclass(slots=True)
@@ -77,13 +90,18 @@ class Receiver:
         self._order_acks: dict[str, tuple[Queue, Record]] = {}  # the last of each sequence, and where it was put
         self._timers: Deadlines[str] = Deadlines()
 
-    def take(self, session: Session, event: Received, address: str, now: float) -> None:
-        """One message of a session from `address`. A manager's full quota closes the session, with nothing said."""
+    def take(
+        self, session: Session, event: Received, address: str, now: float, opened: Verdict | None = None
+    ) -> None:
+        """One message of a session from `address`; `opened` is what security made of it, where it has any.
+
+        A manager's full quota closes the session, with nothing said.
+        """
         packet = event.packet
         address = plain(address)
         try:
             if isinstance(packet, MessageView):
-                self._take_message(session, event.data, packet, address, now)
+                self._take_message(session, event.data, packet, address, now, opened)
             elif packet.queue_manager_address not in (NULL_GUID, self.core.identifier):
                 self._forward(event.data, MessageView(event.data), address, now)
             elif isinstance(packet, OrderAck):
@@ -93,7 +111,24 @@ class Receiver:
         except ManagerFull as fault:
             session.close(str(fault))
 
-    def _take_message(self, session: Session, data: bytes, view: MessageView, address: str, now: float) -> None:
+    def needs_opening(self, packet: MessageView | OrderAck | FinalAck) -> bool:
+        """Whether signature or key have to be looked at, 3.1.5.8.3: only at the destination. A router knows no keys."""
+        return (
+            isinstance(packet, MessageView)
+            and packet.has_security
+            and packet.queue_manager_address_bytes in (self._own, _NOBODY)
+            and is_secured(packet)
+        )
+
+    def _take_message(
+        self,
+        session: Session,
+        data: bytes,
+        view: MessageView,
+        address: str,
+        now: float,
+        opened: Verdict | None,
+    ) -> None:
         if view.arrived_by_http:  # AH, which no sender has a right to set
             data = as_stored(data)
             view = MessageView(data)
@@ -114,9 +149,9 @@ class Receiver:
         if view.queue_manager_address_bytes not in (self._own, _NOBODY):
             self._forward(data, view, address, now)
         elif not view.transactional:
-            self._deliver(data, view, address, now)
+            self._deliver(data, view, address, now, opened)
         elif trust is Trust.FIRST_HAND:
-            self._take_transactional(session, data, view, address, now)
+            self._take_transactional(session, data, view, address, now, opened)
         else:  # its sequence is not this caller's to move; the sender keeps the message
             self._refuse_claim(view.source_queue_manager, address)
         # Last, so that a message that found no room here is no duplicate when it comes again.
@@ -129,13 +164,21 @@ class Receiver:
 
     # Local
 
-    def _take_transactional(self, session: Session, data: bytes, view: MessageView, address: str, now: float) -> None:
+    def _take_transactional(
+        self,
+        session: Session,
+        data: bytes,
+        view: MessageView,
+        address: str,
+        now: float,
+        opened: Verdict | None,
+    ) -> None:
         """3.1.5.8.6: in order or not at all; either way the sender hears how far we are."""
         name, sequence = self.incoming.find(view)
         if sequence is None:
-            reason = self._refusal(self._destination(view), view, now)
-            if reason is not None:  # what is refused begins no sequence: nothing of it would have to be remembered
-                self._refuse(data, view, reason, address, now)
+            refused = self._refusal(self._destination(view), view, opened, now)
+            if refused is not None:  # what is refused begins no sequence: nothing of it would have to be remembered
+                self._refuse(data, view, refused, address, now)
                 return
             for dropped in self.incoming.make_room(self.core.tick):
                 self._timers.set(dropped, None)
@@ -148,22 +191,27 @@ class Receiver:
         if sequence.accepts(TxSequenceId(fields[1], fields[2]), fields[3], fields[4]):
             tick = self.core.tick
             before = len(tick.batch.puts)
-            self._deliver(data, view, address, now)
+            self._deliver(data, view, address, now, opened)
             self.incoming.advance(tick, name, sequence, view, tick.last_puts(len(tick.batch.puts) - before), now)
         else:
             self.incoming.reject(self.core.tick, name, sequence, now)
 
-    def _deliver(self, data: bytes, view: MessageView, address: str, now: float) -> None:
-        """3.1.5.8.2 and 3.1.5.8.8: the checks of a local queue, then the queue."""
+    def _deliver(
+        self, data: bytes, view: MessageView, address: str, now: float, opened: Verdict | None
+    ) -> None:
+        """3.1.5.8.2, 3.1.5.8.3 and 3.1.5.8.8: the checks of a local queue, then the queue, with a body to be read."""
         queue = self._destination(view)
-        reason = self._refusal(queue, view, now)
-        if reason is None:
+        refused = self._refusal(queue, view, opened, now)
+        if refused is None:
             assert queue is not None
-            reason = overflow(self.core.delivery, queue, len(data))
-        if reason is not None:
-            self._refuse(data, view, reason, address, now)
+            refused = overflow(self.core.delivery, queue, len(data))
+        if refused is not None:
+            self._refuse(data, view, refused, address, now)
             return
         assert queue is not None
+        if isinstance(opened, Opened):
+            data = opened.packet
+            view = MessageView(data)
         if view.recoverable:
             self.neighbours.delivered(view.source_queue_manager_bytes)
         self.core.delivery.arrive(queue, as_stored(data), view, now)
@@ -184,16 +232,35 @@ class Receiver:
                 self.destinations.remember(written, queue)
         return queue
 
-    @staticmethod
-    def _refusal(queue: Queue | None, view: MessageView, now: float) -> MessageClass | None:
-        return MessageClass.NACK_BAD_DST_Q if queue is None else refusal(queue, view, now)
+    def _refusal(
+        self, queue: Queue | None, view: MessageView, opened: Verdict | None, now: float
+    ) -> Refused | None:
+        if queue is None:
+            return NO_QUEUE
+        if isinstance(opened, Refused):
+            return opened
+        return refusal(queue, view, self._credentials(view, opened), self.core.access, now)
 
-    def _refuse(self, data: bytes, view: MessageView, reason: MessageClass, address: str, now: float) -> None:
+    def _credentials(self, view: MessageView, opened: Opened | None) -> Credentials:
+        """Who sent it: the owner of a registered certificate, or nobody; whom it names, where that is believed."""
+        if opened is not None and opened.sender is not None:
+            token = self.core.access.users.token(Sid.decode(opened.sender))
+        elif view.has_security:
+            token = self.core.access.claimed_sender(view)
+        else:
+            return _UNKNOWN
+        if opened is None:
+            return Credentials(token)
+        return Credentials(token, bool(opened.authentication_level), opened.cipher is not None)
+
+    def _refuse(self, data: bytes, view: MessageView, refused: Refused, address: str, now: float) -> None:
         """Whoever has to know is told. Of a message that is not transactional its sender knows nothing any more: its
         dead letter is left here, as 3.1.5.8.8 says of a full queue, whatever the reason is."""
         self.refusals += 1
+        reason = refused.acknowledgment
         try_after = self.core.delivery.try_after
-        try_after(data, self._watcher.refused, view, reason)
+        self.core.delivery.tally.refused[refused.reason] += 1
+        try_after(data, self._watcher.refused, view, refused)
         if view.negative_journaling and not view.transactional:
             try_after(data, self.core.delivery.dead_letter, as_stored(data), view, reason, now)
         try_after(data, self.core.delivery.acknowledge, view, reason, now)
@@ -207,18 +274,18 @@ class Receiver:
         """3.1.5.8.2 and 3.1.5.8.5: one hop more, into the outgoing queue of its destination."""
         hops = view.hop_count + 1
         name = self._onward_name(view)
-        reason = None
+        refused = None
         if hops > MAX_HOP_COUNT:
-            reason = MessageClass.NACK_HOP_COUNT_EXCEEDED
+            refused = TOO_MANY_HOPS
         elif name is None:
-            reason = MessageClass.NACK_BAD_DST_Q
+            refused = NO_QUEUE
         elif view.has_expired(now):
-            reason = MessageClass.NACK_REACH_QUEUE_TIMEOUT
+            refused = EXPIRED
         elif not self._may_forward(view, name, address):
             self._withhold(view, name, address, now)
             return
-        if reason is not None:
-            self._refuse(data, view, reason, address, now)
+        if refused is not None:
+            self._refuse(data, view, refused, address, now)
             return
         assert name is not None
         packet = with_hop_count(as_stored(data), hops)

@@ -5,7 +5,7 @@ Without I/O or clock: whoever drives it gives it a way to connect, to write and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -18,7 +18,7 @@ from postroad.binary.report import progress, report, session_info
 from postroad.binary.sender import Sender
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import Acknowledged, Closed, Opened, Received, SessionState
+from postroad.binary.states import Acknowledged, Closed, Event, Opened, Received, SessionState
 from postroad.deadlines import Deadlines, earliest
 from postroad.errors import NoRoute
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
@@ -27,6 +27,7 @@ from postroad.queues.carriers import CarrierReport
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus, OutgoingEvent, OutgoingState
 from postroad.queues.queue import Queue
+from postroad.security.guard import Verdict
 from postroad.store.interface import Record
 from postroad.transfer.outgoing import PeerQueues, attempt, may_send, sendable
 from postroad.transfer.watching import TransferWatcher
@@ -61,6 +62,9 @@ class Driver(Protocol):
 
     def flush(self, session: Session) -> None:
         """Writes what the session has to send, and closes the connection of one that is over."""
+
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+        """Decrypts and checks packets, off the event loop, and calls `done`. Until then the session reads nothing."""
 
     def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
         """Calls `done` when everything changed so far is durable, or could not be. Duplicates were dropped: they rely
@@ -355,13 +359,27 @@ class BinaryService:
         self._after(session, now)
 
     def _after(self, session: Session, now: float) -> None:
-        """What follows from what a session has taken in."""
+        """What follows from what a session has taken in. Signatures and keys are looked at first, elsewhere."""
+        events = session.events()
+        address = self.addresses.get(session, "")
+        secured = [
+            event.data for event in events if type(event) is Received and self.receiver.needs_opening(event.packet)
+        ]
+        if secured:
+            self.driver.open(session, secured, lambda opened: self._take(session, events, address, now, iter(opened)))
+        else:
+            self._take(session, events, address, now, iter(()))
+
+    def _take(
+        self, session: Session, events: list[Event], address: str, now: float, opened: Iterator[Verdict]
+    ) -> None:
         stored = 0
         with self.core.delivery.together(now):
-            for event in session.events():
+            for event in events:
                 match event:
                     case Received():
-                        self.receiver.take(session, event, self.addresses[session], now)
+                        found = next(opened) if self.receiver.needs_opening(event.packet) else None
+                        self.receiver.take(session, event, address, now, found)
                         stored = event.number or stored
                     case Acknowledged():
                         self.sender.acknowledged(event.tokens, now)

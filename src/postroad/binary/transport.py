@@ -6,7 +6,9 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, cast
 from uuid import UUID
@@ -23,9 +25,10 @@ from postroad.queues.carriers import Watcher
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.runtime.logs import RateLimitedLog
 from postroad.runtime.supervision import RETRY_S, Supervisor
+from postroad.security.guard import Verdict
+from postroad.security.refusals import Refused
 from postroad.transfer.watching import TransferWatcher
 from postroad.values.trace import class_words
-from postroad.wire.constants import MessageClass
 from postroad.wire.view import MessageView
 
 log = logging.getLogger(__name__)
@@ -144,6 +147,8 @@ class BinaryTransport:
         self.links: dict[Session, _Link] = {}
         self._ports = ports
         self._ping_client = ping_client
+        self.guard = manager.core.guard  # whoever rotates keys replaces both
+        self._opener = ThreadPoolExecutor(1, "postroad-security")
         self.limits = manager.limits
         self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -177,6 +182,7 @@ class BinaryTransport:
         self.service.stop()
         if self._acceptor is not None:
             self._acceptor.close()
+        self._opener.shutdown(wait=False, cancel_futures=True)
         for link in list(self.links.values()):
             if link.transport is not None:
                 link.transport.close()
@@ -187,9 +193,10 @@ class BinaryTransport:
         else:
             self._unreachable.warn(self.clock(), {"peer": host, "reason": fault})
 
-    def _log_refusal(self, view: MessageView, reason: MessageClass) -> None:
+    def _log_refusal(self, view: MessageView, refused: Refused) -> None:
         identifier = MessageId(view.source_queue_manager, view.message_id)
-        facts = {"id": str(identifier), "to": destination_text(view), "reason": class_words(reason)}
+        words = class_words(refused.acknowledgment)
+        facts = {"id": str(identifier), "to": destination_text(view), "reason": words, "why": refused.reason}
         self._refusals.warn(self.clock(), facts)
 
     def _log_suspicion(self, event: str, facts: Mapping[str, object]) -> None:
@@ -262,6 +269,34 @@ class BinaryTransport:
             link.transport.write(data)
         if session.closed:
             link.transport.close()
+
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+        """In a thread of its own: RSA would hold up every other session."""
+        link = self.links.get(session)
+        if link is not None and link.transport is not None:
+            link.transport.pause_reading()
+        opening = asyncio.get_running_loop().run_in_executor(self._opener, self._open_all, packets)
+        opening.add_done_callback(partial(self._opened, session, done))
+
+    def _open_all(self, packets: list[bytes]) -> list[Verdict]:
+        now = time.monotonic()
+        return [self.guard.open(packet, now) for packet in packets]
+
+    def _opened(
+        self, session: Session, done: Callable[[list[Verdict]], None], opening: asyncio.Future[list[Verdict]]
+    ) -> None:
+        link = self.links.get(session)
+        transport = None if link is None else link.transport
+        try:
+            if not opening.cancelled():
+                done(opening.result())
+            if transport is not None and not transport.is_closing():
+                transport.resume_reading()
+        except Exception:  # a bug: this peer sends again what was not acknowledged, and no other suffers
+            log.exception("session broken off", extra={"peer": self.service.addresses.get(session)})
+            if transport is not None:
+                transport.abort()
+        self.changed()
 
     def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
         def landed(error: BaseException | None) -> None:

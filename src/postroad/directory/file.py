@@ -17,6 +17,7 @@ from postroad.directory import objects
 from postroad.directory.objects import MAX_COST, MIN_COST
 from postroad.directory.reading import ObjectSource
 from postroad.directory.snapshot import Directory
+from postroad.errors import RemoteProtocolError
 from postroad.fields.kinds import (
     GUID,
     HOST,
@@ -33,6 +34,7 @@ from postroad.fields.kinds import (
 from postroad.fields.tables import required, setting, tables
 from postroad.fields.toml import Place, load, refuse_duplicates
 from postroad.names import PathName, QueueKind
+from postroad.wire.records import decode_public_keys
 
 T = TypeVar("T")
 
@@ -50,6 +52,18 @@ def public_path(text: str) -> PathName:
     if name.tail.kind is not QueueKind.PUBLIC or name.tail.journal or name.tail.subqueue is not None or name.is_local:
         raise FieldFault(rf"must be a public queue with its queue manager, as in alpha\orders, got {quoted(text)}")
     return name
+
+
+def _public_keys(text: str) -> bytes:
+    """MQDSPUBLICKEYS in hexadecimal digits, as `postroad keys show` prints it."""
+    try:
+        data = bytes.fromhex(text)
+        decode_public_keys(data)
+    except RemoteProtocolError as fault:
+        raise FieldFault(f"must be the public_keys that `postroad keys show` prints: {fault}") from None
+    except ValueError:
+        raise FieldFault("must be hexadecimal digits, as `postroad keys show` prints them") from None
+    return data
 
 
 _names = items(MANAGER_NAME)
@@ -92,6 +106,7 @@ class ManagerEntry:
     routing_server: bool = setting(SWITCH, False)
     in_routing_servers: tuple[str, ...] = setting(_names, ())
     out_routing_servers: tuple[str, ...] = setting(_names, ())
+    public_keys: bytes = setting(parsed("text", _public_keys, 65_536), b"")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +217,7 @@ def read_directory(enterprise: Enterprise) -> Directory:
             routing_server=each.routing_server,
             in_routing_server_identifier_list=identifiers(each.in_routing_servers, managers),
             out_routing_server_identifier_list=identifiers(each.out_routing_servers, managers),
+            public_encryption_keys=each.public_keys,
         )
         for each in enterprise.managers
     ]

@@ -24,7 +24,7 @@ class DirectoryObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueManager(DirectoryObject):
-    """[MS-MQDMPR] 3.1.1.1. Without an address, its name is resolved."""
+    """[MS-MQDMPR] 3.1.1.1. Without an address, its name is resolved. `public_encryption_keys` is an MQDSPUBLICKEYS."""
 
     computer_name: str
     address: str | None = None
@@ -32,6 +32,7 @@ class QueueManager(DirectoryObject):
     routing_server: bool = False
     in_routing_server_identifier_list: tuple[UUID, ...] = ()
     out_routing_server_identifier_list: tuple[UUID, ...] = ()
+    public_encryption_keys: bytes = b""
 
     @property
     def host(self) -> str:

@@ -6,9 +6,10 @@ letters and administration acknowledgments ([MS-MQQB] 3.1.7.2.1, 3.1.7.15).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from postroad.errors import (
@@ -86,6 +87,7 @@ class Tally:
     dead_lettered: int = 0
     follow_up_errors: int = 0  # what followed from a change and failed: the change stands
     withheld: int = 0  # acknowledgments, reports and messages of strangers to hosts that they may not make us call
+    refused: Counter[str] = field(default_factory=Counter)  # messages of other managers, by reason
 
     def count_taken(self, reason: int) -> None:
         if reason == MessageClass.ACK_RECEIVE:

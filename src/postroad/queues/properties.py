@@ -72,6 +72,7 @@ class QueueProperties(QueueSettings):
     create_time: int = 0
     modify_time: int = 0
     owner: int | None = None  # the number of the queue that a journal or subqueue belongs to
+    acl: str | None = None  # the security descriptor in SDDL; None: the default one
 
     def __post_init__(self) -> None:
         """A store may be older than the defaults of copies."""

@@ -7,6 +7,7 @@ or of a refused message is the carrier's to say.
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from heapq import heapify, heapreplace
@@ -16,13 +17,25 @@ from struct import Struct
 from postroad.errors import ManagerFull, QuotaExceeded
 from postroad.fields.queue import QueuePrivacy
 from postroad.names import DirectName, FormatName
+from postroad.queues.access import Access
 from postroad.queues.collection import QueueCollection
 from postroad.queues.delivery import Delivery, is_internal
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
+from postroad.security.access import Token
+from postroad.security.refusals import (
+    BODY_ENCRYPTED,
+    BODY_NOT_ENCRYPTED,
+    EXPIRED,
+    NO_ACCESS,
+    NOT_AUTHENTICATED,
+    NOT_TRANSACTIONAL_MESSAGE,
+    NOT_TRANSACTIONAL_QUEUE,
+    QUEUE_FULL,
+    Refused,
+)
 from postroad.store.interface import Store
-from postroad.wire.constants import MessageClass
 from postroad.wire.view import MessageView
 
 HISTORY_STATE = "history/"
@@ -63,35 +76,47 @@ class Destinations:
         return queue
 
 
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What is known of a message's sender and of its security, once signature and key have been checked."""
+
+    token: Token
+    authenticated: bool = False
+    encrypted: bool = False
+
+
 def refusal(
-    queue: Queue, view: MessageView, now: float, *, forged: bool = False, timeless: bool = False
-) -> MessageClass | None:
-    """[MS-MQQB] 3.1.5.8 and [MC-MQSRM] 3.1.5.1.12: the first check of the queue that fails names the reason.
+    queue: Queue, view: MessageView, credentials: Credentials, access: Access, now: float, *, timeless: bool = False
+) -> Refused | None:
+    """[MS-MQQB] 3.1.5.8.3 and [MC-MQSRM] 3.1.5.1.12: the first check of the queue that fails names the reason.
 
     A `timeless` message is as true later.
     """
     properties = queue.properties
     if view.transactional != properties.transactional:
-        if view.transactional:
-            return MessageClass.NACK_NOT_TRANSACTIONAL_Q
-        return MessageClass.NACK_NOT_TRANSACTIONAL_MSG
-    if properties.authenticate or forged:
-        return MessageClass.NACK_BAD_SIGNATURE  # nobody checks signatures yet, so nobody is authenticated
-    if view.encrypted or properties.privacy is QueuePrivacy.BODY:
-        return MessageClass.NACK_BAD_ENCRYPTION  # nobody decrypts yet
+        return NOT_TRANSACTIONAL_QUEUE if view.transactional else NOT_TRANSACTIONAL_MESSAGE
+    if properties.authenticate and not credentials.authenticated:
+        return NOT_AUTHENTICATED
+    if properties.privacy is not QueuePrivacy.OPTIONAL:
+        if properties.privacy is QueuePrivacy.BODY and not credentials.encrypted:
+            return BODY_NOT_ENCRYPTED
+        if properties.privacy is QueuePrivacy.NONE and credentials.encrypted:
+            return BODY_ENCRYPTED
+    if not access.may_send(queue, credentials.token):
+        return NO_ACCESS
     if not timeless and view.has_expired(now):
-        return MessageClass.NACK_REACH_QUEUE_TIMEOUT
+        return EXPIRED
     return None
 
 
-def overflow(delivery: Delivery, queue: Queue, size: int) -> MessageClass | None:
+def overflow(delivery: Delivery, queue: Queue, size: int) -> Refused | None:
     """Why the queue has no room for a message; ManagerFull where the manager itself has none."""
     try:
         delivery.check_quota(queue, size)
     except QuotaExceeded as fault:
         if queue.quota_bytes is None or queue.used_bytes + size <= queue.quota_bytes:
             raise ManagerFull(str(fault)) from fault
-        return MessageClass.NACK_Q_EXCEED_QUOTA
+        return QUEUE_FULL
     return None
 
 

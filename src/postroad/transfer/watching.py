@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from postroad.wire.constants import MessageClass
+from postroad.security.refusals import Refused
 from postroad.wire.view import MessageView
 
 
@@ -17,6 +17,6 @@ def _ignore(*arguments: object) -> None:
 class TransferWatcher:
     """Each is called with facts alone: nothing depends on what it does."""
 
-    refused: Callable[[MessageView, MessageClass], None] = _ignore  # a message from another manager, and why
+    refused: Callable[[MessageView, Refused], None] = _ignore  # a message from another manager, and why
     suspicious: Callable[[str, Mapping[str, object]], None] = _ignore  # what strangers do: an event and its facts
     reachable: Callable[[str, str | None], None] = _ignore  # a host changed: why it is out of reach, or None

@@ -1,0 +1,134 @@
+"""Who may use a queue: whose descriptor counts, and which rights of [MS-MQMQ] 2.2.23 and 2.2.24 an action needs.
+
+A journal and a subqueue have the descriptor of their queue. The journal and the dead letters of the manager have the
+manager's. Outgoing queues are for administrators, but anyone may send.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import lru_cache
+
+from postroad.errors import AccessDenied, RemoteProtocolError
+from postroad.queues.collection import JOURNAL, QueueCollection
+from postroad.queues.properties import QueueType
+from postroad.queues.queue import Queue
+from postroad.security.access import Token, allowed, default_manager_descriptor, default_queue_descriptor
+from postroad.security.descriptors import SecurityDescriptor
+from postroad.security.rights import QUEUE_MAPPING, QueueManagerRight, QueueRight
+from postroad.security.sddl import parse_sddl
+from postroad.security.sid import Sid
+from postroad.security.users import Users
+from postroad.wire.constants import SenderIdType
+from postroad.wire.view import MessageView
+
+
+class Action(Enum):
+    """What somebody wants to do with a queue. Purging removes messages as receiving does."""
+
+    SEND = "send to"
+    PEEK = "look at the messages of"
+    RECEIVE = "receive from"
+    GET_PROPERTIES = "see the properties of"
+    SET_PROPERTIES = "change the properties of"
+    DELETE = "delete"
+    GET_PERMISSIONS = "see the access list of"
+    SET_PERMISSIONS = "change the access list of"
+
+
+_QUEUE_RIGHTS = {
+    Action.SEND: QueueRight.WRITE_MESSAGE.value,
+    Action.PEEK: QueueRight.PEEK_MESSAGE.value,
+    Action.RECEIVE: QueueRight.RECEIVE_MESSAGE.value,
+    Action.GET_PROPERTIES: QueueRight.GET_QUEUE_PROPERTIES.value,
+    Action.SET_PROPERTIES: QueueRight.SET_QUEUE_PROPERTIES.value,
+    Action.DELETE: QueueRight.DELETE_QUEUE.value,
+    Action.GET_PERMISSIONS: QueueRight.GET_QUEUE_PERMISSIONS.value,
+    Action.SET_PERMISSIONS: QueueRight.CHANGE_QUEUE_PERMISSIONS.value,
+}
+_JOURNAL_RIGHTS = _QUEUE_RIGHTS | {Action.RECEIVE: QueueRight.RECEIVE_JOURNAL_MESSAGE.value}
+_MANAGER_RIGHTS = {
+    Action.GET_PROPERTIES: QueueManagerRight.GET_MACHINE_PROPERTIES.value,
+    Action.SET_PROPERTIES: QueueManagerRight.SET_MACHINE_PROPERTIES.value,
+    Action.GET_PERMISSIONS: QueueManagerRight.GET_MACHINE_PERMISSIONS.value,
+    Action.SET_PERMISSIONS: QueueManagerRight.CHANGE_MACHINE_PERMISSIONS.value,
+}
+_MANAGER_JOURNAL_RIGHTS = _MANAGER_RIGHTS | {
+    Action.PEEK: QueueManagerRight.PEEK_JOURNAL_QUEUE_MESSAGE.value,
+    Action.RECEIVE: QueueManagerRight.RECEIVE_JOURNAL_QUEUE_MESSAGE.value,
+}
+_DEAD_LETTER_RIGHTS = _MANAGER_RIGHTS | {
+    Action.PEEK: QueueManagerRight.PEEK_DEADLETTER_MESSAGE.value,
+    Action.RECEIVE: QueueManagerRight.RECEIVE_DEADLETTER_MESSAGE.value,
+}
+_WRITE = QueueRight.WRITE_MESSAGE.value
+_DEFAULT = default_queue_descriptor()
+_ANONYMOUS = Token.anonymous()
+
+
+@lru_cache(maxsize=4096)
+def descriptor_of(acl: str | None) -> SecurityDescriptor:
+    """The descriptor that a queue has by its property; InvalidArgument for text that is no SDDL."""
+    return _DEFAULT if acl is None else parse_sddl(acl).mapped(QUEUE_MAPPING)
+
+
+class Access:
+    """One for a queue manager. `claimed` believes the sender that an unsigned message names, as MSMQ does."""
+
+    def __init__(self, queues: QueueCollection) -> None:
+        self._queues = queues
+        self.users = Users()
+        self.claimed = False
+        self.manager_descriptor = default_manager_descriptor()
+
+    def descriptor(self, queue: Queue) -> SecurityDescriptor:
+        properties = queue.properties
+        if properties.queue_type in (QueueType.SYSTEM, QueueType.OUTGOING):
+            return self.manager_descriptor
+        if properties.owner is not None:
+            properties = self._queues.by_number[properties.owner].properties
+        return descriptor_of(properties.acl)
+
+    def allows(self, queue: Queue, token: Token, action: Action) -> bool:
+        if token.everything:
+            return True
+        kind = queue.properties.queue_type
+        rights = _QUEUE_RIGHTS
+        if kind is QueueType.OUTGOING:
+            if action is Action.SEND:
+                return True
+            rights = _MANAGER_RIGHTS
+        elif kind is QueueType.JOURNAL:
+            rights = _JOURNAL_RIGHTS
+        elif kind is QueueType.SYSTEM:
+            rights = _MANAGER_JOURNAL_RIGHTS if queue.properties.path == JOURNAL else _DEAD_LETTER_RIGHTS
+        mask = rights.get(action)
+        return mask is not None and allowed(self.descriptor(queue), token, mask)
+
+    def require(self, queue: Queue, token: Token, action: Action) -> None:
+        if not self.allows(queue, token, action):
+            raise AccessDenied(
+                f"no right to {action.value} {queue.name}: an administrator can grant it with `postroad queue acl grant`"
+            )
+
+    def may_create(self, token: Token) -> bool:
+        return token.everything or allowed(self.manager_descriptor, token, QueueManagerRight.CREATE_QUEUE.value)
+
+    def may_send(self, queue: Queue, token: Token) -> bool:
+        """For messages on their way in: the hot form of `allows`."""
+        return allowed(descriptor_of(queue.properties.acl), token, _WRITE)
+
+    def claimed_sender(self, view: MessageView) -> Token:
+        """The token of whom an unsigned message names: anonymous, unless such names are believed. What a queue manager
+        sends by itself counts as Everyone's, [MS-MQQB] 3.1.5.8.3."""
+        header = view.security_header
+        if header is None:
+            return _ANONYMOUS
+        if header.sender_id_type is SenderIdType.QUEUE_MANAGER:
+            return Token.everyone()
+        if not self.claimed or header.sender_id_type is not SenderIdType.SID:
+            return _ANONYMOUS
+        try:
+            return self.users.token(Sid.decode(header.security_id))
+        except RemoteProtocolError:
+            return _ANONYMOUS
