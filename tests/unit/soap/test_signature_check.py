@@ -16,7 +16,13 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 from cryptography.hazmat.primitives.hashes import SHA1 as SHA1_ALGORITHM
 from lxml import etree
 
-from postroad.soap.elements import Attachments, Signature
+from postroad.soap.elements import (
+    Attachments,
+    CommitmentReceiptRequest,
+    DeliveryReceiptRequest,
+    Services,
+    Signature,
+)
 from postroad.soap.envelope import write_envelope
 from postroad.soap.multipart import join_entity
 from postroad.soap.receiver import BAD_REQUEST, OK
@@ -25,7 +31,17 @@ from postroad.soap.signature import DSA, MD5, SHA1, check_signature, references_
 from postroad.wire.constants import MessageClass, SecurityFlags
 from postroad.wire.view import MessageView
 from tests.soap_samples import ORDER, changed, read, refused
-from tests.unit.soap.network import LEDGER, ORDERS, Network, Station, stranger_message, stream_message
+from tests.unit.soap.network import (
+    ACKS,
+    DEADLETTER,
+    DEADXACT,
+    LEDGER,
+    ORDERS,
+    Network,
+    Station,
+    stranger_message,
+    stream_message,
+)
 
 MANAGER = UUID("f6a3323c-7c7b-4a5f-b0ed-b3f63a200893")
 NAMESPACE = "http://www.w3.org/2000/02/xmldsig#"
@@ -200,6 +216,22 @@ def test_a_stream_moves_past_a_message_with_a_wrong_digest(beta: Station) -> Non
     for current, parts in ((1, PARTS), (2, Attachments(b"other", b"extra")), (3, PARTS)):
         assert beta.ask(replace(stream_message(to, current), signature=signature_of(parts)), PARTS) == OK
     assert beta.labels(LEDGER) == ["1.1", "1.3"]
+
+
+def test_receipts_do_not_tell_why_a_signed_message_was_refused(network: Network, alpha: Station, beta: Station) -> None:
+    acks = alpha.url(ACKS)
+    services = Services(True, DeliveryReceiptRequest(acks), CommitmentReceiptRequest(acks, True, True))
+    wrong = signature_of(Attachments(b"other", b"extra"))
+    regular = stranger_message(beta.url(ORDERS), dead_letter=True)
+    stream = stream_message(beta.url(LEDGER), 1, start=alpha.url(r"private$\order_queue$"), dead_letter=True)
+    for envelope in (regular, stream):
+        assert beta.ask(replace(envelope, services=services, signature=wrong), PARTS, alpha.address) == OK
+    network.wait(30)
+    assert network.receipts("beta") == []
+    (final,) = network.final_receipts("beta")
+    assert final.envelope.msmq is not None
+    assert final.envelope.msmq.message_class == MessageClass.NACK_DELETED
+    assert beta.messages(ORDERS) == beta.messages(LEDGER) == beta.messages(DEADLETTER) == beta.messages(DEADXACT) == []
 
 
 # Every byte
