@@ -99,6 +99,7 @@ PURE = (
     "directory.snapshot",
     "directory.review",
     "routing",
+    "security.descriptors",
     "security.relay",
     "security.rights",
     "security.sid",
@@ -312,7 +313,8 @@ ENTRANCES = frozenset(
 FOR_LATER = {
     "binary.transfers": "management of a manager by others, [MS-MQMP] and [MS-MQCN]",
     "soap.transfers": "the same",
-    "security.rights": "access rights of queues",
+    "security.descriptors": "access rights of queues",
+    "security.rights": "the same",
     "wire.variants": "management of a manager by others",
 }
 
