@@ -102,6 +102,7 @@ PURE = (
     "security.descriptors",
     "security.relay",
     "security.rights",
+    "security.sddl",
     "security.sid",
     "store.interface",
     "store.row",
@@ -315,6 +316,7 @@ FOR_LATER = {
     "soap.transfers": "the same",
     "security.descriptors": "access rights of queues",
     "security.rights": "the same",
+    "security.sddl": "the same",
     "wire.variants": "management of a manager by others",
 }
 
