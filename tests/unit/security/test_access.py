@@ -15,7 +15,7 @@ from postroad.security.access import (
     allowed,
     is_account,
 )
-from postroad.security.descriptors import OWNER_RIGHTS, SecurityDescriptor
+from postroad.security.descriptors import OWNER_RIGHTS, Ace, AceType, Acl, SecurityDescriptor
 from postroad.security.rights import QUEUE_MAPPING, QueueRight
 from postroad.security.sddl import parse_sddl
 from postroad.security.sid import EVERYONE, Sid
@@ -79,6 +79,8 @@ def test_inherited_entries_count() -> None:
 
 def test_audit_lists_decide_nothing() -> None:
     assert not check("D:S:(AU;SAFA;0x4;;;WD)", Token.of_user(ANN), WRITE)
+    misplaced = SecurityDescriptor(dacl=Acl((Ace(AceType.AUDIT, WRITE, EVERYONE),)))
+    assert not allowed(misplaced, Token.of_user(ANN), WRITE)
 
 
 def test_an_owner_reads_and_changes_the_list() -> None:

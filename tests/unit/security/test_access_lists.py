@@ -132,6 +132,10 @@ def test_rights_of_one_name_gather_in_one_entry() -> None:
     assert edited("D:", (deny, ANN, 4), (deny, BOB, 2), (deny, ANN, 2)) == "D:(D;;0x6;;;ann)(D;;0x2;;;bob)"
 
 
+def test_an_entry_for_children_gets_no_more_rights() -> None:
+    assert edited("D:(A;IO;0x2;;;{ann})", (grant, ANN, 4)) == "D:(A;IO;0x2;;;ann)(A;;0x4;;;ann)"
+
+
 def test_an_entry_before_a_denial_gets_no_more_rights() -> None:
     """Another entry comes behind the denial: the one before it would be stronger than it."""
     assert edited("D:(A;;0x2;;;{ann})(D;;0x4;;;WD)", (grant, ANN, 4)) == ("D:(A;;0x2;;;ann)(D;;0x4;;;WD)(A;;0x4;;;ann)")
