@@ -99,9 +99,13 @@ PURE = (
     "directory.snapshot",
     "directory.review",
     "routing",
+    "security.access",
+    "security.descriptors",
     "security.relay",
     "security.rights",
+    "security.sddl",
     "security.sid",
+    "security.users",
     "store.interface",
     "store.row",
     "store.express",
@@ -312,7 +316,11 @@ ENTRANCES = frozenset(
 FOR_LATER = {
     "binary.transfers": "management of a manager by others, [MS-MQMP] and [MS-MQCN]",
     "soap.transfers": "the same",
-    "security.rights": "access rights of queues",
+    "security.access": "access rights of queues",
+    "security.descriptors": "the same",
+    "security.rights": "the same",
+    "security.sddl": "the same",
+    "security.users": "the same",
     "wire.variants": "management of a manager by others",
 }
 

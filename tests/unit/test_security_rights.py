@@ -6,13 +6,18 @@ from enum import IntFlag
 
 import pytest
 
+from postroad.errors import InvalidArgument
 from postroad.security.rights import (
+    MANAGER_MAPPING,
+    QUEUE_MAPPING,
+    QUEUE_RIGHT_WORDS,
     ConnectedNetworkRight,
     EnterpriseRight,
     QueueManagerRight,
     QueueRight,
     SecurityInformation,
     SiteRight,
+    parse_queue_rights,
 )
 
 
@@ -149,3 +154,46 @@ def test_rights_on_a_connected_network() -> None:
     }
     assert common(ConnectedNetworkRight) == standard("CN")
     assert composite(ConnectedNetworkRight) == {"CN_GENERIC_READ": 0x20020, "CN_GENERIC_ALL": 0xF0031}
+
+
+def test_generic_rights_on_a_queue_and_on_its_manager() -> None:
+    assert [QUEUE_MAPPING.map(bit) for bit in (0x80000000, 0x40000000, 0x20000000, 0x10000000)] == [
+        0x2002B,
+        0x20024,
+        0,
+        0xF003F,
+    ]
+    assert [MANAGER_MAPPING.map(bit) for bit in (0x80000000, 0x40000000, 0x20000000, 0x10000000)] == [
+        0x200E3,
+        0x20024,
+        0,
+        0xF00F7,
+    ]
+    assert QUEUE_MAPPING.map(0x80010001) == 0x3002B  # specific rights stay
+    assert QUEUE_MAPPING.map(0xF003F) == 0xF003F
+
+
+@pytest.mark.spec("MQ-2.2.24-04")
+def test_the_words_for_the_rights_on_a_queue() -> None:
+    assert QUEUE_RIGHT_WORDS == {
+        "write": 0x4,
+        "peek": 0x2,
+        "receive": 0x3,
+        "purge": 0x3,
+        "receive-journal": 0xA,
+        "get-properties": 0x20,
+        "set-properties": 0x10,
+        "delete": 0x10000,
+        "get-permissions": 0x20000,
+        "set-permissions": 0x40000,
+        "take-ownership": 0x80000,
+        "full": 0xF003F,
+    }
+    assert parse_queue_rights(["write", "peek", "delete"]) == 0x10006
+
+
+def test_a_word_that_is_no_right() -> None:
+    with pytest.raises(InvalidArgument, match=r"^right must be one of write, peek, .*, full, got 'read'$"):
+        parse_queue_rights(["write", "read"])
+    with pytest.raises(InvalidArgument, match=r"^right must be at least one of write, .*, got none$"):
+        parse_queue_rights([])

@@ -326,6 +326,10 @@ def _sessions(manager: Manager) -> Iterator[Family]:
         ),
     ):
         yield _family(name, help_text, COUNTER, [({}, value or 0)])
+    refusals = soap.receiver.refusals if soap else {}
+    by_reason = [({"reason": each.name.removeprefix("NACK_").lower()}, count) for each, count in refusals.items()]
+    help_text = "Messages by HTTP that no local queue accepted, by reason."
+    yield _family("postroad_soap_messages_refused_total", help_text, COUNTER, by_reason)
 
 
 def _readers(manager: Manager) -> Iterator[Family]:

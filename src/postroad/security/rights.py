@@ -1,11 +1,33 @@
-"""The access rights of [MS-MQMQ] 2.2.3 and 2.2.23 to 2.2.27, under the specification's names. No check is made here.
+"""The access rights of [MS-MQMQ] 2.2.3 and 2.2.23 to 2.2.27, under the specification's names, and the words that
+people use for the rights of a queue. No check is made here.
 
 Each kind of object has its own mask: the same bit means something else for a queue than for its manager.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import IntFlag
+from types import MappingProxyType
+
+from postroad.errors import InvalidArgument
+
+
+class StandardRight(IntFlag):
+    """The bits of ACCESS_MASK that mean the same for every object, [MS-DTYP] 2.4.3."""
+
+    DELETE = 0x10000
+    READ_CONTROL = 0x20000
+    WRITE_DAC = 0x40000
+    WRITE_OWNER = 0x80000
+    SYNCHRONIZE = 0x100000
+    ACCESS_SYSTEM_SECURITY = 0x1000000
+    MAXIMUM_ALLOWED = 0x2000000
+    GENERIC_ALL = 0x10000000
+    GENERIC_EXECUTE = 0x20000000
+    GENERIC_WRITE = 0x40000000
+    GENERIC_READ = 0x80000000
 
 
 class SecurityInformation(IntFlag):
@@ -140,3 +162,66 @@ class ConnectedNetworkRight(IntFlag):
     CN_GENERIC_ALL = (
         CN_GENERIC_READ | CN_OPEN_CONNECTOR | SET_CN_PROPERTIES | DELETE_CN | CHANGE_CN_PERMISSIONS | TAKE_CN_OWNERSHIP
     )
+
+
+@dataclass(frozen=True, slots=True)
+class GenericMapping:
+    """What the generic rights mean for one kind of object. The specifications give generic execute no meaning."""
+
+    read: int
+    write: int
+    all: int
+
+    def map(self, mask: int) -> int:
+        """The mask with specific rights in place of the generic ones."""
+        for generic, specific in (
+            (StandardRight.GENERIC_READ, self.read),
+            (StandardRight.GENERIC_WRITE, self.write),
+            (StandardRight.GENERIC_EXECUTE, 0),
+            (StandardRight.GENERIC_ALL, self.all),
+        ):
+            if mask & generic:
+                mask = mask & ~generic | specific
+        return int(mask)
+
+
+QUEUE_MAPPING = GenericMapping(
+    read=QueueRight.QUEUE_GENERIC_READ.value,
+    write=QueueRight.QUEUE_GENERIC_WRITE.value,
+    all=QueueRight.QUEUE_GENERIC_ALL.value,
+)
+MANAGER_MAPPING = GenericMapping(
+    read=QueueManagerRight.MACHINE_GENERIC_READ.value,
+    write=QueueManagerRight.MACHINE_GENERIC_WRITE.value,
+    all=QueueManagerRight.MACHINE_GENERIC_ALL.value,
+)
+
+# The words of `postroad queue acl`. Purging removes messages as receiving does, so it needs the same right.
+QUEUE_RIGHT_WORDS: Mapping[str, int] = MappingProxyType(
+    {
+        "write": QueueRight.WRITE_MESSAGE.value,
+        "peek": QueueRight.PEEK_MESSAGE.value,
+        "receive": QueueRight.RECEIVE_MESSAGE.value,
+        "purge": QueueRight.RECEIVE_MESSAGE.value,
+        "receive-journal": QueueRight.RECEIVE_JOURNAL_MESSAGE.value,
+        "get-properties": QueueRight.GET_QUEUE_PROPERTIES.value,
+        "set-properties": QueueRight.SET_QUEUE_PROPERTIES.value,
+        "delete": QueueRight.DELETE_QUEUE.value,
+        "get-permissions": QueueRight.GET_QUEUE_PERMISSIONS.value,
+        "set-permissions": QueueRight.CHANGE_QUEUE_PERMISSIONS.value,
+        "take-ownership": QueueRight.TAKE_QUEUE_OWNERSHIP.value,
+        "full": QueueRight.QUEUE_GENERIC_ALL.value,
+    }
+)
+
+
+def parse_queue_rights(words: Iterable[str]) -> int:
+    """The mask of all these words. Raises InvalidArgument for an unknown word, or for none."""
+    mask = 0
+    for word in words:
+        if word not in QUEUE_RIGHT_WORDS:
+            raise InvalidArgument(f"right must be one of {', '.join(QUEUE_RIGHT_WORDS)}, got {word!r}")
+        mask |= QUEUE_RIGHT_WORDS[word]
+    if not mask:
+        raise InvalidArgument(f"right must be at least one of {', '.join(QUEUE_RIGHT_WORDS)}, got none")
+    return mask

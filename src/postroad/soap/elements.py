@@ -152,11 +152,15 @@ class Msmq:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """2.2.7.1.2: what is signed, by its Content-Id; `uri` is as in `cid:body@` and a GUID."""
+    """2.2.7.1.2: what is signed, by its Content-Id; `uri` is as in `cid:body@` and a GUID.
+
+    `transformed`: it asks for a transform of [XMLDSig], which SRMP does not have.
+    """
 
     uri: str
     digest_method: str
     digest_value: bytes
+    transformed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

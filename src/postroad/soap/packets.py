@@ -61,6 +61,7 @@ _SECURITY = UserFlags.SECURITY_HEADER.value
 _PROPERTIES = UserFlags.MESSAGE_PROPERTIES_HEADER.value
 _SOAP = UserFlags.SOAP_HEADER.value
 _MULTI_QUEUE = UserFlags.MULTI_QUEUE_HEADER.value
+_XML_SIGNATURE = 0x0900  # AS, [MS-MQMQ] 2.2.20.6: the digests of an XML signature hold
 _TRACED = (BaseFlags.TRACING | BaseFlags.DEBUG_HEADER).value
 _POSITIVE_ARRIVAL = AckFlags.POSITIVE_ARRIVAL.value
 _POSITIVE_RECEIVE = AckFlags.POSITIVE_RECEIVE.value
@@ -84,17 +85,25 @@ def identifier_of(envelope: Envelope) -> MessageId:
     return MessageId(envelope.msmq.source_qm_guid, parse_ordinal(envelope.path.id, "path/id"))
 
 
-def packet_of(envelope: Envelope, attachments: Attachments, now: int, destination: FormatName | None = None) -> bytes:
+def packet_of(
+    envelope: Envelope,
+    attachments: Attachments,
+    now: int,
+    destination: FormatName | None = None,
+    *,
+    verified: bool = False,
+) -> bytes:
     """The UserMessage packet; MalformedSoap where a value has no place in one.
 
-    `now` stands in for a time of sending that is not told, and `destination` for the one in the path.
+    `now` stands in for a time of sending that is not told, and `destination` for the one in the path. `verified`: the
+    digests of the signature hold.
     """
     source = envelope.source
     try:
         soap = None if source is None else soap_sections(source.header, source.body)
-        packet = _packet(envelope, attachments, now, destination, soap)
+        packet = _packet(envelope, attachments, now, destination, soap, verified)
         if len(packet) > MAX_PACKET_SIZE:  # the body is worth more than the text of its envelope
-            packet = _packet(envelope, attachments, now, destination, None)
+            packet = _packet(envelope, attachments, now, destination, None, verified)
     except LocalProtocolError as error:
         raise MalformedSoap("entity", str(error)) from None
     if len(packet) > MAX_PACKET_SIZE:
@@ -108,6 +117,7 @@ def _packet(
     now: int,
     destination: FormatName | None,
     soap: bytes | None,
+    verified: bool,
 ) -> bytes:
     properties = envelope.properties
     # Note 12: without Msmq all its elements have their defaults, and expiresAt is what TTrq would be.
@@ -138,10 +148,9 @@ def _packet(
     if stream is not None:
         flags |= _TRANSACTION
         _transaction(stream, services, msmq).encode(writer)
-    if msmq.provider is not None:
+    if msmq.provider is not None or verified:
         flags |= _SECURITY
-        provider = ProviderInfo(msmq.provider.type, msmq.provider.name).encode()
-        SecurityHeader(SecurityFlags.SECURITY_DATA, provider_info=provider).encode(writer)
+        _security(envelope, msmq, verified).encode(writer)
     _put_properties(writer, envelope, msmq, services, attachments)
     if msmq.trace:
         DebugHeader().encode(writer)
@@ -275,6 +284,20 @@ def _transaction(stream: Stream, services: Services, msmq: Msmq) -> TransactionH
     if not 0 <= previous < stream.current:  # nobody could acknowledge its place
         raise MalformedSoap("stream", f"number {stream.current} does not come behind number {max(previous, 0)}")
     return TransactionHeader(stream.stream_id.sequence, stream.current, previous, flags, connector)
+
+
+def _security(envelope: Envelope, msmq: Msmq, verified: bool) -> SecurityHeader:
+    """AU stays 0: digests do not tell who sent a message."""
+    flags = SecurityFlags.SECURITY_DATA.value
+    provider = signature = b""
+    if msmq.provider is not None:
+        provider = ProviderInfo(msmq.provider.type, msmq.provider.name).encode()
+    else:
+        flags |= SecurityFlags.DEFAULT_PROVIDER.value
+    if verified and envelope.signature is not None:
+        flags |= _XML_SIGNATURE
+        signature = envelope.signature.signature_value
+    return SecurityHeader(flags, signature=signature, provider_info=provider)
 
 
 def _multi_queue(msmq: Msmq) -> MultiQueueFormatHeader:

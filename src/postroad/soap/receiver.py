@@ -5,6 +5,7 @@ Everything a request changes is in the gathering tick; its answer leaves when th
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from postroad.deadlines import Agenda, earliest
@@ -25,7 +26,7 @@ from postroad.soap.packets import packet_of
 from postroad.soap.receipts import TOLD, stream_receipt
 from postroad.soap.sender import Sender, Taken
 from postroad.soap.settings import SoapSettings
-from postroad.soap.signature import signature_fault
+from postroad.soap.signature import check_signature
 from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
 from postroad.transfer.arrivals import REMOVALS, Destinations, MessageIdHistory, foreign_id, overflow, refusal
@@ -97,6 +98,7 @@ class Receiver:
         self.sender = sender
         self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s, HISTORY_STATE)
         self.incoming = IncomingStreams(core.store, self.history.forget, settings.remote_managers)
+        self.refusals: Counter[MessageClass] = Counter()  # messages that no queue here took, by reason
         self.receipts_ignored = 0  # receipts for streams of ours, from others than those whom they went to
         self.receipts_dropped = 0  # receipts that strangers wanted at hosts that they may not make us call
         self._watcher = watcher
@@ -153,8 +155,13 @@ class Receiver:
             case None:
                 pass  # 3.1.5.1.5: of no type, and ignored
             case _:
-                packet = as_arrived_by_http(packet_of(envelope, attachments, int(now), name), incoming.address)
-                forged = envelope.signature is not None and bool(signature_fault(envelope.signature, attachments))
+                checked = check_signature(envelope.signature, attachments, self.settings.accept_hashes)
+                if checked.fault is not None:
+                    facts = {"peer": incoming.address, "id": envelope.path.id, "reason": checked.fault}
+                    self._watcher.suspicious("SOAP signature refused", facts)
+                packet = packet_of(envelope, attachments, int(now), name, verified=checked.verified)
+                packet = as_arrived_by_http(packet, incoming.address)
+                forged = checked.fault is not None
                 return self._take_message(queue, name, envelope, packet, incoming.address, forged, now)
         return False
 
@@ -260,11 +267,13 @@ class Receiver:
         # A receipt says how long it may take as a matter of form, 4.3: what it tells is as true later.
         timeless = view.message_class != MessageClass.NORMAL
         reason = refusal(queue, view, now, forged=forged, timeless=timeless)
+        # 3.1.5.1.12: write access to the queue is asked here, for Everyone (S-1-1-0), whoever signed the message.
         return reason or overflow(self.core.delivery, queue, len(view.data))
 
     def _refuse(self, view: MessageView, reason: MessageClass, now: float) -> None:
         """The message was understood and is not taken: whoever asked for it is told."""
         delivery = self.core.delivery
+        self.refusals[reason] += 1
         delivery.try_after(view.data, self._watcher.refused, view, reason)
         told = MessageClass.NACK_RECEIVE_TIMEOUT if reason is MessageClass.NACK_REACH_QUEUE_TIMEOUT else reason
         delivery.try_after(view.data, delivery.acknowledge, view, told, now)

@@ -22,4 +22,5 @@ class SoapSettings:
     posts_per_host: int = 8  # requests that one host has to answer at a time
     remote_managers: int = 10_000  # streams of others that are remembered, at the most
     unacknowledged: int = 10_000  # stream messages of one queue that wait for a receipt, at the most
+    accept_hashes: frozenset[str] = frozenset({"sha512", "sha256"})  # of SRMP's two, sha1 and md5, none by default
     redirections: Redirections = field(default_factory=Redirections)

@@ -1,11 +1,14 @@
-"""The Signature block, [MC-MQSRM] 2.2.7: its elements, read and written, and the digests in it.
+"""The Signature block, [MC-MQSRM] 2.2.7: its elements, read and written, and the check of its digests.
 
-Whose signature it is cannot be told from a message: SRMP has no element for the certificate.
+A digest shows that a part is as it was signed, and nothing about who signed it: SRMP has no element for the
+certificate, so no one can check SignatureValue. Nothing here is canonicalised: 2.2.7.1.2.2 takes each digest directly
+from the octets of a part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from hashlib import md5, sha1
 from hmac import compare_digest
 from uuid import UUID
@@ -13,22 +16,25 @@ from uuid import UUID
 from postroad.errors import MalformedSoap
 from postroad.soap.blocks import SIGNATURE, Children, names, quoted
 from postroad.soap.elements import Attachments, Reference, Signature
-from postroad.soap.texts import base64_text, parse_base64
+from postroad.soap.texts import base64_text, parse_base64, shown
 from postroad.soap.tree import Element
 
 DSA = f"{SIGNATURE}dsa"
 SHA1 = f"{SIGNATURE}sha1"
 MD5 = f"{SIGNATURE}md5"
 MAX_REFERENCES = 2  # 2.2.7.1.2: the body and the extension
+MAX_VALUE_SIZE = 1024  # bytes of SignatureValue: a key of 8192 bits
 
 _DIGESTS: dict[str, Callable[[bytes], bytes]] = {
     SHA1: lambda data: sha1(data, usedforsecurity=False).digest(),
     MD5: lambda data: md5(data, usedforsecurity=False).digest(),
 }
+_HASHES = {SHA1: "sha1", MD5: "md5"}  # the configuration's words
 _SIGNATURE = names(SIGNATURE, "SignedInfo", "SignatureValue")
 _SIGNED_INFO = names(SIGNATURE, "SignatureMethod")
 _REFERENCE = names(SIGNATURE, "DigestMethod", "DigestValue")
 _REFERENCE_NAME = f"{SIGNATURE} Reference"
+_TRANSFORMS = frozenset(names(SIGNATURE, "Transforms", "Transform"))
 
 
 def read_signature(element: Element, text: str) -> Signature:
@@ -52,8 +58,17 @@ def _read_reference(element: Element) -> Reference:
     return Reference(
         uri=_attribute(element, "URI", "SignedInfo/Reference"),
         digest_method=_attribute(children.element("DigestMethod"), "Algorithm", "Reference/DigestMethod"),
-        digest_value=parse_base64(children.text("DigestValue"), "Reference/DigestValue"),
+        digest_value=_digest(children.text("DigestValue")),
+        transformed=any(child.name in _TRANSFORMS for child in element.children),
     )
+
+
+def _digest(text: str) -> bytes:
+    """3.1.5.1.6.1 compares the text: bits that its last digit has to spare must not make a second one of a digest."""
+    value = parse_base64(text, "Reference/DigestValue")
+    if base64_text(value) != "".join(text.split()):
+        raise MalformedSoap("Reference/DigestValue", f"{shown(text)} is not base64: its last digit has spare bits set")
+    return value
 
 
 def _attribute(element: Element, name: str, place: str) -> str:
@@ -92,22 +107,56 @@ def references_of(attachments: Attachments, manager: UUID, digest_method: str = 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class SignatureCheck:
+    """`fault` says why a message must be refused. `verified`: every digest holds, by hashes that are accepted."""
+
+    fault: str | None = None
+    verified: bool = False
+
+
+def check_signature(
+    signature: Signature | None, attachments: Attachments, accept_hashes: Collection[str]
+) -> SignatureCheck:
+    """3.1.5.1.6.1. SRMP knows SHA-1 and MD5 alone. A wrong digest is refused whatever hash made it; a right one of a
+    hash that is not accepted leaves the message unverified, as if it had no signature."""
+    if signature is None:
+        return SignatureCheck()
+    fault = signature_fault(signature, attachments)
+    if fault is not None:
+        return SignatureCheck(fault)
+    return SignatureCheck(verified=all(_HASHES[each.digest_method] in accept_hashes for each in signature.references))
+
+
 def signature_fault(signature: Signature, attachments: Attachments) -> str | None:
-    """3.1.5.1.6.1: why a message with this signature is not to be taken; None where the digests hold."""
+    """Why a message with this signature must be refused; None if every digest holds.
+
+    The digests are those of the parts that the queue gets. A reference selects nothing in the envelope, so a signed
+    element cannot be moved away and another one put in its place.
+    """
     if signature.signature_method != DSA:
-        return f"the signature method {signature.signature_method!r} is not {DSA}"
+        return f"the signature method must be {DSA}, got {shown(signature.signature_method)}"
+    if not 0 < len(signature.signature_value) <= MAX_VALUE_SIZE:
+        return f"SignatureValue must have 1 to {MAX_VALUE_SIZE} bytes, got {len(signature.signature_value)}"
     if not signature.references:
-        return "the signature refers to nothing"
-    found = []
+        return "the signature has no Reference"
+    parts = {"cid:body": attachments.body, "cid:extension": attachments.extension}
+    found: set[str] = set()
     for reference in signature.references:
-        name = reference.uri.removeprefix("cid:").partition("@")[0]
-        content = {"body": attachments.body, "extension": attachments.extension}.get(name)
-        if content is None or not reference.uri.startswith("cid:"):
-            return f"{reference.uri!r} refers to nothing in the message"
+        name = reference.uri.partition("@")[0]
+        content = parts.get(name)
+        if content is None:
+            return f"the Reference {shown(reference.uri)} names no part of the message"
+        if name in found:
+            return f"two References name {name}"
+        if reference.transformed:
+            return f"the Reference to {name} has a transform; SRMP has none"
         digest = _DIGESTS.get(reference.digest_method)
         if digest is None:
-            return f"the digest method {reference.digest_method!r} is neither {SHA1} nor {MD5}"
+            return f"the digest method must be {SHA1} or {MD5}, got {shown(reference.digest_method)}"
         if not compare_digest(digest(content), reference.digest_value):
-            return f"the digest of the {name} is another"
-        found.append(name)
-    return "the signature refers to one part twice" if len(set(found)) < len(found) else None
+            return f"the digest of {name} is wrong"
+        found.add(name)
+    # 2.2.7.1.2: each part has its Reference, or a part could be added to a signed message.
+    missing = [name for name, content in parts.items() if content and name not in found]
+    return f"no Reference names {missing[0]}" if missing else None

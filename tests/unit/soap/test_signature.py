@@ -138,11 +138,13 @@ def test_what_a_signature_says_of_the_parts() -> None:
 def test_digests_hold_or_not(method: str) -> None:
     references = references_of(PARTS, MANAGER, method)
     assert signature_fault(made(*references), PARTS) is None
-    assert signature_fault(made(references[0]), PARTS) is None
+    assert signature_fault(made(*reversed(references)), PARTS) is None
+    assert signature_fault(made(references[0]), Attachments(ORDER_BODY)) is None
+    assert signature_fault(made(references[0]), Attachments(ORDER_BODY, b"")) is None  # no part
     flipped = bytes([ORDER_BODY[0] ^ 1]) + ORDER_BODY[1:]
     for parts, name in ((replace(PARTS, body=flipped), "body"), (replace(PARTS, extension=b"x"), "extension")):
-        assert signature_fault(made(*references), parts) == f"the digest of the {name} is another"
-    assert signature_fault(made(replace(references[0], digest_value=b"")), PARTS) == "the digest of the body is another"
+        assert signature_fault(made(*references), parts) == f"the digest of cid:{name} is wrong"
+    assert signature_fault(made(replace(references[0], digest_value=b"")), PARTS) == "the digest of cid:body is wrong"
 
 
 @pytest.mark.spec(
@@ -155,15 +157,20 @@ def test_digests_hold_or_not(method: str) -> None:
 def test_signatures_that_are_not_taken() -> None:
     body, extension = references_of(PARTS, MANAGER)
     for signature, parts, fault in (
-        (made(body, method="http://www.w3.org/2000/02/xmldsig#rsa-sha1"), PARTS, "the signature method"),
-        (made(), PARTS, "refers to nothing"),
-        (made(body), Attachments(None, b"extension"), "refers to nothing in the message"),
-        (made(extension), Attachments(ORDER_BODY), "refers to nothing in the message"),
-        (made(replace(body, uri="body@x")), PARTS, "refers to nothing in the message"),
-        (made(replace(body, uri="http://elsewhere/")), PARTS, "refers to nothing in the message"),
-        (made(body, body), PARTS, "twice"),
-        (made(extension, extension), PARTS, "twice"),
-        (made(replace(body, digest_method=SHA256)), PARTS, "the digest method"),
+        (made(body, method="http://www.w3.org/2000/02/xmldsig#rsa-sha1"), PARTS, "the signature method must be"),
+        (made(), PARTS, "has no Reference"),
+        (made(body), Attachments(None, b"extension"), "names no part of the message"),
+        (made(extension), Attachments(ORDER_BODY), "names no part of the message"),
+        (made(replace(body, uri="body@x")), PARTS, "names no part of the message"),
+        (made(replace(body, uri="http://elsewhere/")), PARTS, "names no part of the message"),
+        (made(body, body), PARTS, "two References name cid:body"),
+        (made(extension, extension), PARTS, "two References name cid:extension"),
+        (made(body), PARTS, "no Reference names cid:extension"),
+        (made(extension), PARTS, "no Reference names cid:body"),
+        (made(replace(body, digest_method=SHA256)), PARTS, "the digest method must be"),
+        (made(replace(body, transformed=True)), PARTS, "has a transform"),
+        (replace(made(body, extension), signature_value=b""), PARTS, "SignatureValue must have 1 to"),
+        (replace(made(body, extension), signature_value=bytes(1025)), PARTS, "SignatureValue must have 1 to"),
     ):
         assert fault in (signature_fault(signature, parts) or "")
 

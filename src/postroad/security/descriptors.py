@@ -1,0 +1,301 @@
+"""Security descriptors, access lists and their entries, [MS-DTYP] 2.4.4 to 2.4.6, as values and as bytes.
+
+The bytes are the self-relative form. Who may do what with a descriptor is decided in access.py, text is in sddl.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, IntFlag
+from struct import Struct
+
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.security.rights import GenericMapping
+from postroad.security.sid import Sid
+
+REVISION = 1
+ACL_REVISION = 2
+ACL_REVISION_DS = 4  # for lists with entries for parts of objects, [MS-DTYP] 2.4.5
+MAX_ACL_BYTES = 0xFFFC  # AclSize has 16 bits, and a list is a multiple of 4 bytes
+_DESCRIPTOR = Struct("<BBHIIII")
+_ACL = Struct("<BBHHH")
+_ACE = Struct("<BBH")
+_MASK = Struct("<I")
+MAX_ACE_BODY_BYTES = MAX_ACL_BYTES - _ACL.size - _ACE.size
+_SID_HEAD = 8  # bytes of a SID before its parts
+_UINT32_MAX = 0xFFFFFFFF
+
+OWNER_RIGHTS = Sid(3, (4,))  # S-1-3-4, [MS-DTYP] 2.4.2.4: stands for the object's owner at the time of the check
+
+
+class Control(IntFlag):
+    """SECURITY_DESCRIPTOR.Control, 2.4.6"""
+
+    OWNER_DEFAULTED = 0x1
+    GROUP_DEFAULTED = 0x2
+    DACL_PRESENT = 0x4
+    DACL_DEFAULTED = 0x8
+    SACL_PRESENT = 0x10
+    SACL_DEFAULTED = 0x20
+    DACL_TRUSTED = 0x40
+    SERVER_SECURITY = 0x80
+    DACL_INHERITANCE_REQUIRED = 0x100
+    SACL_INHERITANCE_REQUIRED = 0x200
+    DACL_AUTO_INHERITED = 0x400
+    SACL_AUTO_INHERITED = 0x800
+    DACL_PROTECTED = 0x1000
+    SACL_PROTECTED = 0x2000
+    RM_CONTROL_VALID = 0x4000
+    SELF_RELATIVE = 0x8000
+
+
+NO_CONTROL = Control(0)
+# These bits follow from the other fields of a SecurityDescriptor.
+_DERIVED = Control.SELF_RELATIVE | Control.DACL_PRESENT | Control.SACL_PRESENT
+
+
+class AceType(IntEnum):
+    """The types that are a mask and a SID, 2.4.4.1. Entries of other types are kept as bytes."""
+
+    ALLOW = 0
+    DENY = 1
+    AUDIT = 2
+
+
+class AceFlag(IntFlag):
+    """AceFlags, 2.4.4.1"""
+
+    OBJECT_INHERIT = 0x1
+    CONTAINER_INHERIT = 0x2
+    NO_PROPAGATE_INHERIT = 0x4
+    INHERIT_ONLY = 0x8
+    INHERITED = 0x10
+    SUCCESSFUL_ACCESS = 0x40
+    FAILED_ACCESS = 0x80
+
+
+_MASK_AND_SID = frozenset(AceType)
+# 2.4.4.1: the types with object GUIDs, which need ACL_REVISION_DS
+_OBJECT_TYPES = frozenset({0x05, 0x06, 0x07, 0x08, 0x0B, 0x0C, 0x0F, 0x10})
+
+
+@dataclass(frozen=True, slots=True)
+class Ace:
+    """An entry that allows, denies or audits the rights of `mask` for `sid`."""
+
+    type: AceType
+    mask: int
+    sid: Sid
+    flags: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.mask <= _UINT32_MAX:
+            raise LocalProtocolError(f"an access mask must fit in 32 bits, got {self.mask:#x}")
+        if not 0 <= self.flags <= 0xFF:
+            raise LocalProtocolError(f"the flags of an entry must fit in 8 bits, got {self.flags:#x}")
+
+    @property
+    def inherited(self) -> bool:
+        return bool(self.flags & AceFlag.INHERITED)
+
+    def encode(self) -> bytes:
+        body = _MASK.pack(self.mask) + self.sid.encode()
+        return _ACE.pack(self.type, self.flags, _ACE.size + len(body)) + body
+
+
+@dataclass(frozen=True, slots=True)
+class OtherAce:
+    """An entry of a type that the access check ignores: for parts of objects, with conditions, or unknown."""
+
+    type: int
+    body: bytes  # what follows the header
+    flags: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.type <= 0xFF or self.type in _MASK_AND_SID:
+            raise LocalProtocolError(f"the type of an entry kept as bytes must be 3 to 255, got {self.type}")
+        if not 0 <= self.flags <= 0xFF:
+            raise LocalProtocolError(f"the flags of an entry must fit in 8 bits, got {self.flags:#x}")
+        if len(self.body) % 4 or len(self.body) > MAX_ACE_BODY_BYTES:
+            raise LocalProtocolError(
+                f"an entry's body must have a multiple of 4 bytes, at most {MAX_ACE_BODY_BYTES}, got {len(self.body)}"
+            )
+
+    @property
+    def inherited(self) -> bool:
+        return bool(self.flags & AceFlag.INHERITED)
+
+    def encode(self) -> bytes:
+        return _ACE.pack(self.type, self.flags, _ACE.size + len(self.body)) + self.body
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """An access list. Its order counts.
+
+    `checks` are the entries that decide access, as (denies, mask, SID in bytes): every message is checked against them,
+    and the hash of bytes is computed only once.
+    """
+
+    aces: tuple[Ace | OtherAce, ...] = ()
+    checks: tuple[tuple[bool, int, bytes], ...] = field(init=False, repr=False, compare=False)
+    names_owner: bool = field(init=False, repr=False, compare=False)  # an entry for OWNER RIGHTS is among the checks
+
+    def __post_init__(self) -> None:
+        if (size := len(self.encode())) > MAX_ACL_BYTES:
+            raise LocalProtocolError(f"an access list must have at most {MAX_ACL_BYTES} bytes, got {size}")
+        effective = [
+            ace
+            for ace in self.aces
+            if isinstance(ace, Ace) and ace.type != AceType.AUDIT and not ace.flags & AceFlag.INHERIT_ONLY
+        ]
+        checks = tuple((ace.type == AceType.DENY, ace.mask, ace.sid.encode()) for ace in effective)
+        object.__setattr__(self, "checks", checks)
+        object.__setattr__(self, "names_owner", any(ace.sid == OWNER_RIGHTS for ace in effective))
+
+    def encode(self) -> bytes:
+        revision = ACL_REVISION_DS if any(ace.type in _OBJECT_TYPES for ace in self.aces) else ACL_REVISION
+        body = b"".join(ace.encode() for ace in self.aces)
+        # A list that is too long is refused when it is made, so a wrong length never leaves this module.
+        return _ACL.pack(revision, 0, (_ACL.size + len(body)) & 0xFFFF, len(self.aces) & 0xFFFF, 0) + body
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityDescriptor:
+    """Without a DACL (None) everything is allowed to everyone; with an empty one nothing.
+
+    `control` holds the bits that do not follow from the other fields. `resource_manager` is the byte Sbz1.
+    """
+
+    owner: Sid | None = None
+    group: Sid | None = None
+    dacl: Acl | None = None
+    sacl: Acl | None = None
+    control: Control = NO_CONTROL
+    resource_manager: int = 0
+    owner_key: bytes | None = field(init=False, repr=False, compare=False)  # the owner in bytes, for the access check
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.control <= 0xFFFF or self.control & _DERIVED:
+            raise LocalProtocolError(
+                f"the control bits of a descriptor must fit in 16 bits, without {int(_DERIVED):#x}; "
+                f"got {int(self.control):#x}"
+            )
+        if not 0 <= self.resource_manager <= 0xFF:
+            raise LocalProtocolError(f"the resource manager's byte must fit in 8 bits, got {self.resource_manager}")
+        object.__setattr__(self, "owner_key", None if self.owner is None else self.owner.encode())
+
+    @classmethod
+    def decode(cls, data: bytes) -> SecurityDescriptor:
+        """The self-relative form. Its parts can have any order. Raises RemoteProtocolError for other bytes."""
+        if len(data) < _DESCRIPTOR.size:
+            raise RemoteProtocolError(
+                f"a security descriptor must have at least {_DESCRIPTOR.size} bytes, got {len(data)}", len(data)
+            )
+        revision, resource_manager, bits, owner, group, sacl, dacl = _DESCRIPTOR.unpack_from(data)
+        if revision != REVISION:
+            raise RemoteProtocolError(f"security descriptor revision must be {REVISION}, got {revision}", 0)
+        control = Control(bits)
+        if Control.SELF_RELATIVE not in control:
+            raise RemoteProtocolError(
+                f"a security descriptor must have the self-relative bit 0x8000, got {bits:#06x}", 2
+            )
+        for name, offset, bit, position in (
+            ("SACL", sacl, Control.SACL_PRESENT, 12),
+            ("DACL", dacl, Control.DACL_PRESENT, 16),
+        ):
+            if offset and bit not in control:
+                raise RemoteProtocolError(
+                    f"{name} offset must be 0 without the control bit {bit.value:#x}, got {offset}", position
+                )
+        return cls(
+            owner=_decode_sid(data, owner, "owner"),
+            group=_decode_sid(data, group, "group"),
+            dacl=_decode_acl(data, dacl, "DACL"),
+            sacl=_decode_acl(data, sacl, "SACL"),
+            control=control & ~_DERIVED,
+            resource_manager=resource_manager,
+        )
+
+    def encode(self) -> bytes:
+        """The self-relative form, with the parts in the order of the header's offsets."""
+        control = self.control | Control.SELF_RELATIVE
+        if self.dacl is not None:
+            control |= Control.DACL_PRESENT
+        if self.sacl is not None:
+            control |= Control.SACL_PRESENT
+        offsets, body = [], b""
+        for part in (self.owner, self.group, self.sacl, self.dacl):
+            offsets.append(0 if part is None else _DESCRIPTOR.size + len(body))
+            body += b"" if part is None else part.encode()
+        return _DESCRIPTOR.pack(REVISION, self.resource_manager, control, *offsets) + body
+
+    def mapped(self, mapping: GenericMapping) -> SecurityDescriptor:
+        """The descriptor with specific rights in place of generic ones. [MS-DTYP] 2.4.3 asks for it when a descriptor
+        is attached to an object: the access check compares specific rights only."""
+        if self.dacl is None:
+            return self
+        aces = tuple(replace(a, mask=mapping.map(a.mask)) if isinstance(a, Ace) else a for a in self.dacl.aces)
+        return replace(self, dacl=Acl(aces))
+
+
+def _decode_sid(data: bytes, offset: int, name: str) -> Sid | None:
+    if not offset:
+        return None
+    _require(data, offset, _SID_HEAD, f"the {name}'s SID")
+    length = _SID_HEAD + 4 * data[offset + 1]
+    return _sid(data, offset, min(offset + length, len(data)), f"the {name}")
+
+
+def _decode_acl(data: bytes, offset: int, name: str) -> Acl | None:
+    """A null offset is no list, whether or not the control bit is set: Windows writes both."""
+    if not offset:
+        return None
+    _require(data, offset, _ACL.size, f"the {name}'s header")
+    revision, _, size, count, _ = _ACL.unpack_from(data, offset)
+    if revision not in (ACL_REVISION, ACL_REVISION_DS):
+        raise RemoteProtocolError(f"{name} revision must be 2 or 4, got {revision}", offset)
+    if size < _ACL.size or size % 4:
+        raise RemoteProtocolError(f"{name} size must be a multiple of 4, at least {_ACL.size}, got {size}", offset + 2)
+    _require(data, offset, size, f"the {name}")
+    # Every entry takes at least its header, so the list's size bounds this loop however large the count is.
+    aces, position, end = [], offset + _ACL.size, offset + size
+    for index in range(1, count + 1):
+        ace, position = _decode_ace(data, position, end, f"{name} entry {index} of {count}")
+        aces.append(ace)
+    return Acl(tuple(aces))  # bytes between the last entry and the end are room for more, 2.4.5
+
+
+def _decode_ace(data: bytes, position: int, end: int, name: str) -> tuple[Ace | OtherAce, int]:
+    if end - position < _ACE.size:
+        raise RemoteProtocolError(f"{name} must have at least {_ACE.size} bytes, got {end - position}", position)
+    kind, flags, size = _ACE.unpack_from(data, position)
+    if size < _ACE.size or size % 4 or size > end - position:
+        raise RemoteProtocolError(
+            f"{name} must have a size that is a multiple of 4, from {_ACE.size} to {end - position}, got {size}",
+            position + 2,
+        )
+    after = position + size
+    body = position + _ACE.size
+    if kind not in _MASK_AND_SID:
+        return OtherAce(kind, data[body:after], flags), after
+    if size < _ACE.size + _MASK.size:
+        raise RemoteProtocolError(f"{name} must have a mask and a SID, got {size} bytes", position + 2)
+    (mask,) = _MASK.unpack_from(data, body)
+    return Ace(AceType(kind), mask, _sid(data, body + _MASK.size, after, name), flags), after
+
+
+def _sid(data: bytes, start: int, end: int, name: str) -> Sid:
+    try:
+        return Sid.decode(data[start:end])
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{name}: {error.fault}", start + (error.offset or 0)) from None
+
+
+def _require(data: bytes, offset: int, length: int, name: str) -> None:
+    if offset < _DESCRIPTOR.size:
+        raise RemoteProtocolError(
+            f"{name} must start behind the header of {_DESCRIPTOR.size} bytes, got {offset}", offset
+        )
+    if offset + length > len(data):
+        raise RemoteProtocolError(f"{name} must end within {len(data)} bytes, got {offset + length}", offset)
