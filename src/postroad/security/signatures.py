@@ -83,6 +83,8 @@ def _unsigned(version: str, *more: str) -> None:
             "UserHeader.SentTime",
             "UserHeader.MessageID",
             "UserHeader.Flags.RC",
+            "UserHeader.Flags.AQ",  # which manager has a private administration queue
+            "UserHeader.Flags.RQ",  # and a private response queue
             "UserHeader.Flags.AH",
             "UserHeader.Flags.reserved",
             "TransactionHeader",
@@ -91,6 +93,7 @@ def _unsigned(version: str, *more: str) -> None:
             "SecurityHeader.Flags.AS",
             "SecurityHeader.Flags.reserved",
             "MessagePropertiesHeader.Flags.reserved",
+            "MessagePropertiesHeader.AllocationBodySize",  # what follows the body, up to the next header
             "MessagePropertiesHeader.PrivacyLevel",
             "MessagePropertiesHeader.EncryptionAlgorithm",
             "padding",
@@ -106,6 +109,7 @@ _unsigned(
     "UserHeader.Flags.DM",
     "UserHeader.Flags.JN",
     "UserHeader.Flags.JP",
+    "UserHeader.Flags.CQ",
     "UserHeader.DestinationQueue",
     "UserHeader.ConnectorType",
     "MessagePropertiesHeader.Flags",
@@ -114,7 +118,13 @@ _unsigned(
     "MessagePropertiesHeader.ExtensionData",
 )
 _unsigned("2.0", "MessagePropertiesHeader.ExtensionData")
-_unsigned("3.0", "UserHeader.DestinationQueue", "MQFAddressHeader.Reserved", "MQFSignatureHeader.Reserved")
+_unsigned(
+    "3.0",
+    "UserHeader.DestinationQueue",
+    "MQFAddressHeader.HeaderSize",  # whether it counts the padding
+    "MQFAddressHeader.Reserved",
+    "MQFSignatureHeader.Reserved",
+)
 
 
 def hash_input(view: MessageView, version: str, profile: Profile = LISTED) -> bytes:
