@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPrivateNumbers, RSAPublicNumbers
+from cryptography.x509.oid import NameOID
 
 from postroad.security.keys import KeyRing
 from postroad.security.sid import Sid
@@ -82,3 +87,11 @@ class Counted:
     def __call__(self, size: int) -> bytes:
         self.calls += 1
         return bytes((self.calls * 31 + each * 7) % 251 + 1 for each in range(size))
+
+
+def certificate_of(key: RSAPrivateKey | EllipticCurvePrivateKey) -> bytes:
+    """A certificate that its owner has made, as users of MSMQ do."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "another")])
+    since, until = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, since, until)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)

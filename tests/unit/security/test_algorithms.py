@@ -16,7 +16,9 @@ from postroad.security.algorithms import (
     BASE,
     CIPHERS,
     CIPHERS_BY_NUMBER,
+    DEFAULT_CIPHER,
     DEFAULT_CIPHERS,
+    DEFAULT_HASH,
     DEFAULT_HASHES,
     ENHANCED,
     HASHES,
@@ -126,6 +128,7 @@ def test_levels_name_their_provider_and_fit_their_ciphers() -> None:
 
 @pytest.mark.spec("QB-6-01", "QB-5.1-01", "QB-3.1.3.1-12", "MQ-2.2.19.3-26")
 def test_only_strong_algorithms_are_on_by_default() -> None:
+    assert (DEFAULT_HASH, DEFAULT_CIPHER) == ("sha512", "aes256")
     assert DEFAULT_HASHES == ("sha512", "sha256")
     assert DEFAULT_CIPHERS == ("aes256", "aes192", "aes128")
 

@@ -7,7 +7,9 @@ from hashlib import sha512
 from uuid import UUID
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.utils import NoDigestInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +30,8 @@ from postroad.security.signatures import (
 )
 from postroad.wire.constants import QueueCode
 from postroad.wire.message import UserMessage
+from postroad.wire.patch import with_session_header, without_session_header
+from postroad.wire.session_header import SessionHeader
 from postroad.wire.user_header import QueueField
 from postroad.wire.view import MessageView
 from tests.packets import OTHER
@@ -41,6 +45,7 @@ from tests.security_vectors import (
     SIGNED_2_0,
     SIGNED_3_0,
     VECTORS,
+    certificate_of,
     unsigned,
     vector,
     with_body,
@@ -233,9 +238,6 @@ def test_signing_again_replaces_the_signature_and_the_sender() -> None:
 
 
 def test_a_session_header_stays_behind_the_packet() -> None:
-    from postroad.wire.patch import with_session_header, without_session_header
-    from postroad.wire.session_header import SessionHeader
-
     session = SessionHeader(1, 2, 3, 4, 5)
     packet = sign(with_session_header(PLAIN, session), SENDER, CERTIFICATE, "2.0", "sha512", LISTED, SID)
     assert MessageView(packet).session_header == session
@@ -249,21 +251,6 @@ def test_a_certificate_must_be_readable(certificate: bytes, reason: Reason) -> N
     assert verify(SIGNED_2_0, certificate) == bad_signature(reason)
 
 
-def certificate_of(key: object) -> bytes:
-    from datetime import UTC, datetime
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.x509.oid import NameOID
-
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "another")])
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1)  # type: ignore[attr-defined]
-    builder = builder.not_valid_before(datetime(2026, 1, 1, tzinfo=UTC)).not_valid_after(
-        datetime(2027, 1, 1, tzinfo=UTC)
-    )
-    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)  # type: ignore[arg-type]
-
-
 def test_a_short_key_is_refused() -> None:
     assert verify(SIGNED_2_0, certificate_of(BASE)) == bad_signature(Reason.WEAK_KEY)
     with pytest.raises(InvalidArgument, match="key: must have at least 1024 bits, got 512"):
@@ -271,8 +258,6 @@ def test_a_short_key_is_refused() -> None:
 
 
 def test_a_key_that_is_not_rsa_is_refused() -> None:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     certificate = certificate_of(ec.generate_private_key(ec.SECP256R1()))
     assert verify(SIGNED_2_0, certificate) == bad_signature(Reason.BAD_CERTIFICATE)
 
@@ -285,8 +270,6 @@ def test_bytes_that_are_no_signature_are_refused(value: bytes) -> None:
 
 def test_a_digest_without_its_digest_info_is_refused() -> None:
     """The whole block counts: no part of what is in a signature is parsed."""
-    from cryptography.hazmat.primitives.asymmetric.utils import NoDigestInfo
-
     digest = sha512(hash_input(MessageView(PLAIN), "2.0")).digest()
     right = HASHES["sha512"].prefix + digest
     for block in (digest, right + b"\0", right[:-1], HASHES["sha256"].prefix + digest):
