@@ -58,9 +58,8 @@ class SessionKey:
         return cls(provider, cipher, key, wrap_session_key(public_key, cipher, key, random_bytes))
 
 
-def encrypt(packet: bytes, session: SessionKey) -> bytes:
+def encrypt(view: MessageView, session: SessionKey) -> bytes:
     """The packet with an encrypted body. MessageSize stays the plain size; AllocationBodySize is the encrypted one."""
-    view = MessageView(packet)
     if view.encrypted:
         raise LocalProtocolError("the message is already encrypted")
     before = view.security_header or SecurityHeader()
@@ -93,7 +92,7 @@ class Decrypted:
 
 
 def decrypt(
-    packet: bytes,
+    view: MessageView,
     ring: KeyRing,
     cache: ReceiveCache,
     now: float,
@@ -105,7 +104,6 @@ def decrypt(
 
     `reject_padded_rc2` is RejectEnhancedRC2Using40BitKeys.
     """
-    view = MessageView(packet)
     header = view.security_header
     if header is None or not header.encrypted_body:
         raise LocalProtocolError("the message is not encrypted")

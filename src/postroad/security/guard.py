@@ -131,7 +131,7 @@ class Guard:
             return refused
         cipher = None
         if header.encrypted_body:
-            decrypted = decrypt(packet, self._ring, self.session_keys, now, self._ciphers)
+            decrypted = decrypt(view, self._ring, self.session_keys, now, self._ciphers)
             if isinstance(decrypted, Refused):
                 return decrypted
             cipher, view = decrypted.cipher, MessageView(decrypted.packet)
@@ -155,7 +155,7 @@ class Guard:
                 return found
             key = found
             self.known_certificates.put(place, key, now)
-        verified = verify_with(view, key, self._profile, self._hashes)
+        verified = verify_with(view, header.signature, key, self._profile, self._hashes)
         if not isinstance(verified, Verified):
             return verified
         packet = with_security_flags(view, flags | verified.level << _AS_SHIFT)
@@ -238,7 +238,7 @@ class Sealer:
             session = SessionKey.make(provider, CIPHERS[cipher_word], key, self._random_bytes)
             self.session_keys.put(place, session, now)
         try:
-            return encrypt(packet, session)
+            return encrypt(view, session)
         except LocalProtocolError:
             return not_encrypted(Reason.TOO_LARGE)
 

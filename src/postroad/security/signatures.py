@@ -28,8 +28,16 @@ from postroad.security.sid import Sid
 from postroad.wire.constants import QueueCode, SecurityFlags, SenderIdType
 from postroad.wire.layout import NULL_GUID, Writer, encode_text
 from postroad.wire.security_header import SecurityHeader
-from postroad.wire.security_patch import label_bytes, with_multi_queue_signature, with_security
-from postroad.wire.user_header import QueueField
+from postroad.wire.security_patch import (
+    ADMIN_QUEUE,
+    DESTINATION_QUEUE,
+    RESPONSE_QUEUE,
+    connector_bytes,
+    label_bytes,
+    name_bytes,
+    with_multi_queue_signature,
+    with_security,
+)
 from postroad.wire.view import MessageView
 
 VERSIONS: Final = ("1.0", "2.0", "3.0")
@@ -134,45 +142,36 @@ def hash_input(view: MessageView, version: str, profile: Profile = LISTED) -> by
     """
     if version not in LEVELS:
         raise InvalidArgument(f"signature: must be 1.0, 2.0 or 3.0, got {version!r}")
-    name = _name_text if profile.text_names else _name_bytes
+    name = _name_text if profile.text_names else name_bytes
     parts = [
         view.correlation_id,
         _U32.pack(view.application_tag),
         view.body,
         label_bytes(view),
-        name(view, view.response_queue),
-        name(view, view.admin_queue),
+        name(view, RESPONSE_QUEUE),
+        name(view, ADMIN_QUEUE),
     ]
     if version == "1.0":
         return b"".join(parts)
     if version == "3.0":
         parts += (view.extension, _format_name_list(view))
     flags = view.user_flags
-    connector = view.connector_type
     parts += (
         view.source_queue_manager_bytes,
         bytes((flags >> 5 & 3, view.priority, flags >> 8 & 3, view.ack_flags & 0x0F)),  # DM, PR, JP and JN, Flags
         view.message_class.to_bytes(2, "little"),
         b"\0\0" if profile.aligned else b"",
         _U32.pack(view.body_type),
-        b"" if connector is None else connector.bytes_le,
+        connector_bytes(view),
     )
     if version == "2.0":
-        parts.append(name(view, view.destination_queue))
+        parts.append(name(view, DESTINATION_QUEUE))
     return b"".join(parts)
 
 
-def _name_bytes(view: MessageView, field: QueueField) -> bytes:
-    """The value of the field, without the count and the padding of a direct name."""
-    if field.code is QueueCode.DIRECT:
-        return encode_text(field.direct_name, "a direct name")
-    writer = Writer()
-    field.encode(writer)
-    return writer.getvalue()
-
-
-def _name_text(view: MessageView, field: QueueField) -> bytes:
+def _name_text(view: MessageView, which: int) -> bytes:
     """The queue's format name. Only this reading knows which manager a private number belongs to."""
+    field = (view.destination_queue, view.admin_queue, view.response_queue)[which]
     if field.code is QueueCode.SAME_AS_ADMIN:
         field = view.admin_queue
     match field.code:
@@ -305,18 +304,23 @@ def verify(
 ) -> Verified | Refused:
     """Checks the signature of a plain packet with the key of a certificate (DER)."""
     key = public_key_of(certificate)
-    return key if isinstance(key, Refused) else verify_with(MessageView(packet), key, profile, accepted_hashes)
+    if isinstance(key, Refused):
+        return key
+    view = MessageView(packet)
+    header = view.security_header
+    return verify_with(view, header.signature if header else b"", key, profile, accepted_hashes)
 
 
 def verify_with(
-    view: MessageView, key: RSAPublicKey, profile: Profile, accepted_hashes: Collection[str]
+    view: MessageView, value: bytes, key: RSAPublicKey, profile: Profile, accepted_hashes: Collection[str]
 ) -> Verified | Refused:
-    """[MS-MQQB] 3.1.5.8.3: version 2.0, then 1.0; 3.0 only where the SecurityHeader has no signature."""
+    """[MS-MQQB] 3.1.5.8.3: version 2.0, then 1.0; 3.0 only where the SecurityHeader has no signature.
+
+    `value` is that signature.
+    """
     hashing = HASHES_BY_NUMBER.get(view.hash_algorithm)
     if hashing is None or hashing.word not in accepted_hashes:
         return bad_signature(Reason.HASH_REFUSED)
-    header = view.security_header
-    value = header.signature if header else b""
     versions: tuple[str, ...] = ("2.0", "1.0") if value else ("3.0",)
     value = value or _multi_queue_signature(view)
     octets = value if profile.big_endian else value[::-1]

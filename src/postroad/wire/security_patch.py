@@ -5,25 +5,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 from postroad.errors import LocalProtocolError
-from postroad.wire.constants import MAX_PACKET_SIZE, PROPERTIES_HEADER_SIZE, SectionId
+from postroad.wire.constants import MAX_PACKET_SIZE, PROPERTIES_HEADER_SIZE, QueueCode, SectionId, UserFlags
 from postroad.wire.layout import Writer, aligned
 from postroad.wire.properties_header import LAYOUT as PROPERTIES
 from postroad.wire.security_header import LAYOUT as SECURITY
 from postroad.wire.security_header import SecurityHeader
 from postroad.wire.view import MessageView
 
+DESTINATION_QUEUE, ADMIN_QUEUE, RESPONSE_QUEUE = 0, 1, 2  # the order of names in a UserHeader
 _SIZE_AT = slice(8, 12)  # BaseHeader.PacketSize
 _SECURITY_PRESENT_AT = 62  # the byte of UserHeader.Flags with SH
 _SECURITY_PRESENT = 0x08
 _SIGNATURE_HEADER = Struct("<HHI")
+_CONNECTOR_TYPE = UserFlags.CONNECTOR_TYPE.value
 
 
-@dataclass(frozen=True, slots=True)
-class SecuritySizes:
+class SecuritySizes(NamedTuple):
     """The fixed part of a SecurityHeader, read without its items."""
 
     flags: int
@@ -37,13 +38,27 @@ class SecuritySizes:
 def security_sizes(view: MessageView) -> SecuritySizes | None:
     """None without a SecurityHeader."""
     at = view._security_at
-    return SecuritySizes(*SECURITY.unpack_from(view.data, at)) if at else None
+    return SecuritySizes._make(SECURITY.unpack_from(view.data, at)) if at else None
 
 
 def label_bytes(view: MessageView) -> bytes:
     """The label as it is in the packet, with its terminator. Empty where LabelLength is 0."""
     start = view._properties_at + PROPERTIES_HEADER_SIZE
     return view.data[start : start + 2 * view._properties[1]]
+
+
+def name_bytes(view: MessageView, which: int) -> bytes:
+    """One of the three queues as it is in the packet: a direct name with its terminator, without count and padding."""
+    start, stop = view._names[which : which + 2]
+    if view.user_flags >> 10 + 3 * which & 7 != QueueCode.DIRECT:
+        return view.data[start:stop]
+    return view.data[start + 2 : start + 2 + int.from_bytes(view.data[start : start + 2], "little")]
+
+
+def connector_bytes(view: MessageView) -> bytes:
+    """ConnectorType, or nothing."""
+    at = view._names[3]
+    return view.data[at : at + 16] if view.user_flags & _CONNECTOR_TYPE else b""
 
 
 def with_security_flags(view: MessageView, flags: int) -> bytes:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroad.errors import LocalProtocolError
-from postroad.security import algorithms
+from postroad.security import algorithms, encryption
 from postroad.security.algorithms import CIPHERS, CIPHERS_BY_NUMBER, PROVIDERS
 from postroad.security.caches import KEY_LIFETIME_S, RECEIVE_KEYS, TimedCache
-from postroad.security.encryption import Decrypted, ReceiveCache, SessionKey, decrypt, encrypt
+from postroad.security.encryption import Decrypted, ReceiveCache, SessionKey
 from postroad.security.keys import KeyRing, wrap_session_key
 from postroad.security.refusals import Reason, Refused, bad_encryption
 from postroad.security.signatures import Verified, verify
@@ -45,7 +45,11 @@ def cache() -> ReceiveCache:
 
 
 def opened(packet: bytes, ring: KeyRing = RING, known: ReceiveCache | None = None) -> Decrypted | Refused:
-    return decrypt(packet, ring, cache() if known is None else known, 0.0, CIPHERS)
+    return encryption.decrypt(MessageView(packet), ring, cache() if known is None else known, 0.0, CIPHERS)
+
+
+def encrypt(packet: bytes, with_key: SessionKey) -> bytes:
+    return encryption.encrypt(MessageView(packet), with_key)
 
 
 def session(word: str = "aes256", level: PrivacyLevel | None = None) -> SessionKey:
@@ -138,7 +142,7 @@ def test_a_key_of_40_bits_in_128_is_refused_by_default() -> None:
     packet = encrypt(PLAIN, SessionKey(algorithms.ENHANCED, CIPHERS["rc2"], key, blob))
     assert MessageView(packet).body.hex() == case["body"]
     assert opened(packet) == NOT_DECRYPTED
-    found = decrypt(packet, RING, cache(), 0.0, CIPHERS, reject_padded_rc2=False)
+    found = encryption.decrypt(MessageView(packet), RING, cache(), 0.0, CIPHERS, reject_padded_rc2=False)
     assert isinstance(found, Decrypted)
     assert MessageView(found.packet).body.hex() == case["plain"]
 
@@ -180,8 +184,10 @@ def test_a_cipher_must_be_known_and_fit_its_level(level: int, number: int) -> No
 def test_a_cipher_must_be_accepted(word: str) -> None:
     packet = encrypt(PLAIN, session(word))
     for accepted in ([], [other for other in CIPHERS if other != word]):
-        assert decrypt(packet, RING, cache(), 0.0, accepted) == bad_encryption(Reason.CIPHER_REFUSED)
-    by_default = decrypt(packet, RING, cache(), 0.0)
+        assert encryption.decrypt(MessageView(packet), RING, cache(), 0.0, accepted) == bad_encryption(
+            Reason.CIPHER_REFUSED
+        )
+    by_default = encryption.decrypt(MessageView(packet), RING, cache(), 0.0)
     assert isinstance(by_default, Decrypted) is word.startswith("aes")
 
 
@@ -251,7 +257,10 @@ def test_a_known_session_key_needs_no_private_key() -> None:
     message = UserMessage.decode(SIGNED_AND_ENCRYPTED)
     other_source = replace(message, user=replace(message.user, source_queue_manager=message.user.queue_manager_address))
     assert opened(other_source.encode(), nothing, known) == NOT_DECRYPTED
-    assert decrypt(SIGNED_AND_ENCRYPTED, nothing, known, KEY_LIFETIME_S + 1, CIPHERS) == NOT_DECRYPTED
+    assert (
+        encryption.decrypt(MessageView(SIGNED_AND_ENCRYPTED), nothing, known, KEY_LIFETIME_S + 1, CIPHERS)
+        == NOT_DECRYPTED
+    )
 
 
 @pytest.mark.parametrize("word", CIPHERS)
