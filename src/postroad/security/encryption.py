@@ -28,7 +28,7 @@ from postroad.security.refusals import Reason, Refused, bad_encryption
 from postroad.wire.constants import EncryptionAlgorithm, PrivacyLevel, SecurityFlags
 from postroad.wire.key_blobs import SimpleBlob
 from postroad.wire.security_header import ProviderInfo, SecurityHeader
-from postroad.wire.security_patch import with_security
+from postroad.wire.security_patch import security_parts, with_security
 from postroad.wire.view import MessageView
 
 _ENCRYPTED = SecurityFlags.ENCRYPTED_BODY.value
@@ -104,8 +104,8 @@ def decrypt(
 
     `reject_padded_rc2` is RejectEnhancedRC2Using40BitKeys.
     """
-    header = view.security_header
-    if header is None or not header.encrypted_body:
+    header = security_parts(view)
+    if header is None or not header.flags & _ENCRYPTED:
         raise LocalProtocolError("the message is not encrypted")
     provider = PROVIDERS.get(view.privacy_level)
     if provider is None:
@@ -127,8 +127,7 @@ def decrypt(
     # Only a key that has opened a body is kept, so blobs of strangers do not empty the cache.
     if cached is None:
         cache.put(place, session_key, now)
-    plain = replace(header, flags=header.flags & ~_ENCRYPTED)
-    return Decrypted(with_security(view, plain, body=body), cipher.word)
+    return Decrypted(with_security(view, header.flags & ~_ENCRYPTED, body=body), cipher.word)
 
 
 def _is_padded_rc2(provider: Provider, cipher: Cipher, session_key: bytes) -> bool:

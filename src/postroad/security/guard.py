@@ -38,13 +38,22 @@ from postroad.security.refusals import UNSUPPORTED_PROVIDER, Reason, Refused, ba
 from postroad.security.sid import Sid
 from postroad.security.signatures import LISTED, Profile, Verified, is_signed, public_key_of, verify_with
 from postroad.wire.constants import PrivacyLevel, QueueCode, SecurityFlags, SenderIdType
-from postroad.wire.security_header import ProviderInfo, SecurityHeader
-from postroad.wire.security_patch import security_sizes, with_security, with_security_flags
+from postroad.wire.security_header import ProviderInfo
+from postroad.wire.security_patch import (
+    SecurityParts,
+    security_parts,
+    security_sizes,
+    with_security,
+    with_security_flags,
+)
 from postroad.wire.view import MessageView
 
 _AS_SHIFT: Final = 8
 _BELIEVED = (SecurityFlags.AUTHENTICATED | SecurityFlags.SIGNATURE_TYPE).value  # 0 on the wire; set after checking
-_TOUCHED = _BELIEVED | SecurityFlags.ENCRYPTED_BODY.value
+_ENCRYPTED = SecurityFlags.ENCRYPTED_BODY.value
+_DEFAULT_PROVIDER = SecurityFlags.DEFAULT_PROVIDER.value
+_SENDER_ID_TYPE = SecurityFlags.SENDER_ID_TYPE.value
+_TOUCHED = _BELIEVED | _ENCRYPTED
 
 
 def is_secured(view: MessageView) -> bool:
@@ -123,31 +132,34 @@ class Guard:
         Raises RemoteProtocolError if this is not a packet.
         """
         view = MessageView(packet)
-        header = view.security_header
+        header = security_parts(view)
         if header is None:
             return Opened(packet)
-        refused = _check_provider(header, signed=is_signed(view))
+        signed = is_signed(view)
+        refused = _check_provider(header, signed=signed)
         if refused is not None:
             return refused
+        flags = header.flags & ~_BELIEVED
         cipher = None
-        if header.encrypted_body:
+        if flags & _ENCRYPTED:
             decrypted = decrypt(view, self._ring, self.session_keys, now, self._ciphers)
             if isinstance(decrypted, Refused):
                 return decrypted
+            flags &= ~_ENCRYPTED
             cipher, view = decrypted.cipher, MessageView(decrypted.packet)
         elif header.encryption_key:  # it would look like a message that arrived encrypted
-            view = _without_key(view, header)
-        return self._authenticate(view, header, cipher, now)
+            view = _without_key(view)
+        if not signed:
+            return Opened(with_security_flags(view, flags), cipher=cipher)
+        verified = self._verify(view, header, now)
+        if isinstance(verified, Refused):
+            return verified
+        sender = header.security_id if flags & _SENDER_ID_TYPE == SenderIdType.SID else None
+        stored = with_security_flags(view, flags | verified.level << _AS_SHIFT)
+        return Opened(stored, verified.level, verified.hash, cipher, sender)
 
-    def _authenticate(
-        self, view: MessageView, header: SecurityHeader, cipher: str | None, now: float
-    ) -> Opened | Refused:
-        sizes = security_sizes(view)
-        flags = sizes.flags & ~_BELIEVED if sizes else 0
-        if not is_signed(view):
-            packet = view.data if sizes is None or sizes.flags == flags else with_security_flags(view, flags)
-            return Opened(packet, cipher=cipher)
-        place = (header.sender_certificate, int(header.sender_id_type), header.security_id)
+    def _verify(self, view: MessageView, header: SecurityParts, now: float) -> Verified | Refused:
+        place = (header.sender_certificate, header.flags & _SENDER_ID_TYPE, header.security_id)
         key = self.known_certificates.get(place, now)
         if key is None:
             found = self._look_up(view, header)
@@ -155,34 +167,30 @@ class Guard:
                 return found
             key = found
             self.known_certificates.put(place, key, now)
-        verified = verify_with(view, header.signature, key, self._profile, self._hashes)
-        if not isinstance(verified, Verified):
-            return verified
-        packet = with_security_flags(view, flags | verified.level << _AS_SHIFT)
-        sender = header.security_id if header.sender_id_type is SenderIdType.SID else None
-        return Opened(packet, verified.level, verified.hash, cipher, sender)
+        return verify_with(view, header.signature, key, self._profile, self._hashes)
 
-    def _look_up(self, view: MessageView, header: SecurityHeader) -> RSAPublicKey | Refused:
+    def _look_up(self, view: MessageView, header: SecurityParts) -> RSAPublicKey | Refused:
         """The key of a certificate that is registered for its sender. Without a sender any certificate will do: it
         proves that the message is as it was signed, and nobody's identity."""
         certificate = header.sender_certificate
         if not certificate:
             return bad_signature(Reason.NO_CERTIFICATE)
-        if header.sender_id_type is SenderIdType.SID:
+        sender_id_type = header.flags & _SENDER_ID_TYPE
+        if sender_id_type == SenderIdType.SID:
             try:
                 registered = self._certificates.get(str(Sid.decode(header.security_id)), ())
             except RemoteProtocolError:
                 registered = ()
             if certificate not in registered:
                 return bad_signature(Reason.NOT_REGISTERED)
-        elif header.sender_id_type is SenderIdType.QUEUE_MANAGER:
-            ours = header.security_id == view.source_queue_manager_bytes
-            if not ours or certificate not in self._manager_certificates.get(view.source_queue_manager, ()):
+        elif sender_id_type == SenderIdType.QUEUE_MANAGER:
+            itself = header.security_id == view.source_queue_manager_bytes
+            if not itself or certificate not in self._manager_certificates.get(view.source_queue_manager, ()):
                 return bad_signature(Reason.NOT_REGISTERED)
         return public_key_of(certificate)
 
 
-def _check_provider(header: SecurityHeader, *, signed: bool) -> Refused | None:
+def _check_provider(header: SecurityParts, *, signed: bool) -> Refused | None:
     """[MS-MQMQ] 2.2.20.6: a signature by another than the default provider says by which one."""
     if header.provider_info:
         try:
@@ -190,13 +198,14 @@ def _check_provider(header: SecurityHeader, *, signed: bool) -> Refused | None:
         except RemoteProtocolError:
             return UNSUPPORTED_PROVIDER
         return None if is_known_provider(name) else UNSUPPORTED_PROVIDER
-    return bad_signature(Reason.UNKNOWN_PROVIDER) if signed and not header.default_provider else None
+    return bad_signature(Reason.UNKNOWN_PROVIDER) if signed and not header.flags & _DEFAULT_PROVIDER else None
 
 
-def _without_key(view: MessageView, header: SecurityHeader) -> MessageView:
-    return MessageView(
-        with_security(view, replace(header, encryption_key=b"", padding=b""), privacy_level=PrivacyLevel.NONE)
-    )
+def _without_key(view: MessageView) -> MessageView:
+    header = view.security_header
+    assert header is not None
+    rest = replace(header, encryption_key=b"", padding=b"")
+    return MessageView(with_security(view, rest, privacy_level=PrivacyLevel.NONE))
 
 
 class Sealer:
