@@ -1,0 +1,165 @@
+"""Encrypted bodies, [MS-MQQB] 3.1.7.1.5 and 3.1.5.8.3: the body and the fields that describe it, nothing else.
+
+A message is signed before it is encrypted, and decrypted before its signature is checked. Equal bodies under one
+session key give equal ciphertext: the protocol's initial value is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from hmac import compare_digest
+from typing import Final, TypeAlias
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.security.algorithms import (
+    CIPHERS_BY_NUMBER,
+    DEFAULT_CIPHERS,
+    PROVIDERS,
+    Cipher,
+    DecryptionFailed,
+    Provider,
+)
+from postroad.security.caches import TimedCache
+from postroad.security.keys import KeyRing, RandomBytes, unwrap_session_key, wrap_session_key
+from postroad.security.refusals import Reason, Refused, bad_encryption
+from postroad.wire.constants import EncryptionAlgorithm, PrivacyLevel, SecurityFlags
+from postroad.wire.key_blobs import SimpleBlob
+from postroad.wire.security_header import ProviderInfo, SecurityHeader
+from postroad.wire.security_patch import security_parts, with_security
+from postroad.wire.view import MessageView
+
+_ENCRYPTED = SecurityFlags.ENCRYPTED_BODY.value
+_DEFAULT_PROVIDER = SecurityFlags.DEFAULT_PROVIDER.value
+_SECURITY_DATA = SecurityFlags.SECURITY_DATA.value
+_NOT_DECRYPTED: Final = bad_encryption(Reason.NOT_DECRYPTED)
+_ZERO_END = 11  # bytes: the 88 bits that fill a 40-bit key of RC2 up to 128
+
+# SelectedCSP, EncryptionAlgorithm, SourceQueueManager, EncryptionKey: 3.1.5.8.3
+ReceiveCache: TypeAlias = TimedCache[tuple[int, int, bytes, bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """CachedSymmetricKey, 3.1.1.3.3, of a sender: the key, and the SIMPLEBLOB that carries it to the receiver."""
+
+    provider: Provider
+    cipher: Cipher
+    key: bytes
+    blob: bytes
+
+    @classmethod
+    def make(
+        cls, provider: Provider, cipher: Cipher, public_key: RSAPublicKey, random_bytes: RandomBytes
+    ) -> SessionKey:
+        key = random_bytes(provider.key_size(cipher))
+        return cls(provider, cipher, key, wrap_session_key(public_key, cipher, key, random_bytes))
+
+
+def encrypt(view: MessageView, session: SessionKey) -> bytes:
+    """The packet with an encrypted body. MessageSize stays the plain size; AllocationBodySize is the encrypted one."""
+    if view.encrypted:
+        raise LocalProtocolError("the message is already encrypted")
+    before = view.security_header or SecurityHeader()
+    provider = session.provider
+    header = replace(
+        before,
+        # ProviderInfo is there only where the default provider is not used, [MS-MQMQ] 2.2.20.6.
+        flags=before.flags & ~_DEFAULT_PROVIDER | _ENCRYPTED | _SECURITY_DATA,
+        encryption_key=session.blob,
+        provider_info=ProviderInfo(provider.provider_type, provider.name).encode(),
+        padding=b"",
+    )
+    body = view.body
+    return with_security(
+        view,
+        header,
+        body=session.cipher.encrypt(session.key, body),
+        message_size=len(body),
+        privacy_level=provider.level,
+        encryption_algorithm=session.cipher.number,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Decrypted:
+    """`packet` is as a queue stores it: plain body, EB cleared, EncryptionKey and PrivacyLevel kept."""
+
+    packet: bytes
+    cipher: str
+
+
+def decrypt(
+    view: MessageView,
+    ring: KeyRing,
+    cache: ReceiveCache,
+    now: float,
+    accepted_ciphers: Collection[str] = DEFAULT_CIPHERS,
+    *,
+    reject_padded_rc2: bool = True,
+) -> Decrypted | Refused:
+    """A wrong padding, length, blob or key gives one and the same refusal, after the same steps.
+
+    `reject_padded_rc2` is RejectEnhancedRC2Using40BitKeys.
+    """
+    header = security_parts(view)
+    if header is None or not header.flags & _ENCRYPTED:
+        raise LocalProtocolError("the message is not encrypted")
+    provider = PROVIDERS.get(view.privacy_level)
+    if provider is None:
+        return bad_encryption(Reason.PRIVACY_LEVEL)
+    cipher = CIPHERS_BY_NUMBER.get(view.encryption_algorithm)
+    if cipher is None or cipher.word not in accepted_ciphers or not provider.fits(cipher):
+        return bad_encryption(Reason.CIPHER_REFUSED)
+    place = (int(provider.level), int(cipher.number), view.source_queue_manager_bytes, header.encryption_key)
+    cached = cache.get(place, now)
+    if cached is not None:
+        opened = _with_key(view, cipher, cached)
+    else:
+        opened = _with_any_key(view, header.encryption_key, provider, cipher, ring.private_keys(provider))
+    if opened is None:
+        return _NOT_DECRYPTED
+    session_key, body = opened
+    if reject_padded_rc2 and _is_padded_rc2(provider, cipher, session_key):
+        return _NOT_DECRYPTED
+    # Only a key that has opened a body is kept, so blobs of strangers do not empty the cache.
+    if cached is None:
+        cache.put(place, session_key, now)
+    return Decrypted(with_security(view, header.flags & ~_ENCRYPTED, body=body), cipher.word)
+
+
+def _is_padded_rc2(provider: Provider, cipher: Cipher, session_key: bytes) -> bool:
+    """A key of 40 bits in place of 128."""
+    enhanced_rc2 = provider.level is PrivacyLevel.ENHANCED and cipher.number is EncryptionAlgorithm.RC2
+    return enhanced_rc2 and compare_digest(session_key[-_ZERO_END:], bytes(_ZERO_END))
+
+
+def _with_any_key(
+    view: MessageView, data: bytes, provider: Provider, cipher: Cipher, keys: tuple[RSAPrivateKey, ...]
+) -> tuple[bytes, bytes] | None:
+    """The session key and the plain body. Every key of the ring is tried, so the time does not say which one fits."""
+    try:
+        blob = SimpleBlob.decode(data)
+    except RemoteProtocolError:
+        return None
+    size = provider.key_size(cipher)
+    fitting = []
+    for key in keys:
+        session_key = unwrap_session_key(key, blob)
+        right = len(session_key) == size and blob.session_key_algorithm is cipher.number
+        opened = _with_key(view, cipher, session_key if right else bytes(size))
+        if right and opened is not None:
+            fitting.append(opened)
+    # A wrong key can give a session key of the right length by chance, which RC4 cannot notice. Two that fit are none.
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _with_key(view: MessageView, cipher: Cipher, session_key: bytes) -> tuple[bytes, bytes] | None:
+    """The session key and the plain body, if that has MessageSize bytes."""
+    try:
+        body = cipher.decrypt(session_key, view.body)
+    except DecryptionFailed:
+        return None
+    return (session_key, body) if len(body) == view.message_size else None

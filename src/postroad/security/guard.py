@@ -1,0 +1,261 @@
+"""The security of messages at the two ends, [MS-MQQB] 3.1.5.8.3 and 3.1.7.1.5: a Guard opens, a Sealer encrypts.
+
+Both hold caches without locks: call each from one thread. `is_secured` is for the event loop. Routers use none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import UUID
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from postroad.errors import InvalidArgument, LocalProtocolError, RemoteProtocolError
+from postroad.security.algorithms import (
+    CIPHERS,
+    DEFAULT_CIPHERS,
+    DEFAULT_HASHES,
+    HASHES,
+    MIN_RSA_BITS,
+    PROVIDERS,
+    Cipher,
+    Provider,
+    is_known_provider,
+)
+from postroad.security.caches import (
+    CERTIFICATE_LIFETIME_S,
+    CERTIFICATES,
+    KEY_LIFETIME_S,
+    RECEIVE_KEYS,
+    SEND_KEYS,
+    TimedCache,
+)
+from postroad.security.encryption import ReceiveCache, SessionKey, decrypt, encrypt
+from postroad.security.keys import KeyRing, RandomBytes, peer_keys
+from postroad.security.refusals import UNSUPPORTED_PROVIDER, Reason, Refused, bad_signature, not_encrypted
+from postroad.security.sid import Sid
+from postroad.security.signatures import LISTED, Profile, Verified, is_signed, public_key_of, verify_with
+from postroad.wire.constants import PrivacyLevel, QueueCode, SecurityFlags, SenderIdType
+from postroad.wire.security_header import ProviderInfo
+from postroad.wire.security_patch import (
+    SecurityParts,
+    security_parts,
+    security_sizes,
+    with_security,
+    with_security_flags,
+)
+from postroad.wire.view import MessageView
+
+_AS_SHIFT: Final = 8
+_BELIEVED = (SecurityFlags.AUTHENTICATED | SecurityFlags.SIGNATURE_TYPE).value  # 0 on the wire; set after checking
+_ENCRYPTED = SecurityFlags.ENCRYPTED_BODY.value
+_DEFAULT_PROVIDER = SecurityFlags.DEFAULT_PROVIDER.value
+_SENDER_ID_TYPE = SecurityFlags.SENDER_ID_TYPE.value
+_TOUCHED = _BELIEVED | _ENCRYPTED
+
+
+def is_secured(view: MessageView) -> bool:
+    """Whether a packet needs a Guard: signed, encrypted, or with fields that a peer must not set. Cheap."""
+    sizes = security_sizes(view)
+    if sizes is None:
+        return False
+    return bool(sizes.flags & _TOUCHED or sizes.encryption_key or sizes.signature) or is_signed(view)
+
+
+def arrived_encrypted(view: MessageView) -> bool:
+    """Whether a stored message arrived encrypted: a Guard keeps EncryptionKey in no other message."""
+    sizes = security_sizes(view)
+    return sizes is not None and sizes.encryption_key > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """`packet` is as a queue stores it. `sender` is a SID that a registered certificate proves."""
+
+    packet: bytes
+    authentication_level: int = 0
+    hash: str | None = None
+    cipher: str | None = None
+    sender: bytes | None = None
+
+
+class Guard:
+    """Decrypts and checks what has reached its destination.
+
+    `certificates` are those registered for each SID, `manager_certificates` those of managers that sign by themselves.
+    Both may change; what was found stays known for 20 minutes, unless `forget` is called.
+    """
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        certificates: Mapping[str, tuple[bytes, ...]],
+        manager_certificates: Mapping[UUID, tuple[bytes, ...]] | None = None,
+        *,
+        profile: Profile = LISTED,
+        accepted_hashes: Collection[str] = DEFAULT_HASHES,
+        accepted_ciphers: Collection[str] = DEFAULT_CIPHERS,
+    ) -> None:
+        for word in accepted_hashes:
+            HASHES[word].check_available()
+        for word in accepted_ciphers:
+            CIPHERS[word].check_available()
+        self._ring = ring
+        self._certificates = certificates
+        self._manager_certificates = manager_certificates if manager_certificates is not None else {}
+        self._profile = profile
+        self._hashes = frozenset(accepted_hashes)
+        self._ciphers = frozenset(accepted_ciphers)
+        self.session_keys: ReceiveCache = TimedCache(RECEIVE_KEYS, KEY_LIFETIME_S)
+        self.known_certificates: TimedCache[tuple[bytes, int, bytes], RSAPublicKey] = TimedCache(
+            CERTIFICATES, CERTIFICATE_LIFETIME_S
+        )
+
+    def use_keys(self, ring: KeyRing) -> None:
+        """After a rotation. Session keys that are known stay known."""
+        self._ring = ring
+
+    def forget(self) -> None:
+        """After a change of the registered certificates."""
+        self.known_certificates.clear()
+
+    def cleanup(self, now: float) -> float | None:
+        """Drops old keys and certificates. The seconds until the next call, or None if nothing is cached."""
+        left = [each for each in (self.session_keys.cleanup(now), self.known_certificates.cleanup(now)) if each]
+        return min(left, default=None)
+
+    def open(self, packet: bytes, now: float) -> Opened | Refused:
+        """[MS-MQQB] 3.1.5.8.3, but decrypts first: the sender has signed the plain body.
+
+        Raises RemoteProtocolError if this is not a packet.
+        """
+        view = MessageView(packet)
+        header = security_parts(view)
+        if header is None:
+            return Opened(packet)
+        signed = is_signed(view)
+        refused = _check_provider(header, signed=signed)
+        if refused is not None:
+            return refused
+        flags = header.flags & ~_BELIEVED
+        cipher = None
+        if flags & _ENCRYPTED:
+            decrypted = decrypt(view, self._ring, self.session_keys, now, self._ciphers)
+            if isinstance(decrypted, Refused):
+                return decrypted
+            flags &= ~_ENCRYPTED
+            cipher, view = decrypted.cipher, MessageView(decrypted.packet)
+        elif header.encryption_key:  # it would look like a message that arrived encrypted
+            view = _without_key(view)
+        if not signed:
+            return Opened(with_security_flags(view, flags), cipher=cipher)
+        verified = self._verify(view, header, now)
+        if isinstance(verified, Refused):
+            return verified
+        sender = header.security_id if flags & _SENDER_ID_TYPE == SenderIdType.SID else None
+        stored = with_security_flags(view, flags | verified.level << _AS_SHIFT)
+        return Opened(stored, verified.level, verified.hash, cipher, sender)
+
+    def _verify(self, view: MessageView, header: SecurityParts, now: float) -> Verified | Refused:
+        place = (header.sender_certificate, header.flags & _SENDER_ID_TYPE, header.security_id)
+        key = self.known_certificates.get(place, now)
+        if key is None:
+            found = self._look_up(view, header)
+            if isinstance(found, Refused):
+                return found
+            key = found
+            self.known_certificates.put(place, key, now)
+        return verify_with(view, header.signature, key, self._profile, self._hashes)
+
+    def _look_up(self, view: MessageView, header: SecurityParts) -> RSAPublicKey | Refused:
+        """The key of a certificate that is registered for its sender. Without a sender any certificate will do: it
+        proves that the message is as it was signed, and nobody's identity."""
+        certificate = header.sender_certificate
+        if not certificate:
+            return bad_signature(Reason.NO_CERTIFICATE)
+        sender_id_type = header.flags & _SENDER_ID_TYPE
+        if sender_id_type == SenderIdType.SID:
+            try:
+                registered = self._certificates.get(str(Sid.decode(header.security_id)), ())
+            except RemoteProtocolError:
+                registered = ()
+            if certificate not in registered:
+                return bad_signature(Reason.NOT_REGISTERED)
+        elif sender_id_type == SenderIdType.QUEUE_MANAGER:
+            itself = header.security_id == view.source_queue_manager_bytes
+            if not itself or certificate not in self._manager_certificates.get(view.source_queue_manager, ()):
+                return bad_signature(Reason.NOT_REGISTERED)
+        return public_key_of(certificate)
+
+
+def _check_provider(header: SecurityParts, *, signed: bool) -> Refused | None:
+    """[MS-MQMQ] 2.2.20.6: a signature by another than the default provider says by which one."""
+    if header.provider_info:
+        try:
+            name = ProviderInfo.decode(header.provider_info).provider_name
+        except RemoteProtocolError:
+            return UNSUPPORTED_PROVIDER
+        return None if is_known_provider(name) else UNSUPPORTED_PROVIDER
+    return bad_signature(Reason.UNKNOWN_PROVIDER) if signed and not header.flags & _DEFAULT_PROVIDER else None
+
+
+def _without_key(view: MessageView) -> MessageView:
+    header = view.security_header
+    assert header is not None
+    rest = replace(header, encryption_key=b"", padding=b"")
+    return MessageView(with_security(view, rest, privacy_level=PrivacyLevel.NONE))
+
+
+class Sealer:
+    """Encrypts what leaves for its destination. Session keys are reused for each (peer, provider, cipher).
+
+    `min_bits` is the length of the shortest public key that is used.
+    """
+
+    def __init__(self, random_bytes: RandomBytes, *, min_bits: int = MIN_RSA_BITS) -> None:
+        self._random_bytes = random_bytes
+        self._min_bits = min_bits
+        # The peer's keys decide on the provider. They are a part of the place: once they rotate, a new key is made.
+        self.session_keys: TimedCache[tuple[bytes, str, bytes], SessionKey] = TimedCache(SEND_KEYS, KEY_LIFETIME_S)
+
+    def cleanup(self, now: float) -> float | None:
+        """Drops old keys. The seconds until the next call, or None if nothing is cached."""
+        return self.session_keys.cleanup(now)
+
+    def seal(self, packet: bytes, public_keys: bytes, cipher_word: str, now: float) -> bytes | Refused:
+        """`public_keys` is the MQDSPUBLICKEYS of the destination's manager, not of the next hop. What is refused must
+        not be sent, [MS-MQQB] 3.1.7.1.5.1."""
+        if cipher_word not in CIPHERS:
+            raise InvalidArgument(f"cipher: must be one of {', '.join(CIPHERS)}, got {cipher_word!r}")
+        view = MessageView(packet)
+        if view.encrypted:
+            return not_encrypted(Reason.ALREADY_ENCRYPTED)
+        if view.destination_queue.code not in (QueueCode.PUBLIC, QueueCode.PRIVATE_ON_DESTINATION):
+            return not_encrypted(Reason.DIRECT_NAME)
+        place = (view.queue_manager_address_bytes, cipher_word, public_keys)
+        session = self.session_keys.get(place, now)
+        if session is None:
+            try:
+                chosen = _choose(peer_keys(public_keys, self._min_bits), CIPHERS[cipher_word])
+            except RemoteProtocolError:
+                chosen = None
+            if chosen is None:
+                return not_encrypted(Reason.NO_PUBLIC_KEY)
+            provider, key = chosen
+            session = SessionKey.make(provider, CIPHERS[cipher_word], key, self._random_bytes)
+            self.session_keys.put(place, session, now)
+        try:
+            return encrypt(view, session)
+        except LocalProtocolError:
+            return not_encrypted(Reason.TOO_LARGE)
+
+
+def _choose(keys: Mapping[PrivacyLevel, RSAPublicKey], cipher: Cipher) -> tuple[Provider, RSAPublicKey] | None:
+    """The provider for this cipher whose key the peer publishes, the strongest first. PrivacyLevel follows from it:
+    the receiver chooses its key by that field."""
+    for provider in PROVIDERS.values():
+        if provider.fits(cipher) and provider.level in keys:
+            return provider, keys[provider.level]
+    return None

@@ -1,0 +1,53 @@
+"""Why a message is refused: the acknowledgment class goes to its sender, the reason stays here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from postroad.wire.constants import MessageClass
+
+COULD_NOT_ENCRYPT: Final = 0x8008  # [MS-MQDMPR] names this class, and no table has its number
+
+
+class Reason(StrEnum):
+    """For counters, status and the log."""
+
+    NO_CERTIFICATE = "no-certificate"
+    BAD_CERTIFICATE = "bad-certificate"
+    WEAK_KEY = "weak-key"
+    HASH_REFUSED = "hash-refused"
+    WRONG_SIGNATURE = "wrong-signature"
+    NOT_REGISTERED = "certificate-not-registered"
+    UNKNOWN_PROVIDER = "unknown-provider"
+    PRIVACY_LEVEL = "privacy-level"
+    CIPHER_REFUSED = "cipher-refused"
+    NOT_DECRYPTED = "not-decrypted"  # wrong padding, length, blob or key: never told apart
+    NO_PUBLIC_KEY = "no-public-key"
+    DIRECT_NAME = "direct-name"
+    TOO_LARGE = "too-large"
+    ALREADY_ENCRYPTED = "already-encrypted"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """`acknowledgment` is the class of the NACK and of the negative FinalAck."""
+
+    acknowledgment: int
+    reason: Reason
+
+
+def bad_signature(reason: Reason) -> Refused:
+    return Refused(MessageClass.NACK_BAD_SIGNATURE, reason)
+
+
+def bad_encryption(reason: Reason) -> Refused:
+    return Refused(MessageClass.NACK_BAD_ENCRYPTION, reason)
+
+
+def not_encrypted(reason: Reason) -> Refused:
+    return Refused(COULD_NOT_ENCRYPT, reason)
+
+
+UNSUPPORTED_PROVIDER: Final = Refused(MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER, Reason.UNKNOWN_PROVIDER)
