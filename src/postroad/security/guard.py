@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -79,6 +79,9 @@ class Opened:
     hash: str | None = None
     cipher: str | None = None
     sender: bytes | None = None
+
+
+Verdict: TypeAlias = Opened | Refused
 
 
 class Guard:

@@ -28,6 +28,17 @@ class Reason(StrEnum):
     DIRECT_NAME = "direct-name"
     TOO_LARGE = "too-large"
     ALREADY_ENCRYPTED = "already-encrypted"
+    NOT_AUTHENTICATED = "not-authenticated"
+    BODY_NOT_ENCRYPTED = "body-not-encrypted"
+    BODY_ENCRYPTED = "body-encrypted"
+    NO_ACCESS = "access-denied"
+    WRONG_DIGEST = "wrong-digest"
+    NO_QUEUE = "no-such-queue"
+    NOT_TRANSACTIONAL_QUEUE = "queue-not-transactional"
+    NOT_TRANSACTIONAL_MESSAGE = "message-not-transactional"
+    EXPIRED = "expired"
+    QUEUE_FULL = "queue-full"
+    TOO_MANY_HOPS = "too-many-hops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +62,14 @@ def not_encrypted(reason: Reason) -> Refused:
 
 
 UNSUPPORTED_PROVIDER: Final = Refused(MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER, Reason.UNKNOWN_PROVIDER)
+NOT_AUTHENTICATED: Final = bad_signature(Reason.NOT_AUTHENTICATED)
+BODY_NOT_ENCRYPTED: Final = bad_encryption(Reason.BODY_NOT_ENCRYPTED)
+BODY_ENCRYPTED: Final = bad_encryption(Reason.BODY_ENCRYPTED)
+NO_ACCESS: Final = Refused(MessageClass.NACK_ACCESS_DENIED, Reason.NO_ACCESS)
+# Not of security, but counted and logged with the others.
+NO_QUEUE: Final = Refused(MessageClass.NACK_BAD_DST_Q, Reason.NO_QUEUE)
+NOT_TRANSACTIONAL_QUEUE: Final = Refused(MessageClass.NACK_NOT_TRANSACTIONAL_Q, Reason.NOT_TRANSACTIONAL_QUEUE)
+NOT_TRANSACTIONAL_MESSAGE: Final = Refused(MessageClass.NACK_NOT_TRANSACTIONAL_MSG, Reason.NOT_TRANSACTIONAL_MESSAGE)
+EXPIRED: Final = Refused(MessageClass.NACK_REACH_QUEUE_TIMEOUT, Reason.EXPIRED)
+QUEUE_FULL: Final = Refused(MessageClass.NACK_Q_EXCEED_QUOTA, Reason.QUEUE_FULL)
+TOO_MANY_HOPS: Final = Refused(MessageClass.NACK_HOP_COUNT_EXCEEDED, Reason.TOO_MANY_HOPS)

@@ -313,6 +313,11 @@ class MessageView:
     # SecurityHeader
 
     @property
+    def has_security(self) -> bool:
+        """Whether there is a SecurityHeader."""
+        return self._security_at != 0
+
+    @property
     def security_header(self) -> SecurityHeader | None:
         if not self._security_at:
             return None
