@@ -63,9 +63,12 @@ def connect(
     """
 
     async def backend() -> Backend:
-        from postroad.client.aio.http import HttpBackend
+        from postroad.client.aio.transport import Transport
+        from postroad.client.exchange import Address
+        from postroad.client.http import HttpBackend
 
-        return HttpBackend(url, token, client_certificate, client_key)
+        address = Address(url, token, client_certificate, client_key)
+        return HttpBackend(address, Transport(address))
 
     return Opening(backend)
 

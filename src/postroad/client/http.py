@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from pathlib import Path
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import UUID
 
-from postroad.client.aio.exchange import Exchange
-from postroad.client.exchange import JSON, Address, Answer
+from postroad.client.exchange import JSON, Address, Answer, Exchange, Transport
 from postroad.client.leases import LeaseKeeper
 from postroad.client.payloads import (
     INCOMPLETE,
@@ -55,14 +54,12 @@ NO_TIME = "there was no message within the time to wait"
 
 
 class HttpBackend:
-    """The verbs of `Backend`, each one request."""
+    """The verbs of `Backend`, each one request. It waits for nothing but the transport."""
 
-    def __init__(
-        self, url: str, token: str | None = None, certificate: str | Path | None = None, key: str | Path | None = None
-    ) -> None:
-        self._address = Address(url, token, certificate, key)
-        self._exchange = Exchange(self._address)
-        self._keeper = LeaseKeeper(self._address)
+    def __init__(self, address: Address, transport: Transport) -> None:
+        self._address = address
+        self._exchange = Exchange(address, transport)
+        self._keeper = LeaseKeeper(address)
 
     async def close(self) -> None:
         self._keeper.close()
@@ -231,8 +228,9 @@ class HttpBackend:
             "class": selection.message_class,
             "label": selection.label,
         }
-        async for piece in self._exchange.stream(queue_path(name, "messages"), query, ARROW):
-            yield piece
+        async with aclosing(self._exchange.stream(queue_path(name, "messages"), query, ARROW)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo:
         return read_hold(await self._exchange.json("PUT", hold_path(name, holder), {"from": start, "to": end}))
