@@ -58,19 +58,44 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+Handler = Callable[["Call"], Awaitable[Response]]
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """A row of the table. `path` is below /api/v1, and its {names} are those of PATH_PARAMETERS in openapi.py."""
 
     method: str
     path: str
-    handler: Callable[[Call], Awaitable[Response]]
+    handler: Handler
     summary: str
-    answers: tuple[Answer, ...] = (Answer(),)
-    parameters: tuple[Parameter, ...] = ()
-    body: Body | None = None
-    errors: tuple[HTTPStatus, ...] = ()
-    audited: str | None = None  # the action in the audit log; None if it is not logged there
+    answers: tuple[Answer, ...]
+    parameters: tuple[Parameter, ...]
+    body: Body | None
+    errors: tuple[HTTPStatus, ...]
+    audited: str | None  # the action in the audit log; None if it is not logged there
+
+
+class Operations(list[Operation]):
+    """A part of the table. `add` makes a row for the handler below it; `request` is as in `GET /queues`."""
+
+    def add(
+        self,
+        request: str,
+        summary: str,
+        *answers: Answer,
+        parameters: tuple[Parameter, ...] = (),
+        body: Body | None = None,
+        errors: tuple[HTTPStatus, ...] = (),
+        audited: str | None = None,
+    ) -> Callable[[Handler], Handler]:
+        method, path = request.split(" ")
+
+        def register(handler: Handler) -> Handler:
+            self.append(Operation(method, path, handler, summary, answers, parameters, body, errors, audited))
+            return handler
+
+        return register
 
 
 class Call:
