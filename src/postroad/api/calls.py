@@ -23,6 +23,7 @@ from postroad.fields.kinds import LOOKUP_ID, Kind, suggestion
 from postroad.fields.tables import read_text
 from postroad.manager import Manager
 from postroad.queues.leases import Holder
+from postroad.values.plain import to_json
 
 MAX_REQUEST_BYTES = 1 << 20  # of a request without messages: ten thousand lookup ids fit
 MAX_PARAMETERS = 64
@@ -176,7 +177,7 @@ def read_query(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
 
 
 def json_answer(content: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    return Response(json.dumps(content, separators=(",", ":")), status, media_type="application/json")
+    return Response(json.dumps(content, separators=(",", ":"), default=to_json), status, media_type="application/json")
 
 
 def no_content() -> Response:

@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Call, Operations, json_answer
 from postroad.api.formats import JSON
-from postroad.api.schema import info_json
 
 OPERATIONS = Operations()
 
@@ -19,7 +18,7 @@ OPERATIONS = Operations()
     Answer(description="the sessions, in the order they were made", content={JSON: "Sessions"}),
 )
 async def list_sessions(call: Call) -> Response:
-    return json_answer({"sessions": [info_json(each) for each in call.manager.outlook().sessions()]})
+    return json_answer({"sessions": call.manager.outlook().sessions()})
 
 
 @OPERATIONS.add(
@@ -28,7 +27,7 @@ async def list_sessions(call: Call) -> Response:
     Answer(description="the queues that remote readers have open", content={JSON: "Readers"}),
 )
 async def list_readers(call: Call) -> Response:
-    return json_answer({"readers": [info_json(each) for each in call.manager.remote_read.readers()]})
+    return json_answer({"readers": call.manager.remote_read.readers()})
 
 
 @OPERATIONS.add(
@@ -37,7 +36,7 @@ async def list_readers(call: Call) -> Response:
     Answer(description="the listeners that are on", content={JSON: "Exposure"}),
 )
 async def list_exposure(call: Call) -> Response:
-    return json_answer({"exposure": [info_json(each) for each in call.manager.exposure]})
+    return json_answer({"exposure": call.manager.exposure})
 
 
 @OPERATIONS.add(
@@ -46,5 +45,4 @@ async def list_exposure(call: Call) -> Response:
     Answer(description="the events found, in order of time; possibly none", content={JSON: "Trace"}),
 )
 async def trace_message(call: Call) -> Response:
-    trace = await call.manager.trace(unquote(call.request.path_params["message_id"]))
-    return json_answer(trace.json())
+    return json_answer(await call.manager.trace(unquote(call.request.path_params["message_id"])))

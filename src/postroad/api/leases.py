@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Body, Call, Operations, Parameter, json_answer
 from postroad.api.formats import JSON
-from postroad.api.schema import MAX_BATCH_MESSAGES, QUEUE, info_json
+from postroad.api.schema import MAX_BATCH_MESSAGES, QUEUE
 from postroad.fields.kinds import GUID, LOOKUP_ID, items
 from postroad.fields.tables import Property, read_object
 
@@ -49,7 +49,7 @@ async def renew(call: Call) -> Response:
     errors=(HTTPStatus.NOT_FOUND,),
 )
 async def list_locks(call: Call) -> Response:
-    return json_answer({"locks": [info_json(each) for each in call.manager.leases.locks(call.query["queue"])]})
+    return json_answer({"locks": call.manager.leases.locks(call.query["queue"])})
 
 
 @OPERATIONS.add(

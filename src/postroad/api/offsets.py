@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from http import HTTPStatus
 from urllib.parse import unquote
 
@@ -18,7 +17,6 @@ from postroad.fields.kinds import SWITCH, nullable, whole
 from postroad.fields.tables import Property, read_object, read_text
 from postroad.queues.submissions import MAX_EPOCH
 from postroad.store.interface import ARRIVAL_MASK
-from postroad.values.offsets import HoldInfo, Mark, Submission
 
 ARRIVAL = whole(0, ARRIVAL_MASK)
 EPOCH = whole(0, MAX_EPOCH)
@@ -30,7 +28,6 @@ _HOLD = {
     "to": Property("to", "end", nullable(ARRIVAL), "the arrival number after the last; the mark if absent"),
 }
 _COMMIT = {"to": Property("to", "end", ARRIVAL, "the arrival number after the last message to receive")}
-_NAMES = {"start": "from", "end": "to"}
 _NOT_FOUND = (HTTPStatus.NOT_FOUND,)
 _CONFLICT = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
@@ -45,10 +42,6 @@ def _number(call: Call, name: str) -> int:
     return read_text(EPOCH, _segment(call, name), name)
 
 
-def _json(value: Mark | HoldInfo | Submission) -> dict[str, object]:
-    return {_NAMES.get(each.name, each.name): getattr(value, each.name) for each in fields(value)}
-
-
 @OPERATIONS.add(
     "GET /queues/{queue}/mark",
     "Show the arrival number below which no new message can appear",
@@ -57,7 +50,7 @@ def _json(value: Mark | HoldInfo | Submission) -> dict[str, object]:
     errors=_NOT_FOUND,
 )
 async def show_mark(call: Call) -> Response:
-    return json_answer(_json(await call.manager.offsets.mark(call.queue, call.query["from"], call.query["limit"])))
+    return json_answer(await call.manager.offsets.mark(call.queue, call.query["from"], call.query["limit"]))
 
 
 # Holds
@@ -70,7 +63,7 @@ async def show_mark(call: Call) -> Response:
     errors=_NOT_FOUND,
 )
 async def list_holds(call: Call) -> Response:
-    return json_answer({"holds": [_json(each) for each in await call.manager.offsets.holds(call.queue)]})
+    return json_answer({"holds": await call.manager.offsets.holds(call.queue)})
 
 
 @OPERATIONS.add(
@@ -82,7 +75,7 @@ async def list_holds(call: Call) -> Response:
 )
 async def put_hold(call: Call) -> Response:
     values = read_object(await call.json_object(), _HOLD, required=("from",))
-    return json_answer(_json(await call.manager.offsets.hold(call.queue, _segment(call, "name"), **values)))
+    return json_answer(await call.manager.offsets.hold(call.queue, _segment(call, "name"), **values))
 
 
 @OPERATIONS.add(
@@ -156,7 +149,7 @@ async def submit(call: Call) -> Response:
         messages,
         transactional,
     )
-    return json_answer(_json(submission))
+    return json_answer(submission)
 
 
 def _is_arrow(content_type: str) -> bool:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Body, Call, Operations, json_answer, no_content
 from postroad.api.formats import JSON
-from postroad.api.schema import NEW_QUEUE, info_json
+from postroad.api.schema import NEW_QUEUE
 from postroad.fields.queue import QUEUE_CHANGES
 from postroad.fields.tables import read_object
 from postroad.values.info import ManagerInfo, QueueInfo
@@ -23,7 +23,7 @@ OPERATIONS = Operations()
 
 @OPERATIONS.add("GET /manager", "Show the manager's name, id and usage", Answer(content={JSON: "Manager"}))
 async def show_manager(call: Call) -> Response:
-    return json_answer(info_json(call.manager.info()))
+    return json_answer(call.manager.info())
 
 
 @OPERATIONS.add(
@@ -35,13 +35,13 @@ async def show_status(call: Call) -> Response:
     info, queues = call.manager.info(), await call.manager.all_queues()
     return json_answer(
         {
-            "manager": info_json(info),
-            "queues": [info_json(each) for each in queues],
-            "sessions": [info_json(each) for each in call.manager.outlook().sessions()],
-            "readers": [info_json(each) for each in call.manager.remote_read.readers()],
-            "exposure": [info_json(each) for each in call.manager.exposure],
-            "locks": [info_json(each) for each in call.manager.leases.locks()],
-            "transactions": [info_json(each) for each in call.manager.leases.transactions()],
+            "manager": info,
+            "queues": queues,
+            "sessions": call.manager.outlook().sessions(),
+            "readers": call.manager.remote_read.readers(),
+            "exposure": call.manager.exposure,
+            "locks": call.manager.leases.locks(),
+            "transactions": call.manager.leases.transactions(),
             "attention": list(attention(info, queues)),
         }
     )
@@ -78,7 +78,7 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
 
 @OPERATIONS.add("GET /queues", "List all queues", Answer(content={JSON: "Queues"}))
 async def list_queues(call: Call) -> Response:
-    return json_answer({"queues": [info_json(each) for each in await call.manager.all_queues()]})
+    return json_answer({"queues": await call.manager.all_queues()})
 
 
 @OPERATIONS.add(
@@ -92,12 +92,12 @@ async def list_queues(call: Call) -> Response:
 async def create_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), NEW_QUEUE, required=("path",))
     call.facts["queue"] = values["path"]
-    return json_answer(info_json(await call.manager.create_queue(**values)), HTTPStatus.CREATED)
+    return json_answer(await call.manager.create_queue(**values), HTTPStatus.CREATED)
 
 
 @OPERATIONS.add("GET /queues/{queue}", "Show one queue", _QUEUE, errors=_NOT_FOUND)
 async def show_queue(call: Call) -> Response:
-    return json_answer(info_json(call.manager.queue(call.queue)))
+    return json_answer(call.manager.queue(call.queue))
 
 
 @OPERATIONS.add(
@@ -111,7 +111,7 @@ async def show_queue(call: Call) -> Response:
 async def change_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), QUEUE_CHANGES)
     call.facts["properties"] = ",".join(values)
-    return json_answer(info_json(await call.manager.set_queue(call.queue, **values)))
+    return json_answer(await call.manager.set_queue(call.queue, **values))
 
 
 @OPERATIONS.add(
@@ -142,14 +142,14 @@ async def purge_queue(call: Call) -> Response:
     "POST /queues/{queue}/pause", "Pause an outgoing queue", _QUEUE, errors=_NOT_FOUND, audited="pause queue"
 )
 async def pause_queue(call: Call) -> Response:
-    return json_answer(info_json(call.manager.pause_queue(call.queue)))
+    return json_answer(call.manager.pause_queue(call.queue))
 
 
 @OPERATIONS.add(
     "POST /queues/{queue}/resume", "Resume an outgoing queue", _QUEUE, errors=_NOT_FOUND, audited="resume queue"
 )
 async def resume_queue(call: Call) -> Response:
-    return json_answer(info_json(call.manager.resume_queue(call.queue)))
+    return json_answer(call.manager.resume_queue(call.queue))
 
 
 SCHEMAS = {"NewQueue": NEW_QUEUE, "QueueChanges": QUEUE_CHANGES}

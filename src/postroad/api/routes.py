@@ -27,7 +27,7 @@ async def show_route(call: Call) -> Response:
     if call.query["to"] is None:
         raise InvalidArgument("to: is missing; set it to the name of the destination queue manager")
     source = call.query["from"] or call.manager.name
-    return json_answer(call.manager.router.routes.route(source, call.query["to"]).json())
+    return json_answer(call.manager.router.routes.route(source, call.query["to"]))
 
 
 @OPERATIONS.add(
@@ -39,4 +39,4 @@ async def show_route(call: Call) -> Response:
 )
 async def show_table(call: Call) -> Response:
     source = call.query["from"] or call.manager.name
-    return json_answer(call.manager.router.routes.table(source).json())
+    return json_answer(call.manager.router.routes.table(source))

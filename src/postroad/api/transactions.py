@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Call, Operations, json_answer, no_content
 from postroad.api.formats import JSON
-from postroad.api.schema import info_json
 from postroad.fields.kinds import GUID
 from postroad.fields.tables import read_text
 
@@ -58,7 +57,7 @@ async def abort(call: Call) -> Response:
     Answer(content={JSON: "Transactions"}),
 )
 async def list_transactions(call: Call) -> Response:
-    return json_answer({"transactions": [info_json(each) for each in call.manager.leases.transactions()]})
+    return json_answer({"transactions": call.manager.leases.transactions()})
 
 
 @OPERATIONS.add(

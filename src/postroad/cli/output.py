@@ -22,9 +22,12 @@ _BLOCK_ROWS = 1000  # of a table that goes to a file or a pipe: what is held bef
 
 
 def print_json(value: object) -> None:
+    """Dataclasses are objects."""
     import json
 
-    sys.stdout.write(json.dumps(value) + "\n")
+    from postroad.values.plain import to_json
+
+    sys.stdout.write(json.dumps(value, default=to_json) + "\n")
 
 
 def print_line(text: str) -> None:

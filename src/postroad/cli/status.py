@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -36,13 +35,13 @@ def status(context: Context) -> None:
     if context.as_json:
         print_json(
             {
-                "manager": asdict(info),
-                "queues": [asdict(queue) for queue in queues],
-                "sessions": [asdict(session) for session in sessions],
-                "readers": [asdict(reader) for reader in readers],
-                "exposure": [asdict(listener) for listener in exposure],
-                "locks": [asdict(lock) for lock in locks],
-                "transactions": [asdict(transaction) for transaction in transactions],
+                "manager": info,
+                "queues": queues,
+                "sessions": sessions,
+                "readers": readers,
+                "exposure": exposure,
+                "locks": locks,
+                "transactions": transactions,
                 "attention": attention,
             }
         )
