@@ -22,6 +22,8 @@ D = TypeVar("D")
 
 MAX_LABEL = 124
 MAX_QUOTA_KB = UINT32_MAX  # [MS-MQMQ] 2.3.1.5: no limit
+BASE_PRIORITY = whole(-0x8000, 0x7FFF)
+NO_BASE_PRIORITY = "must be 0, because only a public queue has a base priority"  # [MS-MQMQ] 2.3.1.6
 DEFAULT_JOURNAL_QUOTA_KB = 1 << 20  # of each journal and dead-letter queue: they fill up without being asked
 
 
@@ -98,6 +100,12 @@ class QueueSettings:
     abort_limit: int | None = queue_property(
         whole(1, UINT32_MAX), None, "how many aborts move a message to the subqueue ;poison", "", none=None
     )
+    base_priority: int = queue_property(
+        BASE_PRIORITY,
+        0,
+        "for a public queue, -32768 to 32767: of the queues to one next hop, senders serve those of the highest first",
+        "[MS-MQMQ] 2.3.1.6",
+    )
 
 
 class QueueAttributes(TypedDict, total=False):
@@ -111,6 +119,7 @@ class QueueAttributes(TypedDict, total=False):
     authenticate: bool
     privacy: Literal["none", "optional", "body"]
     abort_limit: int | None
+    base_priority: int
 
 
 @dataclass(frozen=True, slots=True)
