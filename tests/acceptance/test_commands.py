@@ -97,7 +97,7 @@ def test_a_public_queue_has_a_base_priority_and_a_private_one_has_not(alpha: Com
     (changed,) = alpha.done("queue", "set", path, "--base-priority", "7", "--json").objects
     assert changed["base_priority"] == 7
     refused = alpha.run("queue", "create", r"private$\urgent", "--base-priority", "7")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "only a public queue has a base priority" in refused.last_error
     assert alpha.run("queue", "set", path, "--base-priority", "32768").code == 2
 

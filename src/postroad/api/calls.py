@@ -111,13 +111,17 @@ class Call:
         self.facts: dict[str, object] = {}
         self.query = read_query(request.scope["query_string"], parameters)
 
+    def segment(self, name: str) -> str:
+        """The part of the path that stands for {name}."""
+        return unquote(self.request.path_params[name])
+
     @property
     def queue(self) -> str:
-        return queue_name(unquote(self.request.path_params["queue"]))
+        return queue_name(self.segment("queue"))
 
     @property
     def lookup_id(self) -> int:
-        return read_text(LOOKUP_ID, unquote(self.request.path_params["lookup_id"]), "lookup_id")
+        return read_text(LOOKUP_ID, self.segment("lookup_id"), "lookup_id")
 
     @property
     def caller(self) -> Caller:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
-
 from starlette.responses import Response
 
 from postroad.api.calls import Answer, Call, Operations, json_answer
@@ -45,4 +43,4 @@ async def list_exposure(call: Call) -> Response:
     Answer(description="the events found, in order of time; possibly none", content={JSON: "Trace"}),
 )
 async def trace_message(call: Call) -> Response:
-    return json_answer(await call.manager.trace(unquote(call.request.path_params["message_id"])))
+    return json_answer(await call.manager.trace(call.segment("message_id")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from urllib.parse import unquote
 
 from starlette.responses import Response
 
@@ -35,7 +34,7 @@ OPERATIONS = Operations()
 
 def _number(call: Call, name: str) -> int:
     """A handle from the path. Text that is no number names no open queue."""
-    text = unquote(call.request.path_params[name])
+    text = call.segment(name)
     try:
         return LOOKUP_ID.from_text(text)
     except FieldFault:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from urllib.parse import unquote
 
 from starlette.responses import Response
 
@@ -34,12 +33,8 @@ _CONFLICT = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 OPERATIONS = Operations()
 
 
-def _segment(call: Call, name: str) -> str:
-    return unquote(call.request.path_params[name])
-
-
 def _number(call: Call, name: str) -> int:
-    return read_text(EPOCH, _segment(call, name), name)
+    return read_text(EPOCH, call.segment(name), name)
 
 
 @OPERATIONS.add(
@@ -75,7 +70,7 @@ async def list_holds(call: Call) -> Response:
 )
 async def put_hold(call: Call) -> Response:
     values = read_object(await call.json_object(), _HOLD, required=("from",))
-    return json_answer(await call.manager.offsets.hold(call.queue, _segment(call, "name"), **values))
+    return json_answer(await call.manager.offsets.hold(call.queue, call.segment("name"), **values))
 
 
 @OPERATIONS.add(
@@ -87,7 +82,7 @@ async def put_hold(call: Call) -> Response:
 )
 async def commit_hold(call: Call) -> Response:
     values = read_object(await call.json_object(), _COMMIT, required=("to",))
-    removed = await call.manager.offsets.commit_hold(call.queue, _segment(call, "name"), values["end"])
+    removed = await call.manager.offsets.commit_hold(call.queue, call.segment("name"), values["end"])
     return json_answer({"removed": removed})
 
 
@@ -98,7 +93,7 @@ async def commit_hold(call: Call) -> Response:
     errors=_NOT_FOUND,
 )
 async def release_hold(call: Call) -> Response:
-    await call.manager.offsets.release(call.queue, _segment(call, "name"))
+    await call.manager.offsets.release(call.queue, call.segment("name"))
     return no_content()
 
 
@@ -112,7 +107,7 @@ async def release_hold(call: Call) -> Response:
     Answer(HTTPStatus.NO_CONTENT, "the epoch is complete"),
 )
 async def commit_submission(call: Call) -> Response:
-    await call.manager.offsets.commit_submission(call.queue, _segment(call, "name"), _number(call, "epoch"))
+    await call.manager.offsets.commit_submission(call.queue, call.segment("name"), _number(call, "epoch"))
     return no_content()
 
 
@@ -142,7 +137,7 @@ async def submit(call: Call) -> Response:
         transactional = asked
     submission = await call.manager.offsets.submit(
         call.queue,
-        _segment(call, "name"),
+        call.segment("name"),
         _number(call, "epoch"),
         _number(call, "partition"),
         call.query["row"],
@@ -162,7 +157,7 @@ def _is_arrow(content_type: str) -> bool:
     Answer(HTTPStatus.NO_CONTENT, "the record is deleted"),
 )
 async def forget_submission(call: Call) -> Response:
-    await call.manager.offsets.forget_submission(call.queue, _segment(call, "name"))
+    await call.manager.offsets.forget_submission(call.queue, call.segment("name"))
     return no_content()
 
 

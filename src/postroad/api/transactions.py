@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from urllib.parse import unquote
 from uuid import UUID
 
 from starlette.responses import Response
@@ -17,7 +16,7 @@ OPERATIONS = Operations()
 
 
 def _identifier(call: Call) -> UUID:
-    return read_text(GUID, unquote(call.request.path_params["id"]), "id")
+    return read_text(GUID, call.segment("id"), "id")
 
 
 @OPERATIONS.add(

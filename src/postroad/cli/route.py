@@ -61,13 +61,9 @@ def route(
 
 def _routes(file: Path) -> Routes:
     from postroad.directory.file import load_enterprise, read_directory
-    from postroad.errors import ConfigurationError
     from postroad.routing import Routes
 
-    try:
-        return Routes(read_directory(load_enterprise(file)))
-    except ConfigurationError as fault:
-        fail(str(fault), ExitCode.USAGE)
+    return Routes(read_directory(load_enterprise(file)))
 
 
 def _print_route(found: Route, as_json: bool) -> None:

@@ -33,7 +33,7 @@ def _keys(kind: type[DataclassInstance]) -> tuple[tuple[str, str], ...]:
     return tuple((key_of(each), each.name) for each in fields(kind))
 
 
-def to_json(value: object) -> dict[str, object]:
+def to_json(value: object) -> dict[str, Any]:
     """The `default` of json.dumps: a dataclass as an object."""
     if not is_dataclass(value) or isinstance(value, type):
         raise TypeError(f"{value!r} has no form in JSON")
