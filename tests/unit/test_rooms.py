@@ -313,7 +313,6 @@ FOR_LATER = {
     "binary.transfers": "management of a manager by others, [MS-MQMP] and [MS-MQCN]",
     "soap.transfers": "the same",
     "security.rights": "access rights of queues",
-    "wire.variants": "management of a manager by others",
 }
 
 

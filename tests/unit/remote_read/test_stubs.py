@@ -289,6 +289,14 @@ def test_every_format_name_travels(name: str, layout: Format) -> None:
     assert QueueFormat(*qmcomm.queue_format_parts(structure)) == value
 
 
+@pytest.mark.spec("MQ-2.2.10-01")
+def test_a_multicast_id_is_an_address_and_a_port() -> None:
+    value = QueueFormat.from_format_name(parse_format_name("MULTICAST=234.1.2.3:8001"))
+    structure = qmcomm.queue_format_structure(value)
+    octets = request(qmcomm.OPEN_REMOTE_QUEUE, qmcomm.OpenRemoteQueueIn(structure, 0, 1, 0, GUID, 0x500))
+    assert octets[8:20] == b"\x07\0\0\0" + bytes([234, 1, 2, 3]) + pack("<I", 8001)
+
+
 def test_close_remote_queue_context() -> None:
     assert request(qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseContext(HANDLE)) == HANDLE_OCTETS
 
