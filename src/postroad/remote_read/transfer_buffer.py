@@ -75,7 +75,7 @@ class MulticastIdStructure:
     port: Dword
 
 
-_ARMS: Mapping[int | None, NdrType | None] = {
+_ARMS: Mapping[int, NdrType | None] = {
     QueueFormatType.UNKNOWN: None,
     QueueFormatType.PUBLIC: guid,
     QueueFormatType.PRIVATE: struct(ObjectIdStructure),
@@ -136,7 +136,7 @@ class CreateCursorArm:
     client_queue: Dword = 0
 
 
-_TRANSFERS: Mapping[int | None, NdrType | None] = {
+_TRANSFERS: Mapping[int, NdrType | None] = {
     0: struct(SendArm),
     1: struct(ReceiveArm),
     2: struct(CreateCursorArm),
