@@ -10,7 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
 
 from postroad.directory.snapshot import Directory
 from postroad.spark.pipeline import bronze, silver, summaries
@@ -37,9 +40,6 @@ from postroad.spark.pipeline.sent_again import fingerprint, ids_sent_again
 from postroad.spark.pipeline.sources import Source, consumed, new_ranges
 from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit, writing
 from postroad.spark.pipeline.traffic import link_traffic, traffic
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Progress = Callable[[str, int, int], None]  # the current step, steps done, steps in all
 
@@ -128,8 +128,6 @@ def _consume(lake: Lake, found: Sequence[Source]) -> int:
 
 def _silver(lake: Lake, batch: int, tell: Tell) -> None:
     """Decodes new bronze rows once for all tables; each takes those it lacks."""
-    from pyspark import StorageLevel
-
     tables = {name: lake.table(name) for name in _SHAPES}
     done = {name: -1 if (last := table.last()) is None else last.batch for name, table in tables.items()}
     if min(done.values()) >= batch:
