@@ -180,12 +180,7 @@ class RemoteReadClient:
         connection = self._qm2qm
         if connection is None or connection.closed:
             raise RpcUnavailable("the connection of the queue is lost; open the queue again")
-        try:
-            return await connection.call(operation, request, timeout, late)
-        except TimeoutError:
-            raise RpcUnavailable(f"the server did not answer {operation.name} within {timeout:g} seconds") from None
-        except RpcFault as fault:
-            raise told_by_fault(fault, operation) from None
+        return await _called(connection, operation, request, timeout, late)
 
     # Queues
 
@@ -454,9 +449,15 @@ async def _version_of(connection: RpcClient) -> Version:
     return Version(answer.major, answer.minor, answer.build_number)
 
 
-async def _called(connection: RpcClient, operation: Operation[In, Out], request: In, timeout: float) -> Out:
+async def _called(
+    connection: RpcClient,
+    operation: Operation[In, Out],
+    request: In,
+    timeout: float | None,
+    late: Callable[[Out | None], None] | None = None,
+) -> Out:
     try:
-        return await connection.call(operation, request, timeout)
+        return await connection.call(operation, request, timeout, late)
     except TimeoutError:
         raise RpcUnavailable(f"the server did not answer {operation.name} within {timeout:g} seconds") from None
     except RpcFault as fault:
