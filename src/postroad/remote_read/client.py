@@ -276,11 +276,7 @@ class RemoteReadClient:
         receive, _ = SEEKS[action]
         desc = RemoteReadDesc(opened.queue_handle, 0, action, 0, 0, opened.queue, entry.request_id)
         request = structures.StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(desc))
-
-        def taken(answer: structures.StartReceive2Out) -> Received:
-            return self._taken2(opened, entry, answer, receive)
-
-        return await self._start(opened, entry, qm2qm.START_RECEIVE_BY_LOOKUP_ID, request, taken, receive)
+        return await self._start(opened, entry, qm2qm.START_RECEIVE_BY_LOOKUP_ID, request, _parts2, receive)
 
     async def _read(self, opened: RemoteOpenQueueEntry, action: Action, timeout_ms: int, cursor: int) -> Received:
         if action not in CALLS or (action is Action.PEEK_NEXT and not cursor):
@@ -292,19 +288,10 @@ class RemoteReadClient:
         receive = action is Action.RECEIVE
         desc = RemoteReadDesc(opened.queue_handle, cursor, action, timeout_ms, 0, opened.queue, entry.request_id)
         if self.version.is_old:
-
-            def taken(answer: structures.StartReceiveOut) -> Received:
-                return self._taken(opened, entry, answer.result, answer.context, answer.remote_read_desc, 0, receive)
-
-            return await self._start(
-                opened, entry, qm2qm.START_RECEIVE, structures.StartReceiveIn(desc), taken, receive
-            )
-
-        def taken2(answer: structures.StartReceive2Out) -> Received:
-            return self._taken2(opened, entry, answer, receive)
-
+            old = structures.StartReceiveIn(desc)
+            return await self._start(opened, entry, qm2qm.START_RECEIVE, old, _parts, receive)
         request = structures.StartReceive2In(RemoteReadDesc2(desc))
-        return await self._start(opened, entry, qm2qm.START_RECEIVE2, request, taken2, receive)
+        return await self._start(opened, entry, qm2qm.START_RECEIVE2, request, _parts2, receive)
 
     def _enter(self, opened: RemoteOpenQueueEntry) -> PendingRemoteReadEntry:
         """A request id that no pending read of any queue has."""
@@ -320,11 +307,11 @@ class RemoteReadClient:
         self,
         opened: RemoteOpenQueueEntry,
         entry: PendingRemoteReadEntry,
+        receive: bool,
         status: int,
         handle: Handle,
         desc: RemoteReadDesc | None,
         sequential_id: int,
-        receive: bool,
     ) -> Received:
         """The message of an answer. After a failure the handle is meaningless, and is ignored."""
         check(status, f"cannot read {opened.name}")
@@ -334,25 +321,13 @@ class RemoteReadClient:
             raise RemoteProtocolError("the server's answer must contain a message, got none")
         return Received(message_of(desc.buffer, sequential_id, desc.arrive_time), entry if receive else None)
 
-    def _taken2(
-        self,
-        opened: RemoteOpenQueueEntry,
-        entry: PendingRemoteReadEntry,
-        answer: structures.StartReceive2Out,
-        receive: bool,
-    ) -> Received:
-        desc2 = answer.remote_read_desc2
-        return self._taken(
-            opened, entry, answer.result, answer.context, desc2.remote_read_desc, desc2.sequential_id, receive
-        )
-
     async def _start(
         self,
         opened: RemoteOpenQueueEntry,
         entry: PendingRemoteReadEntry,
         operation: Operation[In, Out],
         request: In,
-        taken: Callable[[Out], Received],
+        parts: Callable[[Out], _Parts],
         receive: bool,
     ) -> Received:
         """Runs the call. A message that cannot be read goes back; so does one whose caller has left.
@@ -361,6 +336,9 @@ class RemoteReadClient:
         """
         late: asyncio.Future[Out | None] = asyncio.get_running_loop().create_future()
         kept = False
+
+        def taken(answer: Out) -> Received:
+            return self._taken(opened, entry, receive, *parts(answer))
 
         def came(answer: Out | None) -> None:
             if not late.done():
@@ -436,6 +414,18 @@ class RemoteReadClient:
     def _require_open(self, opened: RemoteOpenQueueEntry) -> None:
         if opened.closed:
             raise InvalidHandle(f"{opened.name} is closed, or its connection is lost; open it again")
+
+
+_Parts = tuple[int, Handle, RemoteReadDesc | None, int]  # the status, the handle, the message, its sequential id
+
+
+def _parts(answer: structures.StartReceiveOut) -> _Parts:
+    return answer.result, answer.context, answer.remote_read_desc, 0
+
+
+def _parts2(answer: structures.StartReceive2Out) -> _Parts:
+    desc2 = answer.remote_read_desc2
+    return answer.result, answer.context, desc2.remote_read_desc, desc2.sequential_id
 
 
 async def _version_of(connection: RpcClient) -> Version:

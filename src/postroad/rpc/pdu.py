@@ -102,18 +102,16 @@ class SecTrailer:
         return _TRAILERS["<"].pack(self.auth_type, self.auth_level, self.pad_length, self.context_id)
 
 
+@dataclass(slots=True, eq=False)
 class _Cursor:
     """Reads the part between the header and the trailer of a PDU."""
 
-    __slots__ = ("data", "end", "flags", "offset", "order", "trailer")
-
-    def __init__(self, data: bytes, order: str, flags: int, end: int, trailer: SecTrailer | None) -> None:
-        self.data = data
-        self.order = order
-        self.flags = flags
-        self.trailer = trailer
-        self.offset = HEADER_SIZE
-        self.end = end
+    data: bytes
+    order: str
+    flags: int
+    end: int
+    trailer: SecTrailer | None
+    offset: int = HEADER_SIZE
 
     def unpack(self, forms: dict[str, Struct]) -> tuple[int, ...]:
         form = forms[self.order]

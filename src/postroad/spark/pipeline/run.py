@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from threading import Lock
-from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
@@ -113,7 +112,7 @@ def _bronze(lake: Lake, found: Sequence[Source]) -> int:
     for each in ranges:
         offsets[each.source.key] = max(each.end, offsets.get(each.source.key, 0))
     managers = {each["id"]: each for each in facts.get("managers", [])}
-    managers |= {each.manager.id: _as_fact(each.manager) for each in found}
+    managers |= {each.manager.id: asdict(each.manager) for each in found}
     queues = facts.get("queues", {}) | {name: each.called for each in found for name in each.names}
     kept = {"offsets": offsets, "managers": list(managers.values()), "queues": queues}
     table.append(bronze.read(lake.session, ranges, batch), batch, kept)
@@ -194,10 +193,6 @@ def _side_by_side(make: Callable[[str], None], names: Iterable[str]) -> None:
 def _compact(lake: Lake, name: str) -> bool:
     table = lake.table(name)
     return table.parts() > COMPACT_AFTER and table.compact()
-
-
-def _as_fact(manager: KnownManager) -> dict[str, Any]:
-    return {"id": manager.id, "name": manager.name, "address": manager.address, "api": manager.api}
 
 
 def _fingerprint(directory: Directory | None) -> str | None:
