@@ -102,7 +102,8 @@ def replay(
         if dry_run:
             rows = dead_letters.select("queue", "lookup_id", "reason", "label", "destination").collect()
             return Replayed(len(rows), 0, 0, tuple(tuple(row) for row in rows))
-        chosen = [_dead_letter(row) for row in dead_letters.orderBy("queue", "arrival").toLocalIterator()]
+        found = dead_letters.orderBy("queue", "arrival").select(*DeadLetter.__dataclass_fields__).toLocalIterator()
+        chosen = [DeadLetter(*row) for row in found]
         if not chosen:
             return done
         plan = _Plan.made(manager, plans, chosen)
@@ -203,10 +204,6 @@ def _repaired(row: dict[str, Any], repair: Repair, to: str | None, kind: bool | 
         "transactional": letter.delivery == "transactional" if kind is None else kind,
         "message": json.dumps(message_json(message)),
     }
-
-
-def _dead_letter(row: Any) -> DeadLetter:
-    return DeadLetter(**{name: row[name] for name in DeadLetter.__dataclass_fields__})
 
 
 # Sending

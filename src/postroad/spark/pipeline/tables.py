@@ -86,7 +86,8 @@ class Table(ABC):
         frame = self.read()
         if last is None or frame is None or self.parts() < 2:
             return False
-        self._commit(_gathered(frame), last, whole=True)
+        gathered = frame.repartition(DAY) if DAY in frame.columns else frame.coalesce(1)  # few large files
+        self._commit(gathered, last, whole=True)
         return True
 
     def read(self) -> DataFrame | None:
@@ -233,11 +234,6 @@ def _with_columns(frame: DataFrame, schema: StructType) -> DataFrame:
             for field in schema
         )
     )
-
-
-def _gathered(frame: DataFrame) -> DataFrame:
-    """Few large files: one for each day, or one."""
-    return frame.repartition(DAY) if DAY in frame.columns else frame.coalesce(1)
 
 
 def rows_of(file: Path) -> int:
