@@ -82,14 +82,9 @@ def _handle(attributes: int, octets: bytes) -> Handle:
 _numbers = attrgetter(*[field.name for field in fields(RemoteReadDesc)][:-1])
 
 
-def _fits(desc: RemoteReadDesc) -> bool:
-    """Whether the definitions, too, accept the numbers that the structs accept."""
-    return desc.ack_nack <= MAX_ENUM and desc.size <= MAX_BUFFER
-
-
 def _pack_request(layout: Struct, desc2: RemoteReadDesc2, *first: int) -> bytes | None:
     desc = desc2.remote_read_desc
-    if desc is None or desc.buffer is not None or desc.size or not _fits(desc):
+    if desc is None or desc.buffer is not None or desc.size or desc.ack_nack > MAX_ENUM:
         return None
     return layout.pack(*first, REFERENTS[0], desc2.sequential_id, *_numbers(desc), 0)
 
@@ -138,8 +133,8 @@ class StartOut(FastParameters[StartReceive2Out]):
             return None
         buffer = desc.buffer
         size = 0 if buffer is None else len(buffer)
-        if size != desc.size or not _fits(desc):
-            return None
+        if size != desc.size or size > MAX_BUFFER or desc.ack_nack > MAX_ENUM:
+            return None  # the definitions refuse what the structs would accept
         handle, pointer = value.context, 0 if buffer is None else REFERENTS[1]
         head = shape.reply.pack(
             handle.attributes, handle.uuid.bytes_le, REFERENTS[0], desc2.sequential_id, *_numbers(desc), pointer

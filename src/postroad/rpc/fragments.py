@@ -10,7 +10,6 @@ from postroad.rpc.security import SecurityContext
 
 _FIRST = int(PacketFlag.FIRST_FRAG)
 _LAST = int(PacketFlag.LAST_FRAG)
-_FORMS = {PacketType.REQUEST: REQUESTS["<"], PacketType.RESPONSE: RESPONSES["<"]}
 
 
 def fragments(
@@ -21,27 +20,27 @@ def fragments(
     largest: int,
     security: SecurityContext | None,
     header_sign: bool,
-) -> Iterator[bytes]:
+) -> list[bytes]:
     """The fragments of a stub, of at most `largest` octets. After the header come the allocation hint, which is the
     size of the rest ([MS-RPCE] 2.2.2.6), and the two numbers `following` it in a PDU of this type."""
     room = largest - REQUEST_HEADER_SIZE
     signing = security if security is not None and security.signs else None
     if signing is not None:
         room = signing.room(room)
-    for flags, hint, part in _parts(stub, room):
-        fixed = _FORMS[ptype].pack(hint, *following)
+    form = (REQUESTS if ptype is PacketType.REQUEST else RESPONSES)["<"]
+    found = []
+    for flags, hint, part in ((WHOLE, len(stub), stub),) if len(stub) <= room else _parts(stub, room):
+        fixed = form.pack(hint, *following)
         if signing is not None:
-            yield signing.protect(ptype, flags, call_id, fixed, part, header_sign=header_sign)
+            found.append(signing.protect(ptype, flags, call_id, fixed, part, header_sign=header_sign))
         else:
-            yield header(ptype, flags, REQUEST_HEADER_SIZE + len(part), 0, call_id) + fixed + part
+            found.append(header(ptype, flags, REQUEST_HEADER_SIZE + len(part), 0, call_id) + fixed + part)
+    return found
 
 
 def _parts(stub: bytes, room: int) -> Iterator[tuple[int, int, bytes]]:
     """(flags, size of the rest, part) of each fragment."""
     size = len(stub)
-    if size <= room:
-        yield WHOLE, size, stub
-        return
     for start in range(0, size, room):
         first = _FIRST if start == 0 else 0
         last = _LAST if start + room >= size else 0
