@@ -321,7 +321,6 @@ FOR_LATER = {
     "security.rights": "the same",
     "security.sddl": "the same",
     "security.users": "the same",
-    "wire.variants": "management of a manager by others",
 }
 
 
