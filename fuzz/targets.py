@@ -29,7 +29,7 @@ from postroad.wire.base_header import LAYOUT
 from postroad.wire.constants import SESSION_HEADER_SIZE, SIGNATURE, VERSION
 from postroad.wire.framer import MAX_BUFFERED
 from postroad.wire.key_blobs import PublicKeyBlob, SimpleBlob
-from postroad.wire.records import SequenceInfo, decode_public_keys, decode_user_certificates
+from postroad.wire.records import SequenceInfo, decode_addresses, decode_public_keys, decode_user_certificates
 from postroad.wire.security_header import ProviderInfo
 from tests.frames import FRAME_5, PINGS, SESSION_PACKETS
 from tests.soap_samples import ALL, multipart
@@ -90,6 +90,7 @@ _SMALL: tuple[Callable[[bytes], object], ...] = (
     SimpleBlob.decode,
     ProviderInfo.decode,
     SequenceInfo.decode,
+    decode_addresses,
     decode_public_keys,
     decode_user_certificates,
 )

@@ -321,6 +321,7 @@ FOR_LATER = {
     "security.rights": "the same",
     "security.sddl": "the same",
     "security.users": "the same",
+    "wire.variants": "management of a manager by others",
 }
 
 

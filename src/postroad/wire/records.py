@@ -1,6 +1,6 @@
-"""Small structures outside of packets: keys, sequences and certificates.
+"""Small structures outside of packets: keys, addresses, sequences, multicast groups and certificates.
 
-[MS-MQMQ] 2.2.1, 2.2.2, 2.2.5, 2.2.21 and 2.2.22. The marshalling of RPC is elsewhere.
+[MS-MQMQ] 2.2.1 to 2.2.5, 2.2.10, 2.2.21 and 2.2.22. The marshalling of RPC is elsewhere.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import md5
+from ipaddress import IPv4Address
 from struct import Struct
 from uuid import UUID
 
-from postroad.errors import RemoteProtocolError
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.names import MulticastId
 from postroad.wire.key_blobs import PublicKeyBlob
 from postroad.wire.layout import Reader, encode_text
 
 _U32 = Struct("<I")
 _PUBLIC_KEY = Struct("<III")
 _PUBLIC_KEYS = Struct("<II")
+_TA_ADDRESS = Struct("<HH")
 _SEQUENCE_INFO = Struct("<qII")
+_MULTICAST_ID = Struct("<II")
 _USER_CERTIFICATE = Struct("<16s16sI")
 
 
@@ -82,6 +86,65 @@ def encode_public_keys(keys: Sequence[DsPublicKey]) -> bytes:
     return _PUBLIC_KEYS.pack(_PUBLIC_KEYS.size + len(packed), len(keys)) + packed
 
 
+class AddressType(IntEnum):
+    """TA_ADDRESS, 2.2.4"""
+
+    IP = 1
+    IP_RAS = 2
+    IPX = 3
+    FOREIGN = 5
+
+
+_ADDRESS_SIZES = {AddressType.IP: 4, AddressType.IP_RAS: 4, AddressType.IPX: 10, AddressType.FOREIGN: 16}
+
+
+@dataclass(frozen=True, slots=True)
+class TaAddress:
+    """TA_ADDRESS, 2.2.4: where a queue manager can be reached."""
+
+    address_type: AddressType
+    address: bytes
+
+    @property
+    def ip(self) -> IPv4Address:
+        return IPv4Address(self.address)
+
+    @property
+    def ipx(self) -> tuple[bytes, bytes]:
+        """Network number and node number."""
+        return self.address[:4], self.address[4:]
+
+    @property
+    def foreign(self) -> UUID:
+        return UUID(bytes_le=self.address)
+
+    @classmethod
+    def read(cls, reader: Reader) -> TaAddress:
+        start = reader.offset
+        size, code = reader.unpack(_TA_ADDRESS, "TA_ADDRESS")
+        try:
+            address_type = AddressType(code)
+        except ValueError:
+            raise RemoteProtocolError(f"address type {code} is not defined", start + 2) from None
+        if size != _ADDRESS_SIZES[address_type]:
+            raise RemoteProtocolError(f"an {address_type.name} address cannot have {size} bytes", start)
+        return cls(address_type, reader.take(size, "Address"))
+
+    def encode(self) -> bytes:
+        if len(self.address) != _ADDRESS_SIZES[self.address_type]:
+            raise LocalProtocolError(f"an {self.address_type.name} address cannot have {len(self.address)} bytes")
+        return _TA_ADDRESS.pack(len(self.address), self.address_type) + self.address
+
+
+def decode_addresses(data: bytes) -> tuple[TaAddress, ...]:
+    """The packed array of PROPID_QM_ADDRESS."""
+    reader = Reader(data, 0, len(data))
+    addresses = []
+    while reader.offset < reader.end:
+        addresses.append(TaAddress.read(reader))
+    return tuple(addresses)
+
+
 @dataclass(frozen=True, slots=True)
 class SequenceInfo:
     """SEQUENCE_INFO, 2.2.5: a position in a sequence of transactional messages."""
@@ -100,6 +163,17 @@ class SequenceInfo:
 
     def encode(self) -> bytes:
         return _SEQUENCE_INFO.pack(self.sequence_id, self.sequence_number, self.previous_number)
+
+
+def decode_multicast_id(data: bytes) -> MulticastId:
+    """MULTICAST_ID, 2.2.10"""
+    if len(data) != _MULTICAST_ID.size:
+        raise RemoteProtocolError(f"MULTICAST_ID must have {_MULTICAST_ID.size} bytes, got {len(data)}", len(data))
+    return MulticastId(*_MULTICAST_ID.unpack(data))
+
+
+def encode_multicast_id(multicast: MulticastId) -> bytes:
+    return _MULTICAST_ID.pack(multicast.address, multicast.port)
 
 
 @dataclass(frozen=True, slots=True)

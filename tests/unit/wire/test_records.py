@@ -1,26 +1,34 @@
-"""Structures outside of packets, [MS-MQMQ] 2.2.1, 2.2.2, 2.2.5, 2.2.21 and 2.2.22."""
+"""Structures outside of packets, [MS-MQMQ] 2.2.1, 2.2.2, 2.2.4, 2.2.5, 2.2.10, 2.2.21 and 2.2.22."""
 
 from __future__ import annotations
 
 from hashlib import md5
+from ipaddress import IPv4Address
 from struct import pack
 
 import pytest
 
-from postroad.errors import RemoteProtocolError
+from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.names import MulticastId, parse_format_name
+from postroad.names.format import MulticastName
 from postroad.wire.key_blobs import PublicKeyBlob
 from postroad.wire.layout import Reader
 from postroad.wire.records import (
+    AddressType,
     DsPublicKey,
     ProviderType,
     SequenceInfo,
+    TaAddress,
     UserSignCertificate,
+    decode_addresses,
+    decode_multicast_id,
     decode_public_keys,
     decode_user_certificates,
+    encode_multicast_id,
     encode_public_keys,
     encode_user_certificates,
 )
-from tests.packets import OTHER, SOURCE, patched, u32, utf16
+from tests.packets import OTHER, SOURCE, patched, u16, u32, utf16
 
 BASE_PROVIDER = "Microsoft Base Cryptographic Provider v1.0"
 KEY = DsPublicKey(ProviderType.RSA_FULL, BASE_PROVIDER, b"key1!")
@@ -105,6 +113,70 @@ def test_the_count_of_a_list_of_keys_is_exact(count: int) -> None:
         decode_public_keys(patched(encode_public_keys([KEY, OTHER_KEY]), 4, u32(count)))
 
 
+# TA_ADDRESS
+
+
+@pytest.mark.spec("MQ-2.2.4-01", "MQ-2.2.4-03", "MQ-2.2.4-04")
+@pytest.mark.parametrize(("number", "kind"), [(1, AddressType.IP), (2, AddressType.IP_RAS)])
+def test_an_ip_address(number: int, kind: AddressType) -> None:
+    wire = u16(4) + u16(number) + bytes.fromhex("c0a80001")
+    (address,) = decode_addresses(wire)
+    assert address == TaAddress(kind, bytes.fromhex("c0a80001"))
+    assert address.ip == IPv4Address("192.168.0.1")
+    assert address.encode() == wire
+
+
+@pytest.mark.spec("MQ-2.2.4-03", "MQ-2.2.4-04")
+def test_an_ipx_address_is_a_network_and_a_node() -> None:
+    wire = u16(10) + u16(3) + bytes.fromhex("00000012 00a0246f4a15")
+    (address,) = decode_addresses(wire)
+    assert address.address_type is AddressType.IPX
+    assert address.ipx == (bytes.fromhex("00000012"), bytes.fromhex("00a0246f4a15"))
+    assert address.encode() == wire
+
+
+@pytest.mark.spec("MQ-2.2.4-03", "MQ-2.2.4-04")
+def test_a_foreign_address_is_a_guid() -> None:
+    wire = u16(16) + u16(5) + OTHER.bytes_le
+    (address,) = decode_addresses(wire)
+    assert address.address_type is AddressType.FOREIGN
+    assert address.foreign == OTHER
+    assert address.encode() == wire
+
+
+@pytest.mark.spec("MQ-2.2.4-02")
+@pytest.mark.parametrize(("number", "right"), [(1, 4), (2, 4), (3, 10), (5, 16)])
+@pytest.mark.parametrize("size", [0, 3, 4, 5, 9, 10, 11, 15, 16, 17])
+def test_the_length_of_an_address_follows_from_its_type(number: int, right: int, size: int) -> None:
+    wire = u16(size) + u16(number) + bytes(size)
+    if size == right:
+        assert len(decode_addresses(wire)[0].address) == size
+        return
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode_addresses(wire)
+    assert caught.value.offset == 0
+    with pytest.raises(LocalProtocolError):
+        TaAddress(AddressType(number), bytes(size)).encode()
+
+
+@pytest.mark.spec("MQ-2.2.4-03")
+@pytest.mark.parametrize("number", [0, 4, 6, 0xFFFF])
+def test_no_other_type_of_address(number: int) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode_addresses(u16(4) + u16(number) + bytes(4))
+    assert caught.value.offset == 2
+
+
+def test_addresses_stand_one_behind_the_other() -> None:
+    addresses = (TaAddress(AddressType.IPX, bytes(range(10))), TaAddress(AddressType.IP, bytes(range(4))))
+    wire = b"".join(address.encode() for address in addresses)
+    assert decode_addresses(wire) == addresses
+    assert decode_addresses(b"") == ()
+    for size in (1, 3, 13, 15, 17, len(wire) - 1):
+        with pytest.raises(RemoteProtocolError):
+            decode_addresses(wire[:size])
+
+
 # SEQUENCE_INFO
 
 
@@ -124,6 +196,25 @@ def test_the_sequence_id_is_signed_and_the_numbers_are_not() -> None:
     for bad in (wire[:-1], wire + b"\0"):
         with pytest.raises(RemoteProtocolError, match="16 bytes"):
             SequenceInfo.decode(bad)
+
+
+# MULTICAST_ID
+
+
+@pytest.mark.spec("MQ-2.2.10-01")
+def test_a_multicast_id_is_an_address_and_a_port() -> None:
+    wire = bytes.fromhex("01020304 05060708")
+    assert decode_multicast_id(wire) == MulticastId(0x04030201, 0x08070605)
+    assert encode_multicast_id(MulticastId(0x04030201, 0x08070605)) == wire
+    for bad in (wire[:-1], wire + b"\0"):
+        with pytest.raises(RemoteProtocolError, match="8 bytes"):
+            decode_multicast_id(bad)
+
+
+def test_a_multicast_name_as_bytes() -> None:
+    name = parse_format_name("MULTICAST=234.1.2.3:8001")
+    assert isinstance(name, MulticastName)
+    assert encode_multicast_id(MulticastId.from_name(name)) == bytes([234, 1, 2, 3]) + u32(8001)
 
 
 # MQUSERSIGNCERT and MQUSERSIGNCERTS

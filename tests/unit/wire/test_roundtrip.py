@@ -31,13 +31,17 @@ from postroad.wire.internal import InternalPacket
 from postroad.wire.key_blobs import PublicKeyBlob, SimpleBlob
 from postroad.wire.records import (
     SequenceInfo,
+    TaAddress,
     UserSignCertificate,
+    decode_addresses,
+    decode_multicast_id,
     decode_public_keys,
     decode_user_certificates,
     encode_public_keys,
     encode_user_certificates,
 )
 from postroad.wire.security_header import ProviderInfo
+from postroad.wire.variants import PropVariant
 from tests.frames import PINGS, SESSION_PACKETS
 from tests.strategies import (
     damaged,
@@ -51,6 +55,7 @@ from tests.strategies import (
     public_key_blobs,
     simple_blobs,
     texts,
+    u16,
     u32,
     user_messages,
 )
@@ -317,23 +322,35 @@ def test_any_bytes_are_a_key_or_a_protocol_error(data: bytes) -> None:
         st.binary(max_size=200),
         damaged(st.lists(certificates, max_size=3).map(encode_user_certificates)),
         damaged(st.lists(st.sampled_from(["01", "18"]), max_size=3).map(lambda kinds: _public_keys(kinds))),
+        damaged(st.lists(u16, max_size=3).map(lambda numbers: _addresses(numbers))),
     )
 )
 def test_any_bytes_are_a_record_or_a_protocol_error(data: bytes) -> None:
     keys = result(decode_public_keys, data)
     if isinstance(keys, tuple):
         assert encode_public_keys(keys) == data
+    addresses = result(decode_addresses, data)
+    if isinstance(addresses, tuple):
+        assert b"".join(address.encode() for address in addresses if isinstance(address, TaAddress)) == data
     users = result(decode_user_certificates, data)
     if isinstance(users, tuple):
         assert encode_user_certificates(users) == data
     sequence = result(SequenceInfo.decode, data)
     if isinstance(sequence, SequenceInfo):
         assert sequence.encode() == data
+    result(decode_multicast_id, data)
+    result(PropVariant.decode, data)
 
 
 def _public_keys(kinds: Iterable[str]) -> bytes:
     keys = [bytes.fromhex(f"0300000004000000{kind}000000") + b"p\0\0\0key" for kind in kinds]
     return (8 + sum(map(len, keys))).to_bytes(4, "little") + len(keys).to_bytes(4, "little") + b"".join(keys)
+
+
+def _addresses(numbers: Iterable[int]) -> bytes:
+    kinds = (("0400", "0100", 4), ("0a00", "0300", 10), ("1000", "0500", 16))
+    chosen = [kinds[number % 3] for number in numbers]
+    return b"".join(bytes.fromhex(size + code) + bytes(length) for size, code, length in chosen)
 
 
 # A stream gives the same packets, however it is cut
