@@ -10,13 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from postroad.errors import (
-    IllegalPathName,
-    InvalidArgument,
-    QueueExists,
-    QueueNotFound,
-    UnsupportedFormatNameOperation,
-)
+from postroad.errors import IllegalPathName, InvalidArgument, QueueExists, QueueNotFound, UnsupportedFormatNameOperation
 from postroad.names import (
     DirectName,
     FormatName,

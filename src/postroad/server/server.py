@@ -26,14 +26,7 @@ from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySettings
 from postroad.binary.transport import BinaryTransport
-from postroad.config import (
-    WITH_RPC,
-    Configuration,
-    DirectorySettings,
-    RpcLevel,
-    SrmpSettings,
-    StandardPort,
-)
+from postroad.config import WITH_RPC, Configuration, DirectorySettings, RpcLevel, SrmpSettings, StandardPort
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, PostroadError, RpcUnavailable

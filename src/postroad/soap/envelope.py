@@ -9,17 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from postroad.errors import MalformedSoap
-from postroad.soap.blocks import (
-    ACTOR,
-    MUST_UNDERSTAND,
-    NEXT_ACTOR,
-    ROUTING,
-    SIGNATURE,
-    SOAP,
-    SRMP,
-    names,
-    quoted,
-)
+from postroad.soap.blocks import ACTOR, MUST_UNDERSTAND, NEXT_ACTOR, ROUTING, SIGNATURE, SOAP, SRMP, names, quoted
 from postroad.soap.blocks import MSMQ as MSMQ_NAMESPACE
 from postroad.soap.elements import Envelope, Source
 from postroad.soap.fast_envelope import BODY, END, START, read_fast

@@ -8,15 +8,7 @@ from postroad.errors import MalformedSoap
 from postroad.message import MAX_PRIORITY
 from postroad.soap.blocks import MSMQ, Children, escape, names
 from postroad.soap.elements import Eod, Msmq, Provider
-from postroad.soap.texts import (
-    U16,
-    base64_text,
-    date_text,
-    parse_base64,
-    parse_date,
-    parse_guid,
-    parse_number,
-)
+from postroad.soap.texts import U16, base64_text, date_text, parse_base64, parse_date, parse_guid, parse_number
 from postroad.soap.tree import Element
 from postroad.wire.multi_queue_header import MAX_ELEMENTS as MAX_LIST
 from postroad.wire.properties_header import NO_CORRELATION
