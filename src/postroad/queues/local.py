@@ -508,9 +508,6 @@ class LocalQueueManager:
     def abort(self, transaction: Transaction, now: float) -> None:
         self.transacting.abort(transaction, now)
 
-    def move_in(self, queue: Queue, target: Queue, record: Record, transaction: Transaction) -> None:
-        self.transacting.move(queue, target, record, transaction)
-
     # Time
 
     def run_timers(self, now: float) -> None:

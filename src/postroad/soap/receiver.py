@@ -77,15 +77,6 @@ class _Refused(Exception):
     """3.1.5.1.3: the message is not for anybody here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reception:
-    """What became of a request. `repeated`: a duplicate was dropped, so the answer relies on the commit under way."""
-
-    status: int
-    repeated: bool = False
-    fault: str | None = None
-
-
 class Receiver:
     """One for a queue manager. Receipts of streams go to its `sender`."""
 
@@ -182,14 +173,7 @@ class Receiver:
     # Into a queue
 
     def _take_message(
-        self,
-        queue: Queue,
-        name: DirectName,
-        envelope: Envelope,
-        packet: bytes,
-        address: str,
-        forged: bool,
-        now: float,
+        self, queue: Queue, name: DirectName, envelope: Envelope, packet: bytes, address: str, forged: bool, now: float
     ) -> bool:
         """3.1.5.1.6, and 3.1.5.1.7 and 3.1.5.1.10, which are less of the same."""
         view = MessageView(packet)
@@ -211,14 +195,7 @@ class Receiver:
             self.history.add(key, now, self.core.delivery.tick if view.recoverable else None, brought_by(view.data))
 
     def _take_stream_message(
-        self,
-        queue: Queue,
-        name: DirectName,
-        element: Stream,
-        view: MessageView,
-        address: str,
-        forged: bool,
-        now: float,
+        self, queue: Queue, name: DirectName, element: Stream, view: MessageView, address: str, forged: bool, now: float
     ) -> bool:
         """3.1.5.1.6.3: in order or not at all."""
         state, stream = self.incoming.of(element.stream_id, name, address)  # 2.2.5.3.1: it identifies the sender
@@ -409,13 +386,7 @@ class Receiver:
             return  # an import brought it: it says that it came by HTTP, and holds no stream that could be told
         address = brought_by(view.data)
         state, stream = self.incoming.of(stream_id, name, address)
-        receipt = stream_receipt(
-            stream_id,
-            header.sequence_number,
-            name,
-            final_class=reason,
-            original=view.identifier,
-        )
+        receipt = stream_receipt(stream_id, header.sequence_number, name, final_class=reason, original=view.identifier)
         self._send(stream.send_receipts_to, self.incoming.address(state), receipt, now)
 
     def _send(self, url: str, address: str, receipt: Message, now: float) -> tuple[Queue, Record] | None:

@@ -112,7 +112,7 @@ def _transaction(house: House) -> Any:
     house.core.send(HTTP, [told("f")], house.now, transaction)
     house.read(LEDGER, 1, transaction=transaction, deadline=house.now)
     (record,) = house.queue(LEDGER).available(1)
-    house.core.move_in(house.queue(LEDGER), house.queue(r"private$\second"), record, transaction)
+    house.core.transacting.move(house.queue(LEDGER), house.queue(r"private$\second"), record, transaction)
     house.wait_for(LEDGER)
     house.land()
     return transaction
