@@ -258,13 +258,7 @@ class Receiver:
     # Ordering acknowledgments
 
     def _schedule_order_ack(
-        self,
-        name: str,
-        session: Session,
-        sequence: IncomingSequence,
-        view: MessageView,
-        address: str,
-        now: float,
+        self, name: str, session: Session, sequence: IncomingSequence, view: MessageView, address: str, now: float
     ) -> None:
         """3.1.1.6.2: each message puts it off a little, but not for ever."""
         delay = self.settings.order_ack_ms / 1000

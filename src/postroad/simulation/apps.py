@@ -10,10 +10,9 @@ from postroad.names import FormatName
 from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.transaction import Transaction
 from postroad.queues.waiting import WaitingRead
-from postroad.simulation.ledger import Promise, TrackedMessage
+from postroad.simulation.ledger import Promise, Stage, TrackedMessage
 from postroad.simulation.node import Node
 from postroad.simulation.scenario import ACKS, Consumer, Flow, Kind, Naming
-from postroad.simulation.stage import Stage
 from postroad.store.interface import Record
 from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 

@@ -49,10 +49,7 @@ def random_scenario(seed: int) -> Scenario:
     names = tuple(homes)
     queues = tuple(
         QueuePlan(
-            manager=name,
-            path=path,
-            transactional=path == TRANSACTIONAL,
-            quota_kb=chance.choice((None, None, None, 5)),
+            manager=name, path=path, transactional=path == TRANSACTIONAL, quota_kb=chance.choice((None, None, None, 5))
         )
         for name in names
         for path in (PLAIN, TRANSACTIONAL)

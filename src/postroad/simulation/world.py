@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 from postroad.directory.file import read_directory
 from postroad.names import FormatName, PrivateName, parse_format_name
@@ -13,11 +14,12 @@ from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.simulation.apps import ReadingApp, SendingApp
 from postroad.simulation.disk import Disk
-from postroad.simulation.loop import STARTED
+from postroad.simulation.ledger import Ledger, Stage
+from postroad.simulation.log import Log
+from postroad.simulation.loop import STARTED, Loop
 from postroad.simulation.network import Network
 from postroad.simulation.node import Node
 from postroad.simulation.scenario import ACKS, Consumer, Fault, FaultKind, Flow, Naming, QueuePlan, Scenario
-from postroad.simulation.stage import Stage
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
@@ -32,7 +34,8 @@ class World:
 
     def __init__(self, scenario: Scenario, *, log: bool = False) -> None:
         self.scenario = scenario
-        self.stage = Stage.of(scenario.seed, log=log)
+        loop = Loop()
+        self.stage = Stage(loop, Random(scenario.seed), Log(loop, wanted=log), Ledger())
         self.network = Network(self.stage.loop, self.stage.chance, self.stage.log.note)
         self.nodes: dict[str, Node] = {}
         self.settled_at: float | None = None  # seconds after the start; None if it never came to rest
@@ -51,14 +54,20 @@ class World:
         directory = read_directory(scenario.enterprise)
         for entry in scenario.enterprise.managers:
             assert entry.address is not None
-            disk = Disk(self.stage.loop, self.stage.chance, scenario.disk)
             node = Node(
-                entry.name, entry.address, entry.id, scenario.settings, disk, directory, self.network, self.stage
+                entry.name,
+                entry.address,
+                entry.id,
+                scenario.settings,
+                self._soap_settings(entry.name),
+                Disk(self.stage.loop, self.stage.chance, scenario.disk),
+                directory,
+                self.network,
+                self.stage,
+                scenario.quotas_kb.get(entry.name),
+                self._provide,
+                TransferWatcher(refused=lambda view, reason: self.stage.ledger.ended(view.data, reason)),
             )
-            node.quota_kb = scenario.quotas_kb.get(entry.name)
-            node.soap_settings = self._soap_settings(entry.name)
-            node.provide = self._provide
-            node.watcher = TransferWatcher(refused=lambda view, reason: self.stage.ledger.ended(view.data, reason))
             node.started.append(lambda node=node: self._watch(node))  # type: ignore[misc]
             self.nodes[entry.name] = node
         for pair, line in scenario.lines.items():

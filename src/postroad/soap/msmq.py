@@ -110,9 +110,7 @@ def _read_list(children: Children, name: str) -> tuple[str, ...]:
 
 def write_msmq(msmq: Msmq) -> str:
     """3.1.7.2.4: the children in its order."""
-    parts = [
-        f'<Msmq xmlns="{MSMQ}"><Class>{msmq.message_class}</Class><Priority>{msmq.priority}</Priority>',
-    ]
+    parts = [f'<Msmq xmlns="{MSMQ}"><Class>{msmq.message_class}</Class><Priority>{msmq.priority}</Priority>']
     if msmq.journal:
         parts.append("<Journal/>")
     if msmq.dead_letter:

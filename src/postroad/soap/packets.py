@@ -103,11 +103,7 @@ def packet_of(envelope: Envelope, attachments: Attachments, now: int, destinatio
 
 
 def _packet(
-    envelope: Envelope,
-    attachments: Attachments,
-    now: int,
-    destination: FormatName | None,
-    soap: bytes | None,
+    envelope: Envelope, attachments: Attachments, now: int, destination: FormatName | None, soap: bytes | None
 ) -> bytes:
     properties = envelope.properties
     # Note 12: without Msmq all its elements have their defaults, and expiresAt is what TTrq would be.
