@@ -6,7 +6,7 @@ Each is read from its element and written as text, side by side.
 from __future__ import annotations
 
 from postroad.errors import MalformedSoap
-from postroad.soap.blocks import ROUTING, SRMP, Children, flag, names, text, value
+from postroad.soap.blocks import ROUTING, SRMP, Children, escape, flag, names, text, value
 from postroad.soap.elements import (
     CommitmentReceipt,
     CommitmentReceiptRequest,
@@ -55,10 +55,10 @@ def read_path(element: Element) -> Path:
 
 
 def write_path(path: Path, *, id_last: bool) -> str:
-    rev = "" if path.via is None else f"<rev>{text('via', path.via)}</rev>"
-    message_id = text("id", path.id)
+    rev = "" if path.via is None else f"<rev><via>{escape(path.via)}</via></rev>"
+    message_id = f"<id>{escape(path.id)}</id>"
     tail = rev + message_id if id_last else message_id + rev
-    return f"{PATH_START}{text('action', path.action)}{text('to', path.to)}{tail}</path>"
+    return f"{PATH_START}<action>{escape(path.action)}</action><to>{escape(path.to)}</to>{tail}</path>"
 
 
 # 2.2.5.1, properties
@@ -74,9 +74,9 @@ def read_properties(element: Element) -> Properties:
 
 
 def write_properties(properties: Properties) -> str:
-    sent_at = None if properties.sent_at is None else date_text(properties.sent_at)
-    times = value("expiresAt", date_text(properties.expires_at)) + value("sentAt", sent_at)
-    return f'<properties se:mustUnderstand="1">{times}</properties>'
+    sent_at = "" if properties.sent_at is None else f"<sentAt>{date_text(properties.sent_at)}</sentAt>"
+    expires_at = f"<expiresAt>{date_text(properties.expires_at)}</expiresAt>"
+    return f'<properties se:mustUnderstand="1">{expires_at}{sent_at}</properties>'
 
 
 # 2.2.5.2, services
@@ -108,13 +108,13 @@ def _read_url(children: Children, name: str) -> str:
 
 
 def write_services(services: Services) -> str:
-    requests = ""
+    requests = "<durable/>" if services.durable else ""
     if (delivery := services.delivery_receipt_request) is not None:
-        requests = value("deliveryReceiptRequest", text("sendTo", delivery.send_to))
+        requests += value("deliveryReceiptRequest", text("sendTo", delivery.send_to))
     if (commitment := services.commitment_receipt_request) is not None:
         flags = flag("positiveOnly", commitment.positive_only) + flag("negativeOnly", commitment.negative_only)
         requests += value("commitmentReceiptRequest", text("sendTo", commitment.send_to) + flags)
-    return f'<services se:mustUnderstand="1">{flag("durable", services.durable)}{requests}</services>'
+    return f'<services se:mustUnderstand="1">{requests}</services>'
 
 
 # 2.2.5.3, stream
@@ -135,14 +135,10 @@ def read_stream(element: Element) -> Stream:
 
 
 def write_stream(stream: Stream) -> str:
-    receipts = stream.send_receipts_to
-    children = (
-        value("streamId", stream_id_text(stream.stream_id)),
-        value("current", stream.current),
-        value("previous", stream.previous or None),
-        "" if receipts is None else f"<start>{text('sendReceiptsTo', receipts)}</start>",
-    )
-    return f'<stream se:mustUnderstand="1">{"".join(children)}</stream>'
+    previous = f"<previous>{stream.previous}</previous>" if stream.previous else ""
+    start = "" if stream.send_receipts_to is None else value("start", text("sendReceiptsTo", stream.send_receipts_to))
+    place = f"<streamId>{stream_id_text(stream.stream_id)}</streamId><current>{stream.current}</current>"
+    return f'<stream se:mustUnderstand="1">{place}{previous}{start}</stream>'
 
 
 # 2.2.5.4 to 2.2.5.6, receipts

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from postroad.errors import MalformedSoap
 from postroad.message import MAX_PRIORITY
-from postroad.soap.blocks import MSMQ, Children, flag, names, text, value
+from postroad.soap.blocks import MSMQ, Children, escape, names, text, value
 from postroad.soap.elements import Eod, Msmq, Provider
 from postroad.soap.texts import U16, base64_text, date_text, parse_base64, parse_date, parse_guid, parse_number
 from postroad.soap.tree import Element
@@ -95,30 +95,23 @@ def _read_list(children: Children, name: str) -> tuple[str, ...]:
 
 def write_msmq(msmq: Msmq) -> str:
     """3.1.7.2.4: the children in its order."""
-    children = (
-        value("Class", msmq.message_class),
-        value("Priority", msmq.priority),
-        flag("Journal", msmq.journal),
-        flag("DeadLetter", msmq.dead_letter),
-        "" if msmq.correlation is None else value("Correlation", base64_text(msmq.correlation)),
-        flag("Trace", msmq.trace),
-        value("ConnectorType", msmq.connector_type),
-        value("App", msmq.app),
-        value("BodyType", msmq.body_type),
-        value("HashAlgorithm", msmq.hash_algorithm),
-        "" if msmq.eod is None else _write_eod(msmq.eod),
-        "" if msmq.provider is None else _write_provider(msmq.provider),
-        value("SourceQmGuid", msmq.source_qm_guid),
-        _write_list("DestinationMqf", msmq.destination_mqf),
-        _write_list("AdminMqf", msmq.admin_mqf),
-        _write_list("ResponseMqf", msmq.response_mqf),
-        value("TTrq", date_text(msmq.ttrq)),
+    return (
+        f'<Msmq xmlns="{MSMQ}"><Class>{msmq.message_class}</Class><Priority>{msmq.priority}</Priority>'
+        f"{'<Journal/>' if msmq.journal else ''}{'<DeadLetter/>' if msmq.dead_letter else ''}"
+        f"{'' if msmq.correlation is None else value('Correlation', base64_text(msmq.correlation))}"
+        f"{'<Trace/>' if msmq.trace else ''}{value('ConnectorType', msmq.connector_type)}{value('App', msmq.app)}"
+        f"<BodyType>{msmq.body_type}</BodyType>{value('HashAlgorithm', msmq.hash_algorithm)}"
+        f"{'' if msmq.eod is None else _write_eod(msmq.eod)}"
+        f"{'' if msmq.provider is None else _write_provider(msmq.provider)}"
+        f"<SourceQmGuid>{msmq.source_qm_guid}</SourceQmGuid>{_write_list('DestinationMqf', msmq.destination_mqf)}"
+        f"{_write_list('AdminMqf', msmq.admin_mqf)}{_write_list('ResponseMqf', msmq.response_mqf)}"
+        f"<TTrq>{date_text(msmq.ttrq)}</TTrq></Msmq>"
     )
-    return f'<Msmq xmlns="{MSMQ}">{"".join(children)}</Msmq>'
 
 
 def _write_eod(eod: Eod) -> str:
-    return f"<Eod>{flag('First', eod.first)}{flag('Last', eod.last)}{value('ConnectorId', eod.connector_id)}</Eod>"
+    flags = f"{'<First/>' if eod.first else ''}{'<Last/>' if eod.last else ''}"
+    return f"<Eod>{flags}{value('ConnectorId', eod.connector_id)}</Eod>"
 
 
 def _write_provider(provider: Provider) -> str:
@@ -127,4 +120,4 @@ def _write_provider(provider: Provider) -> str:
 
 def _write_list(name: str, members: tuple[str, ...]) -> str:
     """3.1.7.2.4: a line feed behind each member, which ends a name for every reader of 3.1.5.1.1."""
-    return text(name, "".join(f"{member}\n" for member in members) or None)
+    return value(name, "".join(f"{escape(member)}\n" for member in members)) if members else ""
