@@ -56,7 +56,7 @@ class TrackedMessage:
 
     def __str__(self) -> str:
         flow = self.flow
-        return f"message {self.number} ({flow.kind.value}, {flow.source} to {flow.manager}\\{flow.path})"
+        return f"message {self.number} ({flow.kind.value}, {flow.source} to {flow.to})"
 
 
 class Ledger:

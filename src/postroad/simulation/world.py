@@ -19,7 +19,18 @@ from postroad.simulation.log import Log
 from postroad.simulation.loop import STARTED, Loop
 from postroad.simulation.network import Network
 from postroad.simulation.node import Node
-from postroad.simulation.scenario import ACKS, Consumer, Fault, FaultKind, Flow, Naming, QueuePlan, Scenario
+from postroad.simulation.scenario import (
+    ACKS,
+    Consumer,
+    Fault,
+    FaultKind,
+    Flow,
+    Naming,
+    QueuePlan,
+    Scenario,
+    local_path,
+    queue_at,
+)
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
@@ -43,9 +54,9 @@ class World:
         self.senders = [
             SendingApp(flow, self.nodes[flow.source], self._name(flow), self.stage) for flow in scenario.flows
         ]
-        self.all_read = {(each.manager, each.path) for each in scenario.flows} <= self._read_queues()
-        for consumer in (*scenario.consumers, *(Consumer(manager=name, path=ACKS) for name in self.nodes)):
-            ReadingApp(consumer, self.nodes[consumer.manager], self.stage)
+        self.all_read = {each.to.key for each in scenario.flows} <= self._read_queues()
+        for consumer in (*scenario.consumers, *(Consumer(queue=queue_at(name, ACKS)) for name in self.nodes)):
+            ReadingApp(consumer, self.nodes[consumer.queue.computer], self.stage)
 
     # Building
 
@@ -85,14 +96,15 @@ class World:
         return replace(scenario.soap, redirections=Redirections(outbound=outbound))
 
     def _queues_of(self, name: str) -> list[QueuePlan]:
-        own = [each for each in self.scenario.queues if each.manager == name]
-        return [QueuePlan(manager=name, path=ACKS), *own]
+        own = [each for each in self.scenario.queues if each.path.computer == name]
+        return [QueuePlan(path=queue_at(name, ACKS)), *own]
 
     def _provide(self, core: LocalQueueManager, now: float) -> None:
         for plan in self._queues_of(core.name):
-            if core.queues.find(plan.path) is None:
+            path = local_path(plan.path)
+            if core.queues.find(path) is None:
                 core.create_queue(
-                    plan.path,
+                    path,
                     now,
                     transactional=plan.transactional,
                     quota_kb=plan.quota_kb,
@@ -100,13 +112,13 @@ class World:
                 )
 
     def _name(self, flow: Flow) -> FormatName:
-        target = self.nodes[flow.manager]
+        target, path = self.nodes[flow.to.computer], local_path(flow.to)
         if flow.naming is Naming.DIRECT:
-            return parse_format_name(f"DIRECT=TCP:{target.address}\\{flow.path}")
+            return parse_format_name(f"DIRECT=TCP:{target.address}\\{path}")
         if flow.naming is Naming.HTTP:
-            return parse_format_name(f"DIRECT=HTTP://{target.address}/msmq/{flow.path}".replace("\\", "/"))
-        paths = [each.path for each in self._queues_of(flow.manager)]  # numbered in the order they are made
-        return PrivateName(target.identifier, FIRST_PRIVATE_NUMBER + paths.index(flow.path))
+            return parse_format_name(f"DIRECT=HTTP://{target.address}/msmq/{path}".replace("\\", "/"))
+        paths = [local_path(each.path) for each in self._queues_of(target.name)]  # numbered in the order they are made
+        return PrivateName(target.identifier, FIRST_PRIVATE_NUMBER + paths.index(path))
 
     def _watch(self, node: Node) -> None:
         """Whatever leaves a queue of this manager unread, or is not let in, is in the ledger."""
@@ -156,12 +168,12 @@ class World:
         if queue.positions or queue.reserved_bytes:
             return False
         path = queue.properties.path
-        if queue.is_outgoing or (node.name, path) in self._read_queues():
+        if queue.is_outgoing or f"{node.name}\\{path}".lower() in self._read_queues():
             return not queue.count
         return not queue.count or path.lower() != AWAITING_FINAL_ACK or not self.all_read
 
-    def _read_queues(self) -> set[tuple[str, str]]:
-        return {(each.manager, each.path) for each in self.scenario.consumers}
+    def _read_queues(self) -> set[str]:
+        return {each.queue.key for each in self.scenario.consumers}
 
     # Breaking
 
