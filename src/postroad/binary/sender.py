@@ -359,7 +359,7 @@ class Sender:
         acknowledged waits for its own timer.
         """
         lost: set[Flight] = set()
-        for flight in session.in_flight:
+        for flight in session.sent.in_flight:
             assert isinstance(flight, Flight)
             lost.add(flight)
             if flight.order_acked:  # it has arrived, whatever the next hop had still to say

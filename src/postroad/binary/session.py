@@ -306,11 +306,6 @@ class Session:
         """Whether what waits to be written ought to be, before `send` is called again."""
         return self._unwritten > MAX_UNWRITTEN
 
-    @property
-    def in_flight(self) -> list[object]:
-        """The tokens of messages that the peer has not acknowledged, in the order they were sent."""
-        return self.sent.in_flight
-
     # What goes in
 
     def receive_data(self, data: bytes, now: float) -> None:

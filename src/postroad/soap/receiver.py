@@ -29,6 +29,7 @@ from postroad.soap.signature import signature_fault
 from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
 from postroad.transfer.arrivals import REMOVALS, Destinations, MessageIdHistory, foreign_id, overflow, refusal
+from postroad.transfer.outgoing import withdraw
 from postroad.transfer.watching import TransferWatcher
 from postroad.wire.constants import AckFlags, MessageClass
 from postroad.wire.fields import arrived_by_http
@@ -345,11 +346,7 @@ class Receiver:
 
     def _send_stream_receipt(self, state: str, stream: IncomingStream, number: int, now: float) -> None:
         """It says all that the one before it said: where that has not left yet, this one takes its place."""
-        before = self._receipts.pop(state, None)
-        if before is not None:
-            queue, record = before
-            if record.lookup_id not in queue.positions and queue.get(record.lookup_id) is not None:
-                self.core.delivery.discard(queue, record)
+        withdraw(self.core, self._receipts.pop(state, None))
         receipt = stream_receipt(stream.stream_id, number, DirectName.from_wire(stream.format_name))
         sent = self._send(stream.send_receipts_to, self.incoming.address(state), receipt, now)
         if sent is not None:

@@ -90,6 +90,14 @@ def leave(core: LocalQueueManager, flight: Flight, *, copy: bool, now: float) ->
         core.delivery.try_after(packet, core.delivery.copy, core.queues.system(JOURNAL), packet, now)
 
 
+def withdraw(core: LocalQueueManager, place: tuple[Queue, Record] | None) -> None:
+    """An acknowledgment that another takes the place of goes, unless it is on its way or has left."""
+    if place is not None:
+        queue, record = place
+        if record.lookup_id not in queue.positions and queue.get(record.lookup_id) is not None:
+            core.delivery.discard(queue, record)
+
+
 def tell_outcome(core: LocalQueueManager, packet: bytes, reason: int, now: float, *, positive: bool) -> None:
     """What became of a message at its destination: its source journals it, or keeps a dead letter."""
     view = MessageView(packet)

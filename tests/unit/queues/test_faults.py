@@ -247,7 +247,7 @@ def test_a_change_stands_or_never_was(operation: Callable[[House], Operation]) -
             else:
                 assert house.faults.calls[number - 1] == what
                 assert house.core.delivery.tally.follow_up_errors >= 1, where
-            assert not house.core.delivery.atomic.open
+            assert house.core.tick.steps is None
             assert house.main() == promised, where
             house.land()
             assert house.main() == durable, where
