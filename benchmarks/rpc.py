@@ -39,7 +39,7 @@ class Letter:
     h_cursor: ndr.Dword
     action: ndr.Dword
     timeout: ndr.Dword
-    size: Annotated[int, ndr.dword.range(0, 4325376)]
+    size: Annotated[int, ndr.ulong.range(0, 4325376)]
     queue: ndr.Dword
     request_id: ndr.Dword
     reserved: ndr.Dword

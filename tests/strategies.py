@@ -43,7 +43,7 @@ from postroad.wire.internal import InternalHeader, InternalPacket
 from postroad.wire.key_blobs import PublicKeyBlob, SimpleBlob
 from postroad.wire.layout import NULL_GUID, Writer, aligned
 from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
-from postroad.wire.ordering import ipx_address, order_queue
+from postroad.wire.ordering import order_queue
 from postroad.wire.security_header import ProviderInfo, SecurityHeader
 from postroad.wire.soap_header import SoapHeader
 from postroad.wire.trace_header import QUEUE_TYPE_MASK, DebugHeader
@@ -283,7 +283,9 @@ internal_packets: st.SearchStrategy[InternalPacket] = st.one_of(
 order_queues = st.one_of(
     st.just(order_queue()),
     st.ip_addresses().map(lambda address: order_queue(str(address))),
-    st.builds(ipx_address, u32, st.integers(0, 2**48 - 1)).map(lambda address: order_queue(address, protocol="SPX")),
+    st.from_regex(r"SPX:[0-9A-F]{8}\.[0-9A-F]{12}\\PRIVATE\$\\order_queue\$", fullmatch=True).map(
+        lambda name: QueueField(QueueCode.DIRECT, direct_name=name)
+    ),
 )
 _ordering = {
     "source_queue_manager": guids,

@@ -43,27 +43,21 @@ if TYPE_CHECKING:
 
 # Where each name comes from when it is first asked for.
 _HOMES = {
-    "Cursor": "postroad.client.sync.handle",
-    "ManagerInfo": "postroad.values.info",
-    "ManagerUnavailable": "postroad.errors",
-    "Message": "postroad.message",
-    "MessageId": "postroad.names",
-    "NoMessage": "postroad.errors",
-    "OpenQueue": "postroad.client.sync.handle",
-    "PostroadError": "postroad.errors",
-    "Queue": "postroad.client.sync.queue",
-    "QueueExists": "postroad.errors",
-    "QueueInfo": "postroad.values.info",
-    "QueueManager": "postroad.client.sync.manager",
-    "QueueNotFound": "postroad.errors",
-    "QuotaExceeded": "postroad.errors",
-    "ReceivedMessage": "postroad.received",
-    "StorageError": "postroad.errors",
-    "Transaction": "postroad.client.sync.transaction",
-    "TransactionUsage": "postroad.errors",
-    "connect": "postroad.client.opening",
-    "open": "postroad.client.opening",
-    "remote": "postroad.client.opening",
+    name: module
+    for module, names in {
+        "postroad.client.opening": "connect open remote",
+        "postroad.client.sync.handle": "Cursor OpenQueue",
+        "postroad.client.sync.manager": "QueueManager",
+        "postroad.client.sync.queue": "Queue",
+        "postroad.client.sync.transaction": "Transaction",
+        "postroad.errors": "ManagerUnavailable NoMessage PostroadError QueueExists QueueNotFound QuotaExceeded "
+        "StorageError TransactionUsage",
+        "postroad.message": "Message",
+        "postroad.names": "MessageId",
+        "postroad.received": "ReceivedMessage",
+        "postroad.values.info": "ManagerInfo QueueInfo",
+    }.items()
+    for name in names.split()
 }
 _MODULES = frozenset({"aio", "errors", "spark"})
 

@@ -41,7 +41,7 @@ from postroad.fields.kinds import (
     quoted,
     whole,
 )
-from postroad.fields.queue import QueueSettings
+from postroad.fields.queue import NO_BASE_PRIORITY, QueueSettings
 from postroad.fields.tables import required, setting, table, tables, tables_by_key
 from postroad.fields.toml import Place, load, read_file, refuse_duplicates
 from postroad.names import DirectName, PathName, QueueKind
@@ -387,6 +387,8 @@ def load_configuration(file: Path) -> Configuration:
         if not queue.path.is_local and queue.path.computer.lower() != settings.manager.name.lower():
             fault = f"must be a queue of {settings.manager.name}, got {queue.path}"
             place.inside("queue").item(index).inside("path").fail(fault)
+        if queue.base_priority and queue.path.tail.kind is not QueueKind.PUBLIC:
+            place.inside("queue").item(index).inside("base_priority").fail(NO_BASE_PRIORITY)
     refuse_duplicates(settings.queues, place.inside("queue"), "path", lambda queue: queue.path.tail)
     data = settings.manager.data or file.parent / "data" / settings.manager.name
     return Configuration(**_values(settings), file=file, data=data)

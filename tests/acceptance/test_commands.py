@@ -90,6 +90,18 @@ def test_a_queue_from_its_creation_to_its_end(alpha: Commands) -> None:
         alpha.manager.queue(path).info()
 
 
+def test_a_public_queue_has_a_base_priority_and_a_private_one_has_not(alpha: Commands) -> None:
+    path = r"alpha\urgent"
+    alpha.done("queue", "create", path, "--base-priority", "-32768")
+    assert alpha.done("queue", "show", path, "--json").objects[0]["base_priority"] == -32768
+    (changed,) = alpha.done("queue", "set", path, "--base-priority", "7", "--json").objects
+    assert changed["base_priority"] == 7
+    refused = alpha.run("queue", "create", r"private$\urgent", "--base-priority", "7")
+    assert refused.code == 2
+    assert "only a public queue has a base priority" in refused.last_error
+    assert alpha.run("queue", "set", path, "--base-priority", "32768").code == 2
+
+
 @pytest.mark.parametrize("path", [r"alpha\pub", r"alpha\private$\seen", r".\Pub2"])
 def test_every_name_that_is_printed_is_one_that_commands_take(alpha: Commands, path: str) -> None:
     """Also of a public queue, whose path has its computer in it, and of its journal and subqueue."""
@@ -139,7 +151,7 @@ def test_status_counts_the_queues_that_people_made_and_names_a_full_journal(alph
     own = [info for info in made if info.path.endswith("_queue$")]
     status = alpha.done("status").lines
     assert re.search(rf", {len(made) - len(own)} queues?, ", status[1])
-    assert r"! 1 copy found no room in private$\full;journal" in status
+    assert r"! 1 copy dropped, because a journal or dead-letter queue is full: private$\full;journal" in status
     queue.delete()
 
 

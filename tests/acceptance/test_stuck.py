@@ -122,7 +122,7 @@ def test_a_peer_that_is_down_and_comes_back(scene: Scene) -> None:
 
     status = scene.run("status")
     warning = next(line for line in status.lines if line.startswith("! "))
-    assert warning.startswith(f"! 3 messages for {queue}: {refused}")
+    assert warning.startswith(f"! 3 messages wait for {queue}: {refused}")
     (told,) = scene.run("status", "--json").objects
     assert told["queues"][0]["path"] == queue  # what is stuck comes first
     measured = scene.metrics(queue)
@@ -191,8 +191,8 @@ def test_a_queue_on_hold_and_a_queue_without_a_way(scene: Scene) -> None:
     own = scene.servers["alpha"].ready["id"]
     assert f"no route to {lost}: the queue manager {own} is not in the directory" in scene.shown(lost)["why"]
     status = scene.run("status").text
-    assert f"! 1 message for {held}: paused by an operator\n" in status
-    assert f"! 1 message for {lost}: no route to {lost}" in status
+    assert f"! 1 message waits for {held}: paused by an operator\n" in status
+    assert f"! 1 message waits for {lost}: no route to {lost}" in status
 
 
 # Where a message went

@@ -10,6 +10,7 @@ import pytest
 
 import postroad
 from postroad.errors import IllegalIdentifier
+from postroad.values.plain import from_json
 from postroad.values.trace import Trace
 from tests.faces import FACES, opened
 from tests.served import API, ORDERS, Served, served
@@ -117,4 +118,4 @@ def test_every_face_traces(face: str) -> None:
 @pytest.mark.parametrize("answer", [{}, [], None, {"id": "x", "findings": [1]}, {"id": "x", "findings": [{}]}])
 def test_an_answer_of_something_else_is_not_taken_for_a_trace(answer: Any) -> None:
     with pytest.raises((LookupError, TypeError)):
-        Trace.from_json(answer)
+        from_json(Trace, answer)

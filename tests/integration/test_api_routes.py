@@ -11,6 +11,7 @@ import pytest
 import postroad
 from postroad.directory.watch import DirectoryWatch
 from postroad.errors import ManagerNotFound, NoRoute
+from postroad.values.plain import from_json
 from postroad.values.routes import Route, Table, TableRow
 from tests.enterprises import client, directory, link, server, site
 from tests.faces import FACES, opened
@@ -118,9 +119,9 @@ def test_without_a_directory_there_is_no_way_on_any_face(face: str) -> None:
 
 @pytest.mark.parametrize("answer", [{}, {"from": "a"}, [], None, {"rows": [{}], "manager": "a"}])
 def test_an_answer_of_something_else_is_not_taken_for_a_route(answer: Any) -> None:
-    for read in (Route.from_json, Table.from_json):
+    for kind in (Route, Table):
         with pytest.raises((LookupError, TypeError)):
-            read(answer)
+            from_json(kind, answer)
 
 
 def test_a_directory_file_that_went_bad_needs_attention(api: Served, tmp_path: Path) -> None:

@@ -12,13 +12,12 @@ import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 import postroad
 from postroad import aio, errors
-from postroad.client.blocking import BlockingBackend, LoopThread
+from postroad.client.blocking import LoopThread
 from postroad.client.embedded import EmbeddedBackend
 from postroad.client.sync.backend import Backend
 from postroad.manager import Manager
@@ -201,7 +200,7 @@ def embedded(store: MemoryStore) -> tuple[postroad.QueueManager, Manager]:
 
     thread = LoopThread()
     manager = thread.run(begin())
-    return postroad.QueueManager(cast(Backend, BlockingBackend(thread, EmbeddedBackend(manager)))), manager
+    return postroad.QueueManager(Backend(thread, EmbeddedBackend(manager))), manager
 
 
 def until(condition: object) -> None:
@@ -350,7 +349,7 @@ def test_an_iteration_that_is_collected_on_the_loops_thread_does_not_stop_the_lo
         queue.send([f"{number}" for number in range(5000)])
         forgotten = [queue.arrow()]
         next(forgotten[0])
-        qm.backend._thread._loop.call_soon_threadsafe(forgotten.clear)  # type: ignore[attr-defined]
+        qm.backend._runner._loop.call_soon_threadsafe(forgotten.clear)  # type: ignore[attr-defined]
         until(lambda: not forgotten)
         assert queue.info().messages == 5000
 
@@ -363,9 +362,9 @@ def test_an_iteration_that_is_collected_on_another_loops_thread_is_not_waited_fo
         queue.send([f"{number}" for number in range(5000)])
         forgotten = [queue.arrow()]
         next(forgotten[0])
-        alpha.backend._thread._loop.call_soon_threadsafe(busy.wait)  # type: ignore[attr-defined]
+        alpha.backend._runner._loop.call_soon_threadsafe(busy.wait)  # type: ignore[attr-defined]
         try:
-            beta.backend._thread._loop.call_soon_threadsafe(forgotten.clear)  # type: ignore[attr-defined]
+            beta.backend._runner._loop.call_soon_threadsafe(forgotten.clear)  # type: ignore[attr-defined]
             assert beta.create_queue(r"private$\other").info().messages == 0
             assert not forgotten
         finally:

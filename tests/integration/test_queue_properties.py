@@ -29,6 +29,7 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
     "authenticate": (True, "no"),
     "privacy": ("body", "full"),
     "abort_limit": (3, 0),
+    "base_priority": (-7, 32768),
 }
 GOOD = {name: good for name, (good, _) in EXAMPLES.items()}
 
@@ -41,7 +42,7 @@ def api() -> Iterator[Served]:
 
 def toml(values: dict[str, Any]) -> str:
     lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
-    return f"[manager]\nname = \"alpha\"\n[[queue]]\npath = 'private$\\orders'\n{lines}"
+    return f"[manager]\nname = \"alpha\"\n[[queue]]\npath = '.\\orders'\n{lines}"
 
 
 def option(each: QueueProperty) -> str:
@@ -76,25 +77,25 @@ def test_each_surface_refuses_what_does_not_fit_by_its_name(api: Served, tmp_pat
     file.write_text(toml({name: bad}), encoding="utf-8")
     with pytest.raises(postroad.PostroadError, match=rf"queue\[1\]\.{name}: must "):
         load_configuration(file)
-    answer = api.call("POST", f"{API}/queues", {"path": "private$/orders", name: bad})
+    answer = api.call("POST", f"{API}/queues", {"path": r".\orders", name: bad})
     assert (answer.status, answer.json["code"]) == (400, "INVALID_PARAMETER")
     assert answer.json["detail"].startswith(f"{name}: must ")
     with (
         postroad.open(tmp_path / "data") as manager,
         pytest.raises(InvalidArgument, match=f"^{name}: must "),
     ):
-        manager.create_queue(r"private$\orders", **{name: bad})
+        manager.create_queue(r".\orders", **{name: bad})
 
 
 def test_the_api_sets_changes_and_shows_each_property(api: Served) -> None:
-    made = api.call("POST", f"{API}/queues", {"path": "private$/orders", **GOOD})
+    made = api.call("POST", f"{API}/queues", {"path": r".\orders", **GOOD})
     assert {name: made.json[name] for name in GOOD} == GOOD
-    api.create("private$/plain")
+    api.create(r".\plain")
     changes = {name: GOOD[name] for name in CHANGEABLE}
-    changed = api.call("PATCH", f"{API}/queues/private$/plain", changes)
+    changed = api.call("PATCH", f"{API}/queues/.%5Cplain", changes)
     assert {name: changed.json[name] for name in changes} == changes
     for name in QUEUE_PROPERTIES.keys() - CHANGEABLE.keys():
-        assert api.call("PATCH", ORDERS, {name: GOOD[name]}).status == 400
+        assert api.call("PATCH", f"{API}/queues/.%5Corders", {name: GOOD[name]}).status == 400
 
 
 def test_openapi_describes_each_property(api: Served) -> None:
@@ -109,9 +110,9 @@ def test_openapi_describes_each_property(api: Served) -> None:
 
 def test_the_verbs_set_each_property_and_the_store_keeps_it(tmp_path: Path) -> None:
     with postroad.open(tmp_path) as manager:
-        manager.create_queue(r"private$\orders", **GOOD)
+        manager.create_queue(r".\orders", **GOOD)
     with postroad.open(tmp_path) as manager:
-        info = manager.queue(r"private$\orders").info()
+        info = manager.queue(r".\orders").info()
         assert {name: getattr(info, name) for name in GOOD} == GOOD
 
 
@@ -158,3 +159,18 @@ def test_the_reference_has_each_property(name: str) -> None:
     assert row(each) in (DOCS / "configuration.md").read_text(encoding="utf-8").splitlines()
     assert f"`{name}`" in (DOCS / "http-api.md").read_text(encoding="utf-8")
     assert f"`{option(each)}" in (DOCS / "commands.md").read_text(encoding="utf-8")
+
+
+def test_a_private_queue_has_no_base_priority_on_any_surface(api: Served, tmp_path: Path) -> None:
+    refused = "base_priority: must be 0, because only a public queue has a base priority"
+    file = tmp_path / "alpha.toml"
+    file.write_text(toml({"base_priority": 5}).replace(r".\orders", r"private$\orders"), encoding="utf-8")
+    with pytest.raises(postroad.PostroadError, match=rf"queue\[1\]\.{refused}"):
+        load_configuration(file)
+    answer = api.call("POST", f"{API}/queues", {"path": "private$/orders", "base_priority": 5})
+    assert (answer.status, answer.json["detail"]) == (400, refused)
+    api.create("private$/orders")
+    for given, status in ((5, 400), (0, 200)):
+        assert api.call("PATCH", ORDERS, {"base_priority": given}).status == status
+    with postroad.open(tmp_path / "data") as manager, pytest.raises(InvalidArgument, match=refused):
+        manager.create_queue(r"private$\orders", base_priority=-1)

@@ -41,7 +41,6 @@ def ask_impacket(port: int, function: str, *arguments: Any, **options: Any) -> A
 def test_impacket_finds_a_port() -> None:
     async def run() -> None:
         offer = await epm.offer([Registration.of(PARCELS, "0.0.0.0", 4711, "parcels")], HOST, 0)
-        assert offer.serving
         interface = uuidtup_to_bin((str(PARCELS.uuid), "1.0"))
         binding = await asyncio.to_thread(
             ask_impacket, offer.port, "hept_map", HOST, interface, protocol="ncacn_ip_tcp"
@@ -93,10 +92,10 @@ def test_a_client_connects_by_the_mapper() -> None:
     async def run() -> None:
         async with counter() as it:
             offer = await epm.offer([Registration.of(PARCELS, HOST, it.port)], HOST, 0)
-            client = await epm.connect_mapped(HOST, PARCELS, mapper_port=offer.port)
+            client = await connect(HOST, await epm.resolve(HOST, PARCELS, port=offer.port), PARCELS)
             assert (await client.call(parcels.CALL_OFF, parcels.Wait(1))).status == 1
             with pytest.raises(RpcUnavailable, match="does not list the interface other"):
-                await epm.connect_mapped(HOST, OTHER, mapper_port=offer.port)
+                await epm.resolve(HOST, OTHER, port=offer.port)
             await client.close()
             await offer.stop()
 
@@ -107,7 +106,7 @@ def test_a_second_process_registers_with_the_mapper_that_runs() -> None:
     async def run() -> None:
         first = await epm.offer([Registration.of(PARCELS, HOST, 4711)], HOST, 0)
         second = await epm.offer([Registration.of(OTHER, HOST, 4712)], HOST, first.port)
-        assert not second.serving
+        assert second.port == first.port
         assert await epm.resolve(HOST, OTHER, port=first.port) == 4712
         await second.stop()
         # What a process registered goes with it, closed or killed.

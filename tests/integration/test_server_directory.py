@@ -208,3 +208,18 @@ def test_new_public_queues_are_made_when_the_file_is_written(
         asyncio.run(body())
     (told,) = [record for record in caplog.records if record.getMessage() == "public queue not created"]
     assert r"the queue alpha\third exists with the id" in str(told.__dict__["reason"])
+
+
+def test_a_public_queue_here_has_the_base_priority_that_the_directory_gives(tmp_path: Path) -> None:
+    configured(tmp_path)
+    text = ENTERPRISE.format(routing_server="true") + queue(r"alpha\first", FIRST) + "base_priority = -7\n"
+    (tmp_path / "enterprise.toml").write_text(text)
+    server = Server(load_configuration(tmp_path / "alpha.toml"))
+
+    async def body() -> int:
+        manager = await started(server)
+        found = manager.queue(r"alpha\first").base_priority
+        await server.stop()
+        return found
+
+    assert asyncio.run(body()) == -7

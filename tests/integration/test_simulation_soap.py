@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from postroad.simulation.scenario import Consumer, Fault, FaultKind, Flow, Kind, Naming, QueuePlan
+from postroad.simulation.scenario import Consumer, Fault, FaultKind, Flow, Kind, Naming, QueuePlan, queue_at
 from postroad.simulation.seeds import http_scenario
 from postroad.simulation.verdict import judge
 from postroad.simulation.web import Web
@@ -42,11 +42,10 @@ def test_a_seed_replays_to_the_same_log() -> None:
 
 def test_what_waits_for_a_clock_that_was_set_back_is_not_stuck() -> None:
     """The manager on the way takes for expired what its sender keeps for another hour."""
-    ledger = r"private$\ledger"
+    ledger = queue_at("beta", r"private$\ledger")
     flow = Flow(
         source="alpha",
-        manager="beta",
-        path=ledger,
+        to=ledger,
         kind=Kind.TRANSACTIONAL,
         naming=Naming.HTTP,
         count=3,
@@ -58,9 +57,9 @@ def test_what_waits_for_a_clock_that_was_set_back_is_not_stuck() -> None:
     set_back = Fault(kind=FaultKind.CRASH, managers=("alpha",), at_s=5, for_s=1, clock_error_s=-3600)
     scenario = replace(
         http_scenario(2792),
-        queues=(QueuePlan(manager="beta", path=ledger, transactional=True),),
+        queues=(QueuePlan(path=ledger, transactional=True),),
         flows=(flow,),
-        consumers=(Consumer(manager="beta", path=ledger),),
+        consumers=(Consumer(queue=ledger),),
         faults=(away, set_back),
     )
     assert scenario.forwarder == "gate"

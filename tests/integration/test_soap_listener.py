@@ -10,7 +10,6 @@ import pytest
 
 from postroad.net import http as accepting
 from postroad.net.limits import Limits
-from postroad.soap import listener
 from postroad.soap.listener import Listener
 
 HOST = "127.0.0.1"
@@ -62,7 +61,7 @@ def talk(*pieces: bytes) -> tuple[bytes, list[bytes]]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accepting, "REQUEST_S", 0.5)
-    monkeypatch.setattr(listener, "KEEP_ALIVE_S", 0.5)
+    monkeypatch.setattr(accepting, "KEEP_ALIVE_S", 0.5)
 
 
 @pytest.mark.parametrize("sent", [b"POST /msm", HEAD, HEAD + b"\r\n", HEAD + b"\r\nab"])

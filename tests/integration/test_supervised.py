@@ -16,6 +16,7 @@ from postroad.config import load_configuration
 from postroad.queues.carriers import Watcher
 from postroad.runtime import supervision
 from postroad.server.server import Server
+from postroad.soap.transport import SoapTransport
 from tests.served import API, ORDERS, served
 
 PATIENCE_S = 30
@@ -93,10 +94,12 @@ def test_timers_of_protocols_and_the_directory_watch_go_on_after_a_fault(tmp_pat
         server = Server(load_configuration(tmp_path / "alpha.toml"))
         await server.start()
         try:
-            manager, binary, soap = server._manager, server._binary, server._soap
+            manager, binary = server._manager, server._binary
             assert manager is not None
             assert binary is not None
-            assert soap is not None
+            assert manager.soap is not None
+            soap = manager.soap.driver
+            assert isinstance(soap, SoapTransport)
             url = f"http://{server.ready['listen']['api']}"  # type: ignore[index]
             broken = {
                 "binary timers": (binary.service, "on_timer"),

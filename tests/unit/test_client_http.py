@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from threading import current_thread
 from uuid import UUID
 
 import pytest
@@ -13,8 +15,12 @@ from postroad import errors
 from postroad.api import problems
 from postroad.api.schema import read_sending
 from postroad.client.payloads import message_json
+from postroad.client.sync.backend import CallerThread
 from postroad.message import Message
 from postroad.names import MessageId, parse_format_name
+from postroad.values.offsets import HoldInfo
+from postroad.values.plain import from_json, to_json
+from postroad.values.routes import Table, TableRow
 
 GUIDS = st.uuids()
 NAMES = st.sampled_from([None, r"private$\replies", r"DIRECT=OS:beta\private$\q", "PUBLIC=" + str(UUID(int=7))])
@@ -120,3 +126,31 @@ def test_a_quota_arrives_with_its_numbers() -> None:
 def test_an_unknown_class_is_told_by_its_status(name: str, status: int, kind: type[Exception]) -> None:
     error = errors.rebuild_error(name, status, "a sentence", {})
     assert (type(error), str(error)) == (kind, "a sentence")
+
+
+def test_a_coroutine_that_never_waits_runs_in_the_callers_thread() -> None:
+    async def answer() -> str:
+        return current_thread().name
+
+    async def fault() -> None:
+        raise errors.QueueNotFound("orders")
+
+    assert CallerThread().run(answer()) == current_thread().name
+    with pytest.raises(errors.QueueNotFound, match="orders"):
+        CallerThread().run(fault())
+
+
+def test_a_coroutine_that_waits_for_an_event_loop_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="waits for an event loop"):
+        CallerThread().run(asyncio.sleep(0))
+
+
+def test_a_dataclass_is_a_json_object_and_back_under_its_keys() -> None:
+    hold = HoldInfo("a", 1, 5, 3, 1700000000)
+    table = Table(manager="gate", is_site_gate=True, rows=(TableRow(site="a", next_site="b", gates=("gate",), cost=7),))
+    for value in (hold, table):
+        read = json.loads(json.dumps(value, default=to_json))
+        assert from_json(type(value), read | {"of another version": 1}) == value
+    assert json.loads(json.dumps(hold, default=to_json)).keys() >= {"from", "to"}
+    with pytest.raises(TypeError, match="no form in JSON"):
+        json.dumps({"x": UUID(int=1)}, default=to_json)

@@ -130,7 +130,6 @@ PURE = (
     "binary.receiver",
     "binary.service",
     "binary.report",
-    "binary.transfers",
     "binary.ping",
     "soap.elements",
     "soap.texts",
@@ -155,7 +154,6 @@ PURE = (
     "soap.receiver",
     "soap.service",
     "soap.report",
-    "soap.transfers",
     "rpc.pdu",
     "rpc.ndr",
     "rpc.interface",
@@ -321,9 +319,7 @@ ENTRANCES = frozenset(
 
 # Modules that no program uses yet, each with what will use it. What gets a use, or is not there, must leave the list.
 FOR_LATER = {
-    "binary.transfers": "management of a manager by others, [MS-MQMP] and [MS-MQCN]",
-    "soap.transfers": "the same",
-    "wire.variants": "management of a manager by others",
+    "wire.variants": "management of a manager by others, [MS-MQMP] and [MS-MQCN]",
 }
 
 

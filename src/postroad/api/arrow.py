@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
+from importlib import import_module
 from typing import Any
 
 from postroad.api.problems import HttpFault
@@ -14,35 +15,23 @@ MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 
 
 def columns_room() -> Any:
-    """The modules that need pyarrow and numpy; HttpFault, 406, if these are missing."""
-    try:
-        import pyarrow  # noqa: F401
-
-        from postroad.columns import batches
-    except ImportError:
-        raise HttpFault(
-            HTTPStatus.NOT_ACCEPTABLE,
-            InvalidArgument(
-                "Accept: the server cannot write Arrow; run pip install postroad[arrow] there and restart it"
-            ),
-        ) from None
-    return batches
+    """The module that writes messages; HttpFault, 406, if pyarrow or numpy is missing."""
+    return _room("batches", HTTPStatus.NOT_ACCEPTABLE, "Accept: the server cannot write Arrow")
 
 
 def sending_room() -> Any:
-    """The module that reads messages to send; HttpFault, 415, if pyarrow is missing."""
+    """The module that reads messages to send; HttpFault, 415, if pyarrow or numpy is missing."""
+    return _room("sending", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Type: the server cannot read Arrow")
+
+
+def _room(module: str, status: HTTPStatus, fault: str) -> Any:
     try:
         import pyarrow  # noqa: F401
 
-        from postroad.columns import sending
+        return import_module(f"postroad.columns.{module}")
     except ImportError:
-        raise HttpFault(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            InvalidArgument(
-                "Content-Type: the server cannot read Arrow; run pip install postroad[arrow] there, restart it"
-            ),
-        ) from None
-    return sending
+        remedy = "run pip install postroad[arrow] there and restart it"
+        raise HttpFault(status, InvalidArgument(f"{fault}; {remedy}")) from None
 
 
 class ArrowWriter:

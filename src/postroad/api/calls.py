@@ -23,6 +23,7 @@ from postroad.fields.kinds import LOOKUP_ID, Kind, suggestion
 from postroad.fields.tables import read_text
 from postroad.manager import Manager
 from postroad.queues.leases import Holder
+from postroad.values.plain import to_json
 
 MAX_REQUEST_BYTES = 1 << 20  # of a request without messages: ten thousand lookup ids fit
 MAX_PARAMETERS = 64
@@ -58,19 +59,44 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+Handler = Callable[["Call"], Awaitable[Response]]
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """A row of the table. `path` is below /api/v1, and its {names} are those of PATH_PARAMETERS in openapi.py."""
 
     method: str
     path: str
-    handler: Callable[[Call], Awaitable[Response]]
+    handler: Handler
     summary: str
-    answers: tuple[Answer, ...] = (Answer(),)
-    parameters: tuple[Parameter, ...] = ()
-    body: Body | None = None
-    errors: tuple[HTTPStatus, ...] = ()
-    audited: str | None = None  # the action in the audit log; None if it is not logged there
+    answers: tuple[Answer, ...]
+    parameters: tuple[Parameter, ...]
+    body: Body | None
+    errors: tuple[HTTPStatus, ...]
+    audited: str | None  # the action in the audit log; None if it is not logged there
+
+
+class Operations(list[Operation]):
+    """A part of the table. `add` makes a row for the handler below it; `request` is as in `GET /queues`."""
+
+    def add(
+        self,
+        request: str,
+        summary: str,
+        *answers: Answer,
+        parameters: tuple[Parameter, ...] = (),
+        body: Body | None = None,
+        errors: tuple[HTTPStatus, ...] = (),
+        audited: str | None = None,
+    ) -> Callable[[Handler], Handler]:
+        method, path = request.split(" ")
+
+        def register(handler: Handler) -> Handler:
+            self.append(Operation(method, path, handler, summary, answers, parameters, body, errors, audited))
+            return handler
+
+        return register
 
 
 class Call:
@@ -85,13 +111,17 @@ class Call:
         self.facts: dict[str, object] = {}
         self.query = read_query(request.scope["query_string"], parameters)
 
+    def segment(self, name: str) -> str:
+        """The part of the path that stands for {name}."""
+        return unquote(self.request.path_params[name])
+
     @property
     def queue(self) -> str:
-        return queue_name(unquote(self.request.path_params["queue"]))
+        return queue_name(self.segment("queue"))
 
     @property
     def lookup_id(self) -> int:
-        return read_text(LOOKUP_ID, unquote(self.request.path_params["lookup_id"]), "lookup_id")
+        return read_text(LOOKUP_ID, self.segment("lookup_id"), "lookup_id")
 
     @property
     def caller(self) -> Caller:
@@ -151,7 +181,7 @@ def read_query(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
 
 
 def json_answer(content: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    return Response(json.dumps(content, separators=(",", ":")), status, media_type="application/json")
+    return Response(json.dumps(content, separators=(",", ":"), default=to_json), status, media_type="application/json")
 
 
 def no_content() -> Response:

@@ -2,59 +2,45 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
-
 from starlette.responses import Response
 
-from postroad.api.calls import Answer, Call, Operation, json_answer
+from postroad.api.calls import Answer, Call, Operations, json_answer
 from postroad.api.formats import JSON
-from postroad.api.schema import info_json
+
+OPERATIONS = Operations()
 
 
-async def list_sessions(call: Call) -> Response:
-    return json_answer({"sessions": [info_json(each) for each in call.manager.outlook().sessions()]})
-
-
-async def list_readers(call: Call) -> Response:
-    return json_answer({"readers": [info_json(each) for each in call.manager.remote_read.readers()]})
-
-
-async def list_exposure(call: Call) -> Response:
-    return json_answer({"exposure": [info_json(each) for each in call.manager.exposure]})
-
-
-async def trace_message(call: Call) -> Response:
-    trace = await call.manager.trace(unquote(call.request.path_params["message_id"]))
-    return json_answer(trace.json())
-
-
-OPERATIONS = (
-    Operation(
-        "GET",
-        "/sessions",
-        list_sessions,
-        "List the sessions with other queue managers",
-        (Answer(description="the sessions, in the order they were made", content={JSON: "Sessions"}),),
-    ),
-    Operation(
-        "GET",
-        "/readers",
-        list_readers,
-        "List the remote readers",
-        (Answer(description="the queues that remote readers have open", content={JSON: "Readers"}),),
-    ),
-    Operation(
-        "GET",
-        "/exposure",
-        list_exposure,
-        "List the listeners: who can reach each one, what callers may do, and the encryption",
-        (Answer(description="the listeners that are on", content={JSON: "Exposure"}),),
-    ),
-    Operation(
-        "GET",
-        "/trace/{message_id}",
-        trace_message,
-        "Show where a message went, as far as this manager knows",
-        (Answer(description="the events found, in order of time; possibly none", content={JSON: "Trace"}),),
-    ),
+@OPERATIONS.add(
+    "GET /sessions",
+    "List the sessions with other queue managers",
+    Answer(description="the sessions, in the order they were made", content={JSON: "Sessions"}),
 )
+async def list_sessions(call: Call) -> Response:
+    return json_answer({"sessions": call.manager.outlook().sessions()})
+
+
+@OPERATIONS.add(
+    "GET /readers",
+    "List the remote readers",
+    Answer(description="the queues that remote readers have open", content={JSON: "Readers"}),
+)
+async def list_readers(call: Call) -> Response:
+    return json_answer({"readers": call.manager.remote_read.readers()})
+
+
+@OPERATIONS.add(
+    "GET /exposure",
+    "List the listeners: who can reach each one, what callers may do, and the encryption",
+    Answer(description="the listeners that are on", content={JSON: "Exposure"}),
+)
+async def list_exposure(call: Call) -> Response:
+    return json_answer({"exposure": call.manager.exposure})
+
+
+@OPERATIONS.add(
+    "GET /trace/{message_id}",
+    "Show where a message went, as far as this manager knows",
+    Answer(description="the events found, in order of time; possibly none", content={JSON: "Trace"}),
+)
+async def trace_message(call: Call) -> Response:
+    return json_answer(await call.manager.trace(call.segment("message_id")))

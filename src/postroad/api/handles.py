@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from urllib.parse import unquote
 
 from starlette.responses import Response
 
-from postroad.api.calls import Answer, Body, Call, Operation, json_answer, no_content
+from postroad.api.calls import Answer, Body, Call, Handler, Operations, json_answer, no_content
 from postroad.api.formats import ARROW, JSON, RECORDS, choose, whole_answer
 from postroad.api.messages import PACKET, TIMEOUT
 from postroad.api.schema import QUEUE
@@ -18,45 +17,75 @@ from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 
 ACCESSES = {"receive": QueueAccess.RECEIVE, "peek": QueueAccess.PEEK}
 SHARES = {"deny-none": ShareMode.DENY_NONE, "deny-receive": ShareMode.DENY_RECEIVE}
-CALLS = {"peek": ReadCall.PEEK, "peek-next": ReadCall.PEEK_NEXT, "receive": ReadCall.RECEIVE}
+CALLS = {
+    "peek": (ReadCall.PEEK, "Peek at the message at a cursor"),
+    "peek-next": (ReadCall.PEEK_NEXT, "Move a cursor to the next message, and peek at it"),
+    "receive": (ReadCall.RECEIVE, "Receive the message at a cursor"),
+}
 _OPENING = {
     "queue": Property("queue", "name", QUEUE, "the queue to open"),
     "access": Property("access", "access", choice(ACCESSES), "what the handle may do"),
     "share": Property("share", "share", choice(SHARES), "whether others may read meanwhile; deny-none if absent"),
 }
+_NOT_FOUND = (HTTPStatus.NOT_FOUND,)
+
+OPERATIONS = Operations()
 
 
 def _number(call: Call, name: str) -> int:
     """A handle from the path. Text that is no number names no open queue."""
-    text = unquote(call.request.path_params[name])
+    text = call.segment(name)
     try:
         return LOOKUP_ID.from_text(text)
     except FieldFault:
         raise InvalidHandle(f"there is no open {name} {text}") from None
 
 
+@OPERATIONS.add(
+    "POST /handles",
+    "Open a queue",
+    Answer(HTTPStatus.CREATED, "its handle", {JSON: "Handle"}),
+    body=Body({JSON: "Opening"}),
+    errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+)
 async def open_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), _OPENING, required=("queue", "access"))
     return json_answer({"handle": call.manager.open_queue(**values)}, HTTPStatus.CREATED)
 
 
+@OPERATIONS.add(
+    "DELETE /handles/{handle}",
+    "Close an open queue, and end its waiting reads",
+    Answer(HTTPStatus.NO_CONTENT, "the queue is closed"),
+    errors=_NOT_FOUND,
+)
 async def close_queue(call: Call) -> Response:
     call.manager.close_queue(_number(call, "handle"))
     return no_content()
 
 
+@OPERATIONS.add(
+    "POST /handles/{handle}/cursors",
+    "Create a cursor",
+    Answer(HTTPStatus.CREATED, "the cursor", {JSON: "Cursor"}),
+    errors=(HTTPStatus.NOT_FOUND, HTTPStatus.GONE),
+)
 async def open_cursor(call: Call) -> Response:
     return json_answer({"cursor": call.manager.open_cursor(_number(call, "handle"))}, HTTPStatus.CREATED)
 
 
+@OPERATIONS.add(
+    "DELETE /handles/{handle}/cursors/{cursor}",
+    "Close a cursor",
+    Answer(HTTPStatus.NO_CONTENT, "the cursor is closed"),
+    errors=_NOT_FOUND,
+)
 async def close_cursor(call: Call) -> Response:
     call.manager.close_cursor(_number(call, "handle"), _number(call, "cursor"))
     return no_content()
 
 
-def _reader(read_call: ReadCall) -> Operation:
-    word = next(word for word, each in CALLS.items() if each is read_call)
-
+def _reader(read_call: ReadCall) -> Handler:
     async def read(call: Call) -> Response:
         form = choose(call.request.headers.get("accept"), one=True, packet=bool(call.query["packet"]))
         timeout = call.query["timeout"]
@@ -67,61 +96,16 @@ def _reader(read_call: ReadCall) -> Operation:
             return no_content()  # the answer to a receive that timed out, [MS-MQDMPR] 3.1.7.1.10
         return whole_answer(form, [message])
 
-    return Operation(
-        "POST",
-        f"/handles/{{handle}}/cursors/{{cursor}}/{word}",
-        read,
-        _SUMMARIES[read_call],
-        (
-            Answer(description="the message", content={JSON: "Message", RECORDS: None, ARROW: None}),
-            Answer(HTTPStatus.NO_CONTENT, "no message came in time"),
-        ),
-        (TIMEOUT, PACKET),
+    return read
+
+
+for word, (read_call, summary) in CALLS.items():
+    OPERATIONS.add(
+        f"POST /handles/{{handle}}/cursors/{{cursor}}/{word}",
+        summary,
+        Answer(description="the message", content={JSON: "Message", RECORDS: None, ARROW: None}),
+        Answer(HTTPStatus.NO_CONTENT, "no message came in time"),
+        parameters=(TIMEOUT, PACKET),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.CONFLICT, HTTPStatus.GONE),
-    )
-
-
-_SUMMARIES = {
-    ReadCall.PEEK: "Peek at the message at a cursor",
-    ReadCall.PEEK_NEXT: "Move a cursor to the next message, and peek at it",
-    ReadCall.RECEIVE: "Receive the message at a cursor",
-}
-_NOT_FOUND = (HTTPStatus.NOT_FOUND,)
-
-OPERATIONS = (
-    Operation(
-        "POST",
-        "/handles",
-        open_queue,
-        "Open a queue",
-        (Answer(HTTPStatus.CREATED, "its handle", {JSON: "Handle"}),),
-        body=Body({JSON: "Opening"}),
-        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
-    ),
-    Operation(
-        "DELETE",
-        "/handles/{handle}",
-        close_queue,
-        "Close an open queue, and end its waiting reads",
-        (Answer(HTTPStatus.NO_CONTENT, "the queue is closed"),),
-        errors=_NOT_FOUND,
-    ),
-    Operation(
-        "POST",
-        "/handles/{handle}/cursors",
-        open_cursor,
-        "Create a cursor",
-        (Answer(HTTPStatus.CREATED, "the cursor", {JSON: "Cursor"}),),
-        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.GONE),
-    ),
-    Operation(
-        "DELETE",
-        "/handles/{handle}/cursors/{cursor}",
-        close_cursor,
-        "Close a cursor",
-        (Answer(HTTPStatus.NO_CONTENT, "the cursor is closed"),),
-        errors=_NOT_FOUND,
-    ),
-    *map(_reader, CALLS.values()),
-)
+    )(_reader(read_call))
 SCHEMAS = {"Opening": _OPENING}

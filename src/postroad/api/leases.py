@@ -6,32 +6,30 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from postroad.api.calls import Answer, Body, Call, Operation, Parameter, json_answer
+from postroad.api.calls import Answer, Body, Call, Operations, Parameter, json_answer
 from postroad.api.formats import JSON
-from postroad.api.schema import MAX_BATCH_MESSAGES, QUEUE, info_json
+from postroad.api.schema import MAX_BATCH_MESSAGES, QUEUE
 from postroad.fields.kinds import GUID, LOOKUP_ID, items
 from postroad.fields.tables import Property, read_object
 
 _LEASES = items(GUID, most=MAX_BATCH_MESSAGES, distinct=True, first=0)
 _LOOKUP_IDS = items(LOOKUP_ID, most=MAX_BATCH_MESSAGES, distinct=True, first=0)
-_RENEWAL = {
-    "leases": Property(
-        "leases",
-        "leases",
-        _LEASES,
-        "leases of locked messages, and ids of transactions",
-    )
-}
+_RENEWAL = {"leases": Property("leases", "leases", _LEASES, "leases of locked messages, and ids of transactions")}
 _RELEASE = {
     "lookup_ids": Property(
-        "lookup_ids",
-        "lookup_ids",
-        _LOOKUP_IDS,
-        "the messages to release; all locked ones if absent",
+        "lookup_ids", "lookup_ids", _LOOKUP_IDS, "the messages to release; all locked ones if absent"
     )
 }
 
+OPERATIONS = Operations()
 
+
+@OPERATIONS.add(
+    "POST /leases/renew",
+    "Renew the leases of locked messages and transactions",
+    Answer(description="the leases that were renewed, and those that have ended", content={JSON: "Renewed"}),
+    body=Body({JSON: "Renewal"}),
+)
 async def renew(call: Call) -> Response:
     values = read_object(await call.json_object(), _RENEWAL, required=("leases",))
     gone = set(call.manager.leases.renew(values["leases"]))
@@ -43,10 +41,25 @@ async def renew(call: Call) -> Response:
     )
 
 
+@OPERATIONS.add(
+    "GET /locks",
+    "List the messages that clients have locked, the oldest first",
+    Answer(content={JSON: "Locks"}),
+    parameters=(Parameter("queue", QUEUE, "only messages of this queue"),),
+    errors=(HTTPStatus.NOT_FOUND,),
+)
 async def list_locks(call: Call) -> Response:
-    return json_answer({"locks": [info_json(each) for each in call.manager.leases.locks(call.query["queue"])]})
+    return json_answer({"locks": call.manager.leases.locks(call.query["queue"])})
 
 
+@OPERATIONS.add(
+    "POST /queues/{queue}/release",
+    "Release locked messages as an operator, even if their client still works",
+    Answer(description="the lookup ids released, and how many are still locked", content={JSON: "Released"}),
+    body=Body({JSON: "Release"}),
+    errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    audited="release locks",
+)
 async def release(call: Call) -> Response:
     values = read_object(await call.json_object(), _RELEASE)
     released = await call.manager.leases.release(call.queue, values.get("lookup_ids"))
@@ -54,33 +67,4 @@ async def release(call: Call) -> Response:
     return json_answer({"released": released, "locked": call.manager.leases.locked(call.queue)})
 
 
-OPERATIONS = (
-    Operation(
-        "POST",
-        "/leases/renew",
-        renew,
-        "Renew the leases of locked messages and transactions",
-        (Answer(description="the leases that were renewed, and those that have ended", content={JSON: "Renewed"}),),
-        body=Body({JSON: "Renewal"}),
-    ),
-    Operation(
-        "GET",
-        "/locks",
-        list_locks,
-        "List the messages that clients have locked, the oldest first",
-        (Answer(content={JSON: "Locks"}),),
-        (Parameter("queue", QUEUE, "only messages of this queue"),),
-        errors=(HTTPStatus.NOT_FOUND,),
-    ),
-    Operation(
-        "POST",
-        "/queues/{queue}/release",
-        release,
-        "Release locked messages as an operator, even if their client still works",
-        (Answer(description="the lookup ids released, and how many are still locked", content={JSON: "Released"}),),
-        body=Body({JSON: "Release"}),
-        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
-        audited="release locks",
-    ),
-)
 SCHEMAS = {"Renewal": _RENEWAL, "Release": _RELEASE}

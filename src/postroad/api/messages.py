@@ -9,7 +9,7 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from postroad.api.calls import Answer, Body, Call, Operation, Parameter, json_answer, no_content
+from postroad.api.calls import Answer, Body, Call, Operations, Parameter, json_answer, no_content
 from postroad.api.formats import ARROW, JSON, RECORDS, Format, choose, streamed_answer, whole_answer
 from postroad.api.ranges import RANGE, answer_range, is_range
 from postroad.api.schema import (
@@ -86,12 +86,39 @@ _MOVE = {
     "after": Property("after", "after", whole(START, MAX_LOOKUP_ID), "begin after this lookup id"),
     "limit": Property("limit", "limit", whole(1, MAX_BATCH_MESSAGES), f"the largest number; {MOVE_BATCH} if absent"),
 }
+_MANY = {JSON: "Messages", RECORDS: None, ARROW: None}
+_ONE = {JSON: "Message", RECORDS: None, ARROW: None}
+_FOUND = Answer(description="the messages", content=_MANY)
+_LISTED = Answer(
+    description="the messages",
+    content=_MANY,
+    headers={LOCKED: "how many locked messages of the queue are not shown; absent for a range"},
+)
+_LOCKED = Answer(
+    description="the messages",
+    content=_MANY,
+    headers={
+        LEASE: "the lease of these messages, for renewing and settling",
+        LEASE_S: "the messages go back if the lease is not renewed within so many seconds",
+    },
+)
+_NONE = Answer(HTTPStatus.NO_CONTENT, "no message came in time")
+_CONFLICTS = (HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.CONFLICT)
+
+OPERATIONS = Operations()
 
 # Sending
 
 
+@OPERATIONS.add(
+    "POST /queues/{queue}/messages",
+    "Send one message, several, or the body as it is",
+    Answer(HTTPStatus.CREATED, "the messages are sent, and the recoverable ones are durable", {JSON: "Ids"}),
+    parameters=_SENDING,
+    body=Body({JSON: "Sending", "*/*": None}),
+    errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
+)
 async def send(call: Call) -> Response:
-    """POST messages"""
     queue, query = call.queue, call.query
     transaction: UUID | None = query.pop("transaction")
     transactional: bool | None = query.pop(TRANSACTIONAL)
@@ -133,8 +160,14 @@ def _fitting(call: Call, queue: str, most_messages: int, most_bytes: int) -> int
     return max(1, min(most_messages, most_bytes // mean if mean else most_messages))
 
 
+@OPERATIONS.add(
+    "GET /queues/{queue}/messages",
+    "List messages in queue order, or a range in order of arrival; all stay in the queue",
+    _LISTED,
+    parameters=(_LISTED_AFTER, _LISTED_LIMIT, PACKET, *RANGE),
+    errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE),
+)
 async def list_messages(call: Call) -> Response:
-    """GET messages"""
     queue, after, limit = call.queue, call.query["after"], call.query["limit"]
     if is_range(call):
         if after is not None:
@@ -174,16 +207,40 @@ async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **argum
     return await (reading if timeout == 0 else call.waits.run(call.request, reading))
 
 
+@OPERATIONS.add(
+    "POST /queues/{queue}/receive",
+    "Receive messages, waiting for the first",
+    _FOUND,
+    _NONE,
+    parameters=(_COUNT, TIMEOUT, _TRANSACTION, PACKET),
+    errors=_CONFLICTS,
+)
 async def receive(call: Call) -> Response:
     form = _format(call)
     return whole_answer(form, await _wait(call, call.manager.receive, transaction=call.query["transaction"]))
 
 
+@OPERATIONS.add(
+    "POST /queues/{queue}/peek",
+    "Peek at the first messages, waiting for one",
+    _FOUND,
+    _NONE,
+    parameters=(_COUNT, TIMEOUT, PACKET),
+    errors=_CONFLICTS,
+)
 async def peek(call: Call) -> Response:
     form = _format(call)
     return whole_answer(form, await _wait(call, call.manager.peek))
 
 
+@OPERATIONS.add(
+    "POST /queues/{queue}/lock",
+    "Lock messages: the first phase of a receive",
+    _LOCKED,
+    _NONE,
+    parameters=(_COUNT, TIMEOUT, PACKET),
+    errors=_CONFLICTS,
+)
 async def lock(call: Call) -> Response:
     form = _format(call)
     locked = await _wait(call, call.manager.lock, holder=call.holder)
@@ -196,20 +253,39 @@ async def lock(call: Call) -> Response:
     return answer
 
 
+@OPERATIONS.add(
+    "POST /queues/{queue}/settle",
+    "Delete locked messages or put them back: the second phase of a receive",
+    Answer(HTTPStatus.NO_CONTENT, "the messages are settled"),
+    body=Body({JSON: "Settlement"}),
+    errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+)
 async def settle(call: Call) -> Response:
     values = read_object(await call.json_object(), _SETTLEMENT, required=("lookup_ids", "delete"))
     await call.manager.settle(call.queue, **values)
     return no_content()
 
 
+@OPERATIONS.add(
+    "GET /queues/{queue}/messages/{lookup_id}",
+    "Show one message by its lookup id",
+    Answer(description="the message", content=_ONE),
+    parameters=(_ACTION, PACKET),
+    errors=(*_CONFLICTS, HTTPStatus.GONE),
+)
 async def show(call: Call) -> Response:
-    """GET messages/{lookup_id}"""
     form = _format(call, one=True)
     return whole_answer(form, [await call.manager.lookup(call.queue, call.lookup_id, call.query["action"])])
 
 
+@OPERATIONS.add(
+    "DELETE /queues/{queue}/messages/{lookup_id}",
+    "Receive one message by its lookup id",
+    Answer(description="the received message", content=_ONE),
+    parameters=(_ACTION, _TRANSACTION, PACKET),
+    errors=(*_CONFLICTS, HTTPStatus.GONE),
+)
 async def take(call: Call) -> Response:
-    """DELETE messages/{lookup_id}"""
     form = _format(call, one=True)
     message = await call.manager.lookup(
         call.queue, call.lookup_id, call.query["action"], receive=True, transaction=call.query["transaction"]
@@ -220,6 +296,14 @@ async def take(call: Call) -> Response:
 # Rescue
 
 
+@OPERATIONS.add(
+    "POST /queues/{queue}/move",
+    "Move messages to another queue",
+    Answer(description="the lookup ids they had, and how many messages are locked", content={JSON: "Moved"}),
+    body=Body({JSON: "Move"}),
+    errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE, HTTPStatus.INSUFFICIENT_STORAGE),
+    audited="move",
+)
 async def move(call: Call) -> Response:
     values = read_object(await call.json_object(), _MOVE, required=("to",))
     if "lookup_ids" in values and ("after" in values or "limit" in values):
@@ -230,8 +314,21 @@ async def move(call: Call) -> Response:
     return json_answer({"moved": moved, "locked": call.manager.leases.locked(call.queue)})
 
 
+@OPERATIONS.add(
+    "GET /queues/{queue}/packets",
+    "Export raw packets, back to back",
+    Answer(
+        description="the packets",
+        content={OCTETS: None},
+        headers={
+            LAST_LOOKUP_ID: "the lookup id of the last packet; absent if there is none",
+            LOCKED: "how many locked messages of the queue are left out",
+        },
+    ),
+    parameters=(_AFTER, _LIMIT),
+    errors=(HTTPStatus.NOT_FOUND,),
+)
 async def export_packets(call: Call) -> Response:
-    """GET packets"""
     queue, after, limit = call.queue, call.query["after"], call.query["limit"]
     page = _fitting(call, queue, PAGE_MESSAGES, PAGE_BYTES)
     packets: list[bytes] = []
@@ -250,8 +347,15 @@ async def export_packets(call: Call) -> Response:
     return Response(b"".join(packets), headers=headers, media_type=OCTETS)
 
 
+@OPERATIONS.add(
+    "POST /queues/{queue}/packets",
+    "Import raw packets into a queue, byte for byte",
+    Answer(HTTPStatus.CREATED, "their new lookup ids", {JSON: "LookupIds"}),
+    body=Body({OCTETS: None}),
+    errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
+    audited="import",
+)
 async def import_packets(call: Call) -> Response:
-    """POST packets"""
     framer = Framer()
     packets = framer.feed(await call.body(MAX_BATCH_BYTES))
     if framer.error is not None:
@@ -265,147 +369,4 @@ async def import_packets(call: Call) -> Response:
     return json_answer({"lookup_ids": await call.manager.insert(call.queue, packets)}, HTTPStatus.CREATED)
 
 
-_MANY = {JSON: "Messages", RECORDS: None, ARROW: None}
-_ONE = {JSON: "Message", RECORDS: None, ARROW: None}
-_FOUND = Answer(description="the messages", content=_MANY)
-_LISTED = Answer(
-    description="the messages",
-    content=_MANY,
-    headers={LOCKED: "how many locked messages of the queue are not shown; absent for a range"},
-)
-_LOCKED = Answer(
-    description="the messages",
-    content=_MANY,
-    headers={
-        LEASE: "the lease of these messages, for renewing and settling",
-        LEASE_S: "the messages go back if the lease is not renewed within so many seconds",
-    },
-)
-_NONE = Answer(HTTPStatus.NO_CONTENT, "no message came in time")
-_CONFLICTS = (HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.CONFLICT)
-_MESSAGES, _MESSAGE = "/queues/{queue}/messages", "/queues/{queue}/messages/{lookup_id}"
-
-OPERATIONS = (
-    Operation(
-        "POST",
-        _MESSAGES,
-        send,
-        "Send one message, several, or the body as it is",
-        (Answer(HTTPStatus.CREATED, "the messages are sent, and the recoverable ones are durable", {JSON: "Ids"}),),
-        _SENDING,
-        Body({JSON: "Sending", "*/*": None}),
-        (
-            HTTPStatus.NOT_FOUND,
-            HTTPStatus.CONFLICT,
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            HTTPStatus.INSUFFICIENT_STORAGE,
-        ),
-    ),
-    Operation(
-        "POST",
-        "/queues/{queue}/receive",
-        receive,
-        "Receive messages, waiting for the first",
-        (_FOUND, _NONE),
-        (_COUNT, TIMEOUT, _TRANSACTION, PACKET),
-        errors=_CONFLICTS,
-    ),
-    Operation(
-        "POST",
-        "/queues/{queue}/peek",
-        peek,
-        "Peek at the first messages, waiting for one",
-        (_FOUND, _NONE),
-        (_COUNT, TIMEOUT, PACKET),
-        errors=_CONFLICTS,
-    ),
-    Operation(
-        "POST",
-        "/queues/{queue}/lock",
-        lock,
-        "Lock messages: the first phase of a receive",
-        (_LOCKED, _NONE),
-        (_COUNT, TIMEOUT, PACKET),
-        errors=_CONFLICTS,
-    ),
-    Operation(
-        "POST",
-        "/queues/{queue}/settle",
-        settle,
-        "Delete locked messages or put them back: the second phase of a receive",
-        (Answer(HTTPStatus.NO_CONTENT, "the messages are settled"),),
-        body=Body({JSON: "Settlement"}),
-        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
-    ),
-    Operation(
-        "GET",
-        _MESSAGES,
-        list_messages,
-        "List messages in queue order, or a range in order of arrival; all stay in the queue",
-        (_LISTED,),
-        (_LISTED_AFTER, _LISTED_LIMIT, PACKET, *RANGE),
-        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE),
-    ),
-    Operation(
-        "GET",
-        _MESSAGE,
-        show,
-        "Show one message by its lookup id",
-        (Answer(description="the message", content=_ONE),),
-        (_ACTION, PACKET),
-        errors=(*_CONFLICTS, HTTPStatus.GONE),
-    ),
-    Operation(
-        "DELETE",
-        _MESSAGE,
-        take,
-        "Receive one message by its lookup id",
-        (Answer(description="the received message", content=_ONE),),
-        (_ACTION, _TRANSACTION, PACKET),
-        errors=(*_CONFLICTS, HTTPStatus.GONE),
-    ),
-    Operation(
-        "POST",
-        "/queues/{queue}/move",
-        move,
-        "Move messages to another queue",
-        (Answer(description="the lookup ids they had, and how many messages are locked", content={JSON: "Moved"}),),
-        body=Body({JSON: "Move"}),
-        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE, HTTPStatus.INSUFFICIENT_STORAGE),
-        audited="move",
-    ),
-    Operation(
-        "GET",
-        "/queues/{queue}/packets",
-        export_packets,
-        "Export raw packets, back to back",
-        (
-            Answer(
-                description="the packets",
-                content={OCTETS: None},
-                headers={
-                    LAST_LOOKUP_ID: "the lookup id of the last packet; absent if there is none",
-                    LOCKED: "how many locked messages of the queue are left out",
-                },
-            ),
-        ),
-        (_AFTER, _LIMIT),
-        errors=(HTTPStatus.NOT_FOUND,),
-    ),
-    Operation(
-        "POST",
-        "/queues/{queue}/packets",
-        import_packets,
-        "Import raw packets into a queue, byte for byte",
-        (Answer(HTTPStatus.CREATED, "their new lookup ids", {JSON: "LookupIds"}),),
-        body=Body({OCTETS: None}),
-        errors=(
-            HTTPStatus.NOT_FOUND,
-            HTTPStatus.CONFLICT,
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            HTTPStatus.INSUFFICIENT_STORAGE,
-        ),
-        audited="import",
-    ),
-)
 SCHEMAS = {"Settlement": _SETTLEMENT, "Move": _MOVE}

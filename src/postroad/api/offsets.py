@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from http import HTTPStatus
-from urllib.parse import unquote
 
 from starlette.responses import Response
 
 from postroad.api.arrow import sending_room
-from postroad.api.calls import Answer, Body, Call, Operation, Parameter, json_answer, no_content
+from postroad.api.calls import Answer, Body, Call, Operations, Parameter, json_answer, no_content
 from postroad.api.formats import ARROW, JSON
 from postroad.api.messages import MAX_BATCH_BYTES, MAX_LIMIT
 from postroad.api.schema import MAX_BATCH_MESSAGES, TRANSACTIONAL, read_sending
@@ -18,7 +16,6 @@ from postroad.fields.kinds import SWITCH, nullable, whole
 from postroad.fields.tables import Property, read_object, read_text
 from postroad.queues.submissions import MAX_EPOCH
 from postroad.store.interface import ARRIVAL_MASK
-from postroad.values.offsets import HoldInfo, Mark, Submission
 
 ARRIVAL = whole(0, ARRIVAL_MASK)
 EPOCH = whole(0, MAX_EPOCH)
@@ -30,51 +27,101 @@ _HOLD = {
     "to": Property("to", "end", nullable(ARRIVAL), "the arrival number after the last; the mark if absent"),
 }
 _COMMIT = {"to": Property("to", "end", ARRIVAL, "the arrival number after the last message to receive")}
-_NAMES = {"start": "from", "end": "to"}
+_NOT_FOUND = (HTTPStatus.NOT_FOUND,)
+_CONFLICT = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
-
-def _segment(call: Call, name: str) -> str:
-    return unquote(call.request.path_params[name])
+OPERATIONS = Operations()
 
 
 def _number(call: Call, name: str) -> int:
-    return read_text(EPOCH, _segment(call, name), name)
+    return read_text(EPOCH, call.segment(name), name)
 
 
-def _json(value: Mark | HoldInfo | Submission) -> dict[str, object]:
-    return {_NAMES.get(each.name, each.name): getattr(value, each.name) for each in fields(value)}
-
-
+@OPERATIONS.add(
+    "GET /queues/{queue}/mark",
+    "Show the arrival number below which no new message can appear",
+    Answer(description="the mark", content={JSON: "Mark"}),
+    parameters=(_FROM, _LIMIT),
+    errors=_NOT_FOUND,
+)
 async def show_mark(call: Call) -> Response:
-    return json_answer(_json(await call.manager.offsets.mark(call.queue, call.query["from"], call.query["limit"])))
+    return json_answer(await call.manager.offsets.mark(call.queue, call.query["from"], call.query["limit"]))
 
 
 # Holds
 
 
+@OPERATIONS.add(
+    "GET /queues/{queue}/holds",
+    "List the ranges of the queue that readers hold",
+    Answer(description="the holds", content={JSON: "Holds"}),
+    errors=_NOT_FOUND,
+)
 async def list_holds(call: Call) -> Response:
-    return json_answer({"holds": [_json(each) for each in await call.manager.offsets.holds(call.queue)]})
+    return json_answer({"holds": await call.manager.offsets.holds(call.queue)})
 
 
+@OPERATIONS.add(
+    "PUT /queues/{queue}/holds/{name}",
+    "Hold a range of messages, which hides it from every other reader, or extend the range",
+    Answer(description="the whole hold", content={JSON: "Hold"}),
+    body=Body({JSON: "NewHold"}),
+    errors=_CONFLICT,
+)
 async def put_hold(call: Call) -> Response:
     values = read_object(await call.json_object(), _HOLD, required=("from",))
-    return json_answer(_json(await call.manager.offsets.hold(call.queue, _segment(call, "name"), **values)))
+    return json_answer(await call.manager.offsets.hold(call.queue, call.segment("name"), **values))
 
 
+@OPERATIONS.add(
+    "POST /queues/{queue}/holds/{name}/commit",
+    "Receive the held messages up to an arrival number",
+    Answer(description="how many messages were received", content={JSON: "Removed"}),
+    body=Body({JSON: "HoldCommit"}),
+    errors=_NOT_FOUND,
+)
 async def commit_hold(call: Call) -> Response:
     values = read_object(await call.json_object(), _COMMIT, required=("to",))
-    removed = await call.manager.offsets.commit_hold(call.queue, _segment(call, "name"), values["end"])
+    removed = await call.manager.offsets.commit_hold(call.queue, call.segment("name"), values["end"])
     return json_answer({"removed": removed})
 
 
+@OPERATIONS.add(
+    "DELETE /queues/{queue}/holds/{name}",
+    "Release a hold",
+    Answer(HTTPStatus.NO_CONTENT, "no hold has this name now"),
+    errors=_NOT_FOUND,
+)
 async def release_hold(call: Call) -> Response:
-    await call.manager.offsets.release(call.queue, _segment(call, "name"))
+    await call.manager.offsets.release(call.queue, call.segment("name"))
     return no_content()
 
 
 # Submissions
 
 
+# Before `submit`, whose path has room for it.
+@OPERATIONS.add(
+    "POST /queues/{queue}/submissions/{name}/{epoch}/commit",
+    "Complete an epoch: later messages of it count as sent",
+    Answer(HTTPStatus.NO_CONTENT, "the epoch is complete"),
+)
+async def commit_submission(call: Call) -> Response:
+    await call.manager.offsets.commit_submission(call.queue, call.segment("name"), _number(call, "epoch"))
+    return no_content()
+
+
+@OPERATIONS.add(
+    "POST /queues/{queue}/submissions/{name}/{epoch}/{partition}",
+    "Send the messages that this sender has not sent yet",
+    Answer(description="how many were sent now, and how many before", content={JSON: "Submission"}),
+    parameters=(
+        _ROW,
+        Parameter(TRANSACTIONAL, SWITCH, "whether to send in a transaction; if absent, as the local queue requires"),
+    ),
+    body=Body({JSON: "Sending", ARROW: None}),
+    errors=(*_CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
+)
 async def submit(call: Call) -> Response:
     transactional: bool | None = call.query[TRANSACTIONAL]
     body = await call.body(MAX_BATCH_BYTES)
@@ -90,105 +137,28 @@ async def submit(call: Call) -> Response:
         transactional = asked
     submission = await call.manager.offsets.submit(
         call.queue,
-        _segment(call, "name"),
+        call.segment("name"),
         _number(call, "epoch"),
         _number(call, "partition"),
         call.query["row"],
         messages,
         transactional,
     )
-    return json_answer(_json(submission))
+    return json_answer(submission)
 
 
 def _is_arrow(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == ARROW
 
 
-async def commit_submission(call: Call) -> Response:
-    await call.manager.offsets.commit_submission(call.queue, _segment(call, "name"), _number(call, "epoch"))
-    return no_content()
-
-
-async def forget_submission(call: Call) -> Response:
-    await call.manager.offsets.forget_submission(call.queue, _segment(call, "name"))
-    return no_content()
-
-
-_NOT_FOUND = (HTTPStatus.NOT_FOUND,)
-_CONFLICT = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
-
-OPERATIONS = (
-    Operation(
-        "GET",
-        "/queues/{queue}/mark",
-        show_mark,
-        "Show the arrival number below which no new message can appear",
-        (Answer(description="the mark", content={JSON: "Mark"}),),
-        (_FROM, _LIMIT),
-        errors=_NOT_FOUND,
-    ),
-    Operation(
-        "GET",
-        "/queues/{queue}/holds",
-        list_holds,
-        "List the ranges of the queue that readers hold",
-        (Answer(description="the holds", content={JSON: "Holds"}),),
-        errors=_NOT_FOUND,
-    ),
-    Operation(
-        "PUT",
-        "/queues/{queue}/holds/{name}",
-        put_hold,
-        "Hold a range of messages, which hides it from every other reader, or extend the range",
-        (Answer(description="the whole hold", content={JSON: "Hold"}),),
-        body=Body({JSON: "NewHold"}),
-        errors=_CONFLICT,
-    ),
-    Operation(
-        "POST",
-        "/queues/{queue}/holds/{name}/commit",
-        commit_hold,
-        "Receive the held messages up to an arrival number",
-        (Answer(description="how many messages were received", content={JSON: "Removed"}),),
-        body=Body({JSON: "HoldCommit"}),
-        errors=_NOT_FOUND,
-    ),
-    Operation(
-        "DELETE",
-        "/queues/{queue}/holds/{name}",
-        release_hold,
-        "Release a hold",
-        (Answer(HTTPStatus.NO_CONTENT, "no hold has this name now"),),
-        errors=_NOT_FOUND,
-    ),
-    Operation(  # before the next, whose path has room for it
-        "POST",
-        "/queues/{queue}/submissions/{name}/{epoch}/commit",
-        commit_submission,
-        "Complete an epoch: later messages of it count as sent",
-        (Answer(HTTPStatus.NO_CONTENT, "the epoch is complete"),),
-    ),
-    Operation(
-        "POST",
-        "/queues/{queue}/submissions/{name}/{epoch}/{partition}",
-        submit,
-        "Send the messages that this sender has not sent yet",
-        (Answer(description="how many were sent now, and how many before", content={JSON: "Submission"}),),
-        (
-            _ROW,
-            Parameter(
-                TRANSACTIONAL, SWITCH, "whether to send in a transaction; if absent, as the local queue requires"
-            ),
-        ),
-        Body({JSON: "Sending", ARROW: None}),
-        (*_CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
-    ),
-    Operation(
-        "DELETE",
-        "/queues/{queue}/submissions/{name}",
-        forget_submission,
-        "Delete the record of a sender that no longer sends",
-        (Answer(HTTPStatus.NO_CONTENT, "the record is deleted"),),
-    ),
+@OPERATIONS.add(
+    "DELETE /queues/{queue}/submissions/{name}",
+    "Delete the record of a sender that no longer sends",
+    Answer(HTTPStatus.NO_CONTENT, "the record is deleted"),
 )
+async def forget_submission(call: Call) -> Response:
+    await call.manager.offsets.forget_submission(call.queue, call.segment("name"))
+    return no_content()
+
+
 SCHEMAS = {"NewHold": _HOLD, "HoldCommit": _COMMIT}

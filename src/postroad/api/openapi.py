@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from http import HTTPStatus
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from postroad.api import handles, leases, messages, offsets, queues
 from postroad.api.calls import Answer, Operation, Parameter
@@ -25,8 +25,14 @@ from postroad.values.info import (
     SessionInfo,
     TransactionInfo,
 )
-from postroad.values.trace import Finding
+from postroad.values.offsets import HoldInfo, Mark, Submission
+from postroad.values.plain import key_of
+from postroad.values.routes import Route, Table
+from postroad.values.trace import Finding, Trace
 from postroad.version import __version__
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Json = dict[str, Any]
 
@@ -90,32 +96,6 @@ MESSAGE: Mapping[str, Json] = {
     "transaction_id": _NULLABLE_NUMBER,
     "aborts": _NUMBER,
 }
-MARK: Mapping[str, Json] = {
-    "arrival": _NUMBER,
-    "added": _NUMBER,
-    "oldest": _NULLABLE_NUMBER,
-    "messages": _NUMBER,
-    "arrived": _NUMBER,
-}
-HOLD: Mapping[str, Json] = {
-    "name": _TEXT,
-    "from": _NUMBER,
-    "to": _NUMBER,
-    "messages": _NUMBER,
-    "since_s": _NUMBER,
-    "passed_over": _NUMBER,
-}
-# Manager names, in the order in which they are tried.
-ROUTE: Mapping[str, Json] = {
-    "from": _TEXT,
-    "to": _TEXT,
-    "next_hops": _NAMES,
-    "fallback": _NAMES,
-    "path": _NAMES,
-    "cost": _NUMBER,
-    "why": _TEXT,
-}
-ROUTE_ROW: Mapping[str, Json] = {"site": _TEXT, "next_site": _TEXT, "gates": _NAMES, "cost": _NUMBER}
 _PROBLEM: Mapping[str, Json] = {
     "title": _TEXT,
     "status": _NUMBER,
@@ -127,6 +107,34 @@ _PROBLEM: Mapping[str, Json] = {
     "current_bytes": _NUMBER,
     "setting": _TEXT,
 }
+# Schemas of answers that are dataclasses, and of lists of them: the schema, its member, and what that lists.
+_DATACLASSES: Mapping[type[DataclassInstance], str] = {
+    LockInfo: "Lock",
+    Mark: "Mark",
+    HoldInfo: "Hold",
+    Submission: "Submission",
+    QueueInfo: "Queue",
+    ManagerInfo: "Manager",
+    SessionInfo: "Session",
+    ReaderInfo: "Reader",
+    ListenerInfo: "Listener",
+    Finding: "Finding",
+    Trace: "Trace",
+    Route: "Route",
+    Table: "RouteTable",
+    TransactionInfo: "OpenTransaction",
+}
+_LISTS = (
+    ("Messages", "messages", "Message"),
+    ("Queues", "queues", "Queue"),
+    ("Sessions", "sessions", "Session"),
+    ("Readers", "readers", "Reader"),
+    ("Exposure", "exposure", "Listener"),
+    ("Locks", "locks", "Lock"),
+    ("Transactions", "transactions", "OpenTransaction"),
+    ("Holds", "holds", "Hold"),
+)
+_STATUS = ("Queues", "Sessions", "Readers", "Exposure", "Locks", "Transactions")
 
 
 def document(operations: Iterable[Operation]) -> Json:
@@ -241,56 +249,23 @@ def schemas() -> dict[str, Json]:
         "NewMessage": new_message,
         "Sending": {"oneOf": [one, several]},
         "Message": _open(MESSAGE, [name for name in MESSAGE if not name.startswith("body")]),
-        "Messages": _open({"messages": _list(_reference("Message"))}),
         "Ids": _open({"ids": _list(_TEXT)}),
         "LookupIds": _open({"lookup_ids": _list(_NUMBER)}),
         "Moved": _open({"moved": _list(_NUMBER), "locked": _NUMBER}),
         "Purged": _open({"purged": _NUMBER, "locked": _NUMBER}),
         "Renewed": _open({"renewed": _list(_GUID), "gone": _list(_GUID)}),
-        "Lock": _of_dataclass(LockInfo),
-        "Locks": _open({"locks": _list(_reference("Lock"))}),
+        **{name: _of_dataclass(kind) for kind, name in _DATACLASSES.items()},
+        **{name: _open({member: _list(_reference(of))}) for name, member, of in _LISTS},
         "Released": _open({"released": _list(_NUMBER), "locked": _NUMBER}),
-        "Mark": _open(MARK),
-        "Hold": _open(HOLD),
-        "Holds": _open({"holds": _list(_reference("Hold"))}),
         "Removed": _open({"removed": _NUMBER}),
-        "Submission": _open({"sent": _NUMBER, "dropped": _NUMBER}),
-        "Queue": _of_dataclass(QueueInfo),
-        "Queues": _open({"queues": _list(_reference("Queue"))}),
-        "Manager": _of_dataclass(ManagerInfo),
         "ManagerStatus": _open(
             {
                 "manager": _reference("Manager"),
-                "queues": _list(_reference("Queue")),
-                "sessions": _list(_reference("Session")),
-                "readers": _list(_reference("Reader")),
-                "exposure": _list(_reference("Listener")),
-                "locks": _list(_reference("Lock")),
-                "transactions": _list(_reference("OpenTransaction")),
+                **{member: _list(_reference(of)) for name, member, of in _LISTS if name in _STATUS},
                 "attention": _list(_TEXT),
             }
         ),
-        "Session": _of_dataclass(SessionInfo),
-        "Sessions": _open({"sessions": _list(_reference("Session"))}),
-        "Reader": _of_dataclass(ReaderInfo),
-        "Readers": _open({"readers": _list(_reference("Reader"))}),
-        "Listener": _of_dataclass(ListenerInfo),
-        "Exposure": _open({"exposure": _list(_reference("Listener"))}),
-        "Finding": _of_dataclass(Finding),
-        "Trace": _open(
-            {
-                "id": _TEXT,
-                "findings": _list(_reference("Finding")),
-                "looked_at": _NUMBER,
-                "limit_per_queue": _NUMBER,
-                "cut_off": _NAMES,
-            }
-        ),
-        "Route": _open(ROUTE),
-        "RouteTable": _open({"manager": _TEXT, "is_site_gate": _SWITCH, "rows": _list(_open(ROUTE_ROW))}),
         "Transaction": _open({"id": _GUID, "lease_s": {"type": "number"}}),
-        "OpenTransaction": _of_dataclass(TransactionInfo),
-        "Transactions": _open({"transactions": _list(_reference("OpenTransaction"))}),
         "Handle": _open({"handle": _NUMBER}),
         "Cursor": _open({"cursor": _NUMBER}),
         "Problem": _open(_PROBLEM, ["title", "status", "detail", "hresult", "code", "error"]),
@@ -314,13 +289,9 @@ def _closed(table: Properties, required: list[str] | None = None) -> Json:
     return _open(properties, required or []) | {"additionalProperties": False}
 
 
-def _of_dataclass(
-    kind: type[
-        QueueInfo | ManagerInfo | SessionInfo | ReaderInfo | ListenerInfo | LockInfo | TransactionInfo | Finding
-    ],
-) -> Json:
+def _of_dataclass(kind: type[DataclassInstance]) -> Json:
     hints = get_type_hints(kind)
-    return _open({each.name: _of_type(hints[each.name]) for each in fields(kind)})
+    return _open({key_of(each): _of_type(hints[each.name]) for each in fields(kind)})
 
 
 _TYPES: Mapping[object, str] = {
@@ -341,4 +312,8 @@ def _of_type(hint: Any) -> Json:
         return {"type": [_TYPES[each] for each in get_args(hint)]}
     if origin is tuple:
         return _list(_of_type(get_args(hint)[0]))
+    if hint in _DATACLASSES:
+        return _reference(_DATACLASSES[hint])
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _of_dataclass(hint)
     return {"type": _TYPES[origin or hint]}

@@ -6,9 +6,8 @@ Strict: it refuses an unknown key and a value of the wrong type, and names them.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from postroad.errors import InvalidArgument, InvalidMessage
 from postroad.fields import queue
@@ -16,9 +15,6 @@ from postroad.fields.kinds import BASE64, GUID, SWITCH, TEXT, UINT32, FieldFault
 from postroad.fields.tables import Property, checked, properties, read_object
 from postroad.message import ACK_WORDS, MAX_PRIORITY, Message, ack_flags
 from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 MAX_BATCH_MESSAGES = 10_000  # in one request: one commit takes as many in well under a second
 TRANSACTIONAL = "transactional"
@@ -142,13 +138,3 @@ def read_sending(data: bytes) -> Sending:
 def check_batch(count: int, what: str) -> None:
     if count > MAX_BATCH_MESSAGES:
         raise InvalidArgument(f"{what}: must have at most {MAX_BATCH_MESSAGES} items, got {count}")
-
-
-def info_json(info: DataclassInstance) -> dict[str, object]:
-    """A description of a queue, a session, the manager and so on, ready for JSON."""
-    return {name: getattr(info, name) for name in _field_names(type(info))}
-
-
-@lru_cache(100)
-def _field_names(kind: type[DataclassInstance]) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))

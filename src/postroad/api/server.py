@@ -15,12 +15,8 @@ from postroad.api.identity import NamingProtocol
 from postroad.errors import ConfigurationError
 from postroad.manager import Manager
 from postroad.net import ports
-from postroad.net.endpoints import endpoint, is_loopback
-from postroad.net.http import AcceptingServer
-from postroad.runtime.supervision import Running
-
-KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so none sends while we close one
-GRACE_S = 10  # time for answers under way once the server stops
+from postroad.net.endpoints import is_loopback
+from postroad.net.http import HttpListener, bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +28,14 @@ class TlsFiles:
     client_ca: Path | None = None
 
 
-class ApiServer:
-    """Port 0 means any free one. `start` returns once the server accepts, `stop` once every answer is sent.
+class ApiServer(HttpListener):
+    """Raises ConfigurationError if it cannot listen, and if an address that is not loopback has neither a token nor
+    client certificates. TLS alone keeps strangers from listening in, not from calling. Once it listens, `host` is the
+    address."""
 
-    Raises ConfigurationError if it cannot listen, and if an address that is not loopback has neither a token nor client
-    certificates. TLS alone keeps strangers from listening in, not from calling.
-    """
+    protocol = NamingProtocol
+    task = table = "api"
+    grace_s = 10
 
     def __init__(
         self,
@@ -47,77 +45,31 @@ class ApiServer:
         token: str | None = None,
         tls: TlsFiles | None = None,
     ) -> None:
-        self._manager = manager
-        self._host = host
-        self._port = port
         self._token = token
         self._tls = tls
-        self._app = build_app(manager, Settings(token, certificates=tls is not None and tls.client_ca is not None))
-        self._supervisor = manager.supervisor
-        self._server: AcceptingServer | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def host(self) -> str:
-        """The address it listens on, once it does."""
-        return self._host
-
-    @property
-    def port(self) -> int:
-        """The port it listens on, once it does."""
-        return self._port
-
-    @property
-    def address(self) -> str:
-        """`127.0.0.1:8180`, `[::1]:8180`"""
-        return endpoint(self._host, self._port)
+        app = build_app(manager, Settings(token, certificates=tls is not None and tls.client_ca is not None))
+        files = (None, None) if tls is None else (tls.certificate, tls.key)
+        super().__init__(app, manager.limits, host, port, *files, supervisor=manager.supervisor)
 
     @property
     def url(self) -> str:
         return f"{'http' if self._tls is None else 'https'}://{self.address}"
 
-    async def start(self) -> None:
-        if self._task is not None:
-            raise RuntimeError("the server is running already")
-        await self._open()
-        self._supervisor.keep(f"api {self.address}", self._serve)
-
-    async def _open(self) -> asyncio.Task[None]:
-        listener = await self._listen()
-        server = AcceptingServer(self._config(), self._manager.limits)
-        self._task = task = await server.start(listener, "postroad-api-server")
-        self._server = server
-        self._host, self._port = listener.getsockname()[:2]
-        return task
-
-    async def _serve(self, running: Running) -> None:
-        """Runs while the server serves, and starts another one if it ends."""
-        task = self._task
-        if task is None or task.done():
-            task = await self._open()
-        running()
-        await asyncio.wait({task})
-        task.result()
-
     async def stop(self) -> None:
         """Waiting reads end with 503 and receive nothing. A second call does nothing."""
-        if self._task is None or self._server is None:
-            return
-        await self._supervisor.stop(f"api {self.address}")
-        self._app.state.waits.stop()
-        self._server.should_exit = True
-        await asyncio.wait({self._task})
-        self._task = self._server = None
+        if self._serving is not None:
+            self._app.state.waits.stop()
+        await super().stop()
 
-    async def _listen(self) -> socket.socket:
-        where = endpoint(self._host, self._port)
+    async def _bind(self) -> socket.socket:
+        where = self.address
         try:
             found = await asyncio.get_running_loop().getaddrinfo(
-                self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+                self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
         except OSError as error:
             raise ConfigurationError(
-                "", "listen.host", f"must be an address or the name of a host, got {self._host}: {error.strerror}"
+                "", "listen.host", f"must be an address or the name of a host, got {self.host}: {error.strerror}"
             ) from None
         family, kind, protocol, _, address = found[0]
         certified = self._tls is not None and self._tls.client_ca is not None
@@ -126,39 +78,18 @@ class ApiServer:
             raise ConfigurationError(
                 "",
                 "api.token",
-                f"is missing: other computers can reach {self._host}, and could read and delete messages without a "
+                f"is missing: other computers can reach {self.host}, and could read and delete messages without a "
                 f"token{tls}; set api.token_file or api.client_ca, or listen on 127.0.0.1",
             )
-        listener = socket.socket(family, kind, protocol)
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.setblocking(False)
+            listener = bound(socket.socket(family, kind, protocol), address)
         except OSError as error:
-            listener.close()
             raise ConfigurationError("", "listen.api", f"cannot listen on {where}: {error.strerror}") from error
+        self.host = listener.getsockname()[0]
         return listener
 
     def _config(self) -> uvicorn.Config:
-        config = uvicorn.Config(
-            self._app,
-            http=NamingProtocol,
-            ws="none",
-            loop="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=GRACE_S,
-            ssl_certfile=None if self._tls is None else self._tls.certificate,
-            ssl_keyfile=None if self._tls is None else self._tls.key,
-        )
-        try:
-            config.load()
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigurationError("", "api.tls_certificate", f"cannot be used: {error}") from None
+        config = super()._config()
         if self._tls is not None and self._tls.client_ca is not None:
             assert config.ssl is not None
             try:

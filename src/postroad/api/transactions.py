@@ -3,87 +3,71 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from urllib.parse import unquote
 from uuid import UUID
 
 from starlette.responses import Response
 
-from postroad.api.calls import Answer, Call, Operation, json_answer, no_content
+from postroad.api.calls import Answer, Call, Operations, json_answer, no_content
 from postroad.api.formats import JSON
-from postroad.api.schema import info_json
 from postroad.fields.kinds import GUID
 from postroad.fields.tables import read_text
 
+OPERATIONS = Operations()
+
 
 def _identifier(call: Call) -> UUID:
-    return read_text(GUID, unquote(call.request.path_params["id"]), "id")
+    return read_text(GUID, call.segment("id"), "id")
 
 
+@OPERATIONS.add(
+    "POST /transactions", "Begin a transaction", Answer(HTTPStatus.CREATED, "its identifier", {JSON: "Transaction"})
+)
 async def begin(call: Call) -> Response:
     identifier = call.manager.begin(call.holder)
     lease_s = call.manager.leases.times.transaction_s
     return json_answer({"id": str(identifier), "lease_s": lease_s}, HTTPStatus.CREATED)
 
 
+@OPERATIONS.add(
+    "POST /transactions/{id}/commit",
+    "Commit a transaction",
+    Answer(HTTPStatus.NO_CONTENT, "the transaction is committed and durable"),
+    errors=(HTTPStatus.CONFLICT,),
+)
 async def commit(call: Call) -> Response:
     await call.manager.commit(_identifier(call))
     return no_content()
 
 
+@OPERATIONS.add(
+    "POST /transactions/{id}/abort",
+    "Abort a transaction",
+    Answer(HTTPStatus.NO_CONTENT, "the transaction is aborted, and its messages are back in their queues"),
+    errors=(HTTPStatus.CONFLICT,),
+)
 async def abort(call: Call) -> Response:
     await call.manager.abort(_identifier(call))
     return no_content()
 
 
+@OPERATIONS.add(
+    "GET /transactions",
+    "List the open transactions of clients, the oldest first",
+    Answer(content={JSON: "Transactions"}),
+)
 async def list_transactions(call: Call) -> Response:
-    return json_answer({"transactions": [info_json(each) for each in call.manager.leases.transactions()]})
+    return json_answer({"transactions": call.manager.leases.transactions()})
 
 
+@OPERATIONS.add(
+    "DELETE /transactions/{id}",
+    "Abort a client's transaction as an operator",
+    Answer(HTTPStatus.NO_CONTENT, "the transaction is aborted, and its messages are back in their queues"),
+    errors=(HTTPStatus.CONFLICT,),
+    audited="abort transaction",
+)
 async def abort_transaction(call: Call) -> Response:
     identifier = _identifier(call)
     call.facts["transaction"] = identifier
     await call.manager.leases.abort(identifier)
     return no_content()
-
-
-OPERATIONS = (
-    Operation(
-        "POST",
-        "/transactions",
-        begin,
-        "Begin a transaction",
-        (Answer(HTTPStatus.CREATED, "its identifier", {JSON: "Transaction"}),),
-    ),
-    Operation(
-        "GET",
-        "/transactions",
-        list_transactions,
-        "List the open transactions of clients, the oldest first",
-        (Answer(content={JSON: "Transactions"}),),
-    ),
-    Operation(
-        "DELETE",
-        "/transactions/{id}",
-        abort_transaction,
-        "Abort a client's transaction as an operator",
-        (Answer(HTTPStatus.NO_CONTENT, "the transaction is aborted, and its messages are back in their queues"),),
-        errors=(HTTPStatus.CONFLICT,),
-        audited="abort transaction",
-    ),
-    Operation(
-        "POST",
-        "/transactions/{id}/commit",
-        commit,
-        "Commit a transaction",
-        (Answer(HTTPStatus.NO_CONTENT, "the transaction is committed and durable"),),
-        errors=(HTTPStatus.CONFLICT,),
-    ),
-    Operation(
-        "POST",
-        "/transactions/{id}/abort",
-        abort,
-        "Abort a transaction",
-        (Answer(HTTPStatus.NO_CONTENT, "the transaction is aborted, and its messages are back in their queues"),),
-        errors=(HTTPStatus.CONFLICT,),
-    ),
-)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from ipaddress import ip_address
 from typing import Protocol
 from uuid import UUID
 
 from postroad.binary.session import Session
 from postroad.errors import NoRoute
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
+from postroad.net.endpoints import is_address
 from postroad.queues.local import LocalQueueManager
 from postroad.wire.layout import NULL_GUID
 
@@ -194,7 +194,7 @@ class Neighbours:
     def _is_known(self, host: str) -> bool:
         """Whether it is known which addresses a host of the directory has: an address has itself, a name those that our
         own connections to it had."""
-        return _is_address(host) or host.lower() in self._reached
+        return is_address(host) or host.lower() in self._reached
 
     def _is_listed(self, manager: UUID, address: str) -> bool:
         host = self.directory.host_of(manager)
@@ -243,7 +243,7 @@ class Neighbours:
         if origin is not None:
             return origin.address
         host = self.directory.host_of(UUID(bytes_le=source))
-        return host if host is not None and _is_address(host) else None
+        return host if host is not None and is_address(host) else None
 
     def held_address(self, manager: UUID) -> str | None:
         """The address that no other may take the place of, as far as we know."""
@@ -292,14 +292,6 @@ class Neighbours:
             if self._is_listed(destination, address) or self._routes(address):
                 return True
         return any(address in self.addresses(plain(host)) for host in self.hosts(name))
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(plain(host))
-    except ValueError:
-        return False
-    return True
 
 
 def plain(address: str) -> str:

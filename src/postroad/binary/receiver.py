@@ -35,6 +35,7 @@ from postroad.transfer.arrivals import (
     overflow,
     refusal,
 )
+from postroad.transfer.outgoing import withdraw
 from postroad.transfer.watching import TransferWatcher
 from postroad.wire.constants import MAX_HOP_COUNT, MessageClass, TransactionFlags
 from postroad.wire.layout import NULL_GUID
@@ -57,7 +58,6 @@ class _OrderAckDue:
     source: bytes
     address: str | None  # of the sender, where the message came by a direct name
     origin: str  # that the message came from in any case
-    due: float
 
 
 class Receiver:
@@ -139,9 +139,7 @@ class Receiver:
             session.close(f"a message claims to be from {view.source_queue_manager}, which is at another address")
             return
         identifier = view.identifier
-        if (
-            trust is Trust.SECOND_HAND
-        ):  # what a stranger says in another's name must not make that one's own a duplicate
+        if trust is Trust.SECOND_HAND:  # a stranger must not make a message of the manager that it names a duplicate
             identifier = foreign_id(identifier, address)
         if not view.transactional and identifier in self.history:  # 3.1.5.8.1
             self.history.refresh(identifier, now)
@@ -325,13 +323,7 @@ class Receiver:
     # Ordering acknowledgments
 
     def _schedule_order_ack(
-        self,
-        name: str,
-        session: Session,
-        sequence: IncomingSequence,
-        view: MessageView,
-        address: str,
-        now: float,
+        self, name: str, session: Session, sequence: IncomingSequence, view: MessageView, address: str, now: float
     ) -> None:
         """3.1.1.6.2: each message puts it off a little, but not for ever."""
         delay = self.settings.order_ack_ms / 1000
@@ -341,13 +333,12 @@ class Receiver:
         if due is None:
             direct = self._direct_address(view, address)
             source = view.source_queue_manager_bytes
-            due = self._due[name] = _OrderAckDue(session, sequence, source, direct, address, now + delay)
-            self._timers.set(name, due.due)
+            self._due[name] = _OrderAckDue(session, sequence, source, direct, address)
+            self._timers.set(name, now + delay)
             return
         due.session = session
         if now - sequence.last_order_ack < self.settings.max_order_ack_delay_s:
-            due.due = now + delay
-            self._timers.set(name, due.due)
+            self._timers.set(name, now + delay)
 
     def _direct_address(self, view: MessageView, address: str) -> str | None:
         """Where a message by a direct name is answered; None for one that is answered by its sender's GUID."""
@@ -369,8 +360,7 @@ class Receiver:
             if sequence.durable == sequence.number:
                 del self._due[name]
             else:
-                due.due = now + self.settings.order_ack_ms / 1000
-                self._timers.set(name, due.due)
+                self._timers.set(name, now + self.settings.order_ack_ms / 1000)
                 if sequence.durable <= sequence.order_acked:
                     continue  # it would say nothing new
             if sequence.durable:
@@ -379,11 +369,7 @@ class Receiver:
 
     def _send_order_ack(self, name: str, due: _OrderAckDue, now: float) -> None:
         """It says all that the one before it said: where that has not left yet, this one takes its place."""
-        before = self._order_acks.pop(name, None)
-        if before is not None:
-            queue, record = before
-            if record.lookup_id not in queue.positions and queue.get(record.lookup_id) is not None:
-                self.core.delivery.discard(queue, record)
+        withdraw(self.core, self._order_acks.pop(name, None))
         target = self._ordering_target(due.source, due.address)
         if target is None:
             return

@@ -161,7 +161,7 @@ def _flights(service: BinaryService, queue: Queue) -> dict[int, Flight]:
     sequence = service.sender.sequences.get(queue)
     found = [] if sequence is None else list(sequence.unacked)
     for peer in service.peers_of(queue):
-        for flight in () if peer.session is None else peer.session.in_flight:
+        for flight in () if peer.session is None else peer.session.sent.in_flight:
             assert isinstance(flight, Flight)
             if flight.queue is queue:
                 found.append(flight)

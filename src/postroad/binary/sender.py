@@ -84,7 +84,7 @@ class Sender:
         self.settings = settings
         self.sequences: dict[Queue, OutgoingSequence] = {}
         self._own = core.identifier.bytes_le
-        self._awaiting = AwaitingFinalAcks(core)
+        self.awaiting_final_ack = AwaitingFinalAcks(core)  # AwaitingFinalACKTable
         self._sent_by_id: dict[int, Flight] = {}  # of our sequences, as long as they are in their outgoing queues
         self._by_sequence: dict[TxSequenceId, Queue] = {}  # where what was sent of each came from
         # Queues that may hold messages that were sent and are not known by their ids: since the start, or a lost tick.
@@ -214,7 +214,7 @@ class Sender:
         packet = flight.record.packet
         message_id = message_id_of(packet)
         if wants_copy(packet) and self.core.delivery.journals_at_source(MessageView(packet)):
-            self._awaiting.move(flight.queue, flight.record, message_id)
+            self.awaiting_final_ack.move(flight.queue, flight.record, message_id)
         else:
             self.core.delivery.discard(flight.queue, flight.record)
         self._forget_sent(message_id)
@@ -272,10 +272,6 @@ class Sender:
         self.refused_acks += 1
         self._refused(ack, session)
 
-    def awaiting_final_ack(self) -> Iterable[Record]:
-        """AwaitingFinalACKTable"""
-        return self._awaiting
-
     def _end_sequence(self, queue: Queue, sequence_id: TxSequenceId | None, number: int) -> None:
         def ended() -> None:
             sequence = self.sequences.get(queue)
@@ -298,13 +294,13 @@ class Sender:
             self._refuse(ack, session)
             return False
 
-        if self._awaiting.take(ack, now, accepts):
+        if self.awaiting_final_ack.take(ack, now, accepts):
             return
         sent = self._sent_by_id.get(ack.acknowledged_message_id) or self._sent_before(ack, session)
         if sent is not None and accepts(sent.record):
             self._forget_sent(ack.acknowledged_message_id)
             self._land(sent)
-            self._awaiting.settle(sent.queue, sent.record, ack, now)
+            self.awaiting_final_ack.settle(sent.queue, sent.record, ack, now)
 
     def _concerns(self, ack: FinalAck, view: MessageView) -> bool:
         place = (ack.sequence_id, ack.sequence_number)
@@ -363,7 +359,7 @@ class Sender:
         acknowledged waits for its own timer.
         """
         lost: set[Flight] = set()
-        for flight in session.in_flight:
+        for flight in session.sent.in_flight:
             assert isinstance(flight, Flight)
             lost.add(flight)
             if flight.order_acked:  # it has arrived, whatever the next hop had still to say

@@ -115,13 +115,7 @@ class IncomingSequences:
             tick.set_state(name, sequence.encode())
 
     def advance(
-        self,
-        tick: Tick,
-        name: str,
-        sequence: IncomingSequence,
-        view: MessageView,
-        added: Iterable[Key],
-        now: float,
+        self, tick: Tick, name: str, sequence: IncomingSequence, view: MessageView, added: Iterable[Key], now: float
     ) -> None:
         """The message is accepted, or finally refused: either way the sequence moves past it. `added` is what the tick
         has got by it."""

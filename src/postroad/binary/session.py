@@ -7,6 +7,7 @@ message means is not its business: see sender.py and receiver.py.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
@@ -65,17 +66,15 @@ class _Sent(NamedTuple):
     token: object
 
 
+@dataclass(slots=True)
 class SentMessages:
     """MessageSentCount, RecoverableMessageSentCount and the messages that the peer has not acknowledged."""
 
-    __slots__ = ("_acked", "_express", "_recoverable", "count", "recoverable_count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.recoverable_count = 0
-        self._acked = 0
-        self._express: deque[_Sent] = deque()
-        self._recoverable: deque[_Sent] = deque()
+    count: int = 0
+    recoverable_count: int = 0
+    _acked: int = 0
+    _express: deque[_Sent] = field(default_factory=deque)
+    _recoverable: deque[_Sent] = field(default_factory=deque)
 
     def add(self, token: object, *, recoverable: bool) -> None:
         """3.1.7.1.3"""
@@ -132,20 +131,18 @@ class SentMessages:
         return done
 
 
+@dataclass(slots=True)
 class ReceivedMessages:
     """MessageReceivedCount, RecoverableMessageReceivedCount, and what of it is to be acknowledged.
 
     Recoverable messages are stored in the order they came, so that three numbers say it all.
     """
 
-    __slots__ = ("_express_unacked", "_last_acked", "_stored", "count", "recoverable_count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.recoverable_count = 0
-        self._stored = 0
-        self._last_acked = 0  # LastAckedRecoverableMsgSeqNumber
-        self._express_unacked = 0
+    count: int = 0
+    recoverable_count: int = 0
+    _stored: int = 0
+    _last_acked: int = 0  # LastAckedRecoverableMsgSeqNumber
+    _express_unacked: int = 0
 
     def add(self, *, recoverable: bool) -> int:
         """3.1.5.8.2. Its number among the recoverable ones, or 0."""
@@ -308,11 +305,6 @@ class Session:
     def full(self) -> bool:
         """Whether what waits to be written ought to be, before `send` is called again."""
         return self._unwritten > MAX_UNWRITTEN
-
-    @property
-    def in_flight(self) -> list[object]:
-        """The tokens of messages that the peer has not acknowledged, in the order they were sent."""
-        return self.sent.in_flight
 
     # What goes in
 

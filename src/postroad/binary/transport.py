@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, cast
 from uuid import UUID
@@ -53,19 +54,17 @@ WRITE_BUFFER = 1 << 20  # bytes that a peer has not taken, before its session se
 NEXT_ADDRESS_S = 0.25  # after which another address of a name is tried beside the one that has not answered
 
 
+@dataclass(eq=False, repr=False)
 class _Link(asyncio.Protocol):
     """One connection; `peer` is whom we called, None for one that called us."""
 
-    def __init__(
-        self, owner: BinaryTransport, admission: Admission, peer: Peer | None = None, *, pinged: bool = False
-    ) -> None:
-        self.owner = owner
-        self.admission = admission
-        self.peer = peer
-        self.pinged = pinged
-        self.session: Session | None = None
-        self.transport: asyncio.Transport | None = None
-        self._reading: ReadWatch | None = None
+    owner: BinaryTransport
+    admission: Admission
+    peer: Peer | None = None
+    pinged: bool = False
+    session: Session | None = None
+    transport: asyncio.Transport | None = None
+    _reading: ReadWatch | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # other event loops' are no subclass of it

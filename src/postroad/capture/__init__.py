@@ -7,14 +7,5 @@ from postroad.capture.files import STANDARD_PORTS, CaptureFile, FileKind
 from postroad.capture.internet import Ports
 from postroad.capture.items import DamagedPacket, DecodedPacket, Item, Origin, Skipped
 
-__all__ = [
-    "STANDARD_PORTS",
-    "CaptureFile",
-    "DamagedPacket",
-    "DecodedPacket",
-    "FileKind",
-    "Item",
-    "Origin",
-    "Ports",
-    "Skipped",
-]
+__all__ = ["STANDARD_PORTS", "CaptureFile", "FileKind", "Ports"]
+__all__ += ["DamagedPacket", "DecodedPacket", "Item", "Origin", "Skipped"]

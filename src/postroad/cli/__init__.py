@@ -16,7 +16,7 @@ import typer
 from postroad.cli.commands import MARKUP, Commands
 from postroad.cli.context import DEFAULT_API, Api, AsJson, Token
 from postroad.cli.outcome import ExitCode, report
-from postroad.errors import IllegalName, InvalidArgument, InvalidMessage, PostroadError
+from postroad.errors import ConfigurationError, IllegalName, InvalidArgument, InvalidMessage, PostroadError
 from postroad.version import __version__
 
 app = typer.Typer(
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fault.exit_code
     except typer.Abort:
         return ExitCode.FAILED
-    except (IllegalName, InvalidArgument, InvalidMessage) as fault:  # no manager could do this
+    except (ConfigurationError, IllegalName, InvalidArgument, InvalidMessage) as fault:  # no manager could do this
         report(str(fault))
         return ExitCode.USAGE
     except PostroadError as fault:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -92,7 +92,7 @@ class Context:
     def print_info(self, info: DataclassInstance, print_for_people: Callable[[], None]) -> None:
         """Everything about one thing."""
         if self.as_json:
-            print_json(asdict(info))
+            print_json(info)
         else:
             print_for_people()
 
@@ -102,7 +102,7 @@ class Context:
         """One JSON object for each, or a table; the sentence `none`, if any, instead of an empty table."""
         if self.as_json:
             for each in infos:
-                print_json(asdict(each))
+                print_json(each)
         elif infos or not none:
             print_for_people()
         else:

@@ -10,6 +10,7 @@ import typer
 
 from postroad.cli.context import AsJson
 from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.output import count_text
 from postroad.net import ports
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _decode(file: str, capture: CaptureFile, printer: _Printer) -> None:
     if not whole and (alone is not None or not faults):
         fail(f"{file}: {_no_packet(capture, alone)}", ExitCode.FAILED)
     if faults:
-        fail(f"{file}: {_count(faults, 'fault')}, {_count(whole, 'packet')} decoded", ExitCode.FAILED)
+        fail(f"{file}: {count_text(faults, 'fault')}, {count_text(whole, 'packet')} decoded", ExitCode.FAILED)
 
 
 def _no_packet(capture: CaptureFile, fault: Skipped | None) -> str:
@@ -109,9 +110,5 @@ def _no_packet(capture: CaptureFile, fault: Skipped | None) -> str:
     if fault is not None:
         return f"no packet in this file: {fault.reason}"
     if capture.frames:
-        return f"no packet in this file: {_count(capture.frames, 'frame')}, none of them on the ports of MSMQ"
+        return f"no packet in this file: {count_text(capture.frames, 'frame')}, none of them on the ports of MSMQ"
     return "no packet in this file"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -10,21 +10,23 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from postroad.cli.terminal import shown
+from postroad.cli.terminal import hex_lines, shown
 
 if TYPE_CHECKING:
     from postroad import ReceivedMessage
 
 MAX_HEX_BYTES = 256  # of a body that is no text: enough to recognise it; --json and --raw have all of it
-_HEX_WIDTH = 16
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _BLOCK_ROWS = 1000  # of a table that goes to a file or a pipe: what is held before it is printed
 
 
 def print_json(value: object) -> None:
+    """Dataclasses are objects."""
     import json
 
-    sys.stdout.write(json.dumps(value) + "\n")
+    from postroad.values.plain import to_json
+
+    sys.stdout.write(json.dumps(value, default=to_json) + "\n")
 
 
 def print_line(text: str) -> None:
@@ -131,11 +133,7 @@ def header_line(message: ReceivedMessage) -> str:
 
 
 def _hex_lines(body: bytes) -> list[str]:
-    lines = []
-    for start in range(0, min(len(body), MAX_HEX_BYTES), _HEX_WIDTH):
-        row = body[start : start + _HEX_WIDTH]
-        characters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
-        lines.append(f"{start:04x}  {row.hex(' '):<{3 * _HEX_WIDTH}} {characters}")
+    lines = hex_lines(body[:MAX_HEX_BYTES])
     if len(body) > MAX_HEX_BYTES:
         lines.append(f"... {len(body)} bytes; --json or --raw print all")
     return lines

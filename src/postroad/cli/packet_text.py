@@ -6,14 +6,25 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from postroad.capture import DamagedPacket, DecodedPacket, Item, Origin, Skipped
-from postroad.cli.terminal import FAINT, FAULT, HEADING, PLAIN, TITLE, Line, Span, block_writer, shown
+from postroad.cli.terminal import (
+    FAINT,
+    FAULT,
+    HEADING,
+    HEX_WIDTH,
+    PLAIN,
+    TITLE,
+    Line,
+    Span,
+    block_writer,
+    hex_lines,
+    shown,
+)
 from postroad.describe import Section, describe_headers, describe_ping, packet_kind, rfc3339_ns
 from postroad.names import MessageId
 from postroad.wire import FinalAck, MessageView, OrderAck, Ping, body_text
 
 MAX_BODY_LINES = 12  # enough to recognise a message; --json has all of it
 BODY_WIDTH = 96
-HEX_WIDTH = 16
 _INDENT = "   "
 _NAME_WIDTH = 32  # the longest field name and two spaces
 
@@ -118,10 +129,6 @@ def _text_lines(text: str) -> tuple[list[str], str]:
 
 
 def _hex_lines(body: bytes) -> tuple[list[str], str]:
-    """The same in hex, with the characters beside it."""
-    lines = []
-    for start in range(0, min(len(body), MAX_BODY_LINES * HEX_WIDTH), HEX_WIDTH):
-        row = body[start : start + HEX_WIDTH]
-        characters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
-        lines.append(f"{start:04x}  {row.hex(' '):<{3 * HEX_WIDTH}} {characters}")
+    """The same in hex."""
+    lines = hex_lines(body[: MAX_BODY_LINES * HEX_WIDTH])
     return lines, f"{len(body)} bytes" if len(body) > len(lines) * HEX_WIDTH else ""

@@ -281,12 +281,8 @@ def _directory(file: Path | None) -> Directory | None:
     if file is None:
         return None
     from postroad.directory.file import load_enterprise, read_directory
-    from postroad.errors import ConfigurationError
 
-    try:
-        return read_directory(load_enterprise(file))
-    except ConfigurationError as fault:
-        fail(str(fault), ExitCode.USAGE)
+    return read_directory(load_enterprise(file))
 
 
 def _settings(conf: list[str] | None) -> dict[str, str]:

@@ -44,7 +44,8 @@ def _parameter(each: QueueProperty) -> Parameter:
     if each.kind is SWITCH:
         annotation = Annotated[bool | None, typer.Option(f"{option}/--no-{option[2:]}", help=help_text)]
     else:
-        words: Any = each.kind.schema.get("enum", ["N", "none"] if each.optional else ["TEXT"])
+        plain = ["N" if "minimum" in each.kind.schema else "TEXT", *(["none"] if each.optional else [])]
+        words: Any = each.kind.schema.get("enum", plain)
         annotation = Annotated[str | None, typer.Option(option, metavar="|".join(words), help=help_text)]
     return Parameter(each.name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 

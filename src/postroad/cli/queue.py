@@ -38,7 +38,7 @@ def create(
     """Create a queue, and print its path."""
     with context.connect() as manager:
         info = manager.backend.create_queue(path, cast("QueueAttributes", attributes))
-    context.print(asdict(info), info.path)
+    context.print(info, info.path)
 
 
 @app.command("list")
@@ -99,7 +99,7 @@ def pause(context: Context, queue: QueueName) -> None:
     """Stop an outgoing queue from sending. QUEUE is its format name, as `queue list` shows it."""
     with context.connect() as manager:
         info = manager.queue(queue).pause()
-    context.print(asdict(info), f"{info.path}: {(info.state or '').lower()}")
+    context.print(info, f"{info.path}: {(info.state or '').lower()}")
 
 
 @app.command("resume")
@@ -107,7 +107,7 @@ def resume(context: Context, queue: QueueName) -> None:
     """Let an outgoing queue continue to send."""
     with context.connect() as manager:
         info = manager.queue(queue).resume()
-    context.print(asdict(info), f"{info.path}: {(info.state or '').lower()}")
+    context.print(info, f"{info.path}: {(info.state or '').lower()}")
 
 
 @app.command("release")

@@ -186,12 +186,8 @@ def _peer_port(host: str, config: Path | None) -> int | None:
     if config is None:
         return None
     from postroad.config import load_configuration
-    from postroad.errors import ConfigurationError
 
-    try:
-        peers = load_configuration(config).peers
-    except ConfigurationError as fault:
-        fail(str(fault), ExitCode.USAGE)
+    peers = load_configuration(config).peers
     return next((peer.rpc for peer in peers if peer.host.lower() == host.lower()), None)
 
 

@@ -61,18 +61,14 @@ def route(
 
 def _routes(file: Path) -> Routes:
     from postroad.directory.file import load_enterprise, read_directory
-    from postroad.errors import ConfigurationError
     from postroad.routing import Routes
 
-    try:
-        return Routes(read_directory(load_enterprise(file)))
-    except ConfigurationError as fault:
-        fail(str(fault), ExitCode.USAGE)
+    return Routes(read_directory(load_enterprise(file)))
 
 
 def _print_route(found: Route, as_json: bool) -> None:
     if as_json:
-        print_json(found.json())
+        print_json(found)
         return
     print_line(f"{found.source} to {found.destination}, cost {found.cost}")
     print_line(f"next hop  {', then '.join(found.next_hops)}")
@@ -84,10 +80,8 @@ def _print_route(found: Route, as_json: bool) -> None:
 
 def _print_table(table: Table, as_json: bool) -> None:
     """With --json, one row per line."""
-    rows = table.json()["rows"]
-    assert isinstance(rows, list)
     if as_json:
-        for row in rows:
+        for row in table.rows:
             print_json(row)
     elif not table.is_site_gate:
         print_line(f"{table.manager} is not a site gate, so its routing table is empty ([MS-MQBR] 3.1.3.1)")

@@ -14,6 +14,8 @@ from postroad.cli.output import print_json, print_line
 from postroad.cli.progress import Bar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from postroad import Message, QueueManager
 
 STANDARD_INPUT = "-"
@@ -107,6 +109,7 @@ def send(
     if acknowledgments and admin_queue is None:
         fail("--ack: needs --admin-queue NAME, where the acknowledgments go", ExitCode.USAGE)
     from postroad import Message
+    from postroad.names import MessageId, parse_name
 
     message = Message(
         _body(body, file, standard_input, body_type),
@@ -115,16 +118,16 @@ def send(
         recoverable=recoverable,
         body_type=body_type,
         app_tag=app_tag,
-        correlation_id=_message_id(correlation),
-        response_queue=_queue_name("--response-queue", response_queue),
-        admin_queue=_queue_name("--admin-queue", admin_queue),
+        correlation_id=_checked("--correlation", correlation, MessageId.parse),
+        response_queue=_checked("--response-queue", response_queue, parse_name),
+        admin_queue=_checked("--admin-queue", admin_queue, parse_name),
         ack=acknowledgments,
         time_to_reach_queue=ttrq,
         time_to_be_received=ttbr,
         journal=journal,
         dead_letter=dead_letter,
-        dead_letter_queue=_queue_name("--dead-letter-queue", dead_letter_queue),
-        trace=_public_queue(trace),
+        dead_letter_queue=_checked("--dead-letter-queue", dead_letter_queue, parse_name),
+        trace=_checked("--trace", trace, _public_queue),
     )
     from postroad.errors import TransactionUsage
 
@@ -201,35 +204,20 @@ def _acknowledgments(words: str) -> int:
         fail(f"--{fault}", ExitCode.USAGE)
 
 
-def _message_id(text: str | None) -> str | None:
+def _checked(option: str, text: str | None, parse: Callable[[str], object]) -> str | None:
+    """The text of an option; its mistakes are the option's."""
     from postroad.errors import IllegalName
-    from postroad.names import MessageId
-
-    try:
-        return None if text is None else str(MessageId.parse(text))
-    except IllegalName as fault:
-        fail(f"--correlation: {fault}", ExitCode.USAGE)
-
-
-def _queue_name(option: str, text: str | None) -> str | None:
-    from postroad.errors import IllegalName
-    from postroad.names import parse_name
 
     try:
         if text is not None:
-            parse_name(text)
+            parse(text)
     except IllegalName as fault:
         fail(f"{option}: {fault}", ExitCode.USAGE)
     return text
 
 
-def _public_queue(text: str | None) -> str | None:
-    from postroad.errors import IllegalName
+def _public_queue(text: str) -> None:
     from postroad.names import PublicName, parse_name
 
-    try:
-        if text is not None and not isinstance(parse_name(text), PublicName):
-            fail(f"--trace: must be a public queue, such as PUBLIC=<guid>, got {text!r}", ExitCode.USAGE)
-    except IllegalName as fault:
-        fail(f"--trace: {fault}", ExitCode.USAGE)
-    return text
+    if not isinstance(parse_name(text), PublicName):
+        fail(f"--trace: must be a public queue, such as PUBLIC=<guid>, got {text!r}", ExitCode.USAGE)

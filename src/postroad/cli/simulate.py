@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroad.cli.context import AsJson
-from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.outcome import ExitCode
 from postroad.cli.output import count_text, print_json, print_line, print_table
 
 if TYPE_CHECKING:
@@ -29,15 +29,11 @@ def simulate(
     """
     from dataclasses import replace
 
-    from postroad.errors import ConfigurationError
     from postroad.simulation.report import report
     from postroad.simulation.topology import load_scenario
     from postroad.simulation.world import World
 
-    try:
-        scenario = load_scenario(file)
-    except ConfigurationError as fault:
-        fail(str(fault), ExitCode.USAGE)
+    scenario = load_scenario(file)
     if seed is not None:
         scenario = replace(scenario, seed=seed)
     world = World(scenario, log=log)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,12 @@ from postroad.cli.context import Context
 from postroad.cli.lock import print_locks, print_transactions
 from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
 from postroad.cli.queue import is_of_interest, print_queues
+from postroad.values.attention import attention
 
 if TYPE_CHECKING:
-    from postroad.values.info import ListenerInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+    from postroad.values.info import ListenerInfo, QueueInfo, ReaderInfo, SessionInfo
 
-MOST_OUTGOING = 20  # outgoing queues that are shown, and named where they are stuck; strangers can cause thousands
+MOST_OUTGOING = 20  # outgoing queues that are shown; strangers can cause thousands
 MOST_QUEUES = 200
 SHOWN_LOCKS = 10  # the oldest
 _DEAD_LETTERS = ("system$;deadletter", "system$;deadxact")
@@ -32,18 +32,18 @@ def status(context: Context) -> None:
         exposure = manager.exposure()
         locks = manager.locks()
         transactions = manager.transactions()
-    attention = list(_attention(info, queues))
+    needed = [*attention(info, queues), *_dead_letters(queues)]
     if context.as_json:
         print_json(
             {
-                "manager": asdict(info),
-                "queues": [asdict(queue) for queue in queues],
-                "sessions": [asdict(session) for session in sessions],
-                "readers": [asdict(reader) for reader in readers],
-                "exposure": [asdict(listener) for listener in exposure],
-                "locks": [asdict(lock) for lock in locks],
-                "transactions": [asdict(transaction) for transaction in transactions],
-                "attention": attention,
+                "manager": info,
+                "queues": queues,
+                "sessions": sessions,
+                "readers": readers,
+                "exposure": exposure,
+                "locks": locks,
+                "transactions": transactions,
+                "attention": needed,
             }
         )
         return
@@ -61,7 +61,7 @@ def status(context: Context) -> None:
             if "current" in limit
         )
         print_line(f"limits: {', '.join(shown)}")
-    for sentence in attention:
+    for sentence in needed:
         print_line(f"! {sentence}")
     print_line("")
     _print_queues([queue for queue in queues if is_of_interest(queue)])
@@ -162,32 +162,8 @@ def _print_readers(readers: list[ReaderInfo]) -> None:
     )
 
 
-def _attention(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[str]:
-    if info.storage_error is not None:
-        yield f"the store fails: {info.storage_error}"
-    for task in info.down:
-        yield f"the background task {task}; it is started again, and the log has the details"
-    if info.follow_up_errors:
-        yield f"{info.follow_up_errors} acknowledgments or copies that followed from a change failed: see the log"
-    if info.directory_error is not None:
-        yield f"the directory's file is at fault, and an older one is used: {info.directory_error}"
-    if info.damaged:
-        yield f"{count_text(info.damaged, 'stored record')} cannot be read"
-    if info.journal_overflows:
-        copies = "1 copy" if info.journal_overflows == 1 else f"{info.journal_overflows} copies"
-        yield f"{copies} found no room in {', '.join(info.overflowed)}"
-    for name, limit in info.limits.items():
-        if limit["reached"]:
-            yield f"the limit {name} of {limit['maximum']} was reached {count_text(limit['reached'], 'time')}"
-    stuck = [queue for queue in queues if queue.stuck]
-    for queue in stuck[:MOST_OUTGOING]:
-        yield f"{count_text(queue.messages, 'message')} for {queue.path}: {queue.why}"
-    if rest := stuck[MOST_OUTGOING:]:
-        messages = count_text(sum(queue.messages for queue in rest), "message")
-        yield f"{count_text(len(rest), 'more outgoing queue')} with {messages}, stuck too: postroad queue list"
+def _dead_letters(queues: list[QueueInfo]) -> Iterator[str]:
     for queue in queues:
-        if queue.nearly_full:
-            yield f"{queue.path} is nearly full: {size_text(queue.bytes)} of {size_text((queue.quota_kb or 0) * 1024)}"
         if queue.path.lower() in _DEAD_LETTERS and queue.messages:
             yield f"{count_text(queue.messages, 'dead letter')} in ;{queue.path.partition(';')[2]}"
 

@@ -12,6 +12,7 @@ from typing import TextIO
 Span = tuple[str, str]  # text and its style, "" for none
 Line = list[Span]
 
+HEX_WIDTH = 16
 TITLE, HEADING, FAINT, FAULT, PLAIN = "bold cyan", "bold", "dim", "bold red", ""
 
 
@@ -20,6 +21,16 @@ def shown(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def hex_lines(data: bytes) -> list[str]:
+    """Sixteen bytes a line, with the characters beside them."""
+    lines = []
+    for start in range(0, len(data), HEX_WIDTH):
+        row = data[start : start + HEX_WIDTH]
+        characters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        lines.append(f"{start:04x}  {row.hex(' '):<{3 * HEX_WIDTH}} {characters}")
+    return lines
 
 
 def block_writer(output: TextIO) -> Callable[[Iterable[Line]], None]:

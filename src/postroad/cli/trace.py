@@ -30,7 +30,7 @@ def trace(
         fail(f"nothing was found about {found.id}{_extent(found)}", ExitCode.FAILED)
     for finding in found.findings:
         if context.as_json:
-            print_json(finding.json())
+            print_json(finding)
             continue
         print_line(f"{_time(finding.at)}  {finding.sentence}")
         if finding.why is not None:

@@ -6,14 +6,11 @@ Which verbs there are is not known here.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import concurrent.futures
-import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from threading import Lock, RLock, Thread
+from collections.abc import Callable, Coroutine
+from threading import RLock, Thread
 from typing import Any, Generic, TypeVar
 
-from postroad.client.aio.backend import Backend
 from postroad.errors import InvalidHandle, OperationCancelled
 
 T = TypeVar("T")
@@ -114,54 +111,3 @@ class LoopThread:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
-
-
-class BlockingBackend:
-    """The verbs of a backend that lives on `thread`, each of which waits for its answer: a `client.sync` Backend.
-
-    With `at_exit`, a backend that was not closed is closed when the program ends, so its connections end cleanly.
-    """
-
-    def __init__(self, thread: LoopThread, backend: Backend, *, at_exit: bool = False) -> None:
-        self._thread = thread
-        self._backend = backend
-        self._lock = Lock()
-        self._closed = False
-        if at_exit:
-            atexit.register(self.close)
-
-    def __getattr__(self, verb: str) -> Callable[..., Any]:
-        coroutine_function = getattr(self._backend, verb)
-        if inspect.isasyncgenfunction(coroutine_function):
-            return lambda *arguments, **options: self._iterate(coroutine_function(*arguments, **options))
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            return self._thread.run(coroutine_function(*arguments, **options))
-
-        setattr(self, verb, call)  # the next call finds it at once
-        return call
-
-    def _iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        async def following() -> list[T]:
-            try:
-                return [await anext(items)]
-            except StopAsyncIteration:  # which no coroutine may raise
-                return []
-
-        try:
-            while found := self._thread.run(following()):
-                yield from found
-        finally:
-            self._thread.finish(items.aclose())
-
-    def close(self) -> None:
-        """Closes the backend and ends its thread. A second call does nothing."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        atexit.unregister(self.close)
-        try:
-            self._thread.run(self._backend.close())
-        finally:
-            self._thread.stop()

@@ -1,6 +1,6 @@
 """An HTTP API as its clients see it: its address, what proves who calls, and what its answers and failures mean.
 
-No I/O: client/aio/exchange.py and client/sync/exchange.py send the requests.
+No I/O: client/aio/transport.py and client/sync/transport.py send the requests.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import os
 import re
 import socket
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlencode, urlsplit
 
 from postroad.errors import InvalidArgument, ManagerUnavailable, PostroadError, RemoteProtocolError, rebuild_error
@@ -160,6 +161,86 @@ class Address:
             )
             reason += f" (an API with client_ca closes connections without a certificate that it knows: {hint})"
         return ManagerUnavailable(self.url, reason)
+
+
+class Reply(Protocol):
+    """An answer whose content is still to be read. The names of its headers are in lower case."""
+
+    status: int
+    media_type: str
+    headers: dict[str, str]
+
+    async def read(self) -> bytes: ...
+
+    def pieces(self) -> AsyncIterator[bytes]: ...
+
+
+class Transport(Protocol):
+    """Connections to one API. One that stays silent for longer than a request may take is given up."""
+
+    async def close(self) -> None: ...
+
+    def asking(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
+    ) -> AbstractAsyncContextManager[Reply]:
+        """One request; ManagerUnavailable if there is no answer, or no whole one."""
+
+
+class Exchange:
+    """Requests to one API, on as many connections as there are requests at a time."""
+
+    def __init__(self, address: Address, transport: Transport) -> None:
+        self._address = address
+        self._transport = transport
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def json(
+        self,
+        method: str,
+        path: str,
+        value: object = None,
+        *,
+        query: Mapping[str, object] | None = None,
+        member: str | None = None,
+        wait: float | None = 0.0,
+    ) -> Any:
+        """The answer to a request that brings a JSON value, if any: all of it, or one member of it."""
+        body = None if value is None else json.dumps(value).encode()
+        answer = await self.request(method, path, query, body=body, wait=wait)
+        return self._address.parsed(answer.content, member)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        *,
+        body: bytes | None = None,
+        media_type: str = JSON,
+        wait: float | None = 0.0,
+    ) -> Answer:
+        """The answer. Raises the error that the manager reports.
+
+        `wait` is how long the manager may wait for a message, in seconds; None is without end.
+        """
+        headers = {} if body is None else {"Content-Type": media_type}
+        target = self._address.target(path, query)
+        async with self._transport.asking(method, target, headers, body, wait) as reply:
+            content = await reply.read()
+        if reply.status >= 300:
+            raise self._address.error(reply.status, reply.media_type, content)
+        return Answer(content, reply.headers)
+
+    async def stream(self, path: str, query: Mapping[str, object], accept: str) -> AsyncGenerator[bytes, None]:
+        """The answer to a GET in pieces, as they come; an answer that breaks off raises ManagerUnavailable."""
+        target = self._address.target(path, query)
+        async with self._transport.asking("GET", target, {"Accept": accept}, None, 0.0) as reply:
+            if reply.status >= 300:
+                raise self._address.error(reply.status, reply.media_type, await reply.read())
+            async for piece in reply.pieces():
+                yield piece
 
 
 def _shown(url: str) -> str:

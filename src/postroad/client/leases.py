@@ -12,8 +12,9 @@ from collections.abc import Collection, Sequence
 from time import monotonic
 from uuid import UUID
 
-from postroad.client.exchange import Address
-from postroad.client.sync.exchange import Exchange
+from postroad.client.exchange import Address, Exchange
+from postroad.client.sync.backend import CallerThread
+from postroad.client.sync.transport import Transport
 
 log = logging.getLogger(__name__)
 
@@ -111,13 +112,14 @@ class LeaseKeeper:
                 self._renew_all(held)
 
     def _renew_all(self, held: list[UUID]) -> None:
-        exchange = Exchange(self._address, answer_s=max(1.0, self._step_s))
+        run = CallerThread().run
+        exchange = Exchange(self._address, Transport(self._address, max(1.0, self._step_s)))
         try:
             for first in range(0, len(held), MAX_RENEWAL):
                 renewal = {"leases": [str(lease) for lease in held[first : first + MAX_RENEWAL]]}
-                for lease in exchange.json("POST", "/leases/renew", renewal, member="gone"):
+                for lease in run(exchange.json("POST", "/leases/renew", renewal, member="gone")):
                     self.drop(UUID(lease))
         except Exception as fault:  # the next step tries again, and a client that settles too late gets an error
             log.warning("leases not renewed", extra={"leases": len(held), "reason": str(fault) or repr(fault)})
         finally:
-            exchange.close()
+            run(exchange.close())

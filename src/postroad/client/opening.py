@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from postroad.client.sync.backend import Backend
+from postroad.client.sync.backend import Backend, CallerThread
 from postroad.client.sync.manager import QueueManager
 from postroad.net import ports
 
@@ -37,9 +37,12 @@ def connect(
     An API with `client_ca` wants a certificate: `client_certificate` and `client_key` are PEM files; without them, the
     environment variables POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY name them.
     """
-    from postroad.client.sync.http import HttpBackend
+    from postroad.client.exchange import Address
+    from postroad.client.http import HttpBackend
+    from postroad.client.sync.transport import Transport
 
-    return QueueManager(HttpBackend(url, token, client_certificate, client_key))
+    address = Address(url, token, client_certificate, client_key)
+    return QueueManager(Backend(CallerThread(), HttpBackend(address, Transport(address))))
 
 
 def remote(
@@ -64,7 +67,7 @@ def remote(
 
 def _start(opened: Opening, *, at_exit: bool = False) -> QueueManager:
     """A thread with an event loop, and the manager on it."""
-    from postroad.client.blocking import BlockingBackend, LoopThread
+    from postroad.client.blocking import LoopThread
 
     thread = LoopThread()
     try:
@@ -72,4 +75,4 @@ def _start(opened: Opening, *, at_exit: bool = False) -> QueueManager:
     except BaseException:
         thread.stop()
         raise
-    return QueueManager(cast(Backend, BlockingBackend(thread, backend, at_exit=at_exit)))
+    return QueueManager(Backend(thread, backend, at_exit=at_exit))

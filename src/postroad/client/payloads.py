@@ -12,7 +12,7 @@ from uuid import UUID
 
 from postroad.client.values import as_name
 from postroad.errors import InvalidArgument, RemoteProtocolError
-from postroad.values.offsets import HoldInfo
+from postroad.values.plain import from_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -39,10 +39,6 @@ def hold_path(name: str, holder: str) -> str:
 
 def submissions_path(name: str, sender: str) -> str:
     return queue_path(name, f"submissions/{quote(sender, safe='')}")
-
-
-def read_hold(values: Mapping[str, Any]) -> HoldInfo:
-    return read_info(HoldInfo, {**values, "start": values.get("from"), "end": values.get("to")})
 
 
 def word(member: QueueAccess | ShareMode | ReadCall) -> str:
@@ -80,13 +76,8 @@ def read_lease(identifier: object, lease_s: object) -> tuple[UUID, float]:
 
 def read_info(kind: type[InfoT], values: Mapping[str, Any]) -> InfoT:
     """What a manager says of itself, of a queue or of a session; what another version says besides is left out."""
-    found: dict[str, Any] = {}
-    for field in fields(kind):
-        if field.name in values:
-            value = values[field.name]
-            found[field.name] = tuple(value) if isinstance(value, list) else value
     try:
-        return kind(**found)
+        return from_json(kind, values)
     except TypeError:
         raise RemoteProtocolError(INCOMPLETE) from None
 

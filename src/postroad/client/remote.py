@@ -8,7 +8,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
-from typing import NoReturn
+from typing import Any, NoReturn
 from uuid import UUID, uuid4
 
 from postroad.client.values import as_name
@@ -24,8 +24,6 @@ from postroad.errors import (
     RpcUnavailable,
     TransactionSequence,
 )
-from postroad.fields.queue import QueueAttributes
-from postroad.message import Message
 from postroad.names import FormatName, parse_format_name
 from postroad.net import ports
 from postroad.received import ReceivedMessage
@@ -43,19 +41,7 @@ from postroad.rpc.epm import resolve
 from postroad.rpc.gss import initiator
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import Format
-from postroad.values.info import (
-    ListenerInfo,
-    LockInfo,
-    ManagerInfo,
-    QueueInfo,
-    ReaderInfo,
-    SessionInfo,
-    TransactionInfo,
-)
-from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
-from postroad.values.routes import Route, Table
-from postroad.values.trace import Trace
 
 LAYOUTS = (Format.NDR, Format.NDR64)
 # What a person can do about a first contact that failed.
@@ -79,6 +65,15 @@ _ACTIONS: dict[tuple[SeekAction, bool], tuple[Action, int | None]] = {
 }
 _ACCESS = {QueueAccess.RECEIVE: DesiredAccess.RECEIVE, QueueAccess.PEEK: DesiredAccess.PEEK}
 _SHARE = {ShareMode.DENY_NONE: DesiredShare.DENY_NONE, ShareMode.DENY_RECEIVE: DesiredShare.DENY_RECEIVE}
+
+
+def _cannot(what: str) -> Any:
+    """A verb that the protocol does not have: calling it raises LocalProtocolError."""
+
+    def refuse(self: RemoteBackend, *arguments: object, **options: object) -> NoReturn:
+        raise LocalProtocolError(f"remote readers read and purge; MS-MQQP cannot {what}")
+
+    return refuse
 
 
 class RemoteBackend:
@@ -340,123 +335,41 @@ class RemoteBackend:
 
     # What MS-MQQP has no words for
 
-    async def info(self) -> ManagerInfo:
-        _unspeakable("say what the manager is")
-
-    async def route(self, destination: str, source: str | None) -> Route:
-        _unspeakable("ask for a route")
-
-    async def route_table(self, source: str | None) -> Table:
-        _unspeakable("ask for routes")
-
-    async def sessions(self) -> list[SessionInfo]:
-        _unspeakable("list sessions")
-
-    async def readers(self) -> list[ReaderInfo]:
-        _unspeakable("list readers")
-
-    async def exposure(self) -> list[ListenerInfo]:
-        _unspeakable("list listeners")
-
-    async def trace(self, message_id: str) -> Trace:
-        _unspeakable("trace a message")
-
-    async def queues(self) -> list[QueueInfo]:
-        _unspeakable("list queues")
-
-    async def queue(self, name: str) -> QueueInfo:
-        _unspeakable("describe a queue")
-
-    async def create_queue(self, path: str, attributes: QueueAttributes) -> QueueInfo:
-        _unspeakable("make a queue")
-
-    async def set_queue(self, name: str, attributes: QueueAttributes) -> QueueInfo:
-        _unspeakable("change a queue")
-
-    async def delete_queue(self, name: str) -> None:
-        _unspeakable("delete a queue")
-
-    async def pause_queue(self, name: str) -> QueueInfo:
-        _unspeakable("pause a queue")
-
-    async def resume_queue(self, name: str) -> QueueInfo:
-        _unspeakable("resume a queue")
-
-    async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]:
-        _unspeakable("send: send from a queue manager of your own")
-
-    async def send_transactional(self, name: str, messages: Sequence[Message]) -> list[str]:
-        _unspeakable("send: send from a queue manager of your own")
-
-    async def begin(self) -> UUID:
-        _unspeakable("begin a transaction: use `receiving`, which takes a message when its block ends")
-
-    async def commit(self, transaction: UUID) -> None:
-        _unspeakable("commit a transaction")
-
-    async def abort(self, transaction: UUID) -> None:
-        _unspeakable("abort a transaction")
-
-    async def locks(self, name: str | None) -> list[LockInfo]:
-        _unspeakable("list locks")
-
-    async def release_locks(self, name: str, lookup_ids: Sequence[int] | None) -> list[int]:
-        _unspeakable("release locks")
-
-    async def transactions(self) -> list[TransactionInfo]:
-        _unspeakable("list transactions")
-
-    async def abort_transaction(self, transaction: UUID) -> None:
-        _unspeakable("abort a transaction")
-
-    async def move(self, name: str, target: str, lookup_ids: Sequence[int]) -> list[int]:
-        _unspeakable("move messages")
-
-    async def move_page(self, name: str, target: str, after: int, limit: int) -> list[int]:
-        _unspeakable("move messages")
-
-    async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]:
-        _unspeakable("insert messages")
-
-    async def mark(self, name: str, start: int, limit: int | None) -> Mark:
-        _unspeakable("say how far a queue can be read")
-
-    def arrow(self, name: str, selection: Selection) -> AsyncIterator[bytes]:
-        _unspeakable("give messages as Arrow")
-
-    async def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo:
-        _unspeakable("hold messages")
-
-    async def holds(self, name: str) -> list[HoldInfo]:
-        _unspeakable("hold messages")
-
-    async def commit_hold(self, name: str, holder: str, end: int) -> int:
-        _unspeakable("hold messages")
-
-    async def release(self, name: str, holder: str) -> None:
-        _unspeakable("hold messages")
-
-    async def submit(
-        self,
-        name: str,
-        sender: str,
-        epoch: int,
-        partition: int,
-        row: int,
-        messages: Sequence[Message] | bytes,
-        transactional: bool | None,
-    ) -> Submission:
-        _unspeakable("send")
-
-    async def commit_submission(self, name: str, sender: str, epoch: int) -> None:
-        _unspeakable("send")
-
-    async def forget_submission(self, name: str, sender: str) -> None:
-        _unspeakable("send")
-
-
-def _unspeakable(what: str) -> NoReturn:
-    raise LocalProtocolError(f"remote readers read and purge; MS-MQQP cannot {what}")
+    arrow = _cannot("give messages as Arrow")
+    info = _cannot("say what the manager is")
+    route = _cannot("ask for a route")
+    route_table = _cannot("ask for routes")
+    sessions = _cannot("list sessions")
+    readers = _cannot("list readers")
+    exposure = _cannot("list listeners")
+    trace = _cannot("trace a message")
+    queues = _cannot("list queues")
+    queue = _cannot("describe a queue")
+    create_queue = _cannot("make a queue")
+    set_queue = _cannot("change a queue")
+    delete_queue = _cannot("delete a queue")
+    pause_queue = _cannot("pause a queue")
+    resume_queue = _cannot("resume a queue")
+    send = _cannot("send: send from a queue manager of your own")
+    send_transactional = _cannot("send: send from a queue manager of your own")
+    begin = _cannot("begin a transaction: use `receiving`, which takes a message when its block ends")
+    commit = _cannot("commit a transaction")
+    abort = _cannot("abort a transaction")
+    locks = _cannot("list locks")
+    release_locks = _cannot("release locks")
+    transactions = _cannot("list transactions")
+    abort_transaction = _cannot("abort a transaction")
+    move = _cannot("move messages")
+    move_page = _cannot("move messages")
+    insert = _cannot("insert messages")
+    mark = _cannot("say how far a queue can be read")
+    hold = _cannot("hold messages")
+    holds = _cannot("hold messages")
+    commit_hold = _cannot("hold messages")
+    release = _cannot("hold messages")
+    submit = _cannot("send")
+    commit_submission = _cannot("send")
+    forget_submission = _cannot("send")
 
 
 def _refuse_transaction(transaction: UUID | None) -> None:

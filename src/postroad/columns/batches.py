@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -32,47 +33,31 @@ def schema_of(columns: Sequence[str]) -> Any:
     return pa.schema([(name, arrow_type(name)) for name in columns])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """Messages of a batch, not yet decoded: each number a column, packets a binary array."""
 
-    __slots__ = ("aborts", "arrived_ms", "lookup_ids", "packets", "reasons")
-
-    def __init__(self, lookup_ids: Ints, arrived_ms: Ints, aborts: Ints, reasons: Ints, packets: Any) -> None:
-        self.lookup_ids = lookup_ids
-        self.arrived_ms = arrived_ms
-        self.aborts = aborts
-        self.reasons = reasons
-        self.packets = packets
+    lookup_ids: Ints
+    arrived_ms: Ints
+    aborts: Ints
+    reasons: Ints
+    packets: Any
 
     @classmethod
-    def of(
-        cls,
-        lookup_ids: Sequence[int],
-        arrived_ms: Sequence[int],
-        aborts: Sequence[int],
-        reasons: Sequence[int],
-        packets: Sequence[bytes],
-    ) -> Rows:
-        return cls(
-            np.array(lookup_ids, np.int64),
-            np.array(arrived_ms, np.int64),
-            np.array(aborts, np.int64),
-            np.array(reasons, np.int64),
-            pa.array(packets, pa.binary()),
-        )
+    def of(cls, *columns: Sequence[Any]) -> Rows:
+        """From plain values, in the order of the fields."""
+        *numbers, packets = columns
+        lookup_ids, arrived_ms, aborts, reasons = (np.array(each, np.int64) for each in numbers)
+        return cls(lookup_ids, arrived_ms, aborts, reasons, pa.array(packets, pa.binary()))
 
     def __len__(self) -> int:
         return len(self.lookup_ids)
 
     def take(self, indices: Ints) -> Rows:
         """The rows at these indices."""
-        return Rows(
-            self.lookup_ids[indices],
-            self.arrived_ms[indices],
-            self.aborts[indices],
-            self.reasons[indices],
-            self.packets.take(pa.array(indices)),
-        )
+        numbers = (self.lookup_ids, self.arrived_ms, self.aborts, self.reasons)
+        lookup_ids, arrived_ms, aborts, reasons = (each[indices] for each in numbers)
+        return Rows(lookup_ids, arrived_ms, aborts, reasons, self.packets.take(pa.array(indices)))
 
     def decode(self, columns: Sequence[str]) -> dict[str, Any]:
         return decode(self.packets, reason=pa.array(self.reasons), columns=columns)

@@ -31,6 +31,7 @@ from postroad.fields.kinds import (
     suggestion,
     whole,
 )
+from postroad.fields.queue import BASE_PRIORITY
 from postroad.fields.tables import required, setting, tables
 from postroad.fields.toml import Place, load, refuse_duplicates
 from postroad.names import PathName, QueueKind
@@ -115,7 +116,7 @@ class PublicQueue:
 
     path: PathName = required(parsed("text", public_path))
     id: UUID = required(GUID)
-    base_priority: int = setting(whole(-0x8000, 0x7FFF), 0)  # [MS-MQMQ] 2.3.1.6
+    base_priority: int = setting(BASE_PRIORITY, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,18 +10,20 @@ checkers, one in QueueAttributes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Literal, TypedDict, TypeVar
 
 from postroad.fields.kinds import SWITCH, UINT32, UINT32_MAX, FieldFault, Kind, choice, line, nullable, whole
-from postroad.fields.tables import KIND, MORE, Property, properties, setting
+from postroad.fields.tables import MORE, Property, properties, setting
 
 T = TypeVar("T")
 D = TypeVar("D")
 
 MAX_LABEL = 124
 MAX_QUOTA_KB = UINT32_MAX  # [MS-MQMQ] 2.3.1.5: no limit
+BASE_PRIORITY = whole(-0x8000, 0x7FFF)
+NO_BASE_PRIORITY = "must be 0, because only a public queue has a base priority"  # [MS-MQMQ] 2.3.1.6
 DEFAULT_JOURNAL_QUOTA_KB = 1 << 20  # of each journal and dead-letter queue: they fill up without being asked
 
 
@@ -34,12 +36,36 @@ class QueuePrivacy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Details:
+class QueueProperty:
+    """One row of the table. `stored` is its name in the store."""
+
+    name: str
+    kind: Kind[Any]
+    default: object
     help: str
     spec: str
     fixed: bool
     none: object
-    stored: str | None
+    stored: str
+
+    @property
+    def optional(self) -> bool:
+        return self.none is not MISSING
+
+    @property
+    def json_kind(self) -> Kind[Any]:
+        return nullable(self.kind) if self.optional else self.kind
+
+    def from_text(self, text: str) -> object:
+        """The value of a command's option; FieldFault if it does not fit."""
+        if not self.optional:
+            return self.kind.from_text(text)
+        if text.lower() == "none":
+            return self.none
+        try:
+            return self.kind.from_text(text)
+        except FieldFault as fault:
+            raise FieldFault(f"{fault.fault}; none is no limit") from None
 
 
 def queue_property(
@@ -58,7 +84,7 @@ def queue_property(
     `none` is the value of the word none on a command line; such a property may be null in JSON and None in Python.
     `stored` is its name in the store, if that is not its own.
     """
-    return setting(kind, default, more=_Details(help, spec, fixed, none, stored))
+    return setting(kind, default, more=QueueProperty("", kind, default, help, spec, fixed, none, stored or ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +124,12 @@ class QueueSettings:
     abort_limit: int | None = queue_property(
         whole(1, UINT32_MAX), None, "how many aborts move a message to the subqueue ;poison", "", none=None
     )
+    base_priority: int = queue_property(
+        BASE_PRIORITY,
+        0,
+        "for a public queue, -32768 to 32767: of the queues to one next hop, senders serve those of the highest first",
+        "[MS-MQMQ] 2.3.1.6",
+    )
 
 
 class QueueAttributes(TypedDict, total=False):
@@ -111,58 +143,15 @@ class QueueAttributes(TypedDict, total=False):
     authenticate: bool
     privacy: Literal["none", "optional", "body"]
     abort_limit: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueProperty:
-    """One row of the table."""
-
-    name: str
-    kind: Kind[Any]
-    default: object
-    help: str
-    spec: str
-    fixed: bool
-    none: object
-    stored: str
-
-    @property
-    def optional(self) -> bool:
-        return self.none is not MISSING
-
-    @property
-    def json_kind(self) -> Kind[Any]:
-        return nullable(self.kind) if self.optional else self.kind
-
-    def from_text(self, text: str) -> object:
-        """The value of a command's option; FieldFault if it does not fit."""
-        if not self.optional:
-            return self.kind.from_text(text)
-        if text.lower() == "none":
-            return self.none
-        try:
-            return self.kind.from_text(text)
-        except FieldFault as fault:
-            raise FieldFault(f"{fault.fault}; none is no limit") from None
+    base_priority: int
 
 
 def queue_properties(schema: type[Any] = QueueSettings) -> Mapping[str, QueueProperty]:
     """The table of a dataclass whose fields are properties, by name."""
-    rows = {}
-    for each in fields(schema):
-        details: _Details | None = each.metadata.get(MORE)
-        if details is not None:
-            rows[each.name] = QueueProperty(
-                each.name,
-                each.metadata[KIND],
-                each.default,
-                details.help,
-                details.spec,
-                details.fixed,
-                details.none,
-                details.stored or each.name,
-            )
-    return rows
+    found = {each.name: each.metadata.get(MORE) for each in fields(schema)}
+    return {
+        name: replace(each, name=name, stored=each.stored or name) for name, each in found.items() if each is not None
+    }
 
 
 QUEUE_PROPERTIES = queue_properties()

@@ -10,24 +10,25 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID, uuid4
 
 from postroad.binary.service import BinaryService
 from postroad.directory.snapshot import Directory
 from postroad.directory.watch import DirectoryWatch
-from postroad.errors import NoRoute, OperationCancelled, UnsupportedFormatNameOperation
-from postroad.fields.queue import MAX_QUOTA_KB
+from postroad.errors import InvalidArgument, NoRoute, OperationCancelled, UnsupportedFormatNameOperation
+from postroad.fields.queue import MAX_QUOTA_KB, NO_BASE_PRIORITY
 from postroad.manager.offsets import Offsets
 from postroad.manager.reads import Name, Reads
 from postroad.manager.rescue import Rescue
 from postroad.message import Message
-from postroad.names import FormatName, PublicName
+from postroad.names import FormatName, PathName, PublicName, QueueKind
 from postroad.net.limits import Limits
 from postroad.queues.carriers import Watcher
 from postroad.queues.info import describe_manager
 from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
+from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.transacting import MOST_APART
 from postroad.remote_read.server import RemoteReaders
@@ -202,12 +203,16 @@ class Manager(Reads, Rescue):
         return search.trace()
 
     async def create_queue(self, path: str, **attributes: object) -> QueueInfo:
+        if PathName.parse(path).tail.kind is not QueueKind.PUBLIC:
+            _refuse_base_priority(attributes)
         queue = await self.durably(lambda: self.core.create_queue(path, self.clock(), **attributes))
         return self._describe(queue)
 
     async def set_queue(self, name: Name, **attributes: object) -> QueueInfo:
         """Changes properties of a queue that may change: label, journal, quotas, limits."""
         queue = self.core.queues.get(name)
+        if queue.properties.queue_type is not QueueType.PUBLIC:
+            _refuse_base_priority(attributes)
         await self.durably(lambda: self.core.change_queue(queue, self.clock(), **attributes))
         return self._describe(queue)
 
@@ -283,6 +288,12 @@ class Manager(Reads, Rescue):
         """Messages are back in their places when this returns; their abort counts become durable with the next tick."""
         transaction = self.leases.transaction(identifier)
         await self.durably(lambda: self.core.abort(transaction, self.clock()))
+
+
+def _refuse_base_priority(attributes: Mapping[str, object]) -> None:
+    """The core ignores one that does not count, as the specification says; a person is told."""
+    if attributes.get("base_priority"):
+        raise InvalidArgument(f"base_priority: {NO_BASE_PRIORITY}")
 
 
 def _stored_identifier(store: Store) -> UUID | None:

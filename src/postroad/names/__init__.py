@@ -17,36 +17,12 @@ from postroad.names.format import (
     parse_format_name,
     parse_name,
 )
-from postroad.names.ids import MessageId, ObjectId, format_guid, parse_guid
+from postroad.names.ids import MessageId, ObjectId, parse_guid
 from postroad.names.path import PathName, QueueKind, QueueTail
 from postroad.names.queue_format import DlId, MulticastId, QueueFormat
 
-__all__ = [
-    "ConnectorName",
-    "DirectName",
-    "DistributionListName",
-    "DlId",
-    "FormatName",
-    "MachineName",
-    "MessageId",
-    "MsmqVersion",
-    "MulticastId",
-    "MulticastName",
-    "MultipleElementName",
-    "ObjectId",
-    "PathName",
-    "PrivateName",
-    "Protocol",
-    "PublicName",
-    "QueueFormat",
-    "QueueFormatType",
-    "QueueKind",
-    "QueueSuffixType",
-    "QueueTail",
-    "ResolveDistributionList",
-    "expand_format_name",
-    "format_guid",
-    "parse_format_name",
-    "parse_guid",
-    "parse_name",
-]
+__all__ = ["DirectName", "FormatName", "MsmqVersion", "Protocol", "QueueFormatType", "QueueSuffixType"]
+__all__ += ["ConnectorName", "DistributionListName", "MachineName", "MulticastName", "MultipleElementName"]
+__all__ += ["PrivateName", "PublicName", "ResolveDistributionList", "expand_format_name"]
+__all__ += ["MessageId", "ObjectId", "parse_format_name", "parse_guid", "parse_name"]
+__all__ += ["DlId", "MulticastId", "PathName", "QueueFormat", "QueueKind", "QueueTail"]

@@ -15,7 +15,7 @@ from uuid import UUID
 from postroad.errors import IllegalFormatName
 from postroad.names.base import COMPUTER_SUFFIXES, FormatName, MsmqVersion, QueueSuffixType
 from postroad.names.direct import CACHE_ENTRIES, CACHE_TEXT_MAX, PORT_MAX, scan_direct
-from postroad.names.ids import UINT32_MAX, ObjectId, format_guid
+from postroad.names.ids import UINT32_MAX, ObjectId
 from postroad.names.path import PathName
 from postroad.names.scanner import Scanner
 
@@ -38,7 +38,7 @@ class PublicName(FormatName):
         return QueueSuffixType.JOURNAL if self.journal else QueueSuffixType.NONE
 
     def __str__(self) -> str:
-        return f"PUBLIC={format_guid(self.guid)}{';JOURNAL' if self.journal else ''}"
+        return f"PUBLIC={self.guid}{';JOURNAL' if self.journal else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class PrivateName(FormatName):
         return QueueSuffixType.JOURNAL if self.journal else QueueSuffixType.NONE
 
     def __str__(self) -> str:
-        return f"PRIVATE={format_guid(self.guid)}\\{self.number:x}{';JOURNAL' if self.journal else ''}"
+        return f"PRIVATE={self.guid}\\{self.number:x}{';JOURNAL' if self.journal else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class MachineName(FormatName):
 
     def __str__(self) -> str:
         suffix = f";{self.computer_suffix.name}" if self.computer_suffix else ""
-        return f"MACHINE={format_guid(self.guid)}{suffix}"
+        return f"MACHINE={self.guid}{suffix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class ConnectorName(FormatName):
         return QueueSuffixType.XACTONLY if self.xact_only else QueueSuffixType.NONE
 
     def __str__(self) -> str:
-        return f"CONNECTOR={format_guid(self.guid)}{';XACTONLY' if self.xact_only else ''}"
+        return f"CONNECTOR={self.guid}{';XACTONLY' if self.xact_only else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class DistributionListName(FormatName):
             scanner.word("a domain", _DOMAIN, DOMAIN_MAX, "")
 
     def __str__(self) -> str:
-        return f"DL={format_guid(self.guid)}{'' if self.domain is None else f'@{self.domain}'}"
+        return f"DL={self.guid}{'' if self.domain is None else f'@{self.domain}'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from uuid import UUID
 from postroad.errors import IllegalIdentifier, LocalProtocolError
 from postroad.names.scanner import Scanner
 
-_IMAGE = Struct("<16sI")  # [MS-MQMQ] 2.2.8 and 2.2.18.1.3 have the same layout
+_IMAGE = Struct("<16sI")  # [MS-MQMQ] 2.2.18.1.3
 IDENTIFIER_SIZE = _IMAGE.size
 UINT32_MAX = 0xFFFFFFFF
 
@@ -23,22 +23,6 @@ def parse_guid(text: str) -> UUID:
     guid = scanner.guid()
     scanner.expect_end("a GUID must have 36 characters")
     return guid
-
-
-def format_guid(guid: UUID) -> str:
-    """8-4-4-4-12 in lower case, without braces."""
-    return str(guid)
-
-
-def _to_image(guid: UUID, number: int) -> bytes:
-    return _IMAGE.pack(guid.bytes_le, number)
-
-
-def _from_image(data: bytes | bytearray | memoryview) -> tuple[UUID, int]:
-    if len(data) != IDENTIFIER_SIZE:
-        raise LocalProtocolError(f"an identifier must have {IDENTIFIER_SIZE} bytes, got {len(data)}")
-    guid, number = _IMAGE.unpack(data)
-    return UUID(bytes_le=guid), number
 
 
 def _check_number(number: int, what: str) -> None:
@@ -55,13 +39,6 @@ class ObjectId:
 
     def __post_init__(self) -> None:
         _check_number(self.uniquifier, "the uniquifier")
-
-    def to_bytes(self) -> bytes:
-        return _to_image(self.lineage, self.uniquifier)
-
-    @classmethod
-    def from_bytes(cls, data: bytes | bytearray | memoryview) -> ObjectId:
-        return cls(*_from_image(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +69,14 @@ class MessageId:
         return cls(guid, int(digits))
 
     def __str__(self) -> str:
-        return f"{{{format_guid(self.guid)}}}\\{self.ordinal}"
+        return f"{{{self.guid}}}\\{self.ordinal}"
 
     def to_bytes(self) -> bytes:
-        return _to_image(self.guid, self.ordinal)
+        return _IMAGE.pack(self.guid.bytes_le, self.ordinal)
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> MessageId:
-        return cls(*_from_image(data))
+        if len(data) != IDENTIFIER_SIZE:
+            raise LocalProtocolError(f"an identifier must have {IDENTIFIER_SIZE} bytes, got {len(data)}")
+        guid, ordinal = _IMAGE.unpack(data)
+        return cls(UUID(bytes_le=guid), ordinal)

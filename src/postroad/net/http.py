@@ -8,19 +8,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Generator
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from postroad.errors import ConfigurationError
+from postroad.net.endpoints import endpoint
 from postroad.net.limits import REQUEST_S, Admission, Limits
 from postroad.net.listening import Acceptor, ReadWatch
+from postroad.runtime.supervision import Running, Supervisor
 
 MAX_HEAD = 0x8000  # bytes up to the end of the headers
 MAX_HEADERS = 200
 MAX_PIPELINED = 16  # requests that may wait for the answers to those before them
+KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so none sends while we close one
 BYTES_PER_S = 0x10000  # a large request gets one more second for each of these that has come
 
 
@@ -185,3 +191,113 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.refuse(HTTPStatus.REQUEST_TIMEOUT, "the request was not complete in time")
         else:
             self.transport.close()
+
+
+class HttpListener:
+    """One port that serves `app`, and starts another server if one ends. Port 0 means any free one.
+
+    `start` returns once the server accepts, `stop` once every answer is sent.
+    """
+
+    protocol: type[BoundedHttpProtocol]
+    task: str  # with the address, the name of the task that the supervisor keeps
+    table: str  # of the configuration, with the certificate
+    grace_s = 5  # time for answers under way once the server stops
+
+    def __init__(
+        self,
+        app: Any,
+        limits: Limits,
+        host: str,
+        port: int,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        *,
+        supervisor: Supervisor | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._app = app
+        self._limits = limits
+        self._certificate = certificate
+        self._key = key
+        self._supervisor = supervisor or Supervisor()
+        self._server: AcceptingServer | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        """`127.0.0.1:8180`, `[::1]:8180`"""
+        return endpoint(self.host, self.port)
+
+    async def start(self) -> None:
+        """OSError if the port is not available; ConfigurationError if the certificate cannot be used."""
+        if self._serving is not None:
+            raise RuntimeError("the server is running already")
+        await self._open()
+        self._supervisor.keep(f"{self.task} {self.address}", self._serve)
+
+    async def _serve(self, running: Running) -> None:
+        """Runs while the server serves, and starts another one if it ends."""
+        serving = self._serving
+        if serving is None or serving.done():
+            serving = await self._open()
+        running()
+        await asyncio.wait({serving})
+        serving.result()
+
+    async def _open(self) -> asyncio.Task[None]:
+        server = AcceptingServer(self._config(), self._limits)
+        listener = await self._bind()
+        self._serving = serving = await server.start(listener, f"postroad-{self.task}-server")
+        self._server = server
+        self.port = listener.getsockname()[1]
+        return serving
+
+    async def stop(self) -> None:
+        """A second call does nothing."""
+        if self._serving is None or self._server is None:
+            return
+        await self._supervisor.stop(f"{self.task} {self.address}")
+        self._server.should_exit = True
+        await asyncio.wait({self._serving})
+        self._serving = self._server = None
+
+    async def _bind(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        return bound(socket.socket(family, socket.SOCK_STREAM), (self.host, self.port))
+
+    def _config(self) -> uvicorn.Config:
+        config = uvicorn.Config(
+            self._app,
+            http=self.protocol,
+            ws="none",
+            loop="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=self.grace_s,
+            ssl_certfile=self._certificate,
+            ssl_keyfile=self._key,
+        )
+        try:
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError("", f"{self.table}.tls_certificate", f"cannot be used: {error}") from None
+        return config
+
+
+def bound(listener: socket.socket, address: Any) -> socket.socket:
+    """The socket at this address; it is closed if that is not available."""
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

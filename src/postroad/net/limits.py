@@ -10,6 +10,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from ipaddress import IPv6Address, ip_address
 
@@ -28,18 +29,16 @@ UNREAD_S = 60.0  # a peer must read some of our output in this time
 _SUBNET_BITS = 64  # an IPv6 host can use any address within its subnet
 
 
+@dataclass(slots=True, eq=False)
 class Limit:
     """One limit: how much is used, and how often it was reached. It logs at most one line in half a minute."""
 
-    __slots__ = ("_log", "counted", "current", "maximum", "name", "reached")
-
-    def __init__(self, name: str, maximum: int, *, counted: bool = True) -> None:
-        self.name = name
-        self.maximum = maximum
-        self.counted = counted  # whether `current` is kept
-        self.current = 0
-        self.reached = 0
-        self._log = RateLimitedLog(log, "limit reached", burst=1)
+    name: str
+    maximum: int
+    counted: bool = True  # whether `current` is kept
+    current: int = 0
+    reached: int = 0
+    _log: RateLimitedLog = field(default_factory=lambda: RateLimitedLog(log, "limit reached", burst=1))
 
     @property
     def figures(self) -> dict[str, int]:
@@ -60,14 +59,12 @@ class Standing(Enum):
     BUSY = auto()  # never closed in favour of another
 
 
+@dataclass(slots=True, eq=False)
 class _Address:
     """The connections of one address, or of one IPv6 subnet."""
 
-    __slots__ = ("held", "members")
-
-    def __init__(self) -> None:
-        self.members: dict[Admission, None] = {}  # the oldest first
-        self.held = 0
+    members: dict[Admission, None] = field(default_factory=dict)  # the oldest first
+    held: int = 0
 
     def first_to_go(self) -> Admission | None:
         for standing in (Standing.FRESH, Standing.IDLE):
@@ -77,21 +74,19 @@ class _Address:
         return None
 
 
+@dataclass(slots=True, eq=False)
 class Admission:
     """One accepted connection. Its protocol reports when it is busy, how much it holds, and when it is closed."""
 
-    __slots__ = ("_abort", "_limits", "address", "closed", "dropped", "held", "incoming", "key", "standing")
-
-    def __init__(self, limits: Limits, address: str, key: str, abort: Callable[[], object], *, incoming: bool) -> None:
-        self._limits = limits
-        self.address = address
-        self.key = key
-        self._abort = abort
-        self.incoming = incoming
-        self.standing = Standing.FRESH if incoming else Standing.BUSY
-        self.held = 0
-        self.closed = False  # no longer counted
-        self.dropped = False  # closed in favour of others, with its descriptor not yet free
+    _limits: Limits
+    address: str
+    key: str
+    _abort: Callable[[], object]
+    incoming: bool
+    standing: Standing
+    held: int = 0
+    closed: bool = False  # no longer counted
+    dropped: bool = False  # closed in favour of others, with its descriptor not yet free
 
     def attach(self, abort: Callable[[], object]) -> None:
         """The protocol has a transport: from now on `abort` closes the connection at once."""
@@ -165,7 +160,7 @@ class Limits:
             waiting = self._waiting[Standing.FRESH] or self._waiting[Standing.IDLE]
             if not self._drop(next(iter(waiting), None)):
                 return None
-        admission = Admission(self, address, key, abort, incoming=True)
+        admission = Admission(self, address, key, abort, True, Standing.FRESH)
         self._waiting[Standing.FRESH][admission] = None
         self.connections.current += 1
         self._addresses.setdefault(key, _Address()).members[admission] = None
@@ -177,7 +172,7 @@ class Limits:
             self.outgoing_connections.hit(address=host)
             return None
         key = f">{host}"
-        admission = Admission(self, host, key, lambda: None, incoming=False)
+        admission = Admission(self, host, key, lambda: None, False, Standing.BUSY)
         self.outgoing_connections.current += 1
         self._addresses.setdefault(key, _Address()).members[admission] = None
         return admission

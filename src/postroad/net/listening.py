@@ -14,6 +14,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -134,17 +135,15 @@ def _shut_down(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
+@dataclass(slots=True, eq=False)
 class ReadWatch:
     """Closes the connection of a peer that reads nothing of our output. Driven by `pause_writing` and the like."""
 
-    __slots__ = ("_admission", "_left", "_limits", "_timer", "_transport")
-
-    def __init__(self, limits: Limits, admission: Admission, transport: asyncio.Transport) -> None:
-        self._limits = limits
-        self._admission = admission
-        self._transport = transport
-        self._left = 0
-        self._timer: asyncio.TimerHandle | None = None
+    _limits: Limits
+    _admission: Admission
+    _transport: asyncio.Transport
+    _left: int = 0
+    _timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         self._left = self._transport.get_write_buffer_size()

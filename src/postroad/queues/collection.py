@@ -6,17 +6,11 @@ Definitions are kept as state in the store; messages are not touched here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from postroad.errors import (
-    IllegalPathName,
-    InvalidArgument,
-    QueueExists,
-    QueueNotFound,
-    UnsupportedFormatNameOperation,
-)
+from postroad.errors import IllegalPathName, InvalidArgument, QueueExists, QueueNotFound, UnsupportedFormatNameOperation
 from postroad.names import (
     DirectName,
     FormatName,
@@ -63,39 +57,31 @@ _KINDS_IN_PATHS = (QueueKind.PRIVATE.value, QueueKind.SYSTEM.value)
 _TYPES = {QueueKind.PRIVATE: QueueType.PRIVATE, QueueKind.PUBLIC: QueueType.PUBLIC, QueueKind.SYSTEM: QueueType.SYSTEM}
 
 
+@dataclass(eq=False, repr=False)
 class QueueCollection:
     """Every queue by its number, its path, its identifier; outgoing queues by where they lead."""
 
-    def __init__(
-        self,
-        name: str,
-        identifier: UUID,
-        durable: Store,
-        express: Store,
-        new_id: Callable[[], UUID],
-        hardened_security: bool = False,
-        base_priority: Callable[[FormatName], int] = lambda name: 0,
-    ) -> None:
-        self._new_id = new_id
-        self._base_priority = base_priority
-        self.name = name
-        self.identifier = identifier
-        self.hardened_security = hardened_security
-        self.local_hosts = {".", "localhost", name.lower()}
+    name: str
+    identifier: UUID
+    _durable: Store
+    _express: Store
+    _new_id: Callable[[], UUID]
+    hardened_security: bool = False
+    _base_priority: Callable[[FormatName], int] = lambda name: 0
+
+    def __post_init__(self) -> None:
+        self.local_hosts = {".", "localhost", self.name.lower()}
         self.http_ports: set[int] = set()  # that we listen on; others of our hosts are other managers'
         self.usage = Usage()
         self.by_number: dict[int, Queue] = {}
         self.outgoing: dict[FormatName, Queue] = {}
         self.outgoing_info: dict[Queue, OutgoingInfo] = {}
-        self.outgoing_made = 0  # since the start
         self.idle = IdleQueues(self)
         self.carriers: list[Carrier] = []
         self._by_path: dict[str, Queue] = {}
         self._namesakes: dict[str, dict[Queue, None]] = {}  # by path: while a tick is lost there can be two
         self._by_private_number: dict[int, Queue] = {}
         self._by_identifier: dict[UUID, Queue] = {}
-        self._durable = durable
-        self._express = express
         self._never_stored: set[Queue] = set()  # made in a tick that was lost, and deleted before that was known
         self._next_number = 1
         self._last_private_number = FIRST_PRIVATE_NUMBER - 1
@@ -287,7 +273,6 @@ class QueueCollection:
                 f"nobody can send to {name}: journals and dead letters are for reading"
             )
         self.idle.make_room(tick, now_s, own=own)
-        self.outgoing_made += 1
         path = str(name)
         properties = QueueProperties(
             QueueType.OUTGOING,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from postroad.errors import IllegalCursorAction, MessageAlreadyReceived
@@ -46,16 +47,14 @@ TRANSITIONS: dict[tuple[CursorState, CursorCall], tuple[_Step, CursorState, Curs
 _AFTER_WAIT = {CursorState.WAIT_PEEK: CursorState.READ, CursorState.WAIT_RECEIVE: CursorState.UNREAD}
 
 
+@dataclass(slots=True, eq=False)
 class Cursor:
     """Stands before the first message until it is used."""
 
-    __slots__ = ("handle", "position", "queue", "state")
-
-    def __init__(self, handle: int, queue: Queue) -> None:
-        self.handle = handle
-        self.queue = queue
-        self.position = START
-        self.state = CursorState.UNREAD
+    handle: int
+    queue: Queue
+    position: int = START
+    state: CursorState = CursorState.UNREAD
 
     def find(self, call: CursorCall) -> Record | None:
         """The message that `call` is about; None where the caller has to wait for one."""

@@ -98,6 +98,7 @@ class Tally:
             self.purged += 1
 
 
+@dataclass(eq=False, repr=False)
 class Delivery:
     """`tick` is where changes gather: whoever holds a manager replaces it at each commit.
 
@@ -105,33 +106,26 @@ class Delivery:
     counted, and the watchers hear of it.
     """
 
-    def __init__(
-        self,
-        identifier: UUID,
-        queues: QueueCollection,
-        express: ExpressStore,
-        counters: Counters,
-        insecure_nacks: bool,
-        wake: Callable[[Queue, float, Iterable[int]], None],
-        locate: Callable[[PublicName], UUID | None],
-    ) -> None:
-        self.identifier = identifier
-        self.queues = queues
-        self.express = express
-        self.counters = counters
-        self.insecure_nacks = insecure_nacks
-        self.quota_kb: int | None = None
-        self.throttled = False
-        self.full: str | None = None  # why the disk takes nothing more
-        self.relay = Relay.open()  # whoever lets strangers in sets a stricter one
-        self.tick = Tick()
-        self.tally = Tally()
+    identifier: UUID
+    queues: QueueCollection
+    express: ExpressStore
+    counters: Counters
+    insecure_nacks: bool
+    _wake: Callable[[Queue, float, Iterable[int]], None]
+    _locate: Callable[[PublicName], UUID | None]
+    quota_kb: int | None = None
+    throttled: bool = False
+    full: str | None = None  # why the disk takes nothing more
+    relay: Relay = field(default_factory=Relay.open)  # whoever lets strangers in sets a stricter one
+    tick: Tick = field(default_factory=Tick)
+    tally: Tally = field(default_factory=Tally)
+    atomic: Atomic = field(init=False)
+    overflows: dict[str, int] = field(default_factory=dict)  # copies that did not fit, by journal or dead-letter queue
+    watchers: list[Watcher] = field(default_factory=list)
+    _ready: dict[Queue, None] | None = None  # what `together` has still to say
+
+    def __post_init__(self) -> None:
         self.atomic = Atomic(self)
-        self.overflows: dict[str, int] = {}  # copies that did not fit, by the journal or dead-letter queue
-        self.watchers: list[Watcher] = []
-        self._wake = wake
-        self._locate = locate
-        self._ready: dict[Queue, None] | None = None  # what `together` has still to say
 
     # In
 

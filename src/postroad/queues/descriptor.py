@@ -31,10 +31,6 @@ class OpenQueueDescriptor:
     cursors: dict[int, Cursor] = field(default_factory=dict)
     closed: bool = False
 
-    @property
-    def multiple(self) -> bool:
-        return bool(self.children)
-
     def require(self, allowed: frozenset[QueueAccess], verb: str) -> Queue:
         """The queue, if it is still there and this access may `verb`."""
         if self.queue is None:

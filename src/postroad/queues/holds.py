@@ -15,10 +15,10 @@ from postroad.queues.collection import QueueCollection
 from postroad.queues.delivery import Delivery
 from postroad.queues.queue import Queue
 from postroad.queues.reading import Reading
+from postroad.queues.submissions import check_name
 from postroad.store.interface import ARRIVAL_MASK
 
 STATE = "hold/"
-MAX_NAME = 200
 COMMIT_BATCH = 1000  # messages that one step of a commit receives
 
 
@@ -55,13 +55,13 @@ class Hold:
             raise StorageError(f"the stored hold {name!r} cannot be read: {fault}") from fault
 
 
+@dataclass(slots=True, eq=False)
 class Holding:
     """Makes, commits and releases the holds of a manager's queues."""
 
-    def __init__(self, queues: QueueCollection, delivery: Delivery, reading: Reading) -> None:
-        self._queues = queues
-        self._delivery = delivery
-        self._reading = reading
+    _queues: QueueCollection
+    _delivery: Delivery
+    _reading: Reading
 
     def load(self, stored: Mapping[str, bytes]) -> None:
         """What was held before the restart is held again, before anybody reads."""
@@ -75,7 +75,7 @@ class Holding:
 
     def put(self, queue: Queue, name: str, start: int, end: int, arrived: int, now: float) -> Hold:
         """Holds a range, or widens the hold of this name by it; the whole of it. `arrived` bounds what can be held."""
-        _check_name(name)
+        check_name(name)
         if not 0 <= start <= end:
             raise InvalidArgument(f"from: {start} is not between 0 and {end}")
         if end > arrived:
@@ -101,10 +101,7 @@ class Holding:
             hold = Hold(name, start, end, int(now), taken)
         else:
             hold = replace(
-                before,
-                start=min(start, before.start),
-                end=max(end, before.end),
-                passed_over=before.passed_over | taken,
+                before, start=min(start, before.start), end=max(end, before.end), passed_over=before.passed_over | taken
             )
         self._write(queue, hold)
         queue.holds[name] = hold
@@ -180,8 +177,3 @@ class Holding:
 
 def _key(queue: Queue, name: str) -> str:
     return f"{STATE}{queue.number}/{name}"
-
-
-def _check_name(name: str) -> None:
-    if not 0 < len(name) <= MAX_NAME or not name.isprintable():
-        raise InvalidArgument(f"name: {name[:60]!r} is not 1 to {MAX_NAME} printable characters")

@@ -39,13 +39,7 @@ from postroad.names import (
     parse_name,
 )
 from postroad.queues.carriers import Carrier, Watcher
-from postroad.queues.collection import (
-    DEADLETTER,
-    DEADXACT,
-    INTERNAL_QUEUES,
-    JOURNAL,
-    QueueCollection,
-)
+from postroad.queues.collection import DEADLETTER, DEADXACT, INTERNAL_QUEUES, JOURNAL, QueueCollection
 from postroad.queues.commits import Ticks
 from postroad.queues.cursor import Cursor
 from postroad.queues.delivery import Delivery, as_format_name, check_kind, check_movable, is_internal
@@ -513,9 +507,6 @@ class LocalQueueManager:
 
     def abort(self, transaction: Transaction, now: float) -> None:
         self.transacting.abort(transaction, now)
-
-    def move_in(self, queue: Queue, target: Queue, record: Record, transaction: Transaction) -> None:
-        self.transacting.move(queue, target, record, transaction)
 
     # Time
 

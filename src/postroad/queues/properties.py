@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from postroad.errors import IllegalName, InvalidArgument, StorageError
-from postroad.fields.kinds import GUID, FieldFault, parsed, whole
+from postroad.fields.kinds import GUID, FieldFault, parsed
 from postroad.fields.queue import (
     DEFAULT_JOURNAL_QUOTA_KB,
     MAX_QUOTA_KB,
@@ -63,9 +63,6 @@ class QueueProperties(QueueSettings):
     identifier: UUID
     private_queue_number: int = 0
     type_id: UUID = queue_property(GUID, NULL_GUID, "the application's own GUID", "[MS-MQMQ] 2.3.1.2", fixed=True)
-    base_priority: int = queue_property(
-        whole(-0x8000, 0x7FFF), 0, "the queue's priority on the way to it", "[MS-MQMQ] 2.3.1.6"
-    )
     multicast_address: str | None = queue_property(
         parsed("text", _multicast_address), None, "the group that the queue listens to", "", none=None, fixed=True
     )
@@ -128,7 +125,7 @@ def check_attributes(queue_type: QueueType, attributes: dict[str, object]) -> di
         elif name == "quota_kb" and value == MAX_QUOTA_KB:
             found[name] = None
         elif name == "base_priority" and queue_type is not QueueType.PUBLIC:
-            found[name] = 0  # [MS-MQMQ] 2.3.1.6: without a directory it counts as 0, and setting it is ignored
+            del found[name]  # [MS-MQMQ] 2.3.1.6: it is 0 without a directory, and setting it is ignored
     return found
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import Enum
 from heapq import merge
 from itertools import islice
@@ -43,75 +44,47 @@ class PositionState(Enum):
     DELETED = "deleted"  # and not yet committed
 
 
+@dataclass(slots=True)
 class Usage:
     """What all queues of a manager use together, kept with every change of one: no message waits for a sum of them.
 
     A deleted queue counts until its messages are gone.
     """
 
-    __slots__ = ("used_bytes",)
-
-    def __init__(self) -> None:
-        self.used_bytes = 0
+    used_bytes: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Queue:
     """Order is by lookup id: priority, then arrival."""
 
-    __slots__ = (
-        "_durable",
-        "_express",
-        "_foremost",
-        "_head",
-        "carrier",
-        "deleted",
-        "descriptors",
-        "express_bytes",
-        "express_count",
-        "holds",
-        "is_outgoing",
-        "journal",
-        "last_added_at",
-        "name",
-        "number",
-        "positions",
-        "properties",
-        "reserved_bytes",
-        "stored_added",
-        "stored_bytes",
-        "stored_count",
-        "subqueues",
-        "usage",
-        "waiting",
-    )
+    number: int
+    name: str  # what people read, and every command takes: a public queue has its computer in it
+    properties: QueueProperties
+    _durable: Store
+    _express: Store
+    usage: Usage
+    is_outgoing: bool = field(init=False)
+    carrier: Carrier | None = None  # of an outgoing queue; one without simply waits
+    deleted: bool = False
+    positions: dict[int, PositionState] = field(default_factory=dict)
+    descriptors: list[OpenQueueDescriptor] = field(default_factory=list)
+    waiting: list[WaitingRead] = field(default_factory=list)
+    journal: Queue | None = None
+    subqueues: dict[str, Queue] = field(default_factory=dict)
+    holds: dict[str, Hold] = field(default_factory=dict)
+    stored_count: int = 0
+    stored_bytes: int = 0
+    stored_added: int = 0  # messages that were ever stored here
+    reserved_bytes: int = 0  # of messages that are promised and not yet committed
+    express_count: int = 0
+    express_bytes: int = 0
+    last_added_at: float = 0.0  # since the start
+    _head: int = START  # nothing before here can be had
+    _foremost: deque[int] = field(default_factory=deque)  # the first to be had behind it, as far as they were looked at
 
-    def __init__(
-        self, number: int, name: str, properties: QueueProperties, durable: Store, express: Store, usage: Usage
-    ) -> None:
-        self.number = number
-        self.name = name  # what people read, and every command takes: a public queue has its computer in it
-        self.properties = properties
-        self.is_outgoing = properties.queue_type is QueueType.OUTGOING
-        self.carrier: Carrier | None = None  # of an outgoing queue; one without simply waits
-        self.deleted = False
-        self.positions: dict[int, PositionState] = {}
-        self.descriptors: list[OpenQueueDescriptor] = []
-        self.waiting: list[WaitingRead] = []
-        self.journal: Queue | None = None
-        self.subqueues: dict[str, Queue] = {}
-        self.holds: dict[str, Hold] = {}
-        self.stored_count = 0
-        self.stored_bytes = 0
-        self.stored_added = 0  # messages that were ever stored here
-        self.reserved_bytes = 0  # of messages that are promised and not yet committed
-        self.express_count = 0
-        self.express_bytes = 0
-        self.last_added_at = 0.0  # since the start
-        self.usage = usage
-        self._durable = durable
-        self._express = express
-        self._head = START  # nothing before here can be had
-        self._foremost: deque[int] = deque()  # the first that can be had behind it, as far as they were looked at
+    def __post_init__(self) -> None:
+        self.is_outgoing = self.properties.queue_type is QueueType.OUTGOING
 
     def __repr__(self) -> str:
         return f"<Queue {self.number} {self.name!r}, {self.count} messages>"

@@ -54,7 +54,7 @@ class Submissions:
 
     def sent(self, part: Part, row: int, count: int) -> int:
         """How many of the `count` rows from `row` on have been sent already; they are the first ones."""
-        _check_name(part.sender.name)
+        check_name(part.sender.name)
         if part.epoch <= self._committed.get(part.sender, -1):
             return count
         following = self._next_rows.get(part.sender, {}).get((part.epoch, part.partition), 0)
@@ -84,7 +84,7 @@ class Submissions:
 
     def commit(self, sender: Sender, epoch: int) -> None:
         """The epoch and all before it are done: what comes of them later has been sent. Its rows are forgotten."""
-        _check_name(sender.name)
+        check_name(sender.name)
         before = self._committed.get(sender)
         if before is not None and before >= epoch:
             return
@@ -128,6 +128,6 @@ def _key(sender: Sender, *place: int) -> str:
     return STATE + "/".join(words)
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
     if not 0 < len(name) <= MAX_NAME or not name.isprintable():
         raise InvalidArgument(f"name: {name[:60]!r} is not 1 to {MAX_NAME} printable characters")

@@ -211,10 +211,6 @@ class Atomic:
         self._marks: list[tuple[Tick, int, int, int, int, int, int, int]] = []
         self.follow_ups: list[tuple[FollowUp, tuple[object, ...]]] = []
 
-    @property
-    def open(self) -> bool:
-        return bool(self._marks)
-
     def then(self, follow_up: FollowUp, *arguments: object) -> None:
         """Runs what follows when the change stands: at once where none is open. It must not raise."""
         if self._marks:

@@ -31,7 +31,6 @@ def readers_log_in(config: Configuration, reachable: bool) -> bool:
         config.fail("rpc.authenticate", f"{why}, but logins cannot be checked: {AUTH_EXTRA}, {_ALLOW_ALL}, {_TURN_OFF}")
     if not config.users and not providers({}, config.manager.name):
         config.fail(
-            "user",
-            f"is missing, and {why}: add a [[user]] with a name and a password, {_ALLOW_ALL}, {_TURN_OFF}",
+            "user", f"is missing, and {why}: add a [[user]] with a name and a password, {_ALLOW_ALL}, {_TURN_OFF}"
         )
     return True

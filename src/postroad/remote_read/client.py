@@ -180,12 +180,7 @@ class RemoteReadClient:
         connection = self._qm2qm
         if connection is None or connection.closed:
             raise RpcUnavailable("the connection of the queue is lost; open the queue again")
-        try:
-            return await connection.call(operation, request, timeout, late)
-        except TimeoutError:
-            raise RpcUnavailable(f"the server did not answer {operation.name} within {timeout:g} seconds") from None
-        except RpcFault as fault:
-            raise told_by_fault(fault, operation) from None
+        return await _called(connection, operation, request, timeout, late)
 
     # Queues
 
@@ -281,11 +276,7 @@ class RemoteReadClient:
         receive, _ = SEEKS[action]
         desc = RemoteReadDesc(opened.queue_handle, 0, action, 0, 0, opened.queue, entry.request_id)
         request = structures.StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(desc))
-
-        def taken(answer: structures.StartReceive2Out) -> Received:
-            return self._taken2(opened, entry, answer, receive)
-
-        return await self._start(opened, entry, qm2qm.START_RECEIVE_BY_LOOKUP_ID, request, taken, receive)
+        return await self._start(opened, entry, qm2qm.START_RECEIVE_BY_LOOKUP_ID, request, _parts2, receive)
 
     async def _read(self, opened: RemoteOpenQueueEntry, action: Action, timeout_ms: int, cursor: int) -> Received:
         if action not in CALLS or (action is Action.PEEK_NEXT and not cursor):
@@ -297,19 +288,10 @@ class RemoteReadClient:
         receive = action is Action.RECEIVE
         desc = RemoteReadDesc(opened.queue_handle, cursor, action, timeout_ms, 0, opened.queue, entry.request_id)
         if self.version.is_old:
-
-            def taken(answer: structures.StartReceiveOut) -> Received:
-                return self._taken(opened, entry, answer.result, answer.context, answer.remote_read_desc, 0, receive)
-
-            return await self._start(
-                opened, entry, qm2qm.START_RECEIVE, structures.StartReceiveIn(desc), taken, receive
-            )
-
-        def taken2(answer: structures.StartReceive2Out) -> Received:
-            return self._taken2(opened, entry, answer, receive)
-
+            old = structures.StartReceiveIn(desc)
+            return await self._start(opened, entry, qm2qm.START_RECEIVE, old, _parts, receive)
         request = structures.StartReceive2In(RemoteReadDesc2(desc))
-        return await self._start(opened, entry, qm2qm.START_RECEIVE2, request, taken2, receive)
+        return await self._start(opened, entry, qm2qm.START_RECEIVE2, request, _parts2, receive)
 
     def _enter(self, opened: RemoteOpenQueueEntry) -> PendingRemoteReadEntry:
         """A request id that no pending read of any queue has."""
@@ -325,11 +307,11 @@ class RemoteReadClient:
         self,
         opened: RemoteOpenQueueEntry,
         entry: PendingRemoteReadEntry,
+        receive: bool,
         status: int,
         handle: Handle,
         desc: RemoteReadDesc | None,
         sequential_id: int,
-        receive: bool,
     ) -> Received:
         """The message of an answer. After a failure the handle is meaningless, and is ignored."""
         check(status, f"cannot read {opened.name}")
@@ -339,25 +321,13 @@ class RemoteReadClient:
             raise RemoteProtocolError("the server's answer must contain a message, got none")
         return Received(message_of(desc.buffer, sequential_id, desc.arrive_time), entry if receive else None)
 
-    def _taken2(
-        self,
-        opened: RemoteOpenQueueEntry,
-        entry: PendingRemoteReadEntry,
-        answer: structures.StartReceive2Out,
-        receive: bool,
-    ) -> Received:
-        desc2 = answer.remote_read_desc2
-        return self._taken(
-            opened, entry, answer.result, answer.context, desc2.remote_read_desc, desc2.sequential_id, receive
-        )
-
     async def _start(
         self,
         opened: RemoteOpenQueueEntry,
         entry: PendingRemoteReadEntry,
         operation: Operation[In, Out],
         request: In,
-        taken: Callable[[Out], Received],
+        parts: Callable[[Out], _Parts],
         receive: bool,
     ) -> Received:
         """Runs the call. A message that cannot be read goes back; so does one whose caller has left.
@@ -366,6 +336,9 @@ class RemoteReadClient:
         """
         late: asyncio.Future[Out | None] = asyncio.get_running_loop().create_future()
         kept = False
+
+        def taken(answer: Out) -> Received:
+            return self._taken(opened, entry, receive, *parts(answer))
 
         def came(answer: Out | None) -> None:
             if not late.done():
@@ -443,6 +416,18 @@ class RemoteReadClient:
             raise InvalidHandle(f"{opened.name} is closed, or its connection is lost; open it again")
 
 
+_Parts = tuple[int, Handle, RemoteReadDesc | None, int]  # the status, the handle, the message, its sequential id
+
+
+def _parts(answer: structures.StartReceiveOut) -> _Parts:
+    return answer.result, answer.context, answer.remote_read_desc, 0
+
+
+def _parts2(answer: structures.StartReceive2Out) -> _Parts:
+    desc2 = answer.remote_read_desc2
+    return answer.result, answer.context, desc2.remote_read_desc, desc2.sequential_id
+
+
 async def _version_of(connection: RpcClient) -> Version:
     """RemoteQmGetVersion, once for each connection; a server without the method is an old one."""
     try:
@@ -454,9 +439,15 @@ async def _version_of(connection: RpcClient) -> Version:
     return Version(answer.major, answer.minor, answer.build_number)
 
 
-async def _called(connection: RpcClient, operation: Operation[In, Out], request: In, timeout: float) -> Out:
+async def _called(
+    connection: RpcClient,
+    operation: Operation[In, Out],
+    request: In,
+    timeout: float | None,
+    late: Callable[[Out | None], None] | None = None,
+) -> Out:
     try:
-        return await connection.call(operation, request, timeout)
+        return await connection.call(operation, request, timeout, late)
     except TimeoutError:
         raise RpcUnavailable(f"the server did not answer {operation.name} within {timeout:g} seconds") from None
     except RpcFault as fault:

@@ -6,6 +6,8 @@ values are those of the definitions in structures.py, which also handle every ot
 
 from __future__ import annotations
 
+from dataclasses import fields
+from operator import attrgetter
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import TypeVar
@@ -76,67 +78,49 @@ def _handle(attributes: int, octets: bytes) -> Handle:
     return NULL_HANDLE if not attributes and octets == _NULL_UUID else Handle(attributes, UUID(bytes_le=octets))
 
 
-def _members(desc: RemoteReadDesc, referent: int) -> tuple[int, ...] | None:
-    """The numbers for the structs; None for numbers that the structs accept and the definitions refuse."""
-    if desc.ack_nack > MAX_ENUM or desc.size > MAX_BUFFER:
+# The numbers of REMOTEREADDESC before lpBuffer: dwSize is at 4, eAckNack at 9.
+_numbers = attrgetter(*[field.name for field in fields(RemoteReadDesc)][:-1])
+
+
+def _pack_request(layout: Struct, desc2: RemoteReadDesc2, *first: int) -> bytes | None:
+    desc = desc2.remote_read_desc
+    if desc is None or desc.buffer is not None or desc.size or desc.ack_nack > MAX_ENUM:
         return None
-    return (
-        desc.remote_queue,
-        desc.cursor,
-        desc.action,
-        desc.timeout,
-        desc.size,
-        desc.queue,
-        desc.request_id,
-        desc.reserved,
-        desc.arrive_time,
-        desc.ack_nack,
-        referent,
-    )
+    return layout.pack(*first, REFERENTS[0], desc2.sequential_id, *_numbers(desc), 0)
+
+
+def _unpack_request(layout: Struct, reader: Reader) -> tuple[int, RemoteReadDesc2] | None:
+    """The first number of the layout, and the structure."""
+    if reader.size < layout.size:
+        return None
+    found = layout.unpack_from(reader.data)
+    referent, sequential_id, *numbers, buffer = found[-13:]
+    if not referent or buffer or numbers[4] or numbers[9] > MAX_ENUM:
+        return None
+    reader.offset = layout.size
+    return found[0], RemoteReadDesc2(RemoteReadDesc(*numbers), sequential_id)
 
 
 class StartIn(FastParameters[StartReceive2In]):
     __slots__ = ()
 
     def pack(self, value: StartReceive2In, shape: Shape) -> bytes | None:
-        desc2 = value.remote_read_desc2
-        desc = desc2.remote_read_desc
-        if desc is None or desc.buffer is not None or desc.size:
-            return None
-        members = _members(desc, 0)
-        return None if members is None else shape.request.pack(REFERENTS[0], desc2.sequential_id, *members)
+        return _pack_request(shape.request, value.remote_read_desc2)
 
     def unpack(self, reader: Reader, shape: Shape) -> StartReceive2In | None:
-        if reader.size < shape.request.size:
-            return None
-        referent, sequential_id, *members, buffer = shape.request.unpack_from(reader.data)
-        if not referent or buffer or members[4] or members[9] > MAX_ENUM:
-            return None
-        reader.offset = shape.request.size
-        return StartReceive2In(RemoteReadDesc2(RemoteReadDesc(*members), sequential_id))
+        found = _unpack_request(shape.request, reader)
+        return None if found is None else StartReceive2In(found[1])
 
 
 class LookupIn(FastParameters[StartReceiveByLookupIdIn]):
     __slots__ = ()
 
     def pack(self, value: StartReceiveByLookupIdIn, shape: Shape) -> bytes | None:
-        desc2 = value.remote_read_desc2
-        desc = desc2.remote_read_desc
-        if desc is None or desc.buffer is not None or desc.size:
-            return None
-        members = _members(desc, 0)
-        return (
-            None if members is None else shape.lookup.pack(value.lookup_id, REFERENTS[0], desc2.sequential_id, *members)
-        )
+        return _pack_request(shape.lookup, value.remote_read_desc2, value.lookup_id)
 
     def unpack(self, reader: Reader, shape: Shape) -> StartReceiveByLookupIdIn | None:
-        if reader.size < shape.lookup.size:
-            return None
-        lookup_id, referent, sequential_id, *members, buffer = shape.lookup.unpack_from(reader.data)
-        if not referent or buffer or members[4] or members[9] > MAX_ENUM:
-            return None
-        reader.offset = shape.lookup.size
-        return StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(RemoteReadDesc(*members), sequential_id))
+        found = _unpack_request(shape.lookup, reader)
+        return None if found is None else StartReceiveByLookupIdIn(*found)
 
 
 class StartOut(FastParameters[StartReceive2Out]):
@@ -149,11 +133,12 @@ class StartOut(FastParameters[StartReceive2Out]):
             return None
         buffer = desc.buffer
         size = 0 if buffer is None else len(buffer)
-        members = _members(desc, 0 if buffer is None else REFERENTS[1])
-        if members is None or size != desc.size:
-            return None
-        handle = value.context
-        head = shape.reply.pack(handle.attributes, handle.uuid.bytes_le, REFERENTS[0], desc2.sequential_id, *members)
+        if size != desc.size or size > MAX_BUFFER or desc.ack_nack > MAX_ENUM:
+            return None  # the definitions refuse what the structs would accept
+        handle, pointer = value.context, 0 if buffer is None else REFERENTS[1]
+        head = shape.reply.pack(
+            handle.attributes, handle.uuid.bytes_le, REFERENTS[0], desc2.sequential_id, *_numbers(desc), pointer
+        )
         if buffer is None:
             return head + RESULT.pack(value.result)
         return b"".join((head, shape.counts.pack(size, 0, size), buffer, bytes(-size % 4), RESULT.pack(value.result)))

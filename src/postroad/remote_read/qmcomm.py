@@ -90,11 +90,7 @@ QMCOMM = Interface(
     "qmcomm",
     "fdb3a030-065f-11d1-bb9b-00a024ea5525",
     (1, 0),
-    GET_REMOTE_QUEUE_NAME,
-    OPEN_REMOTE_QUEUE,
-    CLOSE_REMOTE_QUEUE_CONTEXT,
-    CREATE_REMOTE_CURSOR,
-    GET_SERVER_PORT,
+    *(GET_REMOTE_QUEUE_NAME, OPEN_REMOTE_QUEUE, CLOSE_REMOTE_QUEUE_CONTEXT, CREATE_REMOTE_CURSOR, GET_SERVER_PORT),
 )
 
 
@@ -113,18 +109,12 @@ def queue_format_parts(structure: QueueFormatStructure) -> tuple[int, int, Arm]:
 
 def queue_format_structure(value: QueueFormat) -> QueueFormatStructure:
     """The inverse, for a name that a queue can be read by."""
-    arm = value.arm
-    match arm:
-        case ObjectId():
-            return QueueFormatStructure(
-                value.m_qft, value.m_suffix_and_flags, 0, ObjectIdStructure(arm.lineage, arm.uniquifier)
-            )
-        case DlId():
-            return QueueFormatStructure(
-                value.m_qft, value.m_suffix_and_flags, 0, DlIdStructure(arm.dl_guid, arm.domain)
-            )
-        case MulticastId():
-            return QueueFormatStructure(
-                value.m_qft, value.m_suffix_and_flags, 0, MulticastIdStructure(arm.address, arm.port)
-            )
+    arm: object = value.arm
+    match value.arm:
+        case ObjectId(lineage, uniquifier):
+            arm = ObjectIdStructure(lineage, uniquifier)
+        case DlId(dl_guid, domain):
+            arm = DlIdStructure(dl_guid, domain)
+        case MulticastId(address, port):
+            arm = MulticastIdStructure(address, port)
     return QueueFormatStructure(value.m_qft, value.m_suffix_and_flags, 0, arm)

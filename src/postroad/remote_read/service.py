@@ -16,13 +16,7 @@ from postroad.names.queue_format import Arm, QueueFormat
 from postroad.queues.descriptor import RECEIVING
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager
 from postroad.queues.waiting import WaitingRead
-from postroad.remote_read.entries import (
-    Answer,
-    OpenQueueEntry,
-    RemoteQueue,
-    RemoteReadEntry,
-    RemoteReadState,
-)
+from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry, RemoteReadState
 from postroad.remote_read.holdings import MAX_CURSORS, MAX_READS, MAX_UNACKNOWLEDGED_OCTETS, HoldingsByReader
 from postroad.remote_read.values import (
     ACCESS,

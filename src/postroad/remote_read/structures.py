@@ -8,52 +8,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from postroad.rpc.ndr import (
-    GUID,
-    Dword,
-    Handle,
-    Hresult,
-    Ulonglong,
-    Ushort,
-    array,
-    byte,
-    context_handle,
-    enum,
-    struct,
-    uchar,
-    ulong,
-    unique,
-)
+from postroad.rpc import ndr
 
 MAX_BUFFER = 0x00420000  # of dwSize: the largest lpBuffer
 
-SessionHandle = Annotated[Handle, context_handle("PCTX_RRSESSION_HANDLE_TYPE")]
-ReadHandle = Annotated[Handle, context_handle("PCTX_REMOTEREAD_HANDLE_TYPE")]
+SessionHandle = Annotated[ndr.Handle, ndr.context_handle("PCTX_RRSESSION_HANDLE_TYPE")]
+ReadHandle = Annotated[ndr.Handle, ndr.context_handle("PCTX_REMOTEREAD_HANDLE_TYPE")]
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteReadDesc:
     """REMOTEREADDESC, 2.2.2.1. `ack_nack` is reserved: neither side reads it."""
 
-    remote_queue: Dword
-    cursor: Dword
-    action: Dword
-    timeout: Dword
-    size: Annotated[int, ulong.range(0, MAX_BUFFER)]
-    queue: Dword
-    request_id: Dword
-    reserved: Dword = 0
-    arrive_time: Dword = 0
-    ack_nack: Annotated[int, enum(None)] = 0
-    buffer: Annotated[bytes | None, unique(array(byte, size_is="size", length_is="size"))] = None
+    remote_queue: ndr.Dword
+    cursor: ndr.Dword
+    action: ndr.Dword
+    timeout: ndr.Dword
+    size: Annotated[int, ndr.ulong.range(0, MAX_BUFFER)]
+    queue: ndr.Dword
+    request_id: ndr.Dword
+    reserved: ndr.Dword = 0
+    arrive_time: ndr.Dword = 0
+    ack_nack: Annotated[int, ndr.enum(None)] = 0
+    buffer: Annotated[bytes | None, ndr.unique(ndr.array(ndr.byte, size_is="size", length_is="size"))] = None
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteReadDesc2:
     """REMOTEREADDESC2, 2.2.2.2"""
 
-    remote_read_desc: Annotated[RemoteReadDesc | None, unique(struct(RemoteReadDesc))]
-    sequential_id: Ulonglong = 0
+    remote_read_desc: Annotated[RemoteReadDesc | None, ndr.unique(ndr.struct(RemoteReadDesc))]
+    sequential_id: ndr.Ulonglong = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,34 +50,34 @@ class StartReceiveIn:
 class StartReceiveOut:
     context: ReadHandle
     remote_read_desc: RemoteReadDesc
-    result: Hresult
+    result: ndr.Hresult
 
 
 @dataclass(frozen=True, slots=True)
 class EndReceiveIn:
     context: ReadHandle
-    ack: Annotated[int, ulong.range(1, 2)]
+    ack: Annotated[int, ndr.ulong.range(1, 2)]
 
 
 @dataclass(frozen=True, slots=True)
 class EndReceiveOut:
     context: ReadHandle
-    result: Hresult
+    result: ndr.Hresult
 
 
 @dataclass(frozen=True, slots=True)
 class OpenQueueIn:
-    lic_guid: GUID
-    mqs: Annotated[int, ulong.range(0, 16)]
-    queue_handle: Dword  # hQueue
-    queue: Dword  # pQueue
-    open_context: Dword  # dwpContext
+    lic_guid: ndr.GUID
+    mqs: Annotated[int, ndr.ulong.range(0, 16)]
+    queue_handle: ndr.Dword  # hQueue
+    queue: ndr.Dword  # pQueue
+    open_context: ndr.Dword  # dwpContext
 
 
 @dataclass(frozen=True, slots=True)
 class OpenQueueOut:
     context: SessionHandle
-    result: Hresult
+    result: ndr.Hresult
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,44 +88,44 @@ class CloseQueueIn:
 @dataclass(frozen=True, slots=True)
 class CloseQueueOut:
     context: SessionHandle
-    result: Hresult
+    result: ndr.Hresult
 
 
 @dataclass(frozen=True, slots=True)
 class CloseCursorIn:
-    queue_handle: Dword
-    cursor: Dword
+    queue_handle: ndr.Dword
+    cursor: ndr.Dword
 
 
 @dataclass(frozen=True, slots=True)
 class CancelReceiveIn:
-    queue_handle: Dword  # hQueue
-    queue: Dword  # pQueue
-    request_id: Dword
+    queue_handle: ndr.Dword  # hQueue
+    queue: ndr.Dword  # pQueue
+    request_id: ndr.Dword
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeQueueIn:
-    queue_handle: Dword
+    queue_handle: ndr.Dword
 
 
 @dataclass(frozen=True, slots=True)
 class GetPortIn:
-    port_type: Annotated[int, ulong.range(0, 3)]
+    port_type: Annotated[int, ndr.ulong.range(0, 3)]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """Only a return value: an HRESULT, or a port."""
 
-    result: Hresult
+    result: ndr.Hresult
 
 
 @dataclass(frozen=True, slots=True)
 class GetVersionOut:
-    major: Annotated[int, uchar]
-    minor: Annotated[int, uchar]
-    build_number: Ushort
+    major: Annotated[int, ndr.uchar]
+    minor: Annotated[int, ndr.uchar]
+    build_number: ndr.Ushort
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +137,10 @@ class StartReceive2In:
 class StartReceive2Out:
     context: ReadHandle
     remote_read_desc2: RemoteReadDesc2
-    result: Hresult
+    result: ndr.Hresult
 
 
 @dataclass(frozen=True, slots=True)
 class StartReceiveByLookupIdIn:
-    lookup_id: Ulonglong
+    lookup_id: ndr.Ulonglong
     remote_read_desc2: RemoteReadDesc2

@@ -8,13 +8,4 @@ from postroad.routing.router import Router
 from postroad.routing.routes import Routes
 from postroad.routing.table import RoutingTable, Row, SiteGraph, build_table
 
-__all__ = [
-    "NextHops",
-    "Router",
-    "Routes",
-    "RoutingTable",
-    "Row",
-    "SiteGraph",
-    "build_table",
-    "get_next_hops",
-]
+__all__ = ["NextHops", "Router", "Routes", "RoutingTable", "Row", "SiteGraph", "build_table", "get_next_hops"]

@@ -9,14 +9,7 @@ from uuid import UUID
 
 from postroad.directory.snapshot import Directory
 from postroad.errors import NoRoute
-from postroad.names import (
-    ConnectorName,
-    DirectName,
-    FormatName,
-    MachineName,
-    PrivateName,
-    PublicName,
-)
+from postroad.names import ConnectorName, DirectName, FormatName, MachineName, PrivateName, PublicName
 from postroad.routing.hops import NextHops, get_next_hops
 from postroad.routing.routes import Routes
 

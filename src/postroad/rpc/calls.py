@@ -51,30 +51,18 @@ class Endpoint:
     pdus_out: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """One call in flight: the decoded request, its caller, and the context handles of the client's association."""
 
-    __slots__ = ("call_id", "caller", "connection", "context_id", "layout", "operation", "request", "security")
-
-    def __init__(
-        self,
-        connection: ServerConnection,
-        call_id: int,
-        context_id: int,
-        operation: Operation[Any, Any],
-        request: Any,
-        layout: Format,
-        security: SecurityContext | None,
-        caller: Caller,
-    ) -> None:
-        self.connection = connection
-        self.call_id = call_id
-        self.context_id = context_id
-        self.operation = operation
-        self.request = request
-        self.layout = layout
-        self.security = security
-        self.caller = caller
+    connection: ServerConnection
+    call_id: int
+    context_id: int
+    operation: Operation[Any, Any]
+    request: Any
+    layout: Format
+    security: SecurityContext | None
+    caller: Caller
 
     @property
     def address(self) -> str:

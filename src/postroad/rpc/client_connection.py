@@ -164,19 +164,9 @@ class ClientConnection:
             raise LocalProtocolError(f"cannot call in state {self.state.name.lower()}")
         context_id, _ = self._contexts[syntax_of(interface)]
         call_id = self._call_id()
-        security = self._security if self._security is not None and self._security.signs else None
-        room = self._max_xmit - pdus.REQUEST_HEADER_SIZE
-        if security is not None:
-            room = security.room(room)
-        for flags, hint, part in fragments(stub, room):
-            fixed = pdus.request_fields(hint, context_id, opnum)
-            if security is not None:
-                self._out.append(
-                    security.protect(PacketType.REQUEST, flags, call_id, fixed, part, header_sign=self._header_sign)
-                )
-            else:
-                size = pdus.REQUEST_HEADER_SIZE + len(part)
-                self._out.append(pdus.header(PacketType.REQUEST, flags, size, 0, call_id) + fixed + part)
+        self._out += fragments(
+            PacketType.REQUEST, call_id, (context_id, opnum), stub, self._max_xmit, self._security, self._header_sign
+        )
         self.waiting[call_id] = _Waiting()
         return call_id
 

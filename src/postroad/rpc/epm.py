@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from postroad.errors import RemoteProtocolError, RpcFault, RpcUnavailable
@@ -16,7 +16,7 @@ from postroad.net.limits import Limits
 from postroad.net.ports import ENDPOINT_MAPPER
 from postroad.rpc import epm_interface as ept
 from postroad.rpc.calls import Call
-from postroad.rpc.client import CONNECT_TIMEOUT_S, RpcClient, connect
+from postroad.rpc.client import CONNECT_TIMEOUT_S, connect
 from postroad.rpc.client_connection import syntax_of
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import NULL_HANDLE, Handle
@@ -130,12 +130,8 @@ class EndpointMapper:
 
     def _map(self, call: Call, request: ept.Map) -> ept.MapReply:
         def find() -> list[Registration]:
-            wanted = None
-            if request.map_tower is not None:
-                wanted = Tower.decode(request.map_tower.tower_octet_string)
-            if wanted is None:
-                return []
-            return [each for each in self.registrations if serves(each.interface, wanted.interface)]
+            wanted = None if request.map_tower is None else Tower.decode(request.map_tower.tower_octet_string)
+            return [each for each in self.registrations if wanted and serves(each.interface, wanted.interface)]
 
         try:
             handle, found = self._page(call, request.entry_handle, request.max_towers, find)
@@ -196,15 +192,19 @@ def _asked_for(registration: Registration, request: ept.Lookup) -> bool:
 
 def _read(entries: Sequence[ept.Entry]) -> list[Registration]:
     """The entries of our protocol."""
-    found = []
-    for entry in entries:
-        try:
-            tower = None if entry.tower is None else Tower.decode(entry.tower.tower_octet_string)
-        except RemoteProtocolError:
-            continue
-        if tower is not None:
-            found.append(Registration(tower.interface, tower.port, tower.address, entry.annotation, entry.object))
-    return found
+    return [
+        Registration(tower.interface, tower.port, tower.address, entry.annotation, entry.object)
+        for entry in entries
+        if (tower := _tower(entry.tower)) is not None
+    ]
+
+
+def _tower(found: ept.Twr | None) -> Tower | None:
+    """None for a tower of another protocol, and for octets that are no tower."""
+    try:
+        return None if found is None else Tower.decode(found.tower_octet_string)
+    except RemoteProtocolError:
+        return None
 
 
 # As a client
@@ -228,45 +228,21 @@ async def resolve(
     finally:
         await client.close()
     for found in reply.towers:
-        try:
-            decoded = None if found is None else Tower.decode(found.tower_octet_string)
-        except RemoteProtocolError:
-            continue
+        decoded = _tower(found)
         if decoded is not None and decoded.port:
             return decoded.port
     raise RpcUnavailable(f"the endpoint mapper of {host} does not list the interface {interface.name}")
 
 
-async def connect_mapped(
-    host: str, interface: Interface, *, mapper_port: int = ENDPOINT_MAPPER, **options: Any
-) -> RpcClient:
-    """A connection to an interface at the port that the endpoint mapper gives; `options` are those of `connect`."""
-    port = await resolve(host, interface, port=mapper_port, local_host=options.get("local_host"))
-    return await connect(host, port, interface, **options)
-
-
 # As a server
 
 
+@dataclass(frozen=True, slots=True)
 class Offer:
-    """Our registrations on this machine, in our own endpoint mapper or in another one."""
+    """Our registrations on this machine, in our own endpoint mapper or in another one. `stop` removes them."""
 
-    def __init__(self, server: RpcServer | None, client: RpcClient | None, port: int) -> None:
-        self._server = server
-        self._client = client
-        self.port = port
-
-    @property
-    def serving(self) -> bool:
-        """Whether the endpoint mapper is our own."""
-        return self._server is not None
-
-    async def stop(self) -> None:
-        """Removes the registrations."""
-        if self._server is not None:
-            await self._server.stop()
-        if self._client is not None:
-            await self._client.close()
+    port: int
+    stop: Callable[[], Awaitable[None]]
 
 
 async def offer(
@@ -286,7 +262,7 @@ async def offer(
     mapper.attach(server)
     mapper.add(registrations)
     try:
-        return Offer(server, None, await server.listen(host, port))
+        return Offer(await server.listen(host, port), server.stop)
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES, errno.EPERM):
             raise
@@ -304,4 +280,4 @@ async def offer(
     if reply.status:
         await client.close()
         raise RpcUnavailable(f"{refusal}: 0x{reply.status:08X}")
-    return Offer(None, client, port)
+    return Offer(port, client.close)

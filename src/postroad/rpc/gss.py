@@ -75,12 +75,7 @@ class GssNegotiation:
                 self._context.verify(head + body + tail, signature)
                 return body
             result = self._context.unwrap_iov(
-                [
-                    (BufferType.sign_only, head),
-                    body,
-                    (BufferType.sign_only, tail),
-                    (BufferType.header, signature),
-                ]
+                [(BufferType.sign_only, head), body, (BufferType.sign_only, tail), (BufferType.header, signature)]
             )
             return result.buffers[1].data or b""
         except (SpnegoError, ValueError) as error:

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from postroad.rpc import ndr
 from postroad.rpc.calls import Call, Endpoint
-from postroad.rpc.epm_interface import InterfaceId
+from postroad.rpc.epm_interface import InterfaceId, StatusReply
 from postroad.rpc.interface import Interface, Nothing, Operation
 
 ACCESS_DENIED: Final = 5
@@ -44,11 +44,6 @@ class StatisticsReply:
 class ListeningReply:
     status: ndr.Ulong
     listening: ndr.Ulong
-
-
-@dataclass(frozen=True, slots=True)
-class StatusReply:
-    status: ndr.Ulong
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,7 @@ class SpnegoAcceptor:
     def _begin(self, token: bytes) -> bytes:
         self._began = True
         mechanisms, inner = _read_init(token)
-        self._proposed = b"".join(mechanisms)
-        self._proposed = _der(_SEQUENCE, self._proposed)
+        self._proposed = _der(_SEQUENCE, b"".join(mechanisms))
         self._chosen = next((each for each in mechanisms if each in self._providers), b"")
         if not self._chosen:
             raise AuthenticationFailed("the client offers no mechanism that this server supports")

@@ -29,8 +29,8 @@ _OBJECT: Final = int(PacketFlag.OBJECT_UUID)
 
 _HEADERS: Final = {order: Struct(order + "BBBB4sHHI") for order in "<>"}
 _HEADER: Final = _HEADERS["<"]
-_REQUESTS: Final = {order: Struct(order + "IHH") for order in "<>"}
-_RESPONSES: Final = {order: Struct(order + "IHBx") for order in "<>"}
+REQUESTS: Final = {order: Struct(order + "IHH") for order in "<>"}
+RESPONSES: Final = {order: Struct(order + "IHBx") for order in "<>"}
 _FAULTS: Final = {order: Struct(order + "IHBBI") for order in "<>"}
 _BINDS: Final = {order: Struct(order + "HHI") for order in "<>"}
 _TRAILERS: Final = {order: Struct(order + "BBBxI") for order in "<>"}
@@ -102,18 +102,16 @@ class SecTrailer:
         return _TRAILERS["<"].pack(self.auth_type, self.auth_level, self.pad_length, self.context_id)
 
 
+@dataclass(slots=True, eq=False)
 class _Cursor:
     """Reads the part between the header and the trailer of a PDU."""
 
-    __slots__ = ("data", "end", "flags", "offset", "order", "trailer")
-
-    def __init__(self, data: bytes, order: str, flags: int, end: int, trailer: SecTrailer | None) -> None:
-        self.data = data
-        self.order = order
-        self.flags = flags
-        self.trailer = trailer
-        self.offset = HEADER_SIZE
-        self.end = end
+    data: bytes
+    order: str
+    flags: int
+    end: int
+    trailer: SecTrailer | None
+    offset: int = HEADER_SIZE
 
     def unpack(self, forms: dict[str, Struct]) -> tuple[int, ...]:
         form = forms[self.order]
@@ -188,17 +186,29 @@ def header(ptype: int, flags: int, size: int, auth_length: int, call_id: int) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bind(Pdu):
-    ptype: ClassVar[PacketType] = PacketType.BIND
+class _Binding(Pdu):
+    """What a bind and its answer have in common."""
 
     max_xmit_frag: int
     max_recv_frag: int
     assoc_group_id: int
+
+    def body(self) -> bytes:
+        return _BINDS["<"].pack(self.max_xmit_frag, self.max_recv_frag, self.assoc_group_id)
+
+    @classmethod
+    def fields(cls, cursor: _Cursor) -> dict[str, Any]:
+        return dict(zip(("max_xmit_frag", "max_recv_frag", "assoc_group_id"), cursor.unpack(_BINDS), strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind(_Binding):
+    ptype: ClassVar[PacketType] = PacketType.BIND
+
     contexts: tuple[PresentationContext, ...]
 
     def body(self) -> bytes:
-        parts = [_BINDS["<"].pack(self.max_xmit_frag, self.max_recv_frag, self.assoc_group_id)]
-        parts.append(bytes([len(self.contexts), 0, 0, 0]))
+        parts = [_Binding.body(self), bytes([len(self.contexts), 0, 0, 0])]
         for context in self.contexts:
             parts.append(_CONTEXTS["<"].pack(context.context_id, len(context.transfers)))
             parts.append(context.abstract.encode())
@@ -207,19 +217,14 @@ class Bind(Pdu):
 
     @classmethod
     def fields(cls, cursor: _Cursor) -> dict[str, Any]:
-        xmit, recv, group = cursor.unpack(_BINDS)
+        head = _Binding.fields(cursor)
         contexts = []
         for _ in range(cursor.take(4)[0]):
             context_id, transfers = cursor.unpack(_CONTEXTS)
             abstract = cursor.syntax()
             syntaxes = tuple([cursor.syntax() for _ in range(transfers)])
             contexts.append(PresentationContext(context_id, abstract, syntaxes))
-        return {
-            "max_xmit_frag": xmit,
-            "max_recv_frag": recv,
-            "assoc_group_id": group,
-            "contexts": tuple(contexts),
-        }
+        return head | {"contexts": tuple(contexts)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,17 +233,14 @@ class AlterContext(Bind):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BindAck(Pdu):
+class BindAck(_Binding):
     ptype: ClassVar[PacketType] = PacketType.BIND_ACK
 
-    max_xmit_frag: int
-    max_recv_frag: int
-    assoc_group_id: int
     secondary_address: str
     results: tuple[ContextAnswer, ...]
 
     def body(self) -> bytes:
-        head = _BINDS["<"].pack(self.max_xmit_frag, self.max_recv_frag, self.assoc_group_id)
+        head = _Binding.body(self)
         address = self.secondary_address.encode("ascii") + b"\0" if self.secondary_address else b""
         address = _SHORTS["<"].pack(len(address)) + address
         parts = [head, address, bytes(-len(address) % 4), bytes([len(self.results), 0, 0, 0])]
@@ -247,7 +249,7 @@ class BindAck(Pdu):
 
     @classmethod
     def fields(cls, cursor: _Cursor) -> dict[str, Any]:
-        xmit, recv, group = cursor.unpack(_BINDS)
+        head = _Binding.fields(cursor)
         (length,) = cursor.unpack(_SHORTS)
         address = cursor.take(length).partition(b"\0")[0].decode("ascii", "replace")
         cursor.align()
@@ -255,13 +257,7 @@ class BindAck(Pdu):
         for _ in range(cursor.take(4)[0]):
             result, reason = cursor.unpack(_VERSIONS)
             results.append(ContextAnswer(result, reason, cursor.syntax()))
-        return {
-            "max_xmit_frag": xmit,
-            "max_recv_frag": recv,
-            "assoc_group_id": group,
-            "secondary_address": address,
-            "results": tuple(results),
-        }
+        return head | {"secondary_address": address, "results": tuple(results)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,12 +320,12 @@ class Request(Pdu):
         return REQUEST_HEADER_SIZE + (16 if self.object is not None else 0)
 
     def body(self) -> bytes:
-        head = _REQUESTS["<"].pack(self.alloc_hint, self.context_id, self.opnum)
+        head = REQUESTS["<"].pack(self.alloc_hint, self.context_id, self.opnum)
         return head + (b"" if self.object is None else self.object.bytes_le) + self.stub
 
     @classmethod
     def fields(cls, cursor: _Cursor) -> dict[str, Any]:
-        alloc_hint, context_id, opnum = cursor.unpack(_REQUESTS)
+        alloc_hint, context_id, opnum = cursor.unpack(REQUESTS)
         target = cursor.uuid() if cursor.flags & _OBJECT else None
         return {"alloc_hint": alloc_hint, "context_id": context_id, "opnum": opnum, "object": target} | cursor.stub()
 
@@ -349,11 +345,11 @@ class Response(Pdu):
         return REQUEST_HEADER_SIZE
 
     def body(self) -> bytes:
-        return _RESPONSES["<"].pack(self.alloc_hint, self.context_id, self.cancel_count) + self.stub
+        return RESPONSES["<"].pack(self.alloc_hint, self.context_id, self.cancel_count) + self.stub
 
     @classmethod
     def fields(cls, cursor: _Cursor) -> dict[str, Any]:
-        alloc_hint, context_id, cancel_count = cursor.unpack(_RESPONSES)
+        alloc_hint, context_id, cancel_count = cursor.unpack(RESPONSES)
         return {"alloc_hint": alloc_hint, "context_id": context_id, "cancel_count": cancel_count} | cursor.stub()
 
 
@@ -389,15 +385,6 @@ class Orphaned(Pdu):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown(Pdu):
     ptype: ClassVar[PacketType] = PacketType.SHUTDOWN
-
-
-def request_fields(alloc_hint: int, context_id: int, opnum: int) -> bytes:
-    """The part between a request's header and its stub."""
-    return _REQUESTS["<"].pack(alloc_hint, context_id, opnum)
-
-
-def response_fields(alloc_hint: int, context_id: int) -> bytes:
-    return _RESPONSES["<"].pack(alloc_hint, context_id, 0)
 
 
 class Framer:
@@ -480,20 +467,8 @@ def _split_trailer(frame: bytes, auth_length: int, order: str) -> tuple[int, Sec
     return start, SecTrailer(auth_type, level, context_id, frame[start + TRAILER_SIZE :], pad)
 
 
-_KINDS: Final[dict[int, type[Pdu]]] = {
-    int(kind.ptype): kind
-    for kind in (
-        Request,
-        Response,
-        Fault,
-        Bind,
-        BindAck,
-        BindNak,
-        AlterContext,
-        AlterContextResponse,
-        Auth3,
-        Shutdown,
-        CoCancel,
-        Orphaned,
-    )
-}
+_TYPES: Final[tuple[type[Pdu], ...]] = (
+    *(Request, Response, Fault, Bind, BindAck, BindNak, AlterContext, AlterContextResponse, Auth3),
+    *(Shutdown, CoCancel, Orphaned),
+)
+_KINDS: Final = {int(kind.ptype): kind for kind in _TYPES}

@@ -395,26 +395,8 @@ class ServerConnection:
         self._forget(call)
         if self.closed:
             return
-        security = call.security if call.security is not None and call.security.signs else None
-        room = self._max_xmit - pdus.REQUEST_HEADER_SIZE
-        if security is not None:
-            room = security.room(room)
-        for flags, hint, part in fragments(stub, room):
-            fixed = pdus.response_fields(hint, call.context_id)
-            if security is not None:
-                self._out.append(
-                    security.protect(
-                        PacketType.RESPONSE,
-                        flags,
-                        call.call_id,
-                        fixed,
-                        part,
-                        header_sign=self._security.header_sign,
-                    )
-                )
-            else:
-                size = pdus.REQUEST_HEADER_SIZE + len(part)
-                self._out.append(pdus.header(PacketType.RESPONSE, flags, size, 0, call.call_id) + fixed + part)
+        ids, sign = (call.context_id, 0), self._security.header_sign
+        self._out += fragments(PacketType.RESPONSE, call.call_id, ids, stub, self._max_xmit, call.security, sign)
 
     def fault(self, call: Call, status: int, *, executed: bool = True) -> None:
         """Answers a call with a fault."""

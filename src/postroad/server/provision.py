@@ -41,7 +41,8 @@ async def provide_all(manager: Manager, config: Configuration, enterprise: Enter
 
 
 def _wanted_queues(config: Configuration, enterprise: Enterprise) -> list[_Wanted]:
-    """The queues of the configuration and the public ones of the directory. A queue of both has the directory's id."""
+    """The queues of the configuration and the public ones of the directory. One of both has the directory's id
+    and base priority."""
     wanted: dict[QueueTail, _Wanted] = {}
     for index, settings in enumerate(config.queues, 1):
         wanted[settings.path.tail] = _Wanted(settings, f"queue[{index}]")
@@ -49,6 +50,7 @@ def _wanted_queues(config: Configuration, enterprise: Enterprise) -> list[_Wante
         if public.path.computer.lower() == config.manager.name.lower():
             other = wanted.get(public.path.tail)
             settings = ConfiguredQueue(path=public.path) if other is None else other.settings
+            settings = replace(settings, base_priority=public.base_priority)
             key = None if other is None else other.key
             wanted[public.path.tail] = _Wanted(settings, key, public.id, f"queue[{index}]")
     return list(wanted.values())

@@ -15,6 +15,7 @@ import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import NoReturn
@@ -26,14 +27,7 @@ from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySettings
 from postroad.binary.transport import BinaryTransport
-from postroad.config import (
-    WITH_RPC,
-    Configuration,
-    DirectorySettings,
-    RpcLevel,
-    SrmpSettings,
-    StandardPort,
-)
+from postroad.config import WITH_RPC, Configuration, DirectorySettings, RpcLevel, SrmpSettings, StandardPort
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, PostroadError, RpcUnavailable
@@ -79,11 +73,11 @@ class Server:
         self._config = config
         self._watch = _watch(config.directory)
         self._enterprise = Enterprise() if self._watch is None else self._watch.enterprise
+        self._opened = AsyncExitStack()  # what `stop` closes, the last first
         self._manager: Manager | None = None
         self._api: ApiServer | None = None
         self._binary: BinaryTransport | None = None
         self._ping: PingResponder | None = None
-        self._soap: SoapTransport | None = None
         self._http: Listener | None = None
         self._https: Listener | None = None
         self._remote_read: RemoteReadServer | None = None
@@ -122,29 +116,9 @@ class Server:
 
     async def stop(self) -> None:
         """Finishes the answers under way, commits the rest, and closes the store."""
-        if self._manager is not None:
-            await self._manager.supervisor.stop("directory")
-        api, self._api = self._api, None
-        if api is not None:
-            await api.stop()
-        remote_read, self._remote_read = self._remote_read, None
-        if remote_read is not None:
-            await remote_read.stop()
-        ping, self._ping = self._ping, None
-        if ping is not None:
-            ping.stop()
-        for listener in (self._http, self._https):
-            if listener is not None:
-                await listener.stop()
-        soap, self._soap, self._http, self._https = self._soap, None, None, None
-        if soap is not None:
-            await soap.stop()
-        binary, self._binary = self._binary, None
-        if binary is not None:
-            await binary.stop()
-        manager, self._manager = self._manager, None
-        if manager is not None:
-            await manager.stop()
+        await self._opened.aclose()
+        self._opened = AsyncExitStack()
+        self._manager = self._api = self._binary = self._ping = self._http = self._https = self._remote_read = None
 
     async def _start(self) -> None:
         config = self._config
@@ -175,6 +149,7 @@ class Server:
             store.close()
             raise
         self._manager = manager
+        self._opened.push_async_callback(manager.stop)
         manager.limits = self._limits()
         await manager.start()
         manager.core.queues.local_hosts |= self._own_addresses(entry)
@@ -187,6 +162,7 @@ class Server:
                 manager.identifier, self._watch.directory, manager.clock(), config.directory.query_s
             )
             manager.supervisor.keep("directory", partial(self._keep_directory, manager, self._watch))
+            self._opened.push_async_callback(manager.supervisor.stop, "directory")
         await provide_all(manager, config, self._enterprise)
         if config.listen.binary is not None:
             self._binary = await self._start_binary(manager, config.listen.binary)
@@ -304,6 +280,7 @@ class Server:
             manager.core, settings, resolver(lambda: manager.router), transport, known, transport.watcher
         )
         manager.binary = service
+        self._opened.push_async_callback(transport.stop)
         await self._listen("binary", port, transport.start(service))
         log.info("listening", extra={"listener": "binary", "address": transport.address})
         return transport
@@ -326,6 +303,7 @@ class Server:
         trusted = None if srmp.ca_certificates is None else str(srmp.ca_certificates)
         options = ClientOptions(host, trusted, srmp.proxy, frozenset(each.lower() for each in srmp.no_proxy))
         transport = SoapTransport(manager, options, known)
+        self._opened.push_async_callback(transport.stop)
         settings = replace(soap_settings(srmp), remote_managers=config.limits.remote_managers)
         transport.service = service = SoapService(
             manager.core, settings, transport, port_of, transport.addresses_of, transport.watcher
@@ -347,7 +325,6 @@ class Server:
             transport.start()
         except (OSError, ssl.SSLError) as error:
             config.fail("srmp.ca_certificates", f"cannot be used: {error}")
-        self._soap = transport
         manager.soap = service
 
     async def _listen_http(self, name: str, listener: Listener) -> Listener | None:
@@ -361,11 +338,13 @@ class Server:
                 self._refuse_listener(f"listen.{name}", f"cannot listen on {listener.address}", error)
             log.warning("not listening", extra={"listener": name, "port": listener.port, "reason": error.strerror})
             return None
+        self._opened.push_async_callback(listener.stop)
         log.info("listening", extra={"listener": name, "address": listener.address})
         return listener
 
     async def _start_ping(self, manager: Manager, port: int) -> PingResponder:
         responder = PingResponder(manager, self._config.listen.host, port)
+        self._opened.callback(responder.stop)
         await self._listen("ping", port, responder.start())
         log.info("listening", extra={"listener": "ping", "address": responder.address})
         return responder
@@ -388,6 +367,7 @@ class Server:
         )
         manager.remote_read = server
         await self._listen("rpc", port, server.start())
+        self._opened.push_async_callback(server.stop)
         log.info("listening", extra={"listener": "rpc", "address": server.address, "read": server.read_address})
         self._remote_read = server
         if config.listen.epm is not None:
@@ -426,6 +406,7 @@ class Server:
                 where = endpoint(config.listen.host, port)
                 self._refuse_listener(fault.key, f"cannot listen on {where}", fault.__cause__)
             config.fail(fault.key, fault.fault)
+        self._opened.push_async_callback(api.stop)
         log.info("listening", extra={"listener": "api", "address": api.url})
         return api
 

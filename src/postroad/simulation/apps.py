@@ -10,10 +10,9 @@ from postroad.names import FormatName
 from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.transaction import Transaction
 from postroad.queues.waiting import WaitingRead
-from postroad.simulation.ledger import Promise, TrackedMessage
+from postroad.simulation.ledger import Promise, Stage, TrackedMessage
 from postroad.simulation.node import Node
-from postroad.simulation.scenario import ACKS, Consumer, Flow, Kind, Naming
-from postroad.simulation.stage import Stage
+from postroad.simulation.scenario import ACKS, Consumer, Flow, Kind, Naming, local_path
 from postroad.store.interface import Record
 from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 
@@ -45,7 +44,7 @@ class SendingApp:
         self._send(count)
         self.node.changed()
         if self._left:
-            self._stage.loop.after(self.flow.every_s * (0.5 + self._stage.chance.random()), self._step)
+            self._stage.loop.after(self.flow.every_ms / 1000 * (0.5 + self._stage.chance.random()), self._step)
         else:
             self.done = True
 
@@ -126,7 +125,9 @@ class ReadingApp:
 
     def _start(self) -> None:
         core = self.node.core
-        self._descriptor = core.open(self.consumer.path, QueueAccess.RECEIVE, ShareMode.DENY_NONE, self.node.now)
+        self._descriptor = core.open(
+            local_path(self.consumer.queue), QueueAccess.RECEIVE, ShareMode.DENY_NONE, self.node.now
+        )
         self.node.after(max(0.0, self._starts_at - self._stage.loop.now), self._ask)
 
     @property
@@ -152,7 +153,7 @@ class ReadingApp:
         self.node.changed()
 
     def _have(self, records: list[Record], transaction: Transaction | None) -> None:
-        think_s = self.consumer.think_s * 2 * self._stage.chance.random()
+        think_s = self.consumer.think_ms / 1000 * 2 * self._stage.chance.random()
         self.node.after(think_s, lambda: self._decide(records, transaction))
 
     def _decide(self, records: list[Record], transaction: Transaction | None) -> None:

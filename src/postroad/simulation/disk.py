@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from postroad.errors import StorageError
@@ -22,18 +22,18 @@ class DiskSpeed:
     slow_share: float = 0.01
 
 
+@dataclass(eq=False)
 class Disk:
     """What survives a crash is `store`. One commit is under way at a time."""
 
-    def __init__(self, loop: Loop, chance: Random, speed: DiskSpeed) -> None:
-        self.store = MemoryStore()
-        self.failing = 0.0  # the share of commits that fail: 1 while the disk is full
-        self._loop = loop
-        self._chance = chance
-        self._speed = speed
-        self._writing: Batch | None = None
-        self._written = True  # how the last write went
-        self._timer: Timer | None = None
+    _loop: Loop
+    _chance: Random
+    _speed: DiskSpeed
+    store: MemoryStore = field(default_factory=MemoryStore)
+    failing: float = 0.0  # the share of commits that fail: 1 while the disk is full
+    _writing: Batch | None = None
+    _written: bool = True  # how the last write went
+    _timer: Timer | None = None
 
     def commit(self, batch: Batch, done: Callable[[StorageError | None], None]) -> None:
         """`done` comes a little after the bytes are safe, as from another thread."""

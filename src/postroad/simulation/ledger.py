@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from random import Random
 
+from postroad.simulation.log import Log
+from postroad.simulation.loop import Loop
 from postroad.simulation.scenario import Flow, Kind
 from postroad.store.interface import Record
 from postroad.wire.constants import MessageClass
@@ -53,7 +56,7 @@ class TrackedMessage:
 
     def __str__(self) -> str:
         flow = self.flow
-        return f"message {self.number} ({flow.kind.value}, {flow.source} to {flow.manager}\\{flow.path})"
+        return f"message {self.number} ({flow.kind.value}, {flow.source} to {flow.to})"
 
 
 class Ledger:
@@ -93,3 +96,13 @@ class Ledger:
         letter = self.find(MessageView(packet))
         if letter is not None and reason != MessageClass.ACK_RECEIVE:
             letter.ends.append(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What everything in a run shares: one time, one source of chance, one log, one ledger."""
+
+    loop: Loop
+    chance: Random
+    log: Log
+    ledger: Ledger

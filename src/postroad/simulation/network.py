@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from random import Random
 from typing import Protocol
@@ -45,22 +45,22 @@ class Line:
     segment: int = 1460
 
 
+@dataclass(eq=False, repr=False)
 class End:
     """One end of a connection, and the bytes on their way from it to the other."""
 
-    def __init__(self, network: Network, host: Host, line: Line, *, http: bool = False) -> None:
-        self.host = host
-        self.http = http  # the port that it leads to, or comes from
-        self.open = True
-        self.silent = False  # nothing gets through any more, and this end does not know
-        self.other: End
-        self._network = network
-        self._line = line
-        self._transit: deque[tuple[float, bytes]] = deque()  # when it arrives; no bytes are the end of the stream
-        self._stalled_until = 0.0
-        self._timer: Timer | None = None
-        self._giving_up: Timer | None = None
-        self._repeating = False
+    _network: Network
+    host: Host
+    _line: Line
+    http: bool = False  # the port that it leads to, or comes from
+    other: End = field(init=False)
+    open: bool = True
+    silent: bool = False  # nothing gets through any more, and this end does not know
+    _transit: deque[tuple[float, bytes]] = field(default_factory=deque)  # when it arrives; b"" ends the stream
+    _stalled_until: float = 0.0
+    _timer: Timer | None = None
+    _giving_up: Timer | None = None
+    _repeating: bool = False
 
     def write(self, data: bytes) -> None:
         if not self.open or not data:
@@ -172,14 +172,16 @@ class End:
             loop.after(wait, lambda: self._repeat(2 * wait))
 
 
+@dataclass(eq=False, repr=False)
 class Network:
     """`log` gets the events of connections."""
 
-    def __init__(self, loop: Loop, chance: Random, log: Callable[[str, str], None]) -> None:
-        self.loop = loop
+    loop: Loop
+    _chance: Random
+    _log: Callable[[str, str], None]
+
+    def __post_init__(self) -> None:
         self.lines: dict[frozenset[str], Line] = {}
-        self._chance = chance
-        self._log = log
         self._hosts: dict[str, Host] = {}
         self._names: dict[str, str] = {}
         self._absent: set[str] = set()  # not even the machine is there

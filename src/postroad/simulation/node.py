@@ -6,6 +6,7 @@ What asyncio, threads and sockets do for a real one is done here in virtual time
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from uuid import UUID, uuid5
 
@@ -22,10 +23,10 @@ from postroad.queues.local import LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.routing import Router
 from postroad.simulation.disk import Disk
+from postroad.simulation.ledger import Stage
 from postroad.simulation.log import packet_lines
 from postroad.simulation.loop import Timer
 from postroad.simulation.network import End, Network
-from postroad.simulation.stage import Stage
 from postroad.simulation.web import Web
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Batch
@@ -37,41 +38,34 @@ START_RETRY_S = 1.0  # after a start that the disk refused
 POWER_FAILED = StorageError("the queue manager crashed before this was stored")
 
 
+@dataclass(eq=False, repr=False)
 class Node:
     """`provide` makes the queues of a core that starts; `started` are called after each start."""
 
-    def __init__(
-        self,
-        name: str,
-        address: str,
-        identifier: UUID,
-        settings: BinarySettings,
-        disk: Disk,
-        directory: Directory,
-        network: Network,
-        stage: Stage,
-    ) -> None:
-        self.name = name
-        self.address = address
-        self.identifier = identifier
-        self.settings = settings
-        self.disk = disk
+    name: str
+    address: str
+    identifier: UUID
+    settings: BinarySettings
+    soap_settings: SoapSettings | None
+    disk: Disk
+    directory: Directory
+    network: Network
+    stage: Stage
+    quota_kb: int | None
+    provide: Callable[[LocalQueueManager, float], None]
+    watcher: TransferWatcher
+
+    def __post_init__(self) -> None:
         self.up = False
         self.clock_error_s = 0.0
-        self.quota_kb: int | None = None
         self.crashes = 0
-        self.provide: Callable[[LocalQueueManager, float], None] = lambda core, now: None
         self.started: list[Callable[[], None]] = []
-        self.watcher = TransferWatcher()
         self.core: LocalQueueManager
         self.commits: Commits
         self.service: BinaryService
-        self.soap_settings: SoapSettings | None = None
         self.web: Web | None = None
-        self._loop = stage.loop
-        self._log = stage.log
-        self._network = network
-        self._directory = directory
+        self._loop = self.stage.loop
+        self._log = self.stage.log
         self._life = 0
         self._ids = count(1)
         self._clear()
@@ -128,13 +122,13 @@ class Node:
         core.state = QueueManagerState.READY
         self.up = True
         self._log.note(self.name, "started")
-        router = Router(self.identifier, self._directory, self.now)
+        router = Router(self.identifier, self.directory, self.now)
         known = KnownManagers(lambda: router, self.identifier)
         self.service = BinaryService(core, self.settings, resolver(lambda: router), self, known, self.watcher)
         self.web = None
         if self.soap_settings is not None:
-            self.web = Web(self, self.soap_settings, self._network, self._log, self.watcher)
-        self._network.join(self)
+            self.web = Web(self, self.soap_settings)
+        self.network.join(self)
         self.service.start(self.now)
         for callback in self.started:
             callback()
@@ -154,7 +148,7 @@ class Node:
         outcome = None if stored else POWER_FAILED
         promises = [(done, outcome) for done in self.commits.under_way if done in self._surviving]
         promises += [(done, POWER_FAILED) for done in self.commits.gathered if done in self._surviving]
-        self._network.leave(self, silently=silently)
+        self.network.leave(self, silently=silently)
         self.web = None
         self._clear()
         for done, error in promises:
@@ -221,7 +215,7 @@ class Node:
                 self._join(end, session)
             self.changed()
 
-        self._network.connect(self, peer.hop.host, done)
+        self.network.connect(self, peer.hop.host, done)
 
     def _join(self, end: End, session: Session) -> None:
         self._ends[session] = end

@@ -110,7 +110,7 @@ def _flow(sender: SendingApp, ledger: Ledger) -> FlowReport:
     gone = [each for each in sent if not (each.arrivals or each.dead or each.waiting)]
     return FlowReport(
         source=flow.source,
-        to=f"{flow.manager}\\{flow.path}",
+        to=str(flow.to),
         kind=flow.kind.value,
         naming=flow.naming.value,
         sent=len(sent),

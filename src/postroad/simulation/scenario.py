@@ -1,7 +1,9 @@
 """A scenario: queue managers and lines, the messages, the readers, and what goes wrong when.
 
-Only values. seeds.py makes one from a seed, topology.py from a file.
+Only values. seeds.py makes one from a seed, topology.py from a file, some of whose tables are these very values.
 """
+
+# ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
 
 from __future__ import annotations
 
@@ -12,6 +14,10 @@ from uuid import UUID, uuid5
 
 from postroad.binary.settings import BinarySettings
 from postroad.directory.file import Enterprise
+from postroad.fields.kinds import MANAGER_NAME, SWITCH, UINT32, FieldFault, choice, number, parsed, quoted, whole
+from postroad.fields.queue import QUEUE_PROPERTIES
+from postroad.fields.tables import required, setting
+from postroad.names import PathName, QueueKind
 from postroad.simulation.disk import DiskSpeed
 from postroad.simulation.network import Line
 from postroad.soap.settings import SoapSettings
@@ -22,6 +28,30 @@ ACKS = r"private$\acks"  # receives the acknowledgments of each queue manager's 
 
 def derived_manager_id(name: str) -> UUID:
     return uuid5(MANAGER_NAMESPACE, name.lower())
+
+
+def queue_at(manager: str, path: str) -> PathName:
+    r"""The queue of this manager; `path` as in `private$\orders`."""
+    return PathName.parse(f"{manager}\\{path}")
+
+
+def local_path(queue: PathName) -> str:
+    r"""`private$\orders`"""
+    return str(queue.tail)[1:]
+
+
+def _queue_of_manager(text: str) -> PathName:
+    r"""`beta\private$\orders`: a manager's name, and a private queue there."""
+    name = PathName.parse(text)
+    if name.is_local or name.tail.kind is not QueueKind.PRIVATE or name.tail.journal or name.tail.subqueue is not None:
+        raise FieldFault(rf"must be a private queue of a queue manager, as in beta\private$\orders, got {quoted(text)}")
+    return name
+
+
+QUEUE_OF_MANAGER = parsed("text", _queue_of_manager)
+YEAR_S = 365 * 86400.0
+SECONDS = number(0.0, YEAR_S)
+MAX_MESSAGES = 1_000_000  # of one flow
 
 
 class Kind(Enum):
@@ -62,48 +92,46 @@ LASTING = frozenset(FaultKind) - {FaultKind.CUT, FaultKind.HALF_OPEN}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlan:
-    r"""A queue of a manager; `path` as in `private$\orders`."""
+    """A queue of a manager, and a table `[[queue]]` of a file."""
 
-    manager: str
-    path: str
-    transactional: bool = False
-    quota_kb: int | None = None
-    abort_limit: int | None = None
+    path: PathName = required(QUEUE_OF_MANAGER)
+    transactional: bool = setting(SWITCH, False)
+    quota_kb: int | None = setting(UINT32, None)
+    abort_limit: int | None = setting(QUEUE_PROPERTIES["abort_limit"].kind, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Messages from one manager to one queue. `aborts` is the share of aborted transactions, `perishable` that of
-    messages with a time limit to reach their queue."""
+    """Messages from one manager to one queue, and a table `[[flow]]` of a file. `aborts` is the share of aborted
+    transactions, `perishable` that of messages with the time limit to reach their queue."""
 
-    source: str
-    manager: str
-    path: str
-    kind: Kind = Kind.RECOVERABLE
-    naming: Naming = Naming.DIRECT
-    count: int = 100
-    batch: int = 1
-    start_s: float = 0.0
-    every_s: float = 0.1
-    size: int = 100
-    time_to_reach_queue_s: int = 0
+    source: str = required(MANAGER_NAME, key="from")
+    to: PathName = required(QUEUE_OF_MANAGER)
+    kind: Kind = setting(choice(Kind), Kind.RECOVERABLE)
+    naming: Naming = setting(choice(Naming), Naming.DIRECT)
+    count: int = setting(whole(1, MAX_MESSAGES), 100)
+    batch: int = setting(whole(1, 10_000), 1)
+    start_s: float = setting(SECONDS, 0.0)
+    every_ms: float = setting(number(0.0, YEAR_S * 1000), 100.0)
+    size: int = setting(whole(0, 4_000_000), 100)
+    time_to_reach_queue_s: int | None = setting(UINT32, None)
     perishable: float = 0.0
-    dead_letter: bool = False
-    journal: bool = False
-    ack: bool = False
-    aborts: float = 0.0
+    dead_letter: bool = setting(SWITCH, False)
+    journal: bool = setting(SWITCH, False)
+    ack: bool = setting(SWITCH, False)
+    aborts: float = setting(number(0.0, 1.0), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
-    """A reader of a queue: in transactions if the queue is transactional. Some are aborted."""
+    """A reader of a queue, and a table `[[reader]]` of a file: in transactions if the queue is transactional. Some are
+    aborted."""
 
-    manager: str
-    path: str
-    start_s: float = 0.0
-    think_s: float = 0.01  # between getting messages and finishing them
-    batch: int = 1
-    aborts: float = 0.0
+    queue: PathName = required(QUEUE_OF_MANAGER)
+    start_s: float = setting(SECONDS, 0.0)
+    think_ms: float = setting(number(0.0, YEAR_S * 1000), 10.0)  # between getting messages and finishing them
+    batch: int = setting(whole(1, 10_000), 1)
+    aborts: float = setting(number(0.0, 0.99), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

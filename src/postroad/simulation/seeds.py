@@ -22,6 +22,7 @@ from postroad.simulation.scenario import (
     QueuePlan,
     Scenario,
     derived_manager_id,
+    queue_at,
 )
 from postroad.soap.settings import SoapSettings
 
@@ -49,8 +50,7 @@ def random_scenario(seed: int) -> Scenario:
     names = tuple(homes)
     queues = tuple(
         QueuePlan(
-            manager=name,
-            path=path,
+            path=queue_at(name, path),
             transactional=path == TRANSACTIONAL,
             quota_kb=chance.choice((None, None, None, 5)),
         )
@@ -146,14 +146,13 @@ def _flow(chance: Random, names: tuple[str, ...]) -> Flow:
     kind = chance.choice((Kind.EXPRESS, Kind.RECOVERABLE, Kind.TRANSACTIONAL, Kind.TRANSACTIONAL))
     return Flow(
         source=source,
-        manager=target,
-        path=TRANSACTIONAL if kind is Kind.TRANSACTIONAL else PLAIN,
+        to=queue_at(target, TRANSACTIONAL if kind is Kind.TRANSACTIONAL else PLAIN),
         kind=kind,
         naming=chance.choice((Naming.DIRECT, Naming.PRIVATE)),
         count=chance.randint(10, 60),
         batch=chance.choice((1, 1, 3, 10)),
         start_s=chance.uniform(0.0, 15.0),
-        every_s=chance.choice((0.02, 0.2, 1.0)),
+        every_ms=chance.choice((20.0, 200.0, 1000.0)),
         size=chance.choice((0, 50, 2000)),
         time_to_reach_queue_s=chance.randint(0, 10),
         perishable=chance.choice((0.0, 0.0, 0.3, 1.0)),
@@ -166,10 +165,9 @@ def _flow(chance: Random, names: tuple[str, ...]) -> Flow:
 
 def _consumer(chance: Random, plan: QueuePlan) -> Consumer:
     return Consumer(
-        manager=plan.manager,
-        path=plan.path,
+        queue=plan.path,
         start_s=chance.choice((0.0, 0.0, 30.0)),
-        think_s=chance.choice((0.0, 0.01, 0.2)),
+        think_ms=chance.choice((0.0, 10.0, 200.0)),
         batch=chance.choice((1, 4)),
         aborts=chance.choice((0.0, 0.1, 0.3)),
     )

@@ -17,24 +17,20 @@ from postroad.directory.file import Enterprise, ManagerEntry, Site, derived_site
 from postroad.fields.kinds import (
     MANAGER_NAME,
     PATH,
-    SWITCH,
     UINT32,
-    FieldFault,
     choice,
     items,
     number,
-    parsed,
-    quoted,
     suggestion,
     whole,
 )
-from postroad.fields.queue import QUEUE_PROPERTIES
 from postroad.fields.tables import required, setting, table, tables
 from postroad.fields.toml import Place, load, refuse_duplicates
-from postroad.names import PathName, QueueKind
+from postroad.names import PathName
 from postroad.simulation.network import Line
 from postroad.simulation.scenario import (
     LASTING,
+    SECONDS,
     TWO_MANAGERS,
     Consumer,
     Fault,
@@ -50,23 +46,8 @@ from postroad.soap.settings import SoapSettings
 
 T = TypeVar("T")
 
-YEAR_S = 365 * 86400.0
-MAX_MESSAGES = 1_000_000  # of one flow
 SITE = "simulation"  # the site of all managers outside a directory
-_SHARE = number(0.0, 1.0)
-_SECONDS = number(0.0, YEAR_S)
 _PAIR = items(MANAGER_NAME, least=2, most=2)
-
-
-def _queue_of_manager(text: str) -> PathName:
-    r"""`beta\private$\orders`: a manager's name, and a private queue there."""
-    name = PathName.parse(text)
-    if name.is_local or name.tail.kind is not QueueKind.PRIVATE or name.tail.journal or name.tail.subqueue is not None:
-        raise FieldFault(rf"must be a private queue of a queue manager, as in beta\private$\orders, got {quoted(text)}")
-    return name
-
-
-QUEUE_OF_MANAGER = parsed("text", _queue_of_manager)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,62 +65,27 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Queue:
-    path: PathName = required(QUEUE_OF_MANAGER)
-    transactional: bool = setting(SWITCH, False)
-    quota_kb: int | None = setting(UINT32, None)
-    abort_limit: int | None = setting(QUEUE_PROPERTIES["abort_limit"].kind, None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Flow:
-    source: str = required(MANAGER_NAME, key="from")
-    to: PathName = required(QUEUE_OF_MANAGER)
-    kind: Kind = setting(choice(Kind), Kind.RECOVERABLE)
-    naming: Naming = setting(choice(Naming), Naming.DIRECT)
-    count: int = setting(whole(1, MAX_MESSAGES), 100)
-    batch: int = setting(whole(1, 10_000), 1)
-    start_s: float = setting(_SECONDS, 0.0)
-    every_ms: float = setting(number(0.0, YEAR_S * 1000), 100.0)
-    size: int = setting(whole(0, 4_000_000), 100)
-    time_to_reach_queue_s: int | None = setting(UINT32, None)
-    dead_letter: bool = setting(SWITCH, False)
-    journal: bool = setting(SWITCH, False)
-    ack: bool = setting(SWITCH, False)
-    aborts: float = setting(_SHARE, 0.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reader:
-    queue: PathName = required(QUEUE_OF_MANAGER)
-    start_s: float = setting(_SECONDS, 0.0)
-    think_ms: float = setting(number(0.0, YEAR_S * 1000), 10.0)
-    batch: int = setting(whole(1, 10_000), 1)
-    aborts: float = setting(number(0.0, 0.99), 0.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Fault:
     kind: FaultKind = required(choice(FaultKind))
     manager: str | None = setting(MANAGER_NAME, None)
     between: tuple[str, ...] | None = setting(_PAIR, None)
-    at_s: float = required(_SECONDS)
-    for_s: float | None = setting(_SECONDS, None)
+    at_s: float = required(SECONDS)
+    for_s: float | None = setting(SECONDS, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     seed: int = setting(whole(0, 2**63 - 1), 0)
-    workload_s: float = setting(_SECONDS, 60.0)
-    settle_s: float = setting(_SECONDS, 3600.0)
+    workload_s: float = setting(SECONDS, 60.0)
+    settle_s: float = setting(SECONDS, 3600.0)
     enterprise: Path | None = setting(PATH, None)
     binary: BinaryTable = setting(table(BinaryTable), BinaryTable())
     srmp: SrmpTable = setting(table(SrmpTable), SrmpTable())
     managers: tuple[_Manager, ...] = setting(tables(_Manager), (), key="manager")
     lines: tuple[_Line, ...] = setting(tables(_Line), (), key="line")
-    queues: tuple[_Queue, ...] = setting(tables(_Queue), (), key="queue")
-    flows: tuple[_Flow, ...] = setting(tables(_Flow), (), key="flow")
-    readers: tuple[_Reader, ...] = setting(tables(_Reader), (), key="reader")
+    queues: tuple[QueuePlan, ...] = setting(tables(QueuePlan), (), key="queue")
+    flows: tuple[Flow, ...] = setting(tables(Flow), (), key="flow")
+    readers: tuple[Consumer, ...] = setting(tables(Consumer), (), key="reader")
     faults: tuple[_Fault, ...] = setting(tables(_Fault), (), key="fault")
 
 
@@ -226,7 +172,7 @@ class _Reading:
             place.fail(f"must name two queue managers, got {found[0]} twice")
         return found
 
-    def _queue_at(self, path: PathName, place: Place) -> _Queue:
+    def _queue_at(self, path: PathName, place: Place) -> QueuePlan:
         found = self._queues.get(path.key)
         if found is None:
             place.fail(f"there is no [[queue]] {path}{suggestion(str(path), map(str, self._paths()))}")
@@ -244,53 +190,26 @@ class _Reading:
             lines[pair] = Line(delay_s=each.delay_ms / 1000, jitter_s=each.jitter_ms / 1000, loss=each.loss)
         return lines
 
-    def _queue(self, queue: _Queue, place: Place) -> QueuePlan:
-        return QueuePlan(
-            manager=self._manager(queue.path.computer, place.inside("path")),
-            path=str(queue.path.tail)[1:],
-            transactional=queue.transactional,
-            quota_kb=queue.quota_kb,
-            abort_limit=queue.abort_limit,
-        )
+    def _queue(self, plan: QueuePlan, place: Place) -> QueuePlan:
+        """With the name of its manager as the directory writes it."""
+        manager = self._manager(plan.path.computer, place.inside("path"))
+        return replace(plan, path=replace(plan.path, computer=manager))
 
-    def _flow(self, flow: _Flow, place: Place) -> Flow:
-        queue = self._queue_at(flow.to, place.inside("to"))
-        if queue.transactional != (flow.kind is Kind.TRANSACTIONAL):
-            kind = "transactional" if queue.transactional else "not transactional"
+    def _flow(self, flow: Flow, place: Place) -> Flow:
+        plan = self._queue_at(flow.to, place.inside("to"))
+        if plan.transactional != (flow.kind is Kind.TRANSACTIONAL):
+            kind = "transactional" if plan.transactional else "not transactional"
             place.inside("kind").fail(f"must fit the queue {flow.to}, which is {kind}, got {flow.kind.value}")
         source = self._manager(flow.source, place.inside("from"))
-        plan = self._queue(queue, place)
-        if source == plan.manager:
+        queue = self._queue(plan, place).path
+        if source == queue.computer:
             place.inside("to").fail(f"must be a queue of another queue manager than {source}, got {flow.to}")
-        return Flow(
-            source=source,
-            manager=plan.manager,
-            path=plan.path,
-            kind=flow.kind,
-            naming=flow.naming,
-            count=flow.count,
-            batch=flow.batch,
-            start_s=flow.start_s,
-            every_s=flow.every_ms / 1000,
-            size=flow.size,
-            time_to_reach_queue_s=flow.time_to_reach_queue_s or 0,
-            perishable=0.0 if flow.time_to_reach_queue_s is None else 1.0,
-            dead_letter=flow.dead_letter,
-            journal=flow.journal,
-            ack=flow.ack,
-            aborts=flow.aborts,
-        )
+        perishable = 0.0 if flow.time_to_reach_queue_s is None else 1.0
+        return replace(flow, source=source, to=queue, perishable=perishable)
 
-    def _consumer(self, reader: _Reader, place: Place) -> Consumer:
-        plan = self._queue(self._queue_at(reader.queue, place.inside("queue")), place)
-        return Consumer(
-            manager=plan.manager,
-            path=plan.path,
-            start_s=reader.start_s,
-            think_s=reader.think_ms / 1000,
-            batch=reader.batch,
-            aborts=reader.aborts,
-        )
+    def _consumer(self, reader: Consumer, place: Place) -> Consumer:
+        plan = self._queue_at(reader.queue, place.inside("queue"))
+        return replace(reader, queue=self._queue(plan, place).path)
 
     def _fault(self, fault: _Fault, place: Place) -> Fault:
         """Affects one manager or the line between two, depending on the kind; a lasting one without an end stays."""

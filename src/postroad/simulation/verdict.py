@@ -96,12 +96,12 @@ def _duplicated(ledger: Ledger, world: World) -> Iterator[str]:
 
 def _reordered(ledger: Ledger) -> Iterator[str]:
     """Transactional messages of one sender to one name are in the queue in the order of sending."""
-    last: dict[tuple[str, str, str, str], TrackedMessage] = {}
+    last: dict[tuple[str, str, str], TrackedMessage] = {}
     for letter in ledger:
         flow = letter.flow
         if flow.kind is not Kind.TRANSACTIONAL or not letter.arrivals:
             continue
-        key = (flow.source, flow.manager, flow.path, flow.naming.value)
+        key = (flow.source, flow.to.key, flow.naming.value)
         before = last.get(key)
         if before is not None and letter.arrivals[0].place < before.arrivals[0].place:
             yield f"{letter} came before {before}"
@@ -153,12 +153,12 @@ def _contradictions(ledger: Ledger, world: World) -> Iterator[str]:
     for letter in ledger:
         yield from _copies(letter, forgotten=_is_forgotten(letter, world))
         if letter.reliable and letter.flow.ack and letter.promise is Promise.KEPT and letter.arrivals:
-            yield from _acknowledgments(letter, droppable=letter.flow.manager in full)
+            yield from _acknowledgments(letter, droppable=letter.flow.to.computer in full)
 
 
 def _is_forgotten(letter: TrackedMessage, world: World) -> bool:
     """An express message, and a destination that has crashed and forgotten the messages it had seen."""
-    return not letter.reliable and world.nodes[letter.flow.manager].crashes > 0
+    return not letter.reliable and world.nodes[letter.flow.to.computer].crashes > 0
 
 
 def _copies(letter: TrackedMessage, *, forgotten: bool) -> Iterator[str]:

@@ -5,59 +5,29 @@ As much of HTTP/1.1 as two managers need: one request at a time on a connection,
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from postroad.queues.commits import Commits
-from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus
-from postroad.simulation.log import Log
 from postroad.simulation.loop import Timer
-from postroad.simulation.network import End, Network
+from postroad.simulation.network import End
 from postroad.soap.receiver import OK, SERVER_ERROR, Incoming
 from postroad.soap.service import Peer, Post, SoapService
 from postroad.soap.settings import SoapSettings
-from postroad.transfer.watching import TransferWatcher
+
+if TYPE_CHECKING:
+    from postroad.simulation.node import Node
 
 ANSWER_TIMEOUT_S = 30.0
 _END = b"\r\n\r\n"
 
 
-class Owner(Protocol):
-    """What this needs of the node that it belongs to."""
-
-    name: str
-    address: str
-    core: LocalQueueManager
-    commits: Commits
-    web: Web | None
-
-    @property
-    def now(self) -> float: ...
-
-    def after(self, seconds: float, callback: Callable[[], None]) -> Timer: ...
-
-    def when_durable(self, done: Callable[[BaseException | None], None], *, repeats: bool = True) -> None: ...
-
-    def changed(self) -> None: ...
-
-    def accept(self, end: End) -> bool: ...
-
-    def data_arrived(self, end: End, data: bytes) -> None: ...
-
-    def connection_lost(self, end: End) -> None: ...
-
-
 class Web:
     """The Driver of a SoapService. It dies with its node: what answers come later are nobody's."""
 
-    def __init__(
-        self, owner: Owner, settings: SoapSettings, network: Network, log: Log, watcher: TransferWatcher
-    ) -> None:
-        self.service = SoapService(owner.core, settings, self, watcher=watcher)
+    def __init__(self, owner: Node, settings: SoapSettings) -> None:
+        self.service = SoapService(owner.core, settings, self, watcher=owner.watcher)
         self._owner = owner
-        self._network = network
-        self._log = log
+        self._log = owner.stage.log
         self._idle: dict[Peer, list[End]] = {}
         self._asked: dict[End, Post] = {}  # connections of ours with a request on them
         self._timeouts: dict[Post, Timer] = {}
@@ -94,7 +64,7 @@ class Web:
                 self._received[end] = bytearray()
                 self._ask(end, post)
 
-        self._network.connect(self._owner, post.peer.address.host, done, http=True)
+        self._owner.network.connect(self._owner, post.peer.address.host, done, http=True)
 
     def _ask(self, end: End, post: Post) -> None:
         self._asked[end] = post

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 from postroad.directory.file import read_directory
 from postroad.names import FormatName, PrivateName, parse_format_name
@@ -13,11 +14,23 @@ from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.simulation.apps import ReadingApp, SendingApp
 from postroad.simulation.disk import Disk
-from postroad.simulation.loop import STARTED
+from postroad.simulation.ledger import Ledger, Stage
+from postroad.simulation.log import Log
+from postroad.simulation.loop import STARTED, Loop
 from postroad.simulation.network import Network
 from postroad.simulation.node import Node
-from postroad.simulation.scenario import ACKS, Consumer, Fault, FaultKind, Flow, Naming, QueuePlan, Scenario
-from postroad.simulation.stage import Stage
+from postroad.simulation.scenario import (
+    ACKS,
+    Consumer,
+    Fault,
+    FaultKind,
+    Flow,
+    Naming,
+    QueuePlan,
+    Scenario,
+    local_path,
+    queue_at,
+)
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
@@ -32,7 +45,8 @@ class World:
 
     def __init__(self, scenario: Scenario, *, log: bool = False) -> None:
         self.scenario = scenario
-        self.stage = Stage.of(scenario.seed, log=log)
+        loop = Loop()
+        self.stage = Stage(loop, Random(scenario.seed), Log(loop, wanted=log), Ledger())
         self.network = Network(self.stage.loop, self.stage.chance, self.stage.log.note)
         self.nodes: dict[str, Node] = {}
         self.settled_at: float | None = None  # seconds after the start; None if it never came to rest
@@ -40,9 +54,9 @@ class World:
         self.senders = [
             SendingApp(flow, self.nodes[flow.source], self._name(flow), self.stage) for flow in scenario.flows
         ]
-        self.all_read = {(each.manager, each.path) for each in scenario.flows} <= self._read_queues()
-        for consumer in (*scenario.consumers, *(Consumer(manager=name, path=ACKS) for name in self.nodes)):
-            ReadingApp(consumer, self.nodes[consumer.manager], self.stage)
+        self.all_read = {each.to.key for each in scenario.flows} <= self._read_queues()
+        for consumer in (*scenario.consumers, *(Consumer(queue=queue_at(name, ACKS)) for name in self.nodes)):
+            ReadingApp(consumer, self.nodes[consumer.queue.computer], self.stage)
 
     # Building
 
@@ -51,14 +65,20 @@ class World:
         directory = read_directory(scenario.enterprise)
         for entry in scenario.enterprise.managers:
             assert entry.address is not None
-            disk = Disk(self.stage.loop, self.stage.chance, scenario.disk)
             node = Node(
-                entry.name, entry.address, entry.id, scenario.settings, disk, directory, self.network, self.stage
+                entry.name,
+                entry.address,
+                entry.id,
+                scenario.settings,
+                self._soap_settings(entry.name),
+                Disk(self.stage.loop, self.stage.chance, scenario.disk),
+                directory,
+                self.network,
+                self.stage,
+                scenario.quotas_kb.get(entry.name),
+                self._provide,
+                TransferWatcher(refused=lambda view, reason: self.stage.ledger.ended(view.data, reason)),
             )
-            node.quota_kb = scenario.quotas_kb.get(entry.name)
-            node.soap_settings = self._soap_settings(entry.name)
-            node.provide = self._provide
-            node.watcher = TransferWatcher(refused=lambda view, reason: self.stage.ledger.ended(view.data, reason))
             node.started.append(lambda node=node: self._watch(node))  # type: ignore[misc]
             self.nodes[entry.name] = node
         for pair, line in scenario.lines.items():
@@ -76,14 +96,15 @@ class World:
         return replace(scenario.soap, redirections=Redirections(outbound=outbound))
 
     def _queues_of(self, name: str) -> list[QueuePlan]:
-        own = [each for each in self.scenario.queues if each.manager == name]
-        return [QueuePlan(manager=name, path=ACKS), *own]
+        own = [each for each in self.scenario.queues if each.path.computer == name]
+        return [QueuePlan(path=queue_at(name, ACKS)), *own]
 
     def _provide(self, core: LocalQueueManager, now: float) -> None:
         for plan in self._queues_of(core.name):
-            if core.queues.find(plan.path) is None:
+            path = local_path(plan.path)
+            if core.queues.find(path) is None:
                 core.create_queue(
-                    plan.path,
+                    path,
                     now,
                     transactional=plan.transactional,
                     quota_kb=plan.quota_kb,
@@ -91,13 +112,13 @@ class World:
                 )
 
     def _name(self, flow: Flow) -> FormatName:
-        target = self.nodes[flow.manager]
+        target, path = self.nodes[flow.to.computer], local_path(flow.to)
         if flow.naming is Naming.DIRECT:
-            return parse_format_name(f"DIRECT=TCP:{target.address}\\{flow.path}")
+            return parse_format_name(f"DIRECT=TCP:{target.address}\\{path}")
         if flow.naming is Naming.HTTP:
-            return parse_format_name(f"DIRECT=HTTP://{target.address}/msmq/{flow.path}".replace("\\", "/"))
-        paths = [each.path for each in self._queues_of(flow.manager)]  # numbered in the order they are made
-        return PrivateName(target.identifier, FIRST_PRIVATE_NUMBER + paths.index(flow.path))
+            return parse_format_name(f"DIRECT=HTTP://{target.address}/msmq/{path}".replace("\\", "/"))
+        paths = [local_path(each.path) for each in self._queues_of(target.name)]  # numbered in the order they are made
+        return PrivateName(target.identifier, FIRST_PRIVATE_NUMBER + paths.index(path))
 
     def _watch(self, node: Node) -> None:
         """Whatever leaves a queue of this manager unread, or is not let in, is in the ledger."""
@@ -147,12 +168,12 @@ class World:
         if queue.positions or queue.reserved_bytes:
             return False
         path = queue.properties.path
-        if queue.is_outgoing or (node.name, path) in self._read_queues():
+        if queue.is_outgoing or f"{node.name}\\{path}".lower() in self._read_queues():
             return not queue.count
         return not queue.count or path.lower() != AWAITING_FINAL_ACK or not self.all_read
 
-    def _read_queues(self) -> set[tuple[str, str]]:
-        return {(each.manager, each.path) for each in self.scenario.consumers}
+    def _read_queues(self) -> set[str]:
+        return {each.queue.key for each in self.scenario.consumers}
 
     # Breaking
 

@@ -89,6 +89,21 @@ def escape(text: str) -> str:
     return text.replace("\r", "&#13;") if "\r" in text else text
 
 
+def flag(name: str, there: bool) -> str:
+    """An empty element, if it is there."""
+    return f"<{name}/>" if there else ""
+
+
+def value(name: str, content: object) -> str:
+    """An element with a content that needs no escape; nothing for None."""
+    return "" if content is None else f"<{name}>{content}</{name}>"
+
+
+def text(name: str, content: str | None) -> str:
+    """An element with any text; nothing for None."""
+    return "" if content is None else f"<{name}>{escape(content)}</{name}>"
+
+
 def quoted(text: str) -> str:
     """The text as it stands between the double quotes of an attribute."""
     return escape(text).replace('"', "&quot;").replace("\n", "&#10;").replace("\t", "&#9;")

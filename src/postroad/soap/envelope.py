@@ -6,39 +6,14 @@ What an envelope asks of a queue manager is not decided here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from postroad.errors import MalformedSoap
-from postroad.soap.blocks import (
-    ACTOR,
-    MUST_UNDERSTAND,
-    NEXT_ACTOR,
-    ROUTING,
-    SIGNATURE,
-    SOAP,
-    SRMP,
-    names,
-    quoted,
-)
+from postroad.soap import header
+from postroad.soap.blocks import ACTOR, MUST_UNDERSTAND, NEXT_ACTOR, ROUTING, SIGNATURE, SOAP, SRMP, names, quoted
 from postroad.soap.blocks import MSMQ as MSMQ_NAMESPACE
 from postroad.soap.elements import Envelope, Source
 from postroad.soap.fast_envelope import BODY, END, START, read_fast
-from postroad.soap.header import (
-    read_commitment_receipt,
-    read_delivery_receipt,
-    read_path,
-    read_properties,
-    read_services,
-    read_stream,
-    read_stream_receipt,
-    write_commitment_receipt,
-    write_delivery_receipt,
-    write_path,
-    write_properties,
-    write_services,
-    write_stream,
-    write_stream_receipt,
-)
 from postroad.soap.msmq import read_msmq, write_msmq
 from postroad.soap.signature import read_signature, write_signature
 from postroad.soap.texts import SPACE, parse_message_id
@@ -83,12 +58,12 @@ def read_any(data: bytes) -> Envelope:
         raise MalformedSoap("Header", "it has to be the first element of the Envelope")
     if len(children) < 2 or children[1].name != _BODY_NAME:
         raise MalformedSoap("Body", "it has to follow the Header")
-    header = children[0]
-    blocks = _read_blocks(header)
+    head = children[0]
+    blocks = _read_blocks(head)
     for name in ("path", "properties"):
         if name not in blocks:
             raise MalformedSoap(name, "the element is missing")
-    path = read_path(blocks["path"])
+    path = header.read_path(blocks["path"])
     if "Msmq" in blocks:
         parse_message_id(path.id, "path/id")
     elif "stream" in blocks:
@@ -96,17 +71,17 @@ def read_any(data: bytes) -> Envelope:
     signature = blocks.get("Signature")
     return Envelope(
         path=path,
-        properties=read_properties(blocks["properties"]),
-        services=_read(read_services, blocks.get("services")),
-        stream=_read(read_stream, blocks.get("stream")),
-        delivery_receipt=_read(read_delivery_receipt, blocks.get("deliveryReceipt")),
-        commitment_receipt=_read(read_commitment_receipt, blocks.get("commitmentReceipt")),
-        stream_receipt=_read(read_stream_receipt, blocks.get("streamReceipt")),
+        properties=header.read_properties(blocks["properties"]),
+        services=_read(header.read_services, blocks.get("services")),
+        stream=_read(header.read_stream, blocks.get("stream")),
+        delivery_receipt=_read(header.read_delivery_receipt, blocks.get("deliveryReceipt")),
+        commitment_receipt=_read(header.read_commitment_receipt, blocks.get("commitmentReceipt")),
+        stream_receipt=_read(header.read_stream_receipt, blocks.get("streamReceipt")),
         msmq=_read(read_msmq, blocks.get("Msmq")),
         signature=None
         if signature is None
-        else read_signature(signature, _self_standing(document, (root, header), signature)),
-        source=Source(_self_standing(document, (root,), header), _self_standing(document, (root,), children[1])),
+        else read_signature(signature, _self_standing(document, (root, head), signature)),
+        source=Source(_self_standing(document, (root,), head), _self_standing(document, (root,), children[1])),
     )
 
 
@@ -114,9 +89,9 @@ def _read(read: Callable[[Element], _Value], element: Element | None) -> _Value 
     return None if element is None else read(element)
 
 
-def _read_blocks(header: Element) -> dict[str, Element]:
+def _read_blocks(head: Element) -> dict[str, Element]:
     found: dict[str, Element] = {}
-    for block in header.children:
+    for block in head.children:
         name = _BLOCKS.get(block.name)
         mark = block.attributes.get(MUST_UNDERSTAND)
         if name is None:
@@ -154,22 +129,18 @@ def _self_standing(document: Document, ancestors: tuple[Element, ...], element: 
 def write_envelope(envelope: Envelope) -> bytes:
     """3.1.7.2.4: no white space between elements. LocalProtocolError where a text has no form in XML."""
     # 3.1.7.2.4 has the id before the reverse path; in the receipts of 4.3 and 4.4 it is last.
-    path = write_path(envelope.path, id_last=is_receipt(envelope))
-    parts = [START, "<se:Header>", path, write_properties(envelope.properties)]
-    if envelope.services is not None:
-        parts.append(write_services(envelope.services))
-    if envelope.stream is not None:
-        parts.append(write_stream(envelope.stream))
-    if envelope.stream_receipt is not None:
-        parts.append(write_stream_receipt(envelope.stream_receipt))
-    if envelope.delivery_receipt is not None:
-        parts.append(write_delivery_receipt(envelope.delivery_receipt))
-    if envelope.commitment_receipt is not None:
-        parts.append(write_commitment_receipt(envelope.commitment_receipt))
-    if envelope.msmq is not None:
-        parts.append(write_msmq(envelope.msmq))
-    if envelope.signature is not None:
-        parts.append(write_signature(envelope.signature))
+    path = header.write_path(envelope.path, id_last=is_receipt(envelope))
+    parts = [START, "<se:Header>", path, header.write_properties(envelope.properties)]
+    blocks: tuple[tuple[Any, Callable[[Any], str]], ...] = (
+        (envelope.services, header.write_services),
+        (envelope.stream, header.write_stream),
+        (envelope.stream_receipt, header.write_stream_receipt),
+        (envelope.delivery_receipt, header.write_delivery_receipt),
+        (envelope.commitment_receipt, header.write_commitment_receipt),
+        (envelope.msmq, write_msmq),
+        (envelope.signature, write_signature),
+    )
+    parts += [write(block) for block, write in blocks if block is not None]
     parts += ("</se:Header>", BODY, END)
     return "".join(parts).encode("utf-8")
 

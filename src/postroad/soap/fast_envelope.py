@@ -107,39 +107,12 @@ def read_fast(text: str) -> Envelope | None:
     match = _PATTERN.fullmatch(text)
     if match is None:
         return None
-    (
-        action,
-        to,
-        message_id,
-        via,
-        expires_at,
-        sent_at,
-        services,
-        durable,
-        delivery_to,
-        commitment_to,
-        positive_only,
-        negative_only,
-        stream_id,
-        current,
-        previous,
-        receipts_to,
-        message_class,
-        priority,
-        journal,
-        dead_letter,
-        correlation,
-        trace,
-        connector_type,
-        app,
-        body_type,
-        hash_algorithm,
-        eod,
-        first,
-        last,
-        source_qm_guid,
-        ttrq,
-    ) = match.groups()
+    groups = match.groups()
+    action, to, message_id, via, expires_at, sent_at = groups[:6]
+    services, durable, delivery_to, commitment_to, positive_only, negative_only = groups[6:12]
+    stream_id, current, previous, receipts_to = groups[12:16]
+    message_class, priority, journal, dead_letter, correlation, trace, connector_type = groups[16:23]
+    app, body_type, hash_algorithm, eod, first, last, source_qm_guid, ttrq = groups[23:]
     return Envelope(
         Path(action, to, message_id, via),
         Properties(

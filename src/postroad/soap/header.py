@@ -6,7 +6,7 @@ Each is read from its element and written as text, side by side.
 from __future__ import annotations
 
 from postroad.errors import MalformedSoap
-from postroad.soap.blocks import ROUTING, SRMP, Children, escape, names
+from postroad.soap.blocks import ROUTING, SRMP, Children, escape, flag, names, text, value
 from postroad.soap.elements import (
     CommitmentReceipt,
     CommitmentReceiptRequest,
@@ -46,10 +46,7 @@ _DECISIONS = {decision.value: decision for decision in Decision}
 def read_path(element: Element) -> Path:
     children = Children(element, "path", _PATH)
     rev = children.get("rev")
-    return path_of(children, None if rev is None else Children(rev, "path/rev", _VIA).text("via"))
-
-
-def path_of(children: Children, via: str | None) -> Path:
+    via = None if rev is None else Children(rev, "path/rev", _VIA).text("via")
     to = children.word("to")
     if not to.lower().startswith(_TO_PREFIXES):
         raise MalformedSoap("path/to", f"{shown(to)} starts with none of http://, https:// and MSMQ:MULTICAST=")
@@ -78,10 +75,8 @@ def read_properties(element: Element) -> Properties:
 
 def write_properties(properties: Properties) -> str:
     sent_at = "" if properties.sent_at is None else f"<sentAt>{date_text(properties.sent_at)}</sentAt>"
-    return (
-        f'<properties se:mustUnderstand="1"><expiresAt>{date_text(properties.expires_at)}</expiresAt>'
-        f"{sent_at}</properties>"
-    )
+    expires_at = f"<expiresAt>{date_text(properties.expires_at)}</expiresAt>"
+    return f'<properties se:mustUnderstand="1">{expires_at}{sent_at}</properties>'
 
 
 # 2.2.5.2, services
@@ -113,21 +108,13 @@ def _read_url(children: Children, name: str) -> str:
 
 
 def write_services(services: Services) -> str:
-    parts = ['<services se:mustUnderstand="1">']
-    if services.durable:
-        parts.append("<durable/>")
+    requests = "<durable/>" if services.durable else ""
     if (delivery := services.delivery_receipt_request) is not None:
-        send_to = escape(delivery.send_to)
-        parts.append(f"<deliveryReceiptRequest><sendTo>{send_to}</sendTo></deliveryReceiptRequest>")
+        requests += value("deliveryReceiptRequest", text("sendTo", delivery.send_to))
     if (commitment := services.commitment_receipt_request) is not None:
-        parts.append(f"<commitmentReceiptRequest><sendTo>{escape(commitment.send_to)}</sendTo>")
-        if commitment.positive_only:
-            parts.append("<positiveOnly/>")
-        if commitment.negative_only:
-            parts.append("<negativeOnly/>")
-        parts.append("</commitmentReceiptRequest>")
-    parts.append("</services>")
-    return "".join(parts)
+        flags = flag("positiveOnly", commitment.positive_only) + flag("negativeOnly", commitment.negative_only)
+        requests += value("commitmentReceiptRequest", text("sendTo", commitment.send_to) + flags)
+    return f'<services se:mustUnderstand="1">{requests}</services>'
 
 
 # 2.2.5.3, stream
@@ -148,16 +135,10 @@ def read_stream(element: Element) -> Stream:
 
 
 def write_stream(stream: Stream) -> str:
-    parts = [
-        f'<stream se:mustUnderstand="1"><streamId>{stream_id_text(stream.stream_id)}</streamId>',
-        f"<current>{stream.current}</current>",
-    ]
-    if stream.previous:
-        parts.append(f"<previous>{stream.previous}</previous>")
-    if stream.send_receipts_to is not None:
-        parts.append(f"<start><sendReceiptsTo>{escape(stream.send_receipts_to)}</sendReceiptsTo></start>")
-    parts.append("</stream>")
-    return "".join(parts)
+    previous = f"<previous>{stream.previous}</previous>" if stream.previous else ""
+    start = "" if stream.send_receipts_to is None else value("start", text("sendReceiptsTo", stream.send_receipts_to))
+    place = f"<streamId>{stream_id_text(stream.stream_id)}</streamId><current>{stream.current}</current>"
+    return f'<stream se:mustUnderstand="1">{place}{previous}{start}</stream>'
 
 
 # 2.2.5.4 to 2.2.5.6, receipts
@@ -170,25 +151,22 @@ def read_delivery_receipt(element: Element) -> DeliveryReceipt:
 
 
 def write_delivery_receipt(receipt: DeliveryReceipt) -> str:
-    received_at = date_text(receipt.received_at)
-    return f"<deliveryReceipt><receivedAt>{received_at}</receivedAt><id>{escape(receipt.id)}</id></deliveryReceipt>"
+    return value("deliveryReceipt", value("receivedAt", date_text(receipt.received_at)) + text("id", receipt.id))
 
 
 def read_commitment_receipt(element: Element) -> CommitmentReceipt:
     children = Children(element, "commitmentReceipt", _COMMITMENT_RECEIPT)
-    text = children.word("decision")
-    decision = _DECISIONS.get(text)
+    word = children.word("decision")
+    decision = _DECISIONS.get(word)
     if decision is None:
-        raise MalformedSoap("commitmentReceipt/decision", f"{shown(text)} is neither positive nor negative")
+        raise MalformedSoap("commitmentReceipt/decision", f"{shown(word)} is neither positive nor negative")
     decided_at = parse_date(children.text("decidedAt"), "commitmentReceipt/decidedAt")
     return CommitmentReceipt(decided_at, decision, children.text("id").strip(SPACE))
 
 
 def write_commitment_receipt(receipt: CommitmentReceipt) -> str:
-    return (
-        f"<commitmentReceipt><decidedAt>{date_text(receipt.decided_at)}</decidedAt>"
-        f"<decision>{receipt.decision.value}</decision><id>{escape(receipt.id)}</id></commitmentReceipt>"
-    )
+    decided = value("decidedAt", date_text(receipt.decided_at)) + value("decision", receipt.decision.value)
+    return value("commitmentReceipt", decided + text("id", receipt.id))
 
 
 def read_stream_receipt(element: Element) -> StreamReceipt:
@@ -200,7 +178,5 @@ def read_stream_receipt(element: Element) -> StreamReceipt:
 
 
 def write_stream_receipt(receipt: StreamReceipt) -> str:
-    return (
-        f"<streamReceipt><streamId>{stream_id_text(receipt.stream_id)}</streamId>"
-        f"<lastOrdinal>{receipt.last_ordinal}</lastOrdinal></streamReceipt>"
-    )
+    stream_id = value("streamId", stream_id_text(receipt.stream_id))
+    return value("streamReceipt", stream_id + value("lastOrdinal", receipt.last_ordinal))

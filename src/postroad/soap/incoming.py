@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
-from uuid import UUID
 
 from postroad.names import DirectName
 from postroad.queues.tick import Tick
@@ -51,9 +50,6 @@ class IncomingStreams:
     def names(self) -> list[str]:
         return list(self._streams)
 
-    def items(self) -> list[tuple[str, IncomingStream]]:
-        return list(self._streams.items())
-
     def get(self, name: str) -> IncomingStream | None:
         return self._streams.get(name)
 
@@ -68,11 +64,6 @@ class IncomingStreams:
                 return name, stream
         own = f"{base}/{address}"
         return own, self._streams.get(own) or IncomingStream(format_name=str(destination))
-
-    @staticmethod
-    def sender(name: str) -> UUID:
-        """SenderIdentifier of the stream whose state has this name."""
-        return UUID(bytes_le=bytes.fromhex(name.removeprefix(INCOMING_STATE).partition("/")[0]))
 
     @staticmethod
     def address(name: str) -> str:

@@ -8,22 +8,8 @@ from uuid import UUID
 
 from postroad.errors import IllegalName, LocalProtocolError, MalformedSoap, RemoteProtocolError
 from postroad.message import DEFAULT_PRIORITY
-from postroad.names import (
-    DistributionListName,
-    FormatName,
-    MessageId,
-    PathName,
-    PrivateName,
-    PublicName,
-)
-from postroad.soap.addresses import (
-    MSMQ_PREFIX,
-    Resolve,
-    is_http,
-    receipt_url,
-    to_text,
-    via_text,
-)
+from postroad.names import DistributionListName, FormatName, MessageId, PathName, PrivateName, PublicName
+from postroad.soap.addresses import MSMQ_PREFIX, Resolve, is_http, receipt_url, to_text, via_text
 from postroad.soap.elements import (
     LABEL_PREFIX,
     NO_EXPIRY,

@@ -6,40 +6,17 @@ from uuid import UUID
 
 from postroad.errors import MalformedSoap
 from postroad.message import MAX_PRIORITY
-from postroad.soap.blocks import MSMQ, Children, escape, names
+from postroad.soap.blocks import MSMQ, Children, escape, names, text, value
 from postroad.soap.elements import Eod, Msmq, Provider
-from postroad.soap.texts import (
-    U16,
-    base64_text,
-    date_text,
-    parse_base64,
-    parse_date,
-    parse_guid,
-    parse_number,
-)
+from postroad.soap.texts import U16, base64_text, date_text, parse_base64, parse_date, parse_guid, parse_number
 from postroad.soap.tree import Element
 from postroad.wire.multi_queue_header import MAX_ELEMENTS as MAX_LIST
 from postroad.wire.properties_header import NO_CORRELATION
 
 _CHILDREN = names(
     MSMQ,
-    "Class",
-    "Priority",
-    "Journal",
-    "DeadLetter",
-    "Correlation",
-    "Trace",
-    "ConnectorType",
-    "App",
-    "BodyType",
-    "HashAlgorithm",
-    "Eod",
-    "Provider",
-    "SourceQmGuid",
-    "DestinationMqf",
-    "AdminMqf",
-    "ResponseMqf",
-    "TTrq",
+    *("Class", "Priority", "Journal", "DeadLetter", "Correlation", "Trace", "ConnectorType", "App", "BodyType"),
+    *("HashAlgorithm", "Eod", "Provider", "SourceQmGuid", "DestinationMqf", "AdminMqf", "ResponseMqf", "TTrq"),
 )
 _EOD = names(MSMQ, "First", "Last", "ConnectorId")
 _PROVIDER = names(MSMQ, "Type", "Name")
@@ -118,46 +95,29 @@ def _read_list(children: Children, name: str) -> tuple[str, ...]:
 
 def write_msmq(msmq: Msmq) -> str:
     """3.1.7.2.4: the children in its order."""
-    parts = [
-        f'<Msmq xmlns="{MSMQ}"><Class>{msmq.message_class}</Class><Priority>{msmq.priority}</Priority>',
-    ]
-    if msmq.journal:
-        parts.append("<Journal/>")
-    if msmq.dead_letter:
-        parts.append("<DeadLetter/>")
-    if msmq.correlation is not None:
-        parts.append(f"<Correlation>{base64_text(msmq.correlation)}</Correlation>")
-    if msmq.trace:
-        parts.append("<Trace/>")
-    if msmq.connector_type is not None:
-        parts.append(f"<ConnectorType>{msmq.connector_type}</ConnectorType>")
-    if msmq.app is not None:
-        parts.append(f"<App>{msmq.app}</App>")
-    parts.append(f"<BodyType>{msmq.body_type}</BodyType>")
-    if msmq.hash_algorithm is not None:
-        parts.append(f"<HashAlgorithm>{msmq.hash_algorithm}</HashAlgorithm>")
-    if msmq.eod is not None:
-        parts.append(_write_eod(msmq.eod))
-    if msmq.provider is not None:
-        name = escape(msmq.provider.name)
-        parts.append(f"<Provider><Type>{msmq.provider.type}</Type><Name>{name}</Name></Provider>")
-    parts.append(f"<SourceQmGuid>{msmq.source_qm_guid}</SourceQmGuid>")
-    if msmq.destination_mqf:
-        parts.append(_write_list("DestinationMqf", msmq.destination_mqf))
-    if msmq.admin_mqf:
-        parts.append(_write_list("AdminMqf", msmq.admin_mqf))
-    if msmq.response_mqf:
-        parts.append(_write_list("ResponseMqf", msmq.response_mqf))
-    parts.append(f"<TTrq>{date_text(msmq.ttrq)}</TTrq></Msmq>")
-    return "".join(parts)
+    return (
+        f'<Msmq xmlns="{MSMQ}"><Class>{msmq.message_class}</Class><Priority>{msmq.priority}</Priority>'
+        f"{'<Journal/>' if msmq.journal else ''}{'<DeadLetter/>' if msmq.dead_letter else ''}"
+        f"{'' if msmq.correlation is None else value('Correlation', base64_text(msmq.correlation))}"
+        f"{'<Trace/>' if msmq.trace else ''}{value('ConnectorType', msmq.connector_type)}{value('App', msmq.app)}"
+        f"<BodyType>{msmq.body_type}</BodyType>{value('HashAlgorithm', msmq.hash_algorithm)}"
+        f"{'' if msmq.eod is None else _write_eod(msmq.eod)}"
+        f"{'' if msmq.provider is None else _write_provider(msmq.provider)}"
+        f"<SourceQmGuid>{msmq.source_qm_guid}</SourceQmGuid>{_write_list('DestinationMqf', msmq.destination_mqf)}"
+        f"{_write_list('AdminMqf', msmq.admin_mqf)}{_write_list('ResponseMqf', msmq.response_mqf)}"
+        f"<TTrq>{date_text(msmq.ttrq)}</TTrq></Msmq>"
+    )
 
 
 def _write_eod(eod: Eod) -> str:
-    connector = "" if eod.connector_id is None else f"<ConnectorId>{eod.connector_id}</ConnectorId>"
-    return f"<Eod>{'<First/>' if eod.first else ''}{'<Last/>' if eod.last else ''}{connector}</Eod>"
+    flags = f"{'<First/>' if eod.first else ''}{'<Last/>' if eod.last else ''}"
+    return f"<Eod>{flags}{value('ConnectorId', eod.connector_id)}</Eod>"
+
+
+def _write_provider(provider: Provider) -> str:
+    return f"<Provider>{value('Type', provider.type)}{text('Name', provider.name)}</Provider>"
 
 
 def _write_list(name: str, members: tuple[str, ...]) -> str:
     """3.1.7.2.4: a line feed behind each member, which ends a name for every reader of 3.1.5.1.1."""
-    lines = "".join(escape(member) + "\n" for member in members)
-    return f"<{name}>{lines}</{name}>"
+    return value(name, "".join(f"{escape(member)}\n" for member in members)) if members else ""

@@ -30,6 +30,7 @@ from postroad.soap.signature import check_signature
 from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
 from postroad.transfer.arrivals import REMOVALS, Destinations, MessageIdHistory, foreign_id, overflow, refusal
+from postroad.transfer.outgoing import withdraw
 from postroad.transfer.watching import TransferWatcher
 from postroad.wire.constants import AckFlags, MessageClass
 from postroad.wire.fields import arrived_by_http
@@ -76,15 +77,6 @@ class Outcome:
 
 class _Refused(Exception):
     """3.1.5.1.3: the message is not for anybody here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reception:
-    """What became of a request. `repeated`: a duplicate was dropped, so the answer relies on the commit under way."""
-
-    status: int
-    repeated: bool = False
-    fault: str | None = None
 
 
 class Receiver:
@@ -189,14 +181,7 @@ class Receiver:
     # Into a queue
 
     def _take_message(
-        self,
-        queue: Queue,
-        name: DirectName,
-        envelope: Envelope,
-        packet: bytes,
-        address: str,
-        forged: bool,
-        now: float,
+        self, queue: Queue, name: DirectName, envelope: Envelope, packet: bytes, address: str, forged: bool, now: float
     ) -> bool:
         """3.1.5.1.6, and 3.1.5.1.7 and 3.1.5.1.10, which are less of the same."""
         view = MessageView(packet)
@@ -218,14 +203,7 @@ class Receiver:
             self.history.add(key, now, self.core.delivery.tick if view.recoverable else None, brought_by(view.data))
 
     def _take_stream_message(
-        self,
-        queue: Queue,
-        name: DirectName,
-        element: Stream,
-        view: MessageView,
-        address: str,
-        forged: bool,
-        now: float,
+        self, queue: Queue, name: DirectName, element: Stream, view: MessageView, address: str, forged: bool, now: float
     ) -> bool:
         """3.1.5.1.6.3: in order or not at all."""
         state, stream = self.incoming.of(element.stream_id, name, address)  # 2.2.5.3.1: it identifies the sender
@@ -377,11 +355,7 @@ class Receiver:
 
     def _send_stream_receipt(self, state: str, stream: IncomingStream, number: int, now: float) -> None:
         """It says all that the one before it said: where that has not left yet, this one takes its place."""
-        before = self._receipts.pop(state, None)
-        if before is not None:
-            queue, record = before
-            if record.lookup_id not in queue.positions and queue.get(record.lookup_id) is not None:
-                self.core.delivery.discard(queue, record)
+        withdraw(self.core, self._receipts.pop(state, None))
         receipt = stream_receipt(stream.stream_id, number, DirectName.from_wire(stream.format_name))
         sent = self._send(stream.send_receipts_to, self.incoming.address(state), receipt, now)
         if sent is not None:
@@ -418,13 +392,7 @@ class Receiver:
             return  # an import brought it: it says that it came by HTTP, and holds no stream that could be told
         address = brought_by(view.data)
         state, stream = self.incoming.of(stream_id, name, address)
-        receipt = stream_receipt(
-            stream_id,
-            header.sequence_number,
-            name,
-            final_class=reason,
-            original=view.identifier,
-        )
+        receipt = stream_receipt(stream_id, header.sequence_number, name, final_class=reason, original=view.identifier)
         self._send(stream.send_receipts_to, self.incoming.address(state), receipt, now)
 
     def _send(self, url: str, address: str, receipt: Message, now: float) -> tuple[Queue, Record] | None:

@@ -6,7 +6,7 @@ are made, and when, is the service's; what they look like is outgoing.py's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
@@ -448,11 +448,6 @@ class Sender:
                 flight.release(self.core, now)
             due.append(queue)
         return due
-
-    def awaiting(self) -> Iterator[Flight]:
-        """Messages that have arrived and that their readers have not had yet."""
-        for transfer in self.transfers.values():
-            yield from transfer.awaiting_final.values()
 
 
 def _is_start(stream: OutgoingStream, flight: Flight) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final, NoReturn
 from xml.parsers import expat
 
@@ -24,6 +25,7 @@ _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SEPARATOR = " "
 
 
+@dataclass(slots=True, eq=False)
 class Element:
     """One element: `name` is its namespace, a blank and its local name, and so are the names of attributes.
 
@@ -31,15 +33,12 @@ class Element:
     where its end tag does, if it has one.
     """
 
-    __slots__ = ("attributes", "children", "close", "name", "start", "text")
-
-    def __init__(self, name: str, attributes: dict[str, str], start: int) -> None:
-        self.name = name
-        self.attributes = attributes
-        self.children: list[Element] = []
-        self.text = ""
-        self.start = start
-        self.close = start
+    name: str
+    attributes: dict[str, str]
+    start: int
+    children: list[Element] = field(default_factory=list)
+    text: str = ""
+    close: int = 0
 
 
 class Document:

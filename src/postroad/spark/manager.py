@@ -138,14 +138,7 @@ class ManagerApi:
     # Submissions
 
     def submit(
-        self,
-        name: str,
-        epoch: int,
-        partition: int,
-        row: int,
-        stream: bytes,
-        *,
-        transactional: bool | None = None,
+        self, name: str, epoch: int, partition: int, row: int, stream: bytes, *, transactional: bool | None = None
     ) -> tuple[int, int]:
         """Sends the rows of an Arrow stream, from number `row` on, except those already sent; returns how many were
         sent, and how many dropped."""

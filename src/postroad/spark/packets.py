@@ -115,8 +115,7 @@ class _Rows:
         arrays = []
         for each in schema:
             if each.name in PROPERTIES:
-                column = decoded[each.name]
-                arrays.append(column if column.type == each.type else column.cast(each.type))
+                arrays.append(decoded[each.name].cast(each.type))
             else:
                 arrays.append(pa.array([row.get(each.name) for row in self.found], each.type))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)

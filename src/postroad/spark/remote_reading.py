@@ -21,7 +21,7 @@ from postroad.errors import MessagesGone
 from postroad.received import ReceivedMessage
 from postroad.spark.offsets import shares
 from postroad.spark.options import ARRIVAL_MASK, ReadOptions, Rpc
-from postroad.spark.reading import FIRST_S, GO_ON, IDLE_S, LEAST_MESSAGES, PARTITIONS
+from postroad.spark.reading import FIRST_S, GO_ON, IDLE_S, LEAST_MESSAGES, PARTITIONS, Range
 from postroad.spark.remote import PROBES, RemoteQueue
 from postroad.spark.remote_offsets import RemoteOffset, Seen, shared, without
 from postroad.spark.rows import joined, rows
@@ -33,15 +33,6 @@ _CUTS_EACH = 8  # ids to try in each priority at least: their numbers of message
 _RANK_SHIFT = ARRIVAL_MASK.bit_length()
 
 
-class LookupRange(InputPartition):
-    """The messages of one task: begin <= lookup id < end. `begin` was the id of a message."""
-
-    def __init__(self, begin: int, end: int) -> None:
-        super().__init__((begin, end))
-        self.begin = begin
-        self.end = end
-
-
 class SeenMessages(InputPartition):
     """The messages of one task, one by one."""
 
@@ -51,7 +42,8 @@ class SeenMessages(InputPartition):
 
 
 class RemoteBatchReader(DataSourceReader):
-    """All messages in the queue, except those that others are receiving."""
+    """All messages in the queue, except those that others are receiving. Ranges are of lookup ids; each begins with the
+    id of a message."""
 
     def __init__(self, options: ReadOptions, rpc: Rpc, schema: StructType) -> None:
         self._options = options
@@ -64,16 +56,16 @@ class RemoteBatchReader(DataSourceReader):
         try:
             ends = queue.ends()
             if ends is None:
-                return [LookupRange(0, 0)]  # without one, Spark would make one itself
+                return [Range(0, 0)]  # without one, Spark would make one itself
             first, last = sorted(ends)  # they are asked for one after the other
             bounds = [first, *_between(queue, first, last, self._options.partitions or PARTITIONS), last + 1]
-            return [LookupRange(begin, end) for begin, end in pairwise(bounds)]
+            return [Range(begin, end) for begin, end in pairwise(bounds)]
         finally:
             queue.close()
 
     @iterator_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, LookupRange)
+        assert isinstance(partition, Range)
         if partition.begin == partition.end:
             return
         queue = RemoteQueue(self._options.place, self._rpc)

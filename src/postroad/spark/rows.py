@@ -53,8 +53,4 @@ def rows(answer: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
         found = decoded | found
     found[ARRIVAL] = pc.bit_wise_and(found["lookup_id"], pa.scalar(ARRIVAL_MASK, pa.int64()))
     found.setdefault(ERROR, pa.nulls(answer.num_rows, pa.string()))
-    return pa.RecordBatch.from_arrays([_as(found[field.name], field.type) for field in schema], schema=schema)
-
-
-def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    return column if column.type == kind else column.cast(kind)
+    return pa.RecordBatch.from_arrays([found[field.name].cast(field.type) for field in schema], schema=schema)

@@ -8,17 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as spark_types
 
 from postroad.columns.schema import BYTES, ERROR, INT, LONG, PACKET, PROPERTIES, TEXT, TIME, TRUTH
 from postroad.columns.schema import MESSAGE as SHOWN
@@ -27,13 +17,13 @@ from postroad.errors import InvalidArgument
 from postroad.fields.kinds import suggestion
 
 Kinds = Mapping[str, pa.DataType]
-_SPARK: dict[pa.DataType, DataType] = {
-    TEXT: StringType(),
-    BYTES: BinaryType(),
-    TRUTH: BooleanType(),
-    INT: IntegerType(),
-    LONG: LongType(),
-    TIME: TimestampType(),
+_SPARK: dict[pa.DataType, spark_types.DataType] = {
+    TEXT: spark_types.StringType(),
+    BYTES: spark_types.BinaryType(),
+    TRUTH: spark_types.BooleanType(),
+    INT: spark_types.IntegerType(),
+    LONG: spark_types.LongType(),
+    TIME: spark_types.TimestampType(),
 }
 ARRIVAL = "arrival"
 BODIES = frozenset({"body", "body_text"})
@@ -84,7 +74,7 @@ def choose(wanted: str | None, *, body: bool, packet: bool) -> tuple[str, ...]:
     return (*names, PACKET) if packet and PACKET not in names else names
 
 
-def named(schema: StructType, kinds: Kinds = MESSAGE) -> tuple[str, ...]:
+def named(schema: spark_types.StructType, kinds: Kinds = MESSAGE) -> tuple[str, ...]:
     """The columns of a schema that the user gives instead of ours: some of ours, unchanged."""
     known = [*kinds, PACKET]
     for field in schema.fields:
@@ -96,8 +86,10 @@ def named(schema: StructType, kinds: Kinds = MESSAGE) -> tuple[str, ...]:
     return tuple(schema.fieldNames())
 
 
-def spark_schema(columns: Sequence[str], kinds: Kinds = MESSAGE) -> StructType:
-    return StructType([StructField(field.name, _SPARK[field.type]) for field in arrow_schema(columns, kinds)])
+def spark_schema(columns: Sequence[str], kinds: Kinds = MESSAGE) -> spark_types.StructType:
+    return spark_types.StructType(
+        [spark_types.StructField(field.name, _SPARK[field.type]) for field in arrow_schema(columns, kinds)]
+    )
 
 
 def arrow_schema(columns: Sequence[str], kinds: Kinds = MESSAGE) -> pa.Schema:

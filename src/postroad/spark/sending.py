@@ -7,18 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructType,
-)
+from pyspark.sql import types as spark_types
 
 from postroad.columns.schema import PACKET
 from postroad.errors import InvalidArgument
@@ -28,20 +17,20 @@ from postroad.spark.schema import MESSAGE
 MOST_ROWS = 5000  # in a request
 MOST_BYTES = 16 << 20  # about: the manager accepts 64 MiB
 _OVERHEAD = 200  # of a row beside its body
-_TEXT = (StringType,)
-_BYTES = (BinaryType,)
-_TRUTH = (BooleanType,)
-_WHOLE = (ByteType, ShortType, IntegerType, LongType)
+_TEXT = (spark_types.StringType,)
+_BYTES = (spark_types.BinaryType,)
+_TRUTH = (spark_types.BooleanType,)
+_WHOLE = (spark_types.ByteType, spark_types.ShortType, spark_types.IntegerType, spark_types.LongType)
 _NAMES = {
     _TEXT: "a string",
     _BYTES: "binary",
     _TRUTH: "a boolean",
     _WHOLE: "a whole number",
     (*_BYTES, *_TEXT): "binary or a string",
-    (*_TEXT, *_WHOLE, ArrayType): "a string, an array of strings or a whole number",
+    (*_TEXT, *_WHOLE, spark_types.ArrayType): "a string, an array of strings or a whole number",
 }
 # The properties of a message that a sender sets, as in the HTTP API. A null leaves the default.
-COLUMNS: Mapping[str, tuple[type[DataType], ...]] = {
+COLUMNS: Mapping[str, tuple[type[spark_types.DataType], ...]] = {
     "body": (*_BYTES, *_TEXT),
     "body_type": _WHOLE,
     "label": _TEXT,
@@ -52,7 +41,7 @@ COLUMNS: Mapping[str, tuple[type[DataType], ...]] = {
     "correlation_id": (*_BYTES, *_TEXT),
     "response_queue": _TEXT,
     "admin_queue": _TEXT,
-    "ack": (*_TEXT, *_WHOLE, ArrayType),
+    "ack": (*_TEXT, *_WHOLE, spark_types.ArrayType),
     "time_to_reach_queue": _WHOLE,
     "time_to_be_received": _WHOLE,
     "journal": _TRUTH,
@@ -65,14 +54,16 @@ COLUMNS: Mapping[str, tuple[type[DataType], ...]] = {
 }
 
 
-def check_schema(schema: StructType) -> None:
+def check_schema(schema: spark_types.StructType) -> None:
     """InvalidArgument, by the column's name, for rows that cannot be messages."""
     for field in schema.fields:
         types = COLUMNS.get(field.name)
         if types is None:
             raise InvalidArgument(f"{field.name}: {_stranger(field.name)}")
         kind = field.dataType
-        wrong_items = isinstance(kind, ArrayType) and not isinstance(kind.elementType, StringType)
+        wrong_items = isinstance(kind, spark_types.ArrayType) and not isinstance(
+            kind.elementType, spark_types.StringType
+        )
         if wrong_items or not isinstance(kind, types):
             raise InvalidArgument(f"{field.name}: the column must be {_NAMES[types]}, got {kind.simpleString()}")
     if "body" not in schema.fieldNames():

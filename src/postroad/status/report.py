@@ -21,6 +21,7 @@ from postroad.queues.outgoing import OutgoingState
 from postroad.queues.queue import PositionState, Queue
 from postroad.store.interface import Key
 from postroad.values.info import QueueInfo, SessionInfo
+from postroad.values.plain import to_json
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
 
@@ -41,22 +42,13 @@ class Outlook:
         if info.state is None:
             return info
         outgoing = self.core.queues.outgoing_info[queue]
-        report = self.outgoing(queue)
         return replace(
             info,
             oldest_arrived_ms=self._oldest_arrived_ms(queue),
-            why=report.why,
-            stuck=report.stuck,
             paused=outgoing.state is OutgoingState.ON_HOLD,
-            unsent=report.unsent,
-            in_flight=report.in_flight,
-            unacknowledged=report.unacknowledged,
-            awaiting_final_ack=report.awaiting_final_ack,
             last_error=outgoing.last_error,
             failures=outgoing.failures,
-            next_retry_s=report.next_retry_s,
-            next_resend_s=report.next_resend_s,
-            resend_interval_s=report.resend_interval_s,
+            **to_json(self.outgoing(queue)),
         )
 
     def describe_all(self) -> Iterator[QueueInfo]:

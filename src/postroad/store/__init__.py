@@ -4,34 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from postroad.store.interface import (
-    MAX_ARRIVAL,
-    MAX_QUEUE,
-    NEVER,
-    PRIORITY_SHIFT,
-    Batch,
-    Key,
-    Record,
-    Store,
-)
+from postroad.store.interface import MAX_ARRIVAL, MAX_QUEUE, NEVER, PRIORITY_SHIFT, Batch, Key, Record, Store
 from postroad.store.memory import MemoryStore
 from postroad.store.sqlite import SqliteStore
 from postroad.store.writer import Writer
 
-__all__ = [
-    "MAX_ARRIVAL",
-    "MAX_QUEUE",
-    "NEVER",
-    "PRIORITY_SHIFT",
-    "Batch",
-    "Key",
-    "MemoryStore",
-    "Record",
-    "SqliteStore",
-    "Store",
-    "Writer",
-    "open_store",
-]
+__all__ = ["MAX_ARRIVAL", "MAX_QUEUE", "NEVER", "PRIORITY_SHIFT", "Batch", "Key", "Record", "Store"]
+__all__ += ["MemoryStore", "SqliteStore", "Writer", "open_store"]
 
 
 def open_store(path: str | Path, *, reserve: bool = False) -> Store:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
-from uuid import UUID
 
 from postroad.errors import Status
 from postroad.queues.collection import JOURNAL, QueueCollection
@@ -18,12 +17,10 @@ from postroad.queues.outgoing import SILENT, ConnectionAttempt, ConnectionStatus
 from postroad.queues.queue import PositionState, Queue
 from postroad.store.interface import Record
 from postroad.wire.constants import MessageClass
-from postroad.wire.records import SequenceInfo
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
 HEAD = 1000  # messages of a queue that are looked at for one that was sent before the manager started
-NOTHING = SequenceInfo()
 _HELD = (PositionState.LOCKED, PositionState.PURGE_PENDING)
 # ConnectionHistory.Error of a failure; of any other one, that the machine cannot be reached.
 _ERRORS = {
@@ -61,36 +58,6 @@ class Flight:
 F = TypeVar("F", bound=Flight)
 
 
-@dataclass(frozen=True, slots=True)
-class OutgoingTransferInfo:
-    """[MS-MQDMPR] 3.1.1.4. `eod_resend_time_s` is 0 while nothing waits to be sent again."""
-
-    eod_first_non_ack: SequenceInfo
-    eod_last_non_ack: SequenceInfo
-    eod_last_ack: SequenceInfo
-    eod_next_seq: SequenceInfo
-    eod_last_ack_time_s: int
-    eod_last_ack_count: int
-    eod_no_ack_count: int
-    eod_no_read_count: int
-    eod_resend_count: int
-    eod_resend_interval_s: float
-    eod_resend_time_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class IncomingTransferInfo:
-    """[MS-MQDMPR] 3.1.1.5: one sender to one local queue. `sender_identifier` is where the messages come from first,
-    and `sequence_number` is that of the last one that was accepted."""
-
-    format_name: str
-    sender_identifier: UUID
-    sequence_identifier: int
-    sequence_number: int
-    last_access_time_s: int
-    reject_count: int
-
-
 @dataclass(slots=True)
 class OutgoingTransfer(Generic[F]):
     """What of an outgoing queue the far end has not put in order yet, and when that is sent again."""
@@ -100,29 +67,6 @@ class OutgoingTransfer(Generic[F]):
     resend_at: float | None = None
     last_ack_time: float = 0.0
     last_ack_count: int = 0
-
-    def info(
-        self,
-        unacked: list[SequenceInfo],
-        last_ack: SequenceInfo,
-        following: SequenceInfo,
-        unread: int,
-        resend_s: tuple[float, ...],
-    ) -> OutgoingTransferInfo:
-        """`unacked` has the places of those messages, `following` is the next one's; `unread` have arrived in order."""
-        return OutgoingTransferInfo(
-            eod_first_non_ack=unacked[0] if unacked else NOTHING,
-            eod_last_non_ack=unacked[-1] if unacked else NOTHING,
-            eod_last_ack=last_ack,
-            eod_next_seq=following,
-            eod_last_ack_time_s=int(self.last_ack_time),
-            eod_last_ack_count=self.last_ack_count,
-            eod_no_ack_count=len(unacked),
-            eod_no_read_count=unread,
-            eod_resend_count=self.resend_index,
-            eod_resend_interval_s=resend_s[self.resend_index],
-            eod_resend_time_s=int(self.resend_at or 0),
-        )
 
 
 def own_place(view: MessageView, own: bytes) -> tuple[TxSequenceId, int] | None:
@@ -144,6 +88,14 @@ def leave(core: LocalQueueManager, flight: Flight, *, copy: bool, now: float) ->
     core.delivery.discard(flight.queue, flight.record)
     if copy and core.delivery.journals_at_source(MessageView(packet)):
         core.delivery.try_after(packet, core.delivery.copy, core.queues.system(JOURNAL), packet, now)
+
+
+def withdraw(core: LocalQueueManager, place: tuple[Queue, Record] | None) -> None:
+    """An acknowledgment that another takes the place of goes, unless it is on its way or has left."""
+    if place is not None:
+        queue, record = place
+        if record.lookup_id not in queue.positions and queue.get(record.lookup_id) is not None:
+            core.delivery.discard(queue, record)
 
 
 def tell_outcome(core: LocalQueueManager, packet: bytes, reason: int, now: float, *, positive: bool) -> None:

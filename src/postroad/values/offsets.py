@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from postroad.values.plain import keyed
 
 if TYPE_CHECKING:
     from postroad.received import ReceivedMessage
@@ -28,8 +30,8 @@ class HoldInfo:
     received by others then: who wants those too releases the hold and makes it again."""
 
     name: str
-    start: int
-    end: int
+    start: int = field(metadata=keyed("from"))
+    end: int = field(metadata=keyed("to"))
     messages: int
     since_s: int
     passed_over: int = 0

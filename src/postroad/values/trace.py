@@ -6,11 +6,11 @@ status/search.py does the search.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Self
 
 from postroad.names import MessageId
+from postroad.values.plain import listed
 from postroad.wire.constants import MessageClass, class_name
 
 # The text for a class, after "it". Other classes are shown by their names.
@@ -68,9 +68,6 @@ class Finding:
     manager: str | None = None
     why: str | None = None
 
-    def json(self) -> dict[str, object]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Trace:
@@ -78,27 +75,10 @@ class Trace:
     their first and last messages were searched."""
 
     id: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...] = field(metadata=listed(Finding))
     looked_at: int
     limit_per_queue: int
     cut_off: tuple[str, ...]
-
-    def json(self) -> dict[str, object]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The inverse of `json`; LookupError or TypeError for other values."""
-        known = {field.name for field in fields(Finding)}
-        return cls(
-            id=values["id"],
-            findings=tuple(
-                Finding(**{name: each[name] for name in known if name in each}) for each in values["findings"]
-            ),
-            looked_at=values["looked_at"],
-            limit_per_queue=values["limit_per_queue"],
-            cut_off=tuple(values["cut_off"]),
-        )
 
 
 def class_words(message_class: int) -> str:

@@ -18,25 +18,6 @@ from postroad.wire.transaction_header import TransactionHeader, TxSequenceId
 from postroad.wire.user_header import QueueField, UserHeader
 from postroad.wire.view import MessageView
 
-__all__ = [
-    "BaseHeader",
-    "ConnectionParameters",
-    "EstablishConnection",
-    "FinalAck",
-    "Framer",
-    "MessagePropertiesHeader",
-    "MessageView",
-    "OrderAck",
-    "Packet",
-    "Ping",
-    "QueueField",
-    "SessionAck",
-    "SessionHeader",
-    "TransactionHeader",
-    "TxSequenceId",
-    "UserHeader",
-    "UserMessage",
-    "body_text",
-    "decode_packet",
-    "encode_body",
-]
+__all__ = ["Framer", "MessageView", "Packet", "QueueField", "UserMessage", "body_text", "decode_packet", "encode_body"]
+__all__ += ["BaseHeader", "MessagePropertiesHeader", "SessionHeader", "TransactionHeader", "TxSequenceId", "UserHeader"]
+__all__ += ["ConnectionParameters", "EstablishConnection", "FinalAck", "OrderAck", "Ping", "SessionAck"]

@@ -6,14 +6,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 from postroad.errors import RemoteProtocolError
-from postroad.wire.constants import (
-    BASE_HEADER_SIZE,
-    INFINITE,
-    MAX_PACKET_SIZE,
-    SIGNATURE,
-    VERSION,
-    BaseFlags,
-)
+from postroad.wire.constants import BASE_HEADER_SIZE, INFINITE, MAX_PACKET_SIZE, SIGNATURE, VERSION, BaseFlags
 
 LAYOUT = Struct("<BBHIII")
 
@@ -44,14 +37,6 @@ class BaseHeader:
     @property
     def priority(self) -> int:
         return self.flags & BaseFlags.PRIORITY
-
-    @property
-    def internal(self) -> bool:
-        return bool(self.flags & BaseFlags.INTERNAL)
-
-    @property
-    def tracing(self) -> bool:
-        return bool(self.flags & BaseFlags.TRACING)
 
     @classmethod
     def decode(cls, data: bytes) -> BaseHeader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import ClassVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
@@ -84,6 +84,11 @@ class InternalPacket:
                 f"{cls.__name__} must have the flags {cls.required_flags:#06x}, got {base.flags:#06x}", 2
             )
 
+    @staticmethod
+    def kept(base: BaseHeader, internal: InternalHeader) -> dict[str, Any]:
+        """The values that every packet keeps from its headers."""
+        return {"refused": internal.refused, "priority": base.priority, "base": base, "internal": internal}
+
     def encode(self) -> bytes:
         base = self.base or BaseHeader()
         kept = self.internal.flags & ~(_PACKET_TYPE | _REFUSED) if self.internal else 0
@@ -122,18 +127,8 @@ class EstablishConnection(InternalPacket):
     def decode(cls, data: bytes, base: BaseHeader, internal: InternalHeader) -> EstablishConnection:
         cls.check(base, data)
         client, server, time_stamp, system, reserved, padding = _ESTABLISH.unpack_from(data, _BODY)
-        return cls(
-            UUID(bytes_le=client),
-            UUID(bytes_le=server),
-            time_stamp,
-            system,
-            reserved,
-            padding,
-            refused=internal.refused,
-            priority=base.priority,
-            base=base,
-            internal=internal,
-        )
+        guids = UUID(bytes_le=client), UUID(bytes_le=server)
+        return cls(*guids, time_stamp, system, reserved, padding, **cls.kept(base, internal))
 
     def encode_body(self) -> bytes:
         if self.operating_system & 0x00FF != OperatingSystemFlags.CONSTANT:
@@ -187,16 +182,7 @@ class ConnectionParameters(InternalPacket):
             )
         if ack not in ACK_TIMEOUT_RANGE_MS:
             raise RemoteProtocolError(f"AckTimeout must be between 20000 and 120000 ms, got {ack}", _BODY + 4)
-        return cls(
-            recoverable,
-            ack,
-            window,
-            reserved,
-            refused=internal.refused,
-            priority=base.priority,
-            base=base,
-            internal=internal,
-        )
+        return cls(recoverable, ack, window, reserved, **cls.kept(base, internal))
 
     def encode_body(self) -> bytes:
         if self.recoverable_ack_timeout_ms not in RECOVERABLE_ACK_TIMEOUT_RANGE_MS:
@@ -221,7 +207,7 @@ class SessionAck(InternalPacket):
         cls.check(base, data)
         if internal.refused:
             raise RemoteProtocolError("a SessionAck must not refuse a connection", 18)
-        return cls(SessionHeader.decode(data, _BODY), priority=base.priority, base=base, internal=internal)
+        return cls(SessionHeader.decode(data, _BODY), **cls.kept(base, internal))
 
     def encode_body(self) -> bytes:
         if self.refused:  # [MS-MQQB] 2.2.1: CS is for the packets that open a session

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
@@ -38,11 +38,11 @@ def is_order_queue(queue: QueueField) -> bool:
     return queue.code is QueueCode.PRIVATE_ON_DESTINATION and queue.number == ORDER_QUEUE_NUMBER
 
 
-def order_queue(address: str | None = None, *, protocol: Literal["TCP", "SPX"] = "TCP") -> QueueField:
-    """order_queue$ of the manager at `address` (IP or IPX), or of the manager that the packet is addressed to."""
+def order_queue(address: str | None = None) -> QueueField:
+    """order_queue$ of the manager at this IP address, or of the manager that the packet is addressed to."""
     if address is None:
         return QueueField(QueueCode.PRIVATE_ON_DESTINATION, ORDER_QUEUE_NUMBER)
-    return QueueField(QueueCode.DIRECT, direct_name=f"{protocol}:{address}\\PRIVATE$\\order_queue$")
+    return QueueField(QueueCode.DIRECT, direct_name=f"TCP:{address}\\PRIVATE$\\order_queue$")
 
 
 def _check_sent_order_queue(queue: QueueField) -> None:
@@ -53,11 +53,6 @@ def _check_sent_order_queue(queue: QueueField) -> None:
         raise LocalProtocolError(
             f"a direct name of order_queue$ must start with TCP: or SPX: and an address, got {queue.direct_name}"
         )
-
-
-def ipx_address(network: int, node: int) -> str:
-    """An IPX address in the form of order queue names: network.node, in upper-case hexadecimal."""
-    return f"{network:08X}.{node:012X}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +103,8 @@ class OrderingAck:
         ).encode()
 
 
-def _decode_body(view: MessageView) -> tuple[TxSequenceId, int, int, bytes]:
+def _decode(view: MessageView) -> tuple[dict[str, Any], bytes]:
+    """The values of an OrderingAck, and the last field of the body."""
     if view.encrypted:
         raise RemoteProtocolError("the body of an ordering acknowledgment must not be encrypted")
     if view.message_size != BODY_SIZE:
@@ -120,7 +116,17 @@ def _decode_body(view: MessageView) -> tuple[TxSequenceId, int, int, bytes]:
         raise RemoteProtocolError("TxSequenceNumber of an ordering acknowledgment must not be 0")
     if previous == 0xFFFFFFFF:
         raise RemoteProtocolError("TxPreviousSequenceNumber of an ordering acknowledgment must not be 0xFFFFFFFF")
-    return TxSequenceId(ordinal, time_stamp), number, previous, last
+    common = {
+        "source_queue_manager": view.source_queue_manager,
+        "message_id": view.message_id,
+        "sent_time": view.sent_time,
+        "destination_queue": view.destination_queue,
+        "queue_manager_address": view.queue_manager_address,
+        "sequence_id": TxSequenceId(ordinal, time_stamp),
+        "sequence_number": number,
+        "previous_sequence_number": previous,
+    }
+    return common, last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,18 +145,8 @@ class OrderAck(OrderingAck):
 
     @classmethod
     def of(cls, view: MessageView) -> Self:
-        sequence_id, number, previous, reserved = _decode_body(view)
-        return cls(
-            source_queue_manager=view.source_queue_manager,
-            message_id=view.message_id,
-            sent_time=view.sent_time,
-            destination_queue=view.destination_queue,
-            queue_manager_address=view.queue_manager_address,
-            sequence_id=sequence_id,
-            sequence_number=number,
-            previous_sequence_number=previous,
-            reserved=reserved,
-        )
+        common, reserved = _decode(view)
+        return cls(**common, reserved=reserved)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,17 +173,10 @@ class FinalAck(OrderingAck):
 
     @classmethod
     def of(cls, view: MessageView) -> Self:
-        sequence_id, number, previous, last = _decode_body(view)
+        common, last = _decode(view)
         source, message_id = _FINAL.unpack(last)
         return cls(
-            source_queue_manager=view.source_queue_manager,
-            message_id=view.message_id,
-            sent_time=view.sent_time,
-            destination_queue=view.destination_queue,
-            queue_manager_address=view.queue_manager_address,
-            sequence_id=sequence_id,
-            sequence_number=number,
-            previous_sequence_number=previous,
+            **common,
             final_class=view.message_class,
             source_guid=UUID(bytes_le=source),
             acknowledged_message_id=message_id,

@@ -10,12 +10,10 @@ from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.wire.constants import (
     ADMIN_CODES,
     ADMIN_SHIFT,
-    DELIVERY_SHIFT,
     DESTINATION_CODES,
     DESTINATION_SHIFT,
     INFINITE,
     RESPONSE_SHIFT,
-    Delivery,
     QueueCode,
     UserFlags,
 )
@@ -106,22 +104,6 @@ class UserHeader:
     response_queue: QueueField = NO_QUEUE
     connector_type: UUID | None = None
     padding: bytes = field(default=b"", compare=False, repr=False)
-
-    @property
-    def delivery(self) -> Delivery:
-        return Delivery((self.flags & UserFlags.DELIVERY) >> DELIVERY_SHIFT)
-
-    @property
-    def hop_count(self) -> int:
-        return self.flags & UserFlags.HOP_COUNT
-
-    @property
-    def negative_journaling(self) -> bool:
-        return bool(self.flags & UserFlags.NEGATIVE_JOURNALING)
-
-    @property
-    def positive_journaling(self) -> bool:
-        return bool(self.flags & UserFlags.POSITIVE_JOURNALING)
 
     @classmethod
     def decode(cls, reader: Reader) -> UserHeader:

@@ -387,7 +387,7 @@ def test_a_message_that_waits_has_no_place_on_a_session(network: Network, alpha:
     network.refused.clear()
     network.wait(RETRY_S)
     (session,) = alpha.service.sessions
-    assert len(session.in_flight) == 1
+    assert len(session.sent.in_flight) == 1
 
 
 def test_who_calls_gets_what_waits_for_him(network: Network, alpha: Station, beta: Station) -> None:

@@ -275,7 +275,7 @@ class TestReading:
         session = sent("eee")
         session.receive_data(ack(2), START)
         assert tokens(session) == [1, 2]
-        assert (session.sent.unacknowledged, session.in_flight) == (1, [3])
+        assert (session.sent.unacknowledged, session.sent.in_flight) == (1, [3])
         session.receive_data(ack(2), START)
         assert tokens(session) == []
         assert session.sent.unacknowledged == 1
@@ -287,17 +287,17 @@ class TestReading:
         assert tokens(session) == []
         session.send(EXPRESS, 3, START, recoverable=False)
         session.send(RECOVERABLE, 4, START, recoverable=True)
-        assert session.in_flight == [1, 2, 3, 4]
+        assert session.sent.in_flight == [1, 2, 3, 4]
         session.receive_data(ack(2), START)
         assert tokens(session) == [1, 2]
-        assert session.in_flight == [3, 4]
+        assert session.sent.in_flight == [3, 4]
 
     @pytest.mark.spec("QB-3.1.5.5.2-01")
     def test_the_number_alone_releases_express_messages_alone(self) -> None:
         session = sent("ere")
         session.receive_data(ack(3), START)
         assert tokens(session) == [1, 3]
-        assert session.in_flight == [2]
+        assert session.sent.in_flight == [2]
         assert session.free == 64
 
     @pytest.mark.spec("QB-3.1.5.5.3-01")
@@ -311,14 +311,14 @@ class TestReading:
         session = sent("rr")
         session.receive_data(ack(2), START)
         assert tokens(session) == []
-        assert session.in_flight == [1, 2]
+        assert session.sent.in_flight == [1, 2]
 
     @pytest.mark.spec("QB-3.1.5.5.3-02")
     def test_a_bit_stands_for_a_message_above_the_number(self) -> None:
         session = sent("rrrrrrr")
         session.receive_data(ack(7, first=4, flags=0x5), START)
         assert tokens(session) == [1, 2, 3, 4, 6]
-        assert session.in_flight == [5, 7]
+        assert session.sent.in_flight == [5, 7]
         session.receive_data(ack(7, first=7, flags=0x1), START)
         assert tokens(session) == [5, 7]
 
@@ -335,7 +335,7 @@ class TestReading:
         session = sent("rr")
         session.receive_data(ack(0, first=1, flags=0x3), START)
         assert tokens(session) == [1, 2]
-        assert session.in_flight == []
+        assert session.sent.in_flight == []
         assert session.sent.unacknowledged == 2
         session.receive_data(ack(2), START)
         assert tokens(session) == []
@@ -377,7 +377,7 @@ class TestChecking:
         released, end = session.events()
         assert released == Acknowledged((1, 2))
         assert isinstance(end, Closed)
-        assert session.in_flight == []
+        assert session.sent.in_flight == []
 
     @pytest.mark.spec("MQ-2.2.20.4-09")
     def test_the_message_that_brings_a_wrong_count_is_still_delivered(self) -> None:

@@ -72,7 +72,7 @@ class TestSent:
             session.send(packet, number, START, recoverable=packet is not EXPRESS)
         session.receive_data(ack(0, first=2, flags=1), START)
         assert tokens(session) == [2, 4]  # the first and the second recoverable message
-        assert session.in_flight == [1, 3]
+        assert session.sent.in_flight == [1, 3]
 
     @pytest.mark.spec("MQ-2.2.20.4-10")
     def test_without_recoverable_messages_their_count_is_zero(self) -> None:
@@ -223,7 +223,7 @@ def test_counters_wrap(recoverable: bool) -> None:
     assert acknowledged + len(left.acknowledged) == total
     assert counts(left.session)[0] == counts(right.session)[2] == total
     assert counts(right.session)[0] == counts(left.session)[2] == replies
-    assert left.session.in_flight == right.session.in_flight == []
+    assert left.session.sent.in_flight == right.session.sent.in_flight == []
     assert not left.session.closed
     assert not right.session.closed
 

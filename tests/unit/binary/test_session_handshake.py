@@ -383,7 +383,7 @@ class TestFresh:
         new.send(EXPRESS, "again", START, recoverable=False)
         new.receive_data(ack(1), START)
         assert tokens(new) == ["again"]
-        assert len(old.in_flight) == 64
+        assert len(old.sent.in_flight) == 64
 
     def test_a_direct_session_is_known_at_both_ends(self) -> None:
         assert initiated(peer=NULL_GUID).direct

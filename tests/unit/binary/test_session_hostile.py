@@ -277,7 +277,7 @@ class TestLies:
             session.send(RECOVERABLE if token == 2 else EXPRESS, token, START, recoverable=token == 2)
         session.receive_data(ack(number, first=number, flags=0xFFFFFFFF), START)
         assert tokens(session) == []
-        assert session.in_flight == [1, 2, 3]
+        assert session.sent.in_flight == [1, 2, 3]
         assert session.sent.unacknowledged == 3
 
     @pytest.mark.parametrize("number", [0, 1, 2])
@@ -299,7 +299,7 @@ class TestLies:
         session.receive_data(ack(2, first=1, flags=0xFFFFFFFF), START)
         assert tokens(session) == [1, 2]
         session.send(RECOVERABLE, 3, START, recoverable=True)
-        assert session.in_flight == [3]
+        assert session.sent.in_flight == [3]
 
     def test_acknowledgments_without_end(self) -> None:
         """A peer that only acknowledges is idle: it keeps neither the session nor anything in memory."""

@@ -104,7 +104,7 @@ class TestCleanup:
         assert not session.session_active
         session.send(EXPRESS, "it", START + 299, recoverable=False)
         assert session.session_active
-        assert session.in_flight == ["it"]
+        assert session.sent.in_flight == ["it"]
         session.receive_data(ack(1), START + 299)
         assert alive(session, 300)
         assert not session.session_active
@@ -138,7 +138,7 @@ class TestAckWait:
         assert alive(session, 19.9)
         assert not alive(session, ACK_WAIT_S)
         assert closed(session).status is ConnectionStatus.SEND_FAILURE
-        assert session.in_flight == ["first"]
+        assert session.sent.in_flight == ["first"]
 
     @pytest.mark.spec("QB-3.1.2.4-01", "QB-6-22")
     @pytest.mark.parametrize(("peer", "wait_s"), [(THERE, 20), (NULL_GUID, 40)], ids=["named", "direct"])
@@ -225,7 +225,7 @@ class TestAckWait:
         assert session.deadline == START + 21
         assert alive(session, 21)
         assert not alive(session, 41)
-        assert session.in_flight == [1]
+        assert session.sent.in_flight == [1]
 
 
 class TestAckSend:
@@ -305,7 +305,7 @@ class TestClosing:
         session = self.busy()
         session.disconnected()
         assert closed(session).reason == "the connection was closed"
-        assert session.in_flight == ["mine"]
+        assert session.sent.in_flight == ["mine"]
 
     def test_it_happens_once(self) -> None:
         session = self.busy()
@@ -322,7 +322,7 @@ class TestClosing:
         assert link.left.closed == link.right.closed == "the connection was closed"
         assert not link.left.transit
         assert not link.right.transit
-        assert link.left.session.in_flight == [1]
+        assert link.left.session.sent.in_flight == [1]
 
 
 def test_calling_too_early_changes_nothing() -> None:

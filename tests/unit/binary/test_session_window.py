@@ -47,7 +47,7 @@ class TestSending:
         with pytest.raises(LocalProtocolError, match="window is full"):
             session.send(EXPRESS, None, START, recoverable=False)
         assert session.data_to_send() == b""
-        assert (session.sent.count, len(session.in_flight)) == (64, 64)
+        assert (session.sent.count, len(session.sent.in_flight)) == (64, 64)
 
     @pytest.mark.spec("QB-3.1.7.1-02")
     def test_an_acknowledgment_opens_it_by_as_much_as_it_covers(self) -> None:
@@ -72,7 +72,7 @@ class TestSending:
         for _ in range(64):
             session.send(RECOVERABLE, None, START, recoverable=True)
         session.receive_data(ack(64), START)
-        assert (session.free, len(session.in_flight)) == (64, 64)
+        assert (session.free, len(session.sent.in_flight)) == (64, 64)
 
 
 class TestWidth:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.binary.transfers import incoming_transfers, outgoing_transfer
 from postroad.message import Message
-from postroad.transfer.outgoing import NOTHING, IncomingTransferInfo, OutgoingTransferInfo
 from postroad.wire.records import SequenceInfo
 from postroad.wire.transaction_header import TxSequenceId
+from tests.transfers import NOTHING, IncomingTransferInfo, OutgoingTransferInfo
+from tests.unit.binary.figures import incoming_transfers, outgoing_transfer
 from tests.unit.binary.network import LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 

@@ -112,7 +112,7 @@ def _transaction(house: House) -> Any:
     house.core.send(HTTP, [told("f")], house.now, transaction)
     house.read(LEDGER, 1, transaction=transaction, deadline=house.now)
     (record,) = house.queue(LEDGER).available(1)
-    house.core.move_in(house.queue(LEDGER), house.queue(r"private$\second"), record, transaction)
+    house.core.transacting.move(house.queue(LEDGER), house.queue(r"private$\second"), record, transaction)
     house.wait_for(LEDGER)
     house.land()
     return transaction
@@ -247,7 +247,7 @@ def test_a_change_stands_or_never_was(operation: Callable[[House], Operation]) -
             else:
                 assert house.faults.calls[number - 1] == what
                 assert house.core.delivery.tally.follow_up_errors >= 1, where
-            assert not house.core.delivery.atomic.open
+            assert house.core.tick.steps is None
             assert house.main() == promised, where
             house.land()
             assert house.main() == durable, where

@@ -82,7 +82,7 @@ def test_a_move_to_the_managers_own_queues_is_in_no_transaction(harness: Harness
     transaction = harness.manager.begin()
     (record,) = harness.queue(LEDGER).available(1)
     with refused(0xC00E0050):
-        harness.manager.move_in(harness.queue(LEDGER), harness.queue(DEADXACT), record, transaction)
+        harness.manager.transacting.move(harness.queue(LEDGER), harness.queue(DEADXACT), record, transaction)
     assert (transaction.operations, harness.labels(LEDGER)) == ([], ["a"])
     move(harness, LEDGER, DEADXACT)
     harness.tick()
@@ -153,14 +153,14 @@ def test_a_move_in_a_transaction_has_its_room_reserved(harness: Harness) -> None
     harness.send_transactional(LEDGER, Message(bytes(600), label="a"), Message(bytes(600), label="b"))
     a, b = harness.queue(LEDGER).available(2)
     transaction = harness.manager.begin()
-    harness.manager.move_in(harness.queue(LEDGER), target, a, transaction)
+    harness.manager.transacting.move(harness.queue(LEDGER), target, a, transaction)
     assert target.reserved_bytes == len(a.packet)
     with pytest.raises(QuotaExceeded):
-        harness.manager.move_in(harness.queue(LEDGER), target, b, transaction)
+        harness.manager.transacting.move(harness.queue(LEDGER), target, b, transaction)
     harness.manager.abort(transaction, harness.now)
     assert target.reserved_bytes == 0
     transaction = harness.manager.begin()
-    harness.manager.move_in(harness.queue(LEDGER), target, b, transaction)
+    harness.manager.transacting.move(harness.queue(LEDGER), target, b, transaction)
     harness.manager.commit(transaction, harness.now)
     harness.tick()
     assert (harness.labels(r"private$\small"), target.reserved_bytes) == (["b"], 0)

@@ -67,10 +67,10 @@ def test_several_queues_are_not_opened_exclusively(harness: Harness) -> None:
 @pytest.mark.spec("DM-3.1.7.1.5-04", "DM-3.1.1.16-02")
 def test_several_queues_are_one_descriptor_with_a_child_each(harness: Harness) -> None:
     parent = harness.open(SEVERAL, SEND)
-    assert (parent.multiple, parent.queue, parent.access) == (True, None, SEND)
+    assert (parent.queue, parent.access) == (None, SEND)
     assert [child.queue for child in parent.children] == [harness.queue(ORDERS), harness.queue(OTHER)]
     for child in parent.children:
-        assert (child.access, child.share, child.multiple, child.children) == (SEND, DENY_NONE, False, ())
+        assert (child.access, child.share, child.children) == (SEND, DENY_NONE, ())
 
 
 @pytest.mark.spec("DM-3.1.7.1.5-04")
@@ -212,7 +212,7 @@ def test_a_descriptor_says_what_was_opened(harness: Harness) -> None:
     descriptor = harness.open(rf"DIRECT=OS:{NAME}\private$\orders", PEEK, DENY_RECEIVE)
     assert (descriptor.access, descriptor.share, descriptor.queue) == (PEEK, DENY_RECEIVE, harness.queue(ORDERS))
     assert descriptor.format_name == parse_format_name(rf"DIRECT=OS:{NAME}\private$\orders")
-    assert (descriptor.multiple, descriptor.children) == (False, ())
+    assert descriptor.children == ()
     assert harness.queue(ORDERS).descriptors == [descriptor]
     assert harness.manager.descriptor(descriptor.handle) is descriptor
 

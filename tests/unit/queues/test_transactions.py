@@ -84,7 +84,7 @@ def test_a_transaction_holds_one_operation_for_each_call(harness: Harness, trans
     harness.send(BOOKS, "c", transaction=transaction)
     (received,) = harness.read(LEDGER, transaction=transaction)
     (moved,) = ledger.available(1)
-    harness.manager.move_in(ledger, books, moved, transaction)
+    harness.manager.transacting.move(ledger, books, moved, transaction)
     assert [(each.operation, each.queue, each.target) for each in transaction.operations] == [
         (OperationType.ENQUEUE, books, None),
         (OperationType.DEQUEUE, ledger, None),
@@ -112,7 +112,7 @@ def test_nothing_happens_in_a_transaction_that_has_ended(harness: Harness, trans
     with refused(0xC00E0051):
         harness.read(LEDGER, transaction=transaction)
     with refused(0xC00E0051):
-        harness.manager.move_in(harness.queue(LEDGER), harness.queue(BOOKS), record, transaction)
+        harness.manager.transacting.move(harness.queue(LEDGER), harness.queue(BOOKS), record, transaction)
     assert harness.labels(LEDGER) == ["a"]
 
 
@@ -149,7 +149,7 @@ def test_what_is_moved_is_in_the_other_queue_after_the_commit(harness: Harness, 
     assert answer.labels == ["b"]
     waiting = harness.ask(harness.open(BOOKS))
     (record,) = harness.queue(LEDGER).available(1)
-    harness.manager.move_in(harness.queue(LEDGER), harness.queue(BOOKS), record, transaction)
+    harness.manager.transacting.move(harness.queue(LEDGER), harness.queue(BOOKS), record, transaction)
     assert waiting.waits
     commit(harness, transaction)
     assert waiting.labels == ["a"]
@@ -200,7 +200,7 @@ def test_what_was_read_is_back_in_its_old_place_after_an_abort(harness: Harness,
     harness.send_transactional(LEDGER, "a", "b", "c")
     harness.read(LEDGER, count=2, transaction=transaction)
     (record,) = harness.queue(LEDGER).available(1)
-    harness.manager.move_in(harness.queue(LEDGER), harness.queue(BOOKS), record, transaction)
+    harness.manager.transacting.move(harness.queue(LEDGER), harness.queue(BOOKS), record, transaction)
     assert harness.labels(LEDGER) == []
     abort(harness, transaction)
     assert (harness.labels(LEDGER), harness.labels(BOOKS)) == (["a", "b", "c"], [])
@@ -265,7 +265,7 @@ def test_a_read_of_a_deleted_queue_ends_without_a_trace(harness: Harness, transa
     )
     harness.read(r"private$\short", transaction=transaction)
     (moved,) = queue.available(1)
-    harness.manager.move_in(queue, harness.queue(r"private$\kept"), moved, transaction)
+    harness.manager.transacting.move(queue, harness.queue(r"private$\kept"), moved, transaction)
     harness.delete(r"private$\short")
     assert harness.classes(ACKS) == [0xC000]
     end(harness, transaction)
@@ -294,7 +294,7 @@ def test_a_move_to_a_queue_that_is_deleted_before_the_commit_leaves_the_message(
 ) -> None:
     harness.send_transactional(LEDGER, "a")
     (record,) = harness.queue(LEDGER).available(1)
-    harness.manager.move_in(harness.queue(LEDGER), harness.queue(BOOKS), record, transaction)
+    harness.manager.transacting.move(harness.queue(LEDGER), harness.queue(BOOKS), record, transaction)
     harness.delete(BOOKS)
     commit(harness, transaction)
     assert harness.labels(LEDGER) == ["a"]

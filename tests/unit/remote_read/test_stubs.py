@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from postroad.errors import RemoteProtocolError
-from postroad.names import QueueFormat, parse_format_name
+from postroad.names import MessageId, QueueFormat, parse_format_name
 from postroad.remote_read import qm2qm, qmcomm, structures
 from postroad.remote_read.qm2qm import QM2QM
 from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
@@ -287,6 +287,23 @@ def test_every_format_name_travels(name: str, layout: Format) -> None:
     structure = qmcomm.queue_format_structure(value)
     request(qmcomm.OPEN_REMOTE_QUEUE, qmcomm.OpenRemoteQueueIn(structure, 1, 2, 3, GUID, 4), layout)
     assert QueueFormat(*qmcomm.queue_format_parts(structure)) == value
+
+
+@pytest.mark.spec("MQ-2.2.8-01", "MQ-2.2.8-02")
+def test_an_object_id_has_the_20_bytes_of_a_message_id() -> None:
+    value = QueueFormat.from_format_name(parse_format_name(f"PRIVATE={GUID}\\1020304"))
+    structure = qmcomm.queue_format_structure(value)
+    octets = request(qmcomm.OPEN_REMOTE_QUEUE, qmcomm.OpenRemoteQueueIn(structure, 0, 1, 0, GUID, 0x500))
+    assert octets[12:32] == bytes.fromhex("3322110055447766") + GUID.bytes[8:] + b"\4\3\2\1"
+    assert octets[12:32] == MessageId(GUID, 0x01020304).to_bytes()
+
+
+@pytest.mark.spec("MQ-2.2.10-01")
+def test_a_multicast_id_is_an_address_and_a_port() -> None:
+    value = QueueFormat.from_format_name(parse_format_name("MULTICAST=234.1.2.3:8001"))
+    structure = qmcomm.queue_format_structure(value)
+    octets = request(qmcomm.OPEN_REMOTE_QUEUE, qmcomm.OpenRemoteQueueIn(structure, 0, 1, 0, GUID, 0x500))
+    assert octets[8:20] == b"\x07\0\0\0" + bytes([234, 1, 2, 3]) + pack("<I", 8001)
 
 
 def test_close_remote_queue_context() -> None:

@@ -19,7 +19,7 @@ class Colour(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Parcel:
     number: ndr.Dword
-    size: Annotated[int, ndr.dword.range(0, 1 << 20)]
+    size: Annotated[int, ndr.ulong.range(0, 1 << 20)]
     colour: Colour
     content: Annotated[bytes | None, ndr.unique(ndr.array(ndr.byte, size_is="size", length_is="size"))]
 

@@ -18,6 +18,7 @@ from postroad.rpc.ndr import Format, NdrType, Reader, Scope, Writer, read, write
 from tests.unit.rpc.parcels import Address, Colour, NumberedParcel, Parcel
 
 LAYOUTS = list(Format)
+ARMS = {1: ndr.ulong, 2: None}
 
 
 def encoded(kind: NdrType, value: Any, layout: Format, scope: object = None) -> bytes:
@@ -53,7 +54,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    count: Annotated[int, ndr.usmall]
+    count: Annotated[int, ndr.uchar]
     items: Annotated[tuple[int, ...], ndr.array(ndr.hyper, size_is="count")]
 
 
@@ -62,7 +63,7 @@ class Nest:
     name: Annotated[str | None, ndr.unique(ndr.wstring)]
     pair: Pair
     inner: Annotated[Parcel | None, ndr.unique(ndr.struct(Parcel))]
-    last: Annotated[str, ndr.ref(ndr.string)]
+    last: Annotated[str, ndr.unique(ndr.string)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +83,22 @@ class SizeLast:
 @pytest.mark.parametrize(
     ("kind", "value", "narrow", "wide"),
     [
-        (ndr.small, -1, "ff", "ff"),
+        (ndr.short, -1, "ffff", "ffff"),
         (ndr.ushort, 0x1234, "3412", "3412"),
         (ndr.long, -2, "feffffff", "feffffff"),
         (ndr.uhyper, 1, "0100000000000000", "0100000000000000"),
-        (ndr.int3264, -1, "ffffffff", "ffffffffffffffff"),
-        (ndr.double, 1.5, "000000000000f83f", "000000000000f83f"),
-        (ndr.boolean, True, "01", "01"),
         (ndr.enum(Colour), Colour.BLUE, "0200", "02000000"),
-        (ndr.enum(Colour, v1_enum=True), Colour.BLUE, "02000000", "02000000"),
         (ndr.wstring, "a", "02000000000000000200000061000000", "02" + "00" * 15 + "02" + "00" * 7 + "61000000"),
         (ndr.string, "", "01000000000000000100000000", "01" + "00" * 15 + "01" + "00" * 7 + "00"),
         (ndr.fixed(ndr.ushort, 2), (1, 2), "01000200", "01000200"),
         (ndr.fixed(ndr.byte, 2), b"ab", "6162", "6162"),
         (ndr.array(ndr.ushort, size_is=2), (1, 2), "0200000001000200", "020000000000000001000200"),
-        (ndr.varying(ndr.byte, 8, length_is=2), b"ab", "00000000020000006162", "00" * 8 + "02" + "00" * 7 + "6162"),
+        (
+            ndr.array(ndr.byte, size_is=8, length_is=2),
+            b"ab",
+            "0800000000000000020000006162",
+            "08" + "00" * 15 + "02" + "00" * 7 + "6162",
+        ),
         # [MS-RPCE] 4.8: the trailing gap of NDR64
         (ndr.struct(Pair), Pair(1, 2), "010000000200", "0100000002000000"),
         # [MS-RPCE] 4.7: UNICODE_STRING
@@ -113,8 +115,8 @@ class SizeLast:
             "01000000" "00000000" "01" "00000000000000" "0500000000000000",
             "0100000000000000" "01" "00000000000000" "0500000000000000",
         ),
-        (ndr.union(ndr.ushort, {1: ndr.ulong, 2: None}), (1, 7), "0100" "0000" "07000000", "0100" "0000" "07000000"),
-        (ndr.union(ndr.ushort, {1: ndr.ulong, 2: None}), (2, None), "0200", "0200" "0000"),
+        (ndr.union(ndr.ushort, ARMS, switch_is=1), 7, "0100" "0000" "07000000", "0100" "0000" "07000000"),
+        (ndr.union(ndr.ushort, ARMS, switch_is=2), None, "0200", "0200" "0000"),
     ],
 )  # fmt: skip
 def test_octets(kind: NdrType, value: Any, narrow: str, wide: str) -> None:
@@ -177,15 +179,14 @@ def test_a_count_that_follows_its_array_is_checked_too() -> None:
         (ndr.wstring, "01000000000000000200000061000000", "2 characters from 0 of a string of 1"),
         (ndr.wstring, "02000000010000000100000000000000", "1 characters from 1"),
         (ndr.wstring, "000000000000000000000000", "must end with its terminator"),
-        (ndr.wstring.range(1, 3), "0400000000000000040000006100620063000000", "must be between 1 and 3, got 4"),
         (ndr.string, "0500000000000000050000006162", "must have 5 more octets"),
         (ndr.array(ndr.ulong, size_is=0x7FFFFFFF), "ffffff7f01000000", "2147483647 elements of 4 octets"),
         (ndr.array(ndr.ulong, size_is=2), "0300000001000000", "maximum count must be 2"),
-        (ndr.varying(ndr.byte, 2, length_is=3), "0000000003000000616263", "must have at most 2 elements, got 3"),
-        (ndr.union(ndr.ushort, {1: ndr.ulong}), "0900", "9 selects no arm"),
+        (ndr.array(ndr.byte, size_is=2, length_is=3), "020000000000000003000000616263", "must have at most 2 elements"),
+        (ndr.union(ndr.ushort, ARMS, switch_is=9), "0900", "9 selects no arm"),
         (ndr.enum(None), "ffff", "unknown value of an enum: -1"),
         (ndr.ulong.range(1, 2), "03000000", "must be between 1 and 2, got 3"),
-        (ndr.struct(Nest), "00000000" "01000000" "0200" "0000" "00000000" "00000000", "a ref pointer must not be null"),
+        (ndr.union(ndr.ushort, ARMS, switch_is=1), "0200", "the union's tag must be 1"),
     ],
 )  # fmt: skip
 def test_streams_that_are_refused(kind: NdrType, octets: str, fault: str) -> None:
@@ -203,8 +204,8 @@ def test_streams_that_are_refused(kind: NdrType, octets: str, fault: str) -> Non
         (ndr.wstring, "a\0b"),
         (ndr.string, "\u20ac"),
         (ndr.varying_string(ndr.char, 3), "abc"),
-        (ndr.ref(ndr.ulong), None),
-        (ndr.union(ndr.ushort, {1: ndr.ulong}), (2, 1)),
+        (ndr.union(ndr.ushort, ARMS, switch_is=3), 1),
+        (ndr.union(ndr.ushort, ARMS, switch_is="nowhere"), 1),
         (ndr.struct(Pair), Parcel(1, 0, Colour.RED, None)),
         (ndr.struct(Pair), Pair(1 << 40, 1)),
         (ndr.struct(Parcel), Parcel(1, 1, Colour.RED, None)),

@@ -308,8 +308,9 @@ def test_what_is_known_of_an_incoming_stream(network: Network, beta: Station) ->
     network.wait(10)
     for _ in range(3):
         beta.ask(message)
-    ((state, stream),) = beta.service.receiver.incoming.items()
-    assert beta.service.receiver.incoming.sender(state) == STRANGER
+    (state,) = beta.service.receiver.incoming.names()
+    (stream,) = beta.service.receiver.incoming
+    assert STRANGER.bytes_le.hex() in state
     assert stream.format_name == f"DIRECT={URL}"
     assert message.stream is not None
     assert (stream.stream_id, stream.number) == (message.stream.stream_id, 1)

@@ -8,10 +8,10 @@ import pytest
 
 from postroad.message import Message
 from postroad.soap.elements import CommitmentReceipt, Decision, StreamReceipt
-from postroad.soap.transfers import outgoing_transfer
-from postroad.transfer.outgoing import NOTHING, OutgoingTransferInfo
 from postroad.wire.constants import MessageClass
 from postroad.wire.records import SequenceInfo
+from tests.transfers import NOTHING, OutgoingTransferInfo
+from tests.unit.soap.figures import outgoing_transfer
 from tests.unit.soap.network import LEDGER, Network, Station, stranger_message
 
 ORDER_QUEUE = r"private$\order_queue$"

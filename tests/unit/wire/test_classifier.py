@@ -77,7 +77,7 @@ def test_every_packet_starts_with_a_base_header(packet: bytes) -> None:
     assert encoded[0] == 0x10
     assert encoded[4:8] == b"LIOR"
     header = BaseHeader.decode(encoded[:16])
-    assert header.internal == isinstance(decoded, EstablishConnection | ConnectionParameters | SessionAck)
+    assert bool(header.flags & 0x0008) == isinstance(decoded, EstablishConnection | ConnectionParameters | SessionAck)
     behind = 16 if isinstance(decoded, MessageView) and decoded.session_header else 0
     assert header.packet_size + behind == len(encoded)
     for short in (b"", packet[:2], packet[:15]):

@@ -12,7 +12,7 @@ import pytest
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.wire import FinalAck, MessageView, OrderAck, QueueField, TxSequenceId, decode_packet
 from postroad.wire.constants import MessageClass, QueueCode
-from postroad.wire.ordering import OrderingAck, ipx_address, order_queue
+from postroad.wire.ordering import OrderingAck, order_queue
 from tests.frames import FINAL_ACK, ORDER_ACK
 
 SOURCE = UUID("11223344-5566-7788-99aa-bbccddeeff00")
@@ -45,10 +45,11 @@ NEGATIVE_CLASSES = (0x8009, 0x8000, 0x8004, 0x8007, 0x800B, 0x8006, 0x8003, 0xC0
 
 # [MS-MQQB] 2.2.4 and 2.2.5, orderQueueName
 ORDER_QUEUE_NAME = re.compile(r"(TCP:[0-9A-Fa-f.:]+|SPX:[0-9A-F]{8}\.[0-9A-F]{12})\\PRIVATE\$\\order_queue\$")
+SPX_NAME = "SPX:0000000A.0000000BCDEF\\PRIVATE$\\order_queue$"
 DIRECT_NAMES = (
     (order_queue("10.0.0.5"), "TCP:10.0.0.5\\PRIVATE$\\order_queue$"),
     (order_queue("fe80::1"), "TCP:fe80::1\\PRIVATE$\\order_queue$"),
-    (order_queue(ipx_address(0xA, 0xBCDEF), protocol="SPX"), "SPX:0000000A.0000000BCDEF\\PRIVATE$\\order_queue$"),
+    (QueueField(QueueCode.DIRECT, direct_name=SPX_NAME), SPX_NAME),
 )
 NOT_ORDER_QUEUES = (
     QueueField(QueueCode.PRIVATE_ON_DESTINATION, 5),
@@ -159,8 +160,10 @@ def test_the_order_queue_by_a_direct_name(ack: OrderingAck, queue: QueueField, n
 
 @pytest.mark.spec("QB-2.2.4-07")
 def test_ipx_addresses_are_upper_case_hexadecimal() -> None:
-    assert ipx_address(0xABCDEF01, 0x23456789ABCD) == "ABCDEF01.23456789ABCD"
-    assert ipx_address(1, 2) == "00000001.000000000002"
+    for address in ("0000000a.0000000bcdef", "A.BCDEF", "0000000A:0000000BCDEF"):
+        name = SPX_NAME.replace("0000000A.0000000BCDEF", address)
+        with pytest.raises(LocalProtocolError, match="must start with TCP: or SPX: and an address"):
+            replace(ORDER, destination_queue=QueueField(QueueCode.DIRECT, direct_name=name)).encode()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What a queue manager can do for a client, on plain values: the one seam between the faces and what serves them.
 
-client/embedded.py serves it in this process, http.py beside this file over HTTP. Convenience belongs to the callers.
+client/embedded.py serves it in this process, client/http.py over HTTP, client/remote.py by remote read.
+Convenience belongs to the callers.
 """
 
 from __future__ import annotations

@@ -34,11 +34,7 @@ class Opening:
 
 
 def open(path: str | Path, *, name: str | None = None) -> Opening:
-    """The queue manager in a data directory, which is made if need be; one process at a time can have it open.
-
-    `":memory:"` keeps nothing, for tests. The name is the computer name in queue paths; it is kept in the directory,
-    and without one it is the host's. StorageError if the directory cannot be used.
-    """
+    """As `postroad.open`."""
 
     async def backend() -> Backend:
         from postroad.client.embedded import open_embedded
@@ -55,17 +51,15 @@ def connect(
     client_certificate: str | Path | None = None,
     client_key: str | Path | None = None,
 ) -> Opening:
-    """The queue manager behind an HTTP API, as in `http://host:8180`. The first call connects, and raises
-    ManagerUnavailable if there is no answer.
-
-    An API with `client_ca` wants a certificate: `client_certificate` and `client_key` are PEM files; without them, the
-    environment variables POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY name them.
-    """
+    """As `postroad.connect`."""
 
     async def backend() -> Backend:
-        from postroad.client.aio.http import HttpBackend
+        from postroad.client.aio.transport import Transport
+        from postroad.client.exchange import Address
+        from postroad.client.http import HttpBackend
 
-        return HttpBackend(url, token, client_certificate, client_key)
+        address = Address(url, token, client_certificate, client_key)
+        return HttpBackend(address, Transport(address))
 
     return Opening(backend)
 
@@ -78,12 +72,7 @@ def remote(
     user: str | None = None,
     password: str | None = None,
 ) -> Opening:
-    r"""The queues of any MSMQ server, to read and purge by MS-MQQP. Paths such as `private$\orders` are on `host`.
-
-    `port` is qmcomm's; with `endpoint_mapper`, as a rule 135, the server's endpoint mapper is asked for it instead.
-    With a `user` every call is authenticated and sealed. The first call connects, and raises RpcUnavailable if
-    there is no answer. Verbs that the protocol does not have, such as sending, raise LocalProtocolError.
-    """
+    """As `postroad.remote`."""
 
     async def backend() -> Backend:
         from postroad.client.remote import RemoteBackend

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 from yarl import URL
 
-from postroad.client.exchange import CONNECT_S, KEEP_ALIVE_S, Address
+from postroad.client.exchange import ANSWER_S, CONNECT_S, KEEP_ALIVE_S, Address
 
 STREAM_BUFFER = 1 << 20  # bytes of a streamed answer that are read ahead
 
@@ -32,9 +32,8 @@ class Reply:
 class Transport:
     """Connections to one API. It belongs to the event loop of its first request."""
 
-    def __init__(self, address: Address, answer_s: float) -> None:
+    def __init__(self, address: Address) -> None:
         self._address = address
-        self._answer_s = answer_s
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -45,7 +44,6 @@ class Transport:
     async def asking(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
     ) -> AsyncIterator[Reply]:
-        """One request; ManagerUnavailable if there is no answer, or no whole one."""
         try:
             async with self._started().request(
                 method,
@@ -53,7 +51,7 @@ class Transport:
                 data=body,
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(
-                    sock_connect=CONNECT_S, sock_read=None if wait is None else self._answer_s + wait, total=None
+                    sock_connect=CONNECT_S, sock_read=None if wait is None else ANSWER_S + wait, total=None
                 ),
                 allow_redirects=False,
                 read_bufsize=STREAM_BUFFER,

@@ -1,6 +1,7 @@
 """HTTP requests that block their thread, by the standard library: keep-alive connections, TLS and time-outs.
 
-By hand, and not written from client/aio: aiohttp alone takes longer to import than a whole command may take.
+Its coroutines never wait for an event loop, so `CallerThread` runs them. aiohttp, which client/aio uses, alone takes
+longer to import than a whole command may take.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import http.client
 import selectors
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from threading import Lock
 from time import monotonic
 from weakref import finalize
 
-from postroad.client.exchange import CONNECT_S, KEEP_ALIVE_S, Address
+from postroad.client.exchange import ANSWER_S, CONNECT_S, KEEP_ALIVE_S, Address
 from postroad.errors import InvalidHandle, OperationCancelled
 
 PIECE = 1 << 18  # bytes of a streamed answer that are read at a time, at the most
@@ -34,10 +35,10 @@ class Reply:
         """Whether it was read to its end, and the connection can serve another request."""
         return self._response.isclosed() and not self._response.will_close
 
-    def read(self) -> bytes:
+    async def read(self) -> bytes:
         return self._response.read()
 
-    def pieces(self) -> Iterator[bytes]:
+    async def pieces(self) -> AsyncIterator[bytes]:
         while piece := self._response.read1(PIECE):
             yield piece
         if self._response.length:  # read1 does not say that the connection ended too early
@@ -47,21 +48,20 @@ class Reply:
 class Transport:
     """Connections to one API, for any number of threads; each request has one to itself."""
 
-    def __init__(self, address: Address, answer_s: float) -> None:
+    def __init__(self, address: Address, answer_s: float = ANSWER_S) -> None:
         self._address = address
         self._answer_s = answer_s
         self._pool = _Pool()
         finalize(self, self._pool.close)  # one that was not closed is closed with the program
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Requests that wait for their answers end with OperationCancelled."""
         self._pool.close()
 
-    @contextmanager
-    def asking(
+    @asynccontextmanager
+    async def asking(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
-    ) -> Iterator[Reply]:
-        """One request; ManagerUnavailable if there is no answer, or no whole one."""
+    ) -> AsyncIterator[Reply]:
         connection = self._pool.take() or self._connect()
         try:
             assert connection.sock is not None

@@ -47,8 +47,8 @@ class Array(NdrType):
         return max(own, self.element.alignment(layout))
 
     def least(self, layout: Format) -> int:
-        if self.varying or self.conformant:
-            return 2 * layout.value if self.varying else 0
+        if self.varying:
+            return 2 * layout.value
         return (self.count or 0) * self.element.least(layout)
 
     # Writing
@@ -70,7 +70,7 @@ class Array(NdrType):
             if expected is not None and expected != length:
                 raise LocalProtocolError(f"an array must have {expected} elements, from length_is, got {length}")
             writer.counts(0, length)
-        if self.count is not None and (length > self.count or (length < self.count and not self.varying)):
+        if self.count is not None and length != self.count:
             raise LocalProtocolError(f"an array must have {self.count} elements, got {length}")
         if self.octets:
             writer.data += value
@@ -132,18 +132,12 @@ class Array(NdrType):
 class String(NdrType):
     """`[string]`: conformant and varying, or varying within an array of `count` characters. Zero-terminated."""
 
-    __slots__ = ("character", "conformant", "count", "high", "low")
+    __slots__ = ("character", "conformant", "count")
 
-    def __init__(self, character: Integer, count: int | None = None, low: int = 0, high: int | None = None) -> None:
+    def __init__(self, character: Integer, count: int | None = None) -> None:
         self.character = character
         self.count = count
-        self.low = low
-        self.high = high
         self.conformant = count is None
-
-    def range(self, low: int, high: int) -> String:
-        """[MS-RPCE] 2.2.4.14.2: the allowed lengths, including the terminator."""
-        return String(self.character, self.count, low, high)
 
     def alignment(self, layout: Format) -> int:
         return layout.value
@@ -174,8 +168,6 @@ class String(NdrType):
         length = len(octets) // self.character.size
         if self.count is not None and length > self.count:
             raise LocalProtocolError(f"a string must have at most {self.count - 1} characters, got {value!r}")
-        if length < self.low or (self.high is not None and length > self.high):
-            raise LocalProtocolError(f"a string's length must be between {self.low} and {self.high}, got {length}")
         writer.counts(0, length)
         writer.data += octets
 
@@ -189,10 +181,6 @@ class String(NdrType):
         start = reader.offset
         if offset or length > max_count:
             raise RemoteProtocolError(f"{length} characters from {offset} of a string of {max_count}", start)
-        if length < self.low or (self.high is not None and length > self.high):
-            raise RemoteProtocolError(
-                f"a string's length must be between {self.low} and {self.high}, got {length}", start
-            )
         data = reader.take(length * self.character.size)
         try:
             text = data.decode(self._encoding(reader.order), "surrogatepass" if self.character is wchar else "strict")
@@ -211,11 +199,6 @@ def fixed(element: NdrType, count: int) -> Array:
 def array(element: NdrType, *, size_is: Expression, length_is: Expression | None = None) -> Array:
     """`[size_is(...)] element name[]`, and varying with `length_is(...)`."""
     return Array(element, None, size_is, length_is)
-
-
-def varying(element: NdrType, count: int, *, length_is: Expression) -> Array:
-    """`[length_is(...)] element name[count]`"""
-    return Array(element, count, None, length_is)
 
 
 wstring = String(wchar)

@@ -1,4 +1,4 @@
-"""NDR types of a fixed size: integers, floating-point numbers, enumerations, GUIDs and context handles.
+"""NDR types of a fixed size: integers, enumerations, GUIDs and context handles.
 
 A type says how its value is written and read in either syntax; it holds no value itself.
 """
@@ -75,7 +75,7 @@ class NdrType:
 
 
 ENUM_MAX: Final = 0x7FFF
-_FORMS: Final = {(order, code): Struct(order + code) for order in "<>" for code in "bBhHiIqQfd"}
+_FORMS: Final = {(order, code): Struct(order + code) for order in "<>" for code in "bBhHiIqQ"}
 _FORMS.update({(order, code): Struct(order + code) for order in "<>" for code in ("16s", "20s")})
 _SIZES: Final = {code: form.size for (_, code), form in _FORMS.items()}
 _BOUNDS: Final = {
@@ -151,64 +151,24 @@ class Integer(Item):
 
 
 @dataclass(frozen=True)
-class Integer3264(Item):
-    """[MS-RPCE] 2.2.4.1.2 __int3264: 4 octets in NDR, 8 in NDR64."""
-
-    narrow: Integer
-    wide: Integer
-
-    def code(self, layout: Format) -> str:
-        return (self.narrow if layout is Format.NDR else self.wide).code(layout)
-
-    def dump(self, writer: Writer, value: Any, scope: Scope) -> Any:
-        return (self.wide if writer.wide else self.narrow).dump(writer, value, scope)
-
-
-@dataclass(frozen=True)
-class Real(Item):
-    """An IEEE number of 4 or 8 octets; PDUs in other floating-point formats are refused before they come here."""
-
-    letter: str
-
-    def code(self, layout: Format) -> str:
-        return self.letter
-
-
-@dataclass(frozen=True)
-class Boolean(Item):
-    """One octet: 0 is false, everything else true."""
-
-    def code(self, layout: Format) -> str:
-        return "B"
-
-    def dump(self, writer: Writer, value: Any, scope: Scope) -> int:
-        return 1 if value else 0
-
-    def load(self, reader: Reader, item: Any) -> bool:
-        return bool(item)
-
-
-@dataclass(frozen=True)
 class Enumeration(Item):
-    """An enum: 2 octets in NDR (4 with `v1_enum`), 4 in NDR64, [MS-RPCE] 2.2.4.6 and 2.2.5.2.
+    """An enum: 2 octets in NDR, 4 in NDR64, [MS-RPCE] 2.2.4.6 and 2.2.5.2.
 
     A number that the enumeration does not name is invalid, unless `kind` is None: then it is a plain integer.
     """
 
     kind: type[IntEnum] | None
-    v1_enum: bool = False
 
     def code(self, layout: Format) -> str:
-        return "i" if self.v1_enum or layout is Format.NDR64 else "h"
+        return "i" if layout is Format.NDR64 else "h"
 
     def dump(self, writer: Writer, value: Any, scope: Scope) -> int:
-        most = ENUM_MAX if not self.v1_enum else 0x7FFFFFFF
-        if not 0 <= value <= most:  # [MS-RPCE] 2.2.4.11
-            raise LocalProtocolError(f"an enum must be between 0 and {most}, got {value}")
+        if not 0 <= value <= ENUM_MAX:  # [MS-RPCE] 2.2.4.11
+            raise LocalProtocolError(f"an enum must be between 0 and {ENUM_MAX}, got {value}")
         return int(value)
 
     def load(self, reader: Reader, item: Any) -> int:
-        if item < 0 or (item > ENUM_MAX and not self.v1_enum):
+        if not 0 <= item <= ENUM_MAX:
             raise RemoteProtocolError(f"unknown value of an enum: {item}", reader.offset)
         if self.kind is None:
             return int(item)
@@ -274,8 +234,7 @@ class ContextHandle(Item):
         return Handle(int.from_bytes(item[:4], "big"), UUID(bytes=item[4:]))
 
 
-small = Integer("small", "b")
-usmall = Integer("unsigned small", "B")
+uchar = Integer("unsigned small", "B")
 short = Integer("short", "h")
 ushort = Integer("unsigned short", "H")
 long = Integer("long", "i")
@@ -285,9 +244,4 @@ uhyper = Integer("unsigned hyper", "Q")
 byte = Integer("byte", "B")
 char = Integer("char", "B")
 wchar = Integer("wchar_t", "H")
-int3264 = Integer3264(long, hyper)
-uint3264 = Integer3264(ulong, uhyper)
-real = Real("f")
-double = Real("d")
-boolean = Boolean()
 guid = Guid()

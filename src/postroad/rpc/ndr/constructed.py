@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct as octets
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 from operator import attrgetter
-from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.rpc.ndr.base import Enumeration, Integer, Item, NdrType
@@ -164,25 +164,20 @@ class Structure(NdrType):
         return self.kind(*inner.source.values())  # in the members' order, as they were read
 
 
-class PointerKind(Enum):
-    REF = "ref"
-    UNIQUE = "unique"
-    FULL = "ptr"
-
-
 class Pointer(Item):
-    """A pointer inside a construction, or a parameter that may be null. None is null.
+    """A pointer inside a construction, or a parameter that may be null. None is null. Two `full` pointers may have one
+    referent.
 
     A `ref` parameter has no octets in the stream: leave it out of the parameter's type.
     """
 
-    __slots__ = ("_size_is", "correlated", "kind", "target")
+    __slots__ = ("_full", "_size_is", "correlated", "target")
 
     deferring = True
 
-    def __init__(self, kind: PointerKind, target: NdrType) -> None:
-        self.kind = kind
+    def __init__(self, target: NdrType, *, full: bool) -> None:
         self.target = target
+        self._full = full
         self.correlated = target.correlated
         size_is = getattr(target, "size_is", None)
         self._size_is = size_is if isinstance(size_is, str) else None
@@ -191,17 +186,11 @@ class Pointer(Item):
         return "I" if layout is Format.NDR else "Q"
 
     def dump(self, writer: Writer, value: Any, scope: Scope) -> int:
-        if value is None:
-            if self.kind is PointerKind.REF:
-                raise LocalProtocolError("a ref pointer must not be null")
-            if self._is_missing(scope):
-                raise LocalProtocolError("the pointer to an array with elements must not be null")
-        return 0 if value is None else writer.referent()
-
-    def load(self, reader: Reader, item: Any) -> int:
-        if not item and self.kind is PointerKind.REF:
-            raise RemoteProtocolError("a ref pointer must not be null", reader.offset)
-        return int(item)
+        if value is not None:
+            return writer.referent()
+        if self._is_missing(scope):
+            raise LocalProtocolError("the pointer to an array with elements must not be null")
+        return 0
 
     def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
         if value is not None:
@@ -212,7 +201,7 @@ class Pointer(Item):
             if self._is_missing(scope):
                 raise RemoteProtocolError("the pointer to an array with elements must not be null", reader.offset)
             return None
-        if self.kind is not PointerKind.FULL:
+        if not self._full:
             return read(reader, self.target, scope)
         if state not in reader.full:
             reader.full[state] = (self.target, read(reader, self.target, scope))
@@ -226,20 +215,14 @@ class Pointer(Item):
         return self._size_is is not None and (scope.evaluate(self._size_is) or 0) > 0
 
 
-DEFAULT: Final = None  # the key of a union's default arm
-
-
 class Union(NdrType):
-    """`[switch_is(...)] union`: the value is the arm's, None for an empty arm. The tag is written again inside.
+    """`[switch_is(...)] union`: the value is the arm's, None for an empty arm. The tag is written again inside."""
 
-    Without `switch_is` the union is encapsulated: its value is (tag, arm).
-    """
+    __slots__ = ("_alignments", "arms", "deferring", "switch_is", "tag")
 
-    __slots__ = ("_alignments", "arms", "correlated", "deferring", "switch_is", "tag")
+    correlated = True
 
-    def __init__(
-        self, tag: Integer | Enumeration, arms: Mapping[int | None, NdrType | None], switch_is: Expression | None
-    ) -> None:
+    def __init__(self, tag: Integer | Enumeration, arms: Mapping[int, NdrType | None], switch_is: Expression) -> None:
         self.tag = tag
         self.arms = dict(arms)
         self.switch_is = switch_is
@@ -247,7 +230,6 @@ class Union(NdrType):
         if any(arm.conformant for arm in present):
             raise LocalProtocolError("a union's arm must not be a conformant array")
         self.deferring = any(arm.deferring for arm in present)
-        self.correlated = switch_is is not None or any(arm.correlated for arm in present)
         self._alignments = {layout: max((arm.alignment(layout) for arm in present), default=1) for layout in FORMATS}
 
     def alignment(self, layout: Format) -> int:
@@ -256,24 +238,13 @@ class Union(NdrType):
     def least(self, layout: Format) -> int:
         return self.tag.least(layout)
 
-    def _split(self, value: Any, scope: Scope) -> tuple[int, Any]:
-        if self.switch_is is None:
-            tag, value = value
-            return int(tag), value
-        tag = scope.evaluate(self.switch_is)
-        if tag is None:
-            raise LocalProtocolError(f"{self.switch_is!r} must have a value, because it selects the union's arm")
-        return tag, value
-
-    def _arm(self, tag: int, error: type[LocalProtocolError] | type[RemoteProtocolError]) -> NdrType | None:
-        if tag in self.arms:
-            return self.arms[tag]
-        if DEFAULT in self.arms:
-            return self.arms[DEFAULT]
-        raise error(f"{tag} selects no arm of the union")
+    def _arm(self, tag: int | None, error: type[LocalProtocolError] | type[RemoteProtocolError]) -> NdrType | None:
+        if tag is None or tag not in self.arms:
+            raise error(f"{tag} selects no arm of the union")
+        return self.arms[tag]
 
     def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
-        tag, value = self._split(value, scope)
+        tag = scope.evaluate(self.switch_is)
         arm = self._arm(tag, LocalProtocolError)
         if writer.wide:
             writer.align(self._alignments[Format.NDR64])  # [MS-RPCE] 2.2.5.3.4.4
@@ -285,8 +256,7 @@ class Union(NdrType):
 
     def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
         if self.deferring:
-            tag, value = self._split(value, scope)
-            arm = self._arm(tag, LocalProtocolError)
+            arm = self._arm(scope.evaluate(self.switch_is), LocalProtocolError)
             if arm is not None and arm.deferring:
                 arm.encode_deferred(writer, value, scope)
 
@@ -294,22 +264,19 @@ class Union(NdrType):
         if reader.wide:
             reader.align(self._alignments[Format.NDR64])
         tag = self.tag.decode(reader, scope)
-        if self.switch_is is not None:
-            scope.expect(self.switch_is, tag, "the union's tag", reader.offset)
+        scope.expect(self.switch_is, tag, "the union's tag", reader.offset)
         if reader.wide:
             reader.align(self._alignments[Format.NDR64])
         arm = self._arm(tag, RemoteProtocolError)
         state = None if arm is None else arm.decode(reader, scope)
-        return (tag, state) if self.deferring or self.switch_is is None else state
+        return (tag, state) if self.deferring else state
 
     def finish(self, reader: Reader, state: Any, scope: Scope) -> Any:
         if not self.deferring:
             return state
         tag, inner = state
         arm = self._arm(tag, RemoteProtocolError)
-        if arm is not None and arm.deferring:
-            inner = arm.finish(reader, inner, scope)
-        return inner if self.switch_is is not None else (tag, inner)
+        return arm.finish(reader, inner, scope) if arm is not None and arm.deferring else inner
 
 
 def write(writer: Writer, kind: NdrType, value: Any, scope: Scope) -> None:
@@ -327,21 +294,15 @@ def read(reader: Reader, kind: NdrType, scope: Scope) -> Any:
 
 
 def unique(target: NdrType) -> Pointer:
-    return Pointer(PointerKind.UNIQUE, target)
-
-
-def ref(target: NdrType) -> Pointer:
-    return Pointer(PointerKind.REF, target)
+    return Pointer(target, full=False)
 
 
 def full(target: NdrType) -> Pointer:
-    """`[ptr]`: two of them may have one referent."""
-    return Pointer(PointerKind.FULL, target)
+    """`[ptr]`"""
+    return Pointer(target, full=True)
 
 
-def union(
-    tag: Integer | Enumeration, arms: Mapping[int | None, NdrType | None], *, switch_is: Expression | None = None
-) -> Union:
+def union(tag: Integer | Enumeration, arms: Mapping[int, NdrType | None], *, switch_is: Expression) -> Union:
     return Union(tag, arms, switch_is)
 
 

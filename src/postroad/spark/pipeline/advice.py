@@ -56,7 +56,7 @@ def advice(facts: Facts) -> list[Advice]:
             words, do = _BY_NAME.get(reason, (f"it died of {reason}", "look at the dead letters"))
             again = tuple(_replay(facts, reason, manager) for manager in facts.dead_letters_left.get(reason, ()))
             then = "then send them again:" if again else "there are no dead letters to send again."
-            found.append(Advice(f"{_messages(left)}: {words}.", f"{_sentence(do)}; {then}", again))
+            found.append(Advice(f"{_messages(left)}: {words}.", f"{do[:1].upper()}{do[1:]}; {then}", again))
     if unexplained := facts.total("unexplained"):
         commands = tuple(f"postroad trace {quote(str(row['id']))}" for row in facts.oldest[:_MOST_COMMANDS])
         found.append(
@@ -97,7 +97,3 @@ def _replay(facts: Facts, reason: str, manager: str) -> str:
 
 def _messages(count: int) -> str:
     return f"{count:,} message{'' if count == 1 else 's'}"
-
-
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:]

@@ -7,14 +7,16 @@ each, so here the ranges of all of them are one job, with the same calls.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow
+import pyarrow.compute
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from postroad.spark.manager import ManagerApi
 from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.pipeline.sources import Range
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 BRONZE = (
     "batch bigint, manager string, manager_id string, queue string, role string, lookup_id bigint, arrival bigint, "
@@ -26,8 +28,6 @@ _READ = "range int, lookup_id bigint, arrival bigint, arrived_at timestamp, abor
 
 def read(spark: SparkSession, ranges: Sequence[Range], batch: int) -> DataFrame:
     """All messages of the ranges, in one job. Removes nothing from a queue."""
-    from pyspark.sql import functions as f
-
     shared = spark.sparkContext.broadcast(tuple(ranges))
 
     def work(batches: Iterable[Any]) -> Iterator[Any]:
@@ -48,9 +48,6 @@ def read(spark: SparkSession, ranges: Sequence[Range], batch: int) -> DataFrame:
 
 
 def _read_range(number: int, wanted: Range) -> Iterator[Any]:
-    import pyarrow
-    import pyarrow.compute
-
     api = ManagerApi(wanted.source.place)
     try:
         for answer in api.messages(wanted.start, wanted.end, _ASKED, hold=wanted.hold):

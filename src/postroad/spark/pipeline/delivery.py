@@ -6,14 +6,12 @@ exact to a second.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
 
 from postroad.spark.pipeline.locations import destination_key
 from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
 from postroad.wire.constants import MessageClass, class_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 # The states of a message, the strongest first.
 STATES = ("received", "dead", "reached", "outgoing", "sent", "mentioned")
@@ -37,8 +35,6 @@ def delivery(
     `unexplained` are those that asked for an acknowledgment, or are transactional, and have no later trace.
     `replayed` has the ids of those that died and were sent again, as new messages.
     """
-    from pyspark.sql import functions as f
-
     known = _copies(messages).join(_reported(acknowledgments), "id", "full").join(_disorder(messages), "id", "left")
     known = known.withColumn("mentioned_only", f.col("delivery").isNull())
     known = known.withColumn("destination_queue", f.coalesce("destination_queue", "reported_destination"))
@@ -92,7 +88,6 @@ def delivery(
 
 def _copies(messages: DataFrame) -> DataFrame:
     """From copies: their properties, and when each role was first seen."""
-    from pyspark.sql import functions as f
 
     def first(role: str) -> Column:
         return f.min(f.when(f.col("role") == role, f.col("arrived_at")))
@@ -121,8 +116,6 @@ def _copies(messages: DataFrame) -> DataFrame:
 
 def _duplicates(messages: DataFrame) -> DataFrame:
     """The surplus copies: in one journal, or in one queue at one time. A moved message is no duplicate."""
-    from pyspark.sql import functions as f
-
     seen = messages.where(f.col("role").isin(RECEIVED, QUEUED))
     moment = f.when(f.col("role") == QUEUED, f.col("batch"))
     copies = seen.groupBy("id", "manager_id", "queue", "role", moment.alias("moment")).agg(
@@ -133,9 +126,6 @@ def _duplicates(messages: DataFrame) -> DataFrame:
 
 def _disorder(messages: DataFrame) -> DataFrame:
     """Messages after a later one of their sequence, in a queue or in the order of receiving."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     sequence = Window.partitionBy("manager_id", "queue", "source_manager", "sequence_id").orderBy("arrival")
     earlier = sequence.rowsBetween(Window.unboundedPreceding, -1)
     placed = messages.where(f.col("role").isin(RECEIVED, QUEUED) & f.col("sequence_id").isNotNull())
@@ -145,8 +135,6 @@ def _disorder(messages: DataFrame) -> DataFrame:
 
 
 def _reported(acknowledgments: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as f
-
     def first(wanted: Column) -> Column:
         return f.min(f.when(wanted, f.col("acknowledged_at")))
 
@@ -164,8 +152,6 @@ def _reported(acknowledgments: DataFrame) -> DataFrame:
 
 def _seen(reports: DataFrame, locations: DataFrame) -> DataFrame:
     """The managers that reported a message, by the hops it had taken then, and by time."""
-    from pyspark.sql import functions as f
-
     names = locations.select(f.col("key").alias("by"), f.col("name").alias("by_name"))
     reported = reports.join(f.broadcast(names), "by", "left")
     step = f.struct("hops", "reported_at", f.coalesce("by_name", "by").alias("by"))
@@ -177,16 +163,12 @@ def _seen(reports: DataFrame, locations: DataFrame) -> DataFrame:
 
 def _report_key(message_id: Column) -> Column:
     """A trace report's name for a message: four digits of its source's GUID, and its number."""
-    from pyspark.sql import functions as f
-
     digits = f.lower(f.regexp_extract(message_id, r"^\{?([0-9A-Fa-f]{4})", 1))
     return f.concat(digits, f.lit(":"), f.regexp_extract(message_id, r"(\d+)$", 1))
 
 
 def _placed(known: DataFrame, locations: DataFrame) -> DataFrame:
     """Source and destination by name and site. The place of a copy takes precedence over the name."""
-    from pyspark.sql import functions as f
-
     source_key = f.lower(f.coalesce("source_manager", f.regexp_extract("id", r"^\{?([0-9A-Fa-f-]{36})", 1)))
     keyed = known.withColumns(
         {
@@ -205,8 +187,6 @@ def _placed(known: DataFrame, locations: DataFrame) -> DataFrame:
 
 def _called(known: DataFrame, queues: DataFrame) -> DataFrame:
     """The destination's name for people: the queue of a copy, or the name at its manager."""
-    from pyspark.sql import functions as f
-
     found = f.concat_ws(": ", "holder", f.regexp_replace("held_in", ";journal$", ""))
     named = known.withColumn("format_name", f.lower("destination_queue")).join(
         f.broadcast(queues), "format_name", "left"
@@ -217,8 +197,6 @@ def _called(known: DataFrame, queues: DataFrame) -> DataFrame:
 
 
 def _state() -> Column:
-    from pyspark.sql import functions as f
-
     return (
         f.when(f.col("received_at").isNotNull(), "received")
         .when(f.col("dead_at").isNotNull(), "dead")
@@ -231,31 +209,23 @@ def _state() -> Column:
 
 def _asked() -> Column:
     """The acknowledgments that the sender wanted: that it reached its queue, that it was received."""
-    from pyspark.sql import functions as f
-
     reach = f.when(f.col("asked_reach"), "reach")
     receive = f.when(f.col("asked_receive") | (f.col("delivery") == "transactional"), "receive")
     return f.concat_ws(",", reach, receive)
 
 
 def _unexplained() -> Column:
-    from pyspark.sql import functions as f
-
     return f.coalesce((_state() == "sent") & (_asked() != ""), f.lit(False))
 
 
 def _seconds(until: str) -> Column:
     """Seconds since the send, never negative, even if the clocks disagree."""
-    from pyspark.sql import functions as f
-
     span = f.round((f.unix_micros(until) - f.unix_micros("sent_at")) / 1_000_000, 3)
     return f.when(span.isNotNull(), f.greatest(span, f.lit(0.0)))
 
 
 def _class_names(number: Column) -> Column:
     """The names of [MS-MQMQ] 2.2.18.1.6."""
-    from pyspark.sql import functions as f
-
     names = f.create_map(*(f.lit(each) for member in MessageClass for each in (member.value, class_name(member.value))))
     unknown = f.concat(f.lit("class-0x"), f.lower(f.lpad(f.hex(number), 4, "0")))
     return f.when(number.isNotNull(), f.coalesce(names[number], unknown))

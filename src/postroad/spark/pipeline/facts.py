@@ -9,17 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from postroad.spark.pipeline.delivery import STATES as STATE_WORDS
-from postroad.spark.pipeline.lake import (
-    BRONZE,
-    DEAD_LETTERS,
-    FAULTS,
-    LATENCY,
-    LINKS,
-    OLDEST,
-    STATES,
-    TRAFFIC,
-    Lake,
-)
+from postroad.spark.pipeline.lake import BRONZE, DEAD_LETTERS, FAULTS, LATENCY, LINKS, OLDEST, STATES, TRAFFIC, Lake
 from postroad.spark.pipeline.summaries import BINS_S
 
 Row = dict[str, Any]

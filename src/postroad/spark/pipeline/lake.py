@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
+
+from pyarrow.parquet import read_table
+from pyspark.sql import DataFrame, SparkSession
 
 from postroad.errors import InvalidArgument, PipelineError
 from postroad.spark.pipeline.lakes import DeltaTable, IcebergTable
 from postroad.spark.pipeline.tables import ParquetTable, Table, rows_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 BRONZE = "bronze/packets"
 MESSAGES, ACKNOWLEDGMENTS, REPORTS, UNDECODABLE = (
@@ -68,8 +68,6 @@ class Lake:
         last = table.last()
         if last is None:
             raise _missing(self.path, name)
-        from pyarrow.parquet import read_table
-
         found = [row for file in table.files() for row in read_table(file, partitioning=None).to_pylist()]
         return [{column: row.get(column) for column in last.schema.names} for row in found]
 

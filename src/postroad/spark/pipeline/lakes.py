@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
 from postroad.errors import PipelineError
 from postroad.spark.pipeline.tables import DAY, Commit, Table, rows_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _APP = "postroad"  # the writer's name in a table's log
 _NAMESPACE = "postroad"
@@ -39,9 +41,6 @@ class DeltaTable(Table):
         table = self._table()
         return [] if table is None else [_path(each) for each in table.file_uris()]
 
-    def parts(self) -> int:
-        return len(self.files())
-
     def _table(self) -> Any:
         deltalake = _library("deltalake", "delta")
         return deltalake.DeltaTable(str(self.root)) if deltalake.DeltaTable.is_deltatable(str(self.root)) else None
@@ -52,7 +51,7 @@ class DeltaTable(Table):
 
         self.root.mkdir(parents=True, exist_ok=True)
         files = self._write_files(frame, _new_directory(self.root, commit))
-        schema = _delta_schema(commit)
+        schema = deltalake.Schema.from_json(commit.schema.json())  # Delta's own JSON of a schema is Spark's
         days = [DAY] if DAY in commit.schema.names else []
         table = self._table()
         if table is None:
@@ -100,9 +99,6 @@ class IcebergTable(Table):
             return []
         return [_path(task.file.file_path) for task in table.scan().plan_files()]
 
-    def parts(self) -> int:
-        return len(self.files())
-
     @property
     def _identifier(self) -> str:
         return f"{_NAMESPACE}.{self.name.replace('/', '_')}"
@@ -125,7 +121,7 @@ class IcebergTable(Table):
 
         files = self._write_files(frame, _new_directory(self.root, commit), keep_day=True)
         files = [file for file in files if rows_of(file)]
-        arrow = _arrow_schema(commit)
+        arrow = to_arrow_schema(commit.schema, timezone="UTC")
         table = self._table()
         if table is None:
             table = self._catalog().create_table(self._identifier, arrow, location=f"file://{self.root}")
@@ -142,8 +138,6 @@ class IcebergTable(Table):
 
 
 def _library(name: str, extra: str) -> Any:
-    from importlib import import_module
-
     try:
         return import_module(name)
     except ImportError:
@@ -160,23 +154,10 @@ def _keeping(commit: Commit) -> dict[str, str]:
 
 
 def _kept(properties: Mapping[str, Any]) -> Commit | None:
-    from pyspark.sql.types import StructType
-
     if _BATCH not in properties:
         return None
     schema = StructType.fromJson(json.loads(properties[_SCHEMA]))
     return Commit(int(properties[_BATCH]), json.loads(properties[_FACTS]), schema)
-
-
-def _arrow_schema(commit: Commit) -> Any:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(commit.schema, timezone="UTC")
-
-
-def _delta_schema(commit: Commit) -> Any:
-    """Delta's own JSON of a schema is Spark's."""
-    return _library("deltalake", "delta").Schema.from_json(commit.schema.json())
 
 
 def _day(file: Path) -> str | None:

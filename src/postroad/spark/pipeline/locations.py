@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from postroad.directory.snapshot import Directory
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 IDS = "id string"
 LOCATIONS = "key string, name string, site string"
@@ -66,8 +65,6 @@ def message_ids(spark: SparkSession, ids: Iterable[str]) -> DataFrame:
 
 def destination_key(queue: Column) -> Column:
     """The GUID, name or address in a format name that identifies its manager."""
-    from pyspark.sql import functions as f
-
     guid = f.regexp_extract(queue, r"^(?:PRIVATE|PUBLIC|MACHINE|CONNECTOR)=([0-9A-Fa-f-]{36})", 1)
     host = f.regexp_extract(queue, r"^DIRECT=(?:TCP|OS|SPX):([^\\]+)\\", 1)
     web = f.regexp_extract(queue, r"^DIRECT=HTTPS?://([^/:\\]+)", 1)

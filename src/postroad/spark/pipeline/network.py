@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import numpy
+
 from postroad.directory.snapshot import Directory
 from postroad.routing import SiteGraph
 from postroad.routing.roles import is_site_gate
@@ -48,8 +50,6 @@ class Network:
 
     @classmethod
     def of(cls, directory: Directory) -> Network:
-        import numpy
-
         graph = SiteGraph(directory)
         guids = [site.identifier for site in directory.sites]
         origins = list(_origins(directory))
@@ -72,7 +72,6 @@ class Network:
     def routes(self, destinations: Sequence[int]) -> RouteArrays:
         """Links have two directions, so one search from a destination finds the costs from all sites. The route of an
         origin starts with the first of its links that has the least total cost."""
-        import numpy
         from scipy.sparse import csr_matrix
         from scipy.sparse.csgraph import dijkstra
 

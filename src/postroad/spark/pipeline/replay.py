@@ -17,6 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import pyarrow
+from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StringType
+
 from postroad.client.opening import connect
 from postroad.errors import InvalidArgument, ManagerUnavailable, PipelineError, PostroadError, StorageError
 from postroad.message import Message
@@ -29,8 +36,6 @@ from postroad.spark.pipeline.tables import writing
 from postroad.spark.schema import choose, spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from postroad.client.sync.manager import QueueManager
 
 Repair = Callable[[ReceivedMessage, Message], Message | None]
@@ -97,7 +102,8 @@ def replay(
         if dry_run:
             rows = dead_letters.select("queue", "lookup_id", "reason", "label", "destination").collect()
             return Replayed(len(rows), 0, 0, tuple(tuple(row) for row in rows))
-        chosen = [_dead_letter(row) for row in dead_letters.orderBy("queue", "arrival").toLocalIterator()]
+        found = dead_letters.orderBy("queue", "arrival").select(*DeadLetter.__dataclass_fields__).toLocalIterator()
+        chosen = [DeadLetter(*row) for row in found]
         if not chosen:
             return done
         plan = _Plan.made(manager, plans, chosen)
@@ -113,9 +119,6 @@ def _as_it_was(letter: ReceivedMessage, message: Message) -> Message:
 
 
 def _check(spark: SparkSession, where: str) -> None:
-    from pyspark.errors import AnalysisException
-    from pyspark.sql.types import StringType
-
     columns = spark_schema(choose(None, body=True, packet=True))
     dead_letters = spark.createDataFrame([], columns.add("queue", StringType()).add("reason", StringType()))
     try:
@@ -129,8 +132,6 @@ def _check(spark: SparkSession, where: str) -> None:
 @contextmanager
 def _silent() -> Iterator[None]:
     """PySpark prints an error of an expression as a line of JSON before it raises it."""
-    from pyspark.logger import PySparkLogger
-
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     before, logger.disabled = logger.disabled, True
     try:
@@ -149,8 +150,6 @@ def _dead_letters(
     repair: Repair,
     to: str | None,
 ) -> DataFrame:
-    from pyspark.sql import functions as f
-
     options = {"api": api, "packet": "true"} | ({} if token is None else {"token": token})
     frames = [
         spark.read.format("postroad").options(queue=queue, **options).load().withColumn("queue", f.lit(queue))
@@ -164,8 +163,6 @@ def _dead_letters(
     kind = _kind_of(manager, to)
 
     def work(batches: Iterable[Any]) -> Iterator[Any]:
-        import pyarrow
-
         for batch in batches:
             rows = [_repaired(row, repair, to, kind) for row in batch.to_pylist()]
             names = [column.split()[0] for column in _COLUMNS.split(", ")]
@@ -207,10 +204,6 @@ def _repaired(row: dict[str, Any], repair: Repair, to: str | None, kind: bool | 
         "transactional": letter.delivery == "transactional" if kind is None else kind,
         "message": json.dumps(message_json(message)),
     }
-
-
-def _dead_letter(row: Any) -> DeadLetter:
-    return DeadLetter(**{name: row[name] for name in DeadLetter.__dataclass_fields__})
 
 
 # Sending
@@ -359,8 +352,6 @@ def _numbered(runs: Iterable[_Run]) -> list[_Run]:
 
 def _held(manager: QueueManager, run: _Run, name: str) -> Iterator[DeadLetter]:
     """The dead letters that are still there after the hold."""
-    import pyarrow
-
     queue = manager.queue(run.queue)
     queue.hold(name, run.start, run.end)
     stream = b"".join(queue.arrow(run.start, run.end, columns=("lookup_id",), hold=name))

@@ -6,14 +6,14 @@ All text from messages is escaped. facts.py collects the figures, advice.py says
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 from typing import Any
 
 from postroad.spark.pipeline.advice import advice, reason_words
-from postroad.spark.pipeline.facts import Facts, summed
+from postroad.spark.pipeline.facts import Facts, Row, summed
 from postroad.spark.pipeline.plots import Bar, bars, columns, histogram, seconds, spans
 from postroad.spark.pipeline.summaries import BINS_S
 from postroad.version import __version__
@@ -188,11 +188,7 @@ def _routes(facts: Facts) -> str:
 def _traffic(facts: Facts) -> str:
     queues = [queue or _NOWHERE for queue, _ in summed(facts.traffic, "queue").most_common()]
     named = _coloured(queues, "q")
-    series: dict[datetime, Counter[str]] = {}
-    for row in facts.traffic:
-        if row["minute"] is not None:
-            series.setdefault(row["minute"], Counter())[named[row["queue"] or _NOWHERE]] += row["messages"]
-    made = _legend_of(named) + columns(series, list(dict.fromkeys(named.values())), "messages")
+    made = _legend_of(named) + _by_minute(facts.traffic, named, lambda row: row["queue"] or _NOWHERE)
     size = sum(row["bytes"] for row in facts.traffic)
     return _section(
         "How much, and when", f"Messages by the time of the send and by destination; {_size(size)} in total.", made
@@ -203,12 +199,8 @@ def _lost(facts: Facts) -> str:
     if not facts.dead_letters:
         return _section("What was lost, and why", "No message died.", "")
     named = _coloured(list(facts.reasons), "k")
-    series: dict[datetime, Counter[str]] = {}
-    for row in facts.dead_letters:
-        if row["minute"] is not None:
-            series.setdefault(row["minute"], Counter())[named[row["reason"]]] += row["messages"]
     words = {reason: f"{reason_words(reason)} ({reason}): {count:,}" for reason, count in facts.reasons.items()}
-    made = _legend_of(named, words) + columns(series, list(dict.fromkeys(named.values())), "messages")
+    made = _legend_of(named, words) + _by_minute(facts.dead_letters, named, lambda row: row["reason"])
     senders = summed(facts.dead_letters, "source", "queue", "reason")
     again = summed(facts.dead_letters, "source", "queue", "reason", what="replayed")
     rows = [(*key, count, again[key]) for key, count in senders.most_common(MOST_ROWS)]
@@ -303,6 +295,15 @@ def _legend_of(named: Mapping[str, str], words: Mapping[str, str] | None = None)
         text = name if words is None else words[name]
         shown[kind] = text if kind not in shown else f"{len(named) - _KINDS + 1} others"
     return _legend(shown)
+
+
+def _by_minute(rows: Iterable[Row], named: Mapping[str, str], name: Callable[[Row], str]) -> str:
+    """Columns of the messages over time, in the colours of their names."""
+    series: dict[datetime, Counter[str]] = {}
+    for row in rows:
+        if row["minute"] is not None:
+            series.setdefault(row["minute"], Counter())[named[name(row)]] += row["messages"]
+    return columns(series, list(dict.fromkeys(named.values())), "messages")
 
 
 def _left_out(totals: Mapping[Any, int], what: str) -> str:

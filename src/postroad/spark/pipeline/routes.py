@@ -6,15 +6,17 @@ Each task gets some of the destinations and the whole network, which is small.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy
+import pyarrow
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from postroad.directory.snapshot import Directory
 from postroad.routing import SiteGraph
 from postroad.routing.table import gates_in_turn
 from postroad.spark.pipeline.network import CHUNK, NONE, Network, RouteArrays, chunks
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 ROUTES = "from_site string, to_site string, next_site string, cost bigint, link_cost bigint"
 MOVED = "from_site string, to_site string, next_before string, cost_before bigint, next_after string, cost_after bigint"
@@ -70,8 +72,6 @@ def moved(spark: SparkSession, before: Directory, after: Directory) -> DataFrame
 def link_loads(spark: SparkSession, directory: Directory, demand: DataFrame) -> DataFrame:
     """The load of each link, both directions together, if `demand` (from_site, to_site, messages, bytes) takes the
     routes of this directory. Sites are in the order of their names. `unserved` gives the demand without a route."""
-    from pyspark.sql import functions as f
-
     carried = _walk(spark, directory, demand, LOADS, _loads_of)
     return carried.groupBy("site_a", "site_b").agg(f.sum("messages").alias("messages"), f.sum("bytes").alias("bytes"))
 
@@ -113,8 +113,6 @@ def _walk(
 
 
 def _routes_of(network: Network, destinations: Sequence[int]) -> Any:
-    import numpy
-
     found = network.routes(destinations)
     row, origin = numpy.nonzero(found.link != NONE)
     link = found.link[row, origin]
@@ -129,8 +127,6 @@ def _routes_of(network: Network, destinations: Sequence[int]) -> Any:
 
 
 def _moved_of(before: Network, after: Network, destinations: Sequence[int]) -> Any:
-    import numpy
-
     one, other = before.routes(destinations), after.routes(destinations)
     sites = slice(0, len(before.sites))  # a gate in several sites is known by its sites
     next_one, next_other = _next(before, one, sites), _next(after, other, sites)
@@ -148,8 +144,6 @@ def _moved_of(before: Network, after: Network, destinations: Sequence[int]) -> A
 
 def _loads_of(network: Network, batch: Any) -> Any:
     """Moves the whole demand along its routes, one step at a time."""
-    import numpy
-
     a: list[Any] = []
     b: list[Any] = []
     weights: list[tuple[Any, Any]] = []
@@ -183,8 +177,6 @@ def _loads_of(network: Network, batch: Any) -> Any:
 
 
 def _lost_of(network: Network, batch: Any) -> Any:
-    import numpy
-
     lost: list[tuple[Any, Any, Any, Any]] = []
     for arrays, here, row, destination, messages, size in _demands(network, batch):
         gone = arrays.link[row, here] == NONE
@@ -195,8 +187,6 @@ def _lost_of(network: Network, batch: Any) -> Any:
 
 def _demands(network: Network, batch: Any) -> Iterator[tuple[RouteArrays, Any, Any, Any, Any, Any]]:
     """The rows of a batch by chunks of destinations: (arrays, origin, row in the arrays, destination, ...)."""
-    import numpy
-
     numbers = {name: place for place, name in enumerate(network.sites)}
     here, there = ([numbers.get(name, NONE) for name in batch.column(number).to_pylist()] for number in (0, 1))
     origin, target = numpy.array(here, numpy.int64), numpy.array(there, numpy.int64)
@@ -211,8 +201,6 @@ def _demands(network: Network, batch: Any) -> Iterator[tuple[RouteArrays, Any, A
 
 def _next(network: Network, found: RouteArrays, origins: slice) -> Any:
     """The next site's number, NONE if there is none."""
-    import numpy
-
     link = found.link[:, origins]
     if not len(network.next_site):
         return link
@@ -221,24 +209,17 @@ def _next(network: Network, found: RouteArrays, origins: slice) -> Any:
 
 def _named(names: tuple[str, ...], numbers: Any) -> Any:
     """Names by their numbers; NONE is null."""
-    import pyarrow
-
     indices = pyarrow.array(numbers.astype("int32"), pyarrow.int32(), mask=numbers == NONE)
     return pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(names, pyarrow.string())).cast(pyarrow.string())
 
 
 def _costs(costs: Any) -> Any:
     """Whole numbers; infinite ones are null."""
-    import numpy
-    import pyarrow
-
     none = numpy.isinf(costs)
     return pyarrow.array(numpy.where(none, 0, costs).astype(numpy.int64), mask=none)
 
 
 def _batch(schema: str, *columns: Any) -> Any:
-    import pyarrow
-
     return pyarrow.RecordBatch.from_arrays(
         [pyarrow.array(each) for each in columns], names=[each.split()[0] for each in schema.split(", ")]
     )

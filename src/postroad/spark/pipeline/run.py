@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
 
 from postroad.directory.snapshot import Directory
 from postroad.spark.pipeline import bronze, silver, summaries
@@ -37,9 +39,6 @@ from postroad.spark.pipeline.sent_again import fingerprint, ids_sent_again
 from postroad.spark.pipeline.sources import Source, consumed, new_ranges
 from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit, writing
 from postroad.spark.pipeline.traffic import link_traffic, traffic
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Progress = Callable[[str, int, int], None]  # the current step, steps done, steps in all
 
@@ -113,7 +112,7 @@ def _bronze(lake: Lake, found: Sequence[Source]) -> int:
     for each in ranges:
         offsets[each.source.key] = max(each.end, offsets.get(each.source.key, 0))
     managers = {each["id"]: each for each in facts.get("managers", [])}
-    managers |= {each.manager.id: _as_fact(each.manager) for each in found}
+    managers |= {each.manager.id: asdict(each.manager) for each in found}
     queues = facts.get("queues", {}) | {name: each.called for each in found for name in each.names}
     kept = {"offsets": offsets, "managers": list(managers.values()), "queues": queues}
     table.append(bronze.read(lake.session, ranges, batch), batch, kept)
@@ -128,8 +127,6 @@ def _consume(lake: Lake, found: Sequence[Source]) -> int:
 
 def _silver(lake: Lake, batch: int, tell: Tell) -> None:
     """Decodes new bronze rows once for all tables; each takes those it lacks."""
-    from pyspark import StorageLevel
-
     tables = {name: lake.table(name) for name in _SHAPES}
     done = {name: -1 if (last := table.last()) is None else last.batch for name, table in tables.items()}
     if min(done.values()) >= batch:
@@ -196,10 +193,6 @@ def _side_by_side(make: Callable[[str], None], names: Iterable[str]) -> None:
 def _compact(lake: Lake, name: str) -> bool:
     table = lake.table(name)
     return table.parts() > COMPACT_AFTER and table.compact()
-
-
-def _as_fact(manager: KnownManager) -> dict[str, Any]:
-    return {"id": manager.id, "name": manager.name, "address": manager.address, "api": manager.api}
 
 
 def _fingerprint(directory: Directory | None) -> str | None:

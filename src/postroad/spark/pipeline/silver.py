@@ -5,16 +5,20 @@ do not decode, with the reason. Pure functions on DataFrames.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType, _parse_datatype_string
+
+from postroad.columns import ERROR, PROPERTIES, arrow_type
+from postroad.columns import decode as decode_columns
 from postroad.errors import RemoteProtocolError
 from postroad.wire.constants import AckFlags, MessageClass
 from postroad.wire.report import TraceReport
 from postroad.wire.view import MessageView
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
 
 # The role of a queue: what a copy in it says of its message.
 SENT, RECEIVED, DEAD, OUTGOING, QUEUED = "sent", "received", "dead", "outgoing", "queued"
@@ -59,8 +63,6 @@ def decode(bronze: DataFrame) -> DataFrame:
 
 def messages(decoded: DataFrame) -> DataFrame:
     """One row for each copy of a message: where it was found, and its content."""
-    from pyspark.sql import functions as f
-
     wanted = decoded.where(f.col("decode_error").isNull() & ~_is_acknowledgment() & (f.col("packet_class") != _REPORT))
     reason = f.when(f.col("role") == DEAD, f.col("reason"))
     return wanted.withColumn("reason", reason).select(
@@ -73,8 +75,6 @@ def acknowledgments(decoded: DataFrame) -> DataFrame:
 
     `acknowledged_at` is that manager's clock, in whole seconds.
     """
-    from pyspark.sql import functions as f
-
     return decoded.where(f.col("decode_error").isNull() & _is_acknowledgment()).select(
         *PLACE,
         "id",
@@ -91,8 +91,6 @@ def acknowledgments(decoded: DataFrame) -> DataFrame:
 def reports(decoded: DataFrame) -> DataFrame:
     """One row for each trace report, [MS-MQQB] 3.1.5.8.9: `about` is the start of the source's GUID and the number of
     the message, because a report has no more."""
-    from pyspark.sql import functions as f
-
     found = decoded.where(f.col("decode_error").isNull() & (f.col("packet_class") == _REPORT))
     return found.where(f.col("report_of").isNotNull()).select(
         *PLACE,
@@ -108,8 +106,6 @@ def reports(decoded: DataFrame) -> DataFrame:
 
 def undecodable(decoded: DataFrame) -> DataFrame:
     """One row for each packet that is no message, with the reason, and its first bytes."""
-    from pyspark.sql import functions as f
-
     head = f.lower(f.hex(f.substring("packet", 1, _HEAD_BYTES)))
     return decoded.where(f.col("decode_error").isNotNull()).select(
         *PLACE, f.col("decode_error").alias("error"), f.length("packet").alias("size"), head.alias("head")
@@ -125,8 +121,6 @@ _SEQUENCE = ("sequence_id", "sequence_number", "previous_sequence_number")
 
 
 def _is_acknowledgment() -> Column:
-    from pyspark.sql import functions as f
-
     return f.col("packet_class").isin(*_POSITIVE) | (f.col("packet_class") >= _FIRST_NACK)
 
 
@@ -134,28 +128,12 @@ def _is_acknowledgment() -> Column:
 
 
 def _decoded_schema(bronze: StructType) -> StructType:
-    import pyarrow
-    from pyspark.sql.pandas.types import from_arrow_schema
-    from pyspark.sql.types import StructField, StructType
-
-    from postroad.columns import ERROR, PROPERTIES, arrow_type
-
     properties = from_arrow_schema(pyarrow.schema([(name, arrow_type(name)) for name in (*PROPERTIES, ERROR)]))
-    extras = [StructField(name, _type(kind)) for name, kind in _EXTRAS.items()]
+    extras = [StructField(name, _parse_datatype_string(kind)) for name, kind in _EXTRAS.items()]
     return StructType([*bronze, *properties, *extras])
 
 
-def _type(kind: str) -> Any:
-    from pyspark.sql.types import _parse_datatype_string
-
-    return _parse_datatype_string(kind)
-
-
 def _decode_batch(batch: Any, schema: StructType) -> Iterator[Any]:
-    import pyarrow
-
-    from postroad.columns import decode as decode_columns
-
     packets = batch.column("packet")
     found = decode_columns(packets) | _extras(packets.to_pylist())
     arrays = [found[name] if name in found else batch.column(name) for name in schema.names]
@@ -163,8 +141,6 @@ def _decode_batch(batch: Any, schema: StructType) -> Iterator[Any]:
 
 
 def _extras(packets: list[bytes | None]) -> dict[str, Any]:
-    import pyarrow
-
     kinds = {"int": pyarrow.int32(), "bigint": pyarrow.int64(), "boolean": pyarrow.bool_(), "string": pyarrow.string()}
     rows = [_extra(packet) for packet in packets]
     return {

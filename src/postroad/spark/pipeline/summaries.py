@@ -5,10 +5,8 @@ Each table is small for any number of messages: reports read these without Spark
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
 
 PERCENTILES = (0.5, 0.9, 0.99)
 # Seconds until a message was received: up to one second, up to two, and so on; the last bin has the rest.
@@ -18,8 +16,6 @@ OLDEST = 100
 
 def states(delivered: DataFrame) -> DataFrame:
     """Messages by their ends, queue, kind, state and reason. `spread` counts those that were received by BINS_S."""
-    from pyspark.sql import functions as f
-
     ends = ("source", "destination", "source_site", "destination_site", "queue", "delivery", "state", "reason")
     bins = [f.sum(inside.cast("bigint")) for inside in _bins(f.coalesce("receive_s", "reach_s"))]
     return delivered.groupBy(*ends).agg(
@@ -38,8 +34,6 @@ def states(delivered: DataFrame) -> DataFrame:
 
 
 def _bins(seconds: Column) -> list[Column]:
-    from pyspark.sql import functions as f
-
     known = seconds.isNotNull()
     lows, highs = (None, *BINS_S), (*BINS_S, None)
     found = []
@@ -52,8 +46,6 @@ def _bins(seconds: Column) -> list[Column]:
 def latency(delivered: DataFrame) -> DataFrame:
     """Percentiles of the seconds until a message reached its queue and was received: of all, and by queue, route and
     priority."""
-    from pyspark.sql import functions as f
-
     route = f.concat_ws(" -> ", f.coalesce("source", f.lit("?")), f.coalesce("destination", f.lit("?")))
     groups = {
         "all": f.lit("all"),
@@ -82,8 +74,6 @@ def dead_letters(delivered: DataFrame) -> DataFrame:
 
     `replayed` counts those that were sent again.
     """
-    from pyspark.sql import functions as f
-
     dead = delivered.where("state = 'dead'")
     minute = f.date_trunc("minute", "dead_at").alias("minute")
     return dead.groupBy(minute, "reason", "source", "queue", "dead_in").agg(
@@ -102,8 +92,6 @@ def oldest(delivered: DataFrame) -> DataFrame:
 
 def undecodable(found: DataFrame) -> DataFrame:
     """Packets that are no messages, by place and fault, with one example of each."""
-    from pyspark.sql import functions as f
-
     return found.groupBy("manager", "queue", "error").agg(
         f.count("*").alias("packets"),
         f.min("arrived_at").alias("first_at"),

@@ -14,14 +14,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
-from postroad.errors import PipelineError
+from pyarrow.parquet import read_metadata
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructField, StructType
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+from postroad.errors import PipelineError
 
 DAY = "day"  # the column that divides the files, if there is one
 COMPACT_AFTER = 16  # parts: a run that finds more writes them as one
@@ -63,9 +64,9 @@ class Table(ABC):
     def files(self) -> list[str]:
         """The Parquet files of all batches."""
 
-    @abstractmethod
     def parts(self) -> int:
         """The number of pieces; one is best to read."""
+        return len(self.files())
 
     @abstractmethod
     def _commit(self, frame: DataFrame, commit: Commit, *, whole: bool) -> None:
@@ -85,7 +86,8 @@ class Table(ABC):
         frame = self.read()
         if last is None or frame is None or self.parts() < 2:
             return False
-        self._commit(_gathered(frame), last, whole=True)
+        gathered = frame.repartition(DAY) if DAY in frame.columns else frame.coalesce(1)  # few large files
+        self._commit(gathered, last, whole=True)
         return True
 
     def read(self) -> DataFrame | None:
@@ -136,8 +138,6 @@ class ParquetTable(Table):
         whole = [last for _, last, _ in self._parts()]
         if not whole:
             return None
-        from pyspark.sql.types import StructType
-
         path = max(self._parts(), key=lambda part: part[1])[2]
         try:
             kept = json.loads((path / _COMMIT).read_text())
@@ -213,8 +213,6 @@ def writing(lake: Path) -> Iterator[None]:
 
 def grown(table: str, known: StructType | None, new: StructType) -> StructType:
     """The schema with the new columns; known columns stay and keep their types."""
-    from pyspark.sql.types import StructField, StructType
-
     if known is None:
         return StructType([StructField(field.name, field.dataType, True) for field in new])
     types = {field.name: field.dataType for field in known}
@@ -229,8 +227,6 @@ def grown(table: str, known: StructType | None, new: StructType) -> StructType:
 
 
 def _with_columns(frame: DataFrame, schema: StructType) -> DataFrame:
-    from pyspark.sql import functions as f
-
     there = set(frame.columns)
     return frame.select(
         *(
@@ -240,15 +236,8 @@ def _with_columns(frame: DataFrame, schema: StructType) -> DataFrame:
     )
 
 
-def _gathered(frame: DataFrame) -> DataFrame:
-    """Few large files: one for each day, or one."""
-    return frame.repartition(DAY) if DAY in frame.columns else frame.coalesce(1)
-
-
 def rows_of(file: Path) -> int:
     """The number of rows of a Parquet file, from its footer."""
-    from pyarrow.parquet import read_metadata
-
     return int(read_metadata(file).num_rows)
 
 

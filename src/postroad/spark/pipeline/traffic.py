@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from postroad.directory.snapshot import Directory
 from postroad.spark.pipeline.network import NONE, Network, chunks
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 PAIR_LINKS = "source_site string, destination_site string, site_a string, site_b string"
 
 
 def traffic(delivered: DataFrame) -> DataFrame:
     """By the minute of the send. Messages that only acknowledgments mention have no size, but count too."""
-    from pyspark.sql import functions as f
-
     minute = f.date_trunc("minute", f.coalesce("sent_at", "received_at", "reached_at", "dead_at")).alias("minute")
     ends = ("source", "destination", "source_site", "destination_site", "queue", "delivery", "priority")
     grouped = delivered.groupBy(minute, *ends)
@@ -25,8 +21,6 @@ def traffic(delivered: DataFrame) -> DataFrame:
 
 def demand(traffic: DataFrame) -> DataFrame:
     """The total demand from site to site, for `routes.link_loads`."""
-    from pyspark.sql import functions as f
-
     between = traffic.where("source_site is not null and destination_site is not null")
     return between.groupBy(f.col("source_site").alias("from_site"), f.col("destination_site").alias("to_site")).agg(
         f.sum("messages").alias("messages"), f.sum("bytes").alias("bytes")
@@ -36,8 +30,6 @@ def demand(traffic: DataFrame) -> DataFrame:
 def link_traffic(spark: SparkSession, traffic: DataFrame, directory: Directory | None) -> DataFrame:
     """The load of each routing link, by the minute, if every message took the directory's route; empty without a
     directory."""
-    from pyspark.sql import functions as f
-
     pairs = traffic.where("source_site <> destination_site").select("source_site", "destination_site").distinct()
     wanted = [(row[0], row[1]) for row in pairs.collect()]
     found = [] if directory is None else pair_links(directory, wanted)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import UUID
 
-from postroad.client.aio.exchange import Exchange
-from postroad.client.exchange import JSON, Address, Answer
+from postroad.client.exchange import JSON, Address, Answer, Exchange, Transport
 from postroad.client.leases import LeaseKeeper
 from postroad.client.payloads import (
-    INCOMPLETE,
     InfoT,
-    T,
     check_timeout,
     hold_path,
     messages_json,
     queue_path,
-    read_hold,
     read_info,
     read_lease,
     read_messages,
@@ -28,7 +24,7 @@ from postroad.client.payloads import (
     submissions_path,
     word,
 )
-from postroad.errors import NoMessage, RemoteProtocolError
+from postroad.errors import NoMessage
 from postroad.values.info import (
     ListenerInfo,
     LockInfo,
@@ -38,13 +34,13 @@ from postroad.values.info import (
     SessionInfo,
     TransactionInfo,
 )
-from postroad.values.offsets import Mark, Submission
+from postroad.values.offsets import HoldInfo, Mark, Submission
 
 if TYPE_CHECKING:
     from postroad.fields.queue import QueueAttributes
     from postroad.message import Message
     from postroad.received import ReceivedMessage
-    from postroad.values.offsets import HoldInfo, Selection
+    from postroad.values.offsets import Selection
     from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
     from postroad.values.routes import Route, Table
     from postroad.values.trace import Trace
@@ -55,31 +51,29 @@ NO_TIME = "there was no message within the time to wait"
 
 
 class HttpBackend:
-    """The verbs of `Backend`, each one request."""
+    """The verbs of `Backend`, each one request. It waits for nothing but the transport."""
 
-    def __init__(
-        self, url: str, token: str | None = None, certificate: str | Path | None = None, key: str | Path | None = None
-    ) -> None:
-        self._address = Address(url, token, certificate, key)
-        self._exchange = Exchange(self._address)
-        self._keeper = LeaseKeeper(self._address)
+    def __init__(self, address: Address, transport: Transport) -> None:
+        self._address = address
+        self._exchange = Exchange(address, transport)
+        self._keeper = LeaseKeeper(address)
 
     async def close(self) -> None:
         self._keeper.close()
         await self._exchange.close()
 
     async def info(self) -> ManagerInfo:
-        return read_info(ManagerInfo, await self._exchange.json("GET", "/manager"))
+        return await self._get(ManagerInfo, "/manager")
 
     async def route(self, destination: str, source: str | None) -> Route:
         from postroad.values.routes import Route
 
-        return await self._read(Route.from_json, "/route", {"to": destination, "from": source})
+        return await self._get(Route, "/route", {"to": destination, "from": source})
 
     async def route_table(self, source: str | None) -> Table:
         from postroad.values.routes import Table
 
-        return await self._read(Table.from_json, "/route/table", {"from": source})
+        return await self._get(Table, "/route/table", {"from": source})
 
     async def sessions(self) -> list[SessionInfo]:
         return await self._list(SessionInfo, "/sessions", "sessions")
@@ -94,14 +88,10 @@ class HttpBackend:
         from postroad.values.trace import Trace, read_message_id
 
         read_message_id(message_id)  # what is none might be taken for another path of the API
-        return await self._read(Trace.from_json, f"/trace/{quote(message_id, safe='')}", {})
+        return await self._get(Trace, f"/trace/{quote(message_id, safe='')}")
 
-    async def _read(self, read: Callable[[Any], T], path: str, query: Mapping[str, object]) -> T:
-        answer = await self._exchange.json("GET", path, query=query)
-        try:
-            return read(answer)
-        except (LookupError, TypeError):
-            raise RemoteProtocolError(INCOMPLETE) from None
+    async def _get(self, kind: type[InfoT], path: str, query: Mapping[str, object] | None = None) -> InfoT:
+        return read_info(kind, await self._exchange.json("GET", path, query=query))
 
     async def _list(
         self, kind: type[InfoT], path: str, member: str, query: Mapping[str, object] | None = None
@@ -114,7 +104,7 @@ class HttpBackend:
         return await self._list(QueueInfo, "/queues", "queues")
 
     async def queue(self, name: str) -> QueueInfo:
-        return read_info(QueueInfo, await self._exchange.json("GET", queue_path(name)))
+        return await self._get(QueueInfo, queue_path(name))
 
     async def create_queue(self, path: str, attributes: QueueAttributes) -> QueueInfo:
         return read_info(QueueInfo, await self._exchange.json("POST", "/queues", {"path": path, **attributes}))
@@ -217,8 +207,7 @@ class HttpBackend:
     # Ranges by order of arrival
 
     async def mark(self, name: str, start: int, limit: int | None) -> Mark:
-        query = {"from": start, "limit": limit}
-        return read_info(Mark, await self._exchange.json("GET", queue_path(name, "mark"), query=query))
+        return await self._get(Mark, queue_path(name, "mark"), {"from": start, "limit": limit})
 
     async def arrow(self, name: str, selection: Selection) -> AsyncIterator[bytes]:
         query = {
@@ -231,14 +220,17 @@ class HttpBackend:
             "class": selection.message_class,
             "label": selection.label,
         }
-        async for piece in self._exchange.stream(queue_path(name, "messages"), query, ARROW):
-            yield piece
+        async with aclosing(self._exchange.stream(queue_path(name, "messages"), query, ARROW)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo:
-        return read_hold(await self._exchange.json("PUT", hold_path(name, holder), {"from": start, "to": end}))
+        return read_info(
+            HoldInfo, await self._exchange.json("PUT", hold_path(name, holder), {"from": start, "to": end})
+        )
 
     async def holds(self, name: str) -> list[HoldInfo]:
-        return [read_hold(each) for each in await self._exchange.json("GET", queue_path(name, "holds"), member="holds")]
+        return await self._list(HoldInfo, queue_path(name, "holds"), "holds")
 
     async def commit_hold(self, name: str, holder: str, end: int) -> int:
         # However long it takes: a step that is done stays done, so a broken connection loses nothing.

@@ -1,7 +1,4 @@
-"""How far transactional messages have got, [MS-MQDMPR] 3.1.1.4 and 3.1.1.5: figures for whoever asks, never a rule.
-
-Sender and receiver keep them; here they are only read, under the names that management tools know.
-"""
+"""The figures of transactional transfer as the binary protocol keeps them."""
 
 from __future__ import annotations
 
@@ -10,11 +7,11 @@ from postroad.binary.sender import Flight, OutgoingSequence, Sender
 from postroad.errors import IllegalName
 from postroad.names import FormatName, parse_format_name
 from postroad.queues.queue import Queue
-from postroad.transfer.outgoing import NOTHING, IncomingTransferInfo, OutgoingTransferInfo
 from postroad.wire.queue_names import destination_name
 from postroad.wire.records import SequenceInfo
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
+from tests.transfers import NOTHING, IncomingTransferInfo, OutgoingTransferInfo, outgoing_info
 
 
 def outgoing_transfer(sender: Sender, queue: Queue) -> OutgoingTransferInfo:
@@ -24,7 +21,7 @@ def outgoing_transfer(sender: Sender, queue: Queue) -> OutgoingTransferInfo:
     last_ack = _place(*sequence.last_ack) if sequence.last_ack_count else NOTHING
     unread = _awaiting_final_ack(sender, queue)
     unacked = [_flight(each) for each in sequence.unacked]
-    return sequence.info(unacked, last_ack, _place(sequence_id, number), unread, sender.settings.resend_s)
+    return outgoing_info(sequence, unacked, last_ack, _place(sequence_id, number), unread, sender.settings.resend_s)
 
 
 def incoming_transfers(receiver: Receiver, queue: Queue) -> list[IncomingTransferInfo]:
@@ -65,4 +62,4 @@ def _flight(flight: Flight) -> SequenceInfo:
 
 def _awaiting_final_ack(sender: Sender, queue: Queue) -> int:
     destination = sender.core.queues.outgoing_info[queue].destination
-    return sum(destination_name(MessageView(each.packet)) == destination for each in sender.awaiting_final_ack())
+    return sum(destination_name(MessageView(each.packet)) == destination for each in sender.awaiting_final_ack)

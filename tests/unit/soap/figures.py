@@ -1,15 +1,12 @@
-"""OutgoingTransferInfo of queues that lead to a URL, [MS-MQDMPR] 3.1.1.4, as [MC-MQSRM] 3.1.5.1.8.2 keeps it.
-
-The sender keeps the streams; here they are only read, under the names that management tools know.
-"""
+"""The figures of transactional transfer as the SOAP protocol keeps them, [MC-MQSRM] 3.1.5.1.8.2."""
 
 from __future__ import annotations
 
 from postroad.queues.queue import Queue
 from postroad.soap.sender import Flight, Sender, Transfer
 from postroad.soap.streams import OutgoingStream
-from postroad.transfer.outgoing import NOTHING, OutgoingTransferInfo
 from postroad.wire.records import SequenceInfo
+from tests.transfers import NOTHING, OutgoingTransferInfo, outgoing_info
 
 
 def outgoing_transfer(sender: Sender, queue: Queue) -> OutgoingTransferInfo:
@@ -23,7 +20,7 @@ def outgoing_transfer(sender: Sender, queue: Queue) -> OutgoingTransferInfo:
     last_ack = NOTHING if stream is None else _last_ack(stream)
     following = SequenceInfo(shown.value, place, place - 1)
     places = [_flight(each) for each in unacked]
-    return transfer.info(places, last_ack, following, len(transfer.awaiting_final), sender.settings.resend_s)
+    return outgoing_info(transfer, places, last_ack, following, len(transfer.awaiting_final), sender.settings.resend_s)
 
 
 def _last_ack(stream: OutgoingStream) -> SequenceInfo:
