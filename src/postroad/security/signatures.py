@@ -289,7 +289,7 @@ def public_key_of(certificate: bytes) -> RSAPublicKey | Refused:
         return bad_signature(Reason.NO_CERTIFICATE)
     try:
         key = x509.load_der_x509_certificate(certificate).public_key()
-    except (ValueError, UnsupportedAlgorithm):
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
         return bad_signature(Reason.BAD_CERTIFICATE)
     if not isinstance(key, RSAPublicKey):
         return bad_signature(Reason.BAD_CERTIFICATE)

@@ -251,6 +251,15 @@ def test_a_certificate_must_be_readable(certificate: bytes, reason: Reason) -> N
     assert verify(SIGNED_2_0, certificate) == bad_signature(reason)
 
 
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
+def test_no_certificate_of_a_stranger_makes_the_check_fail_otherwise() -> None:
+    """A sender without an id chooses the certificate freely."""
+    for bit in range(8 * len(CERTIFICATE)):
+        at = bit // 8
+        odd = CERTIFICATE[:at] + bytes((CERTIFICATE[at] ^ 1 << bit % 8,)) + CERTIFICATE[at + 1 :]
+        assert isinstance(verify(SIGNED_2_0, odd), Verified | Refused)
+
+
 def test_a_short_key_is_refused() -> None:
     assert verify(SIGNED_2_0, certificate_of(BASE)) == bad_signature(Reason.WEAK_KEY)
     with pytest.raises(InvalidArgument, match="key: must have at least 1024 bits, got 512"):
