@@ -10,6 +10,7 @@ from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.queues.local import LocalQueueManager
+from postroad.security.guard import Verdict
 from postroad.store.memory import MemoryStore
 from postroad.wire import ConnectionParameters, EstablishConnection, SessionAck, SessionHeader
 from postroad.wire.layout import NULL_GUID
@@ -24,6 +25,9 @@ class _Driver:
 
     def connect(self, peer: Peer) -> None:
         pass
+
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+        raise NotImplementedError
 
     def flush(self, session: Session) -> None:
         session.data_to_send()

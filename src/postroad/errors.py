@@ -57,6 +57,7 @@ class VendorStatus(IntEnum):
 
     STORAGE = 0xE00E0001
     CONFIGURATION = 0xE00E0002
+    ENCRYPTION = 0xE00E0003
 
 
 class PostroadError(Exception):
@@ -309,6 +310,12 @@ class LeaseEnded(TransactionSequence):
 
 class NotAuthenticated(PostroadError):
     status = Status.MESSAGE_NOT_AUTHENTICATED
+
+
+class NotEncrypted(PostroadError):
+    """A message could not be encrypted, or its queue wants another kind of body. It was not sent."""
+
+    status = VendorStatus.ENCRYPTION
 
 
 class RpcFault(PostroadError):

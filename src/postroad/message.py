@@ -72,6 +72,18 @@ def ack_flags(words: Iterable[str] | str) -> int:
     return flags
 
 
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A signature that an application made with its own key, [MS-MQMQ] 2.5. `value` is as on the wire, `certificate` is
+    DER. `sender_id` is the sender's SID as text, or the id of a queue manager."""
+
+    value: bytes
+    certificate: bytes
+    version: str = "2.0"
+    hash: str = "sha512"
+    sender_id: str | UUID | None = None
+
+
 @dataclass(slots=True)
 class Message:
     """A message to send. A text body is stored as UTF-16 for the body types 8 and 31, as UTF-8 for all others.
@@ -80,7 +92,8 @@ class Message:
     message is recoverable and is delivered exactly once and in order. `journal` keeps a copy in the manager's journal
     after delivery. `dead_letter` keeps a copy in its dead-letter queue if delivery fails; `dead_letter_queue` asks for
     that copy in another queue of the sending manager. Times are in seconds. Acknowledgments go to `admin_queue`: `ack`
-    and `admin_queue` have an effect only together.
+    and `admin_queue` have an effect only together. `encrypt` names a cipher for the body on its way to another manager
+    ("" is the manager's own choice); `signature` is made of the message as it will be sent.
     """
 
     body: bytes | str = b""
@@ -103,6 +116,8 @@ class Message:
     extension: bytes = b""
     connector_type: UUID | None = None
     message_class: int = 0
+    signature: Signature | None = None
+    encrypt: str | None = None
 
 
 def _u32(value: int, what: str) -> int:

@@ -34,6 +34,8 @@ from postroad.queues.queue import Queue
 from postroad.queues.waiting import WaitingRead
 from postroad.received import ReceivedMessage, decode_records, encode_records
 from postroad.remote_read.answers import message_of
+from postroad.security.guard import Verdict
+from postroad.security.refusals import Reason, Refused
 from postroad.soap.service import Peer as SoapPeer
 from postroad.soap.service import Post, SoapService
 from postroad.soap.settings import SoapSettings
@@ -88,6 +90,9 @@ class House:
 
     def connect(self, peer: Peer) -> None: ...
 
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+        done([self.core.protection.opener.open(packet, STARTED) for packet in packets])
+
     def flush(self, session: Session) -> None:
         session.data_to_send()
 
@@ -134,7 +139,7 @@ def arrived(house: House, view: MessageView) -> None:
     """By a session: into its queue, refused, or on to another manager; and it is traced."""
     stored = view.data
     for reason in NEGATIVE:
-        house.binary.receiver._refuse(stored, view, reason, "10.0.0.9", STARTED)
+        house.binary.receiver._refuse(stored, view, Refused(reason, Reason.NO_QUEUE), "10.0.0.9", STARTED)
     house.core.delivery.arrive(house.queues[view.transactional], stored, view, STARTED)
 
 
@@ -213,7 +218,7 @@ def reported(house: House, view: MessageView) -> None:
 def forwarded(house: House, view: MessageView) -> None:
     house.binary.receiver._forward(view.data, view, "10.0.0.9", STARTED)
     house.tick()
-    house.binary.receiver._take_message(house.session, view.data, view, "10.0.0.9", STARTED)
+    house.binary.receiver._take_message(house.session, view.data, view, "10.0.0.9", STARTED, None)
     house.tick()
     house.binary.on_timer(STARTED + 100)
 

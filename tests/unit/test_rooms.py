@@ -106,6 +106,7 @@ PURE = (
     "security.encryption",
     "security.guard",
     "security.keys",
+    "security.protection",
     "security.refusals",
     "security.relay",
     "security.rights",

@@ -233,12 +233,9 @@ def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Sampl
             soap.receiver.receipts_dropped if soap else 0,
         ),
         (
-            "postroad_soap_messages_refused_total",
-            "Messages by HTTP that no local queue accepted, by reason.",
-            [
-                ({"reason": each.name.removeprefix("NACK_").lower()}, count)
-                for each, count in (soap.receiver.refusals if soap else {}).items()
-            ],
+            "postroad_messages_refused_total",
+            "Messages of other managers that no local queue accepted, by reason.",
+            [({"reason": str(each)}, count) for each, count in tally.refused.items()],
         ),
         (
             "postroad_remote_readers",

@@ -90,9 +90,7 @@ class Receiver:
         self._order_acks: dict[str, tuple[Queue, Record]] = {}  # the last of each sequence, and where it was put
         self._timers: Deadlines[str] = Deadlines()
 
-    def take(
-        self, session: Session, event: Received, address: str, now: float, opened: Verdict | None = None
-    ) -> None:
+    def take(self, session: Session, event: Received, address: str, now: float, opened: Verdict | None = None) -> None:
         """One message of a session from `address`; `opened` is what security made of it, where it has any.
 
         A manager's full quota closes the session, with nothing said.
@@ -194,9 +192,7 @@ class Receiver:
         else:
             self.incoming.reject(self.core.tick, name, sequence, now)
 
-    def _deliver(
-        self, data: bytes, view: MessageView, address: str, now: float, opened: Verdict | None
-    ) -> None:
+    def _deliver(self, data: bytes, view: MessageView, address: str, now: float, opened: Verdict | None) -> None:
         """3.1.5.8.2, 3.1.5.8.3 and 3.1.5.8.8: the checks of a local queue, then the queue, with a body to be read."""
         queue = self._destination(view)
         refused = self._refusal(queue, view, opened, now)
@@ -230,9 +226,7 @@ class Receiver:
                 self.destinations.remember(written, queue)
         return queue
 
-    def _refusal(
-        self, queue: Queue | None, view: MessageView, opened: Verdict | None, now: float
-    ) -> Refused | None:
+    def _refusal(self, queue: Queue | None, view: MessageView, opened: Verdict | None, now: float) -> Refused | None:
         if queue is None:
             return NO_QUEUE
         if isinstance(opened, Refused):

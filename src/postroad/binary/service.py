@@ -370,9 +370,7 @@ class BinaryService:
         else:
             self._take(session, events, address, now, iter(()))
 
-    def _take(
-        self, session: Session, events: list[Event], address: str, now: float, opened: Iterator[Verdict]
-    ) -> None:
+    def _take(self, session: Session, events: list[Event], address: str, now: float, opened: Iterator[Verdict]) -> None:
         stored = 0
         with self.core.delivery.together(now):
             for event in events:

@@ -23,6 +23,7 @@ from postroad.net.endpoints import endpoint
 from postroad.net.limits import Admission, Limits, Standing
 from postroad.net.listening import Acceptor, ReadWatch, bind
 from postroad.queues.carriers import Watcher
+from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.runtime.logs import RateLimitedLog
 from postroad.runtime.supervision import RETRY_S, Supervisor
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 class Host(Protocol):
     """What the transport needs of the queue manager that it belongs to."""
 
+    core: LocalQueueManager
     identifier: UUID
     clock: Callable[[], float]
     binary: BinaryService | None
@@ -146,7 +148,7 @@ class BinaryTransport:
         self.links: dict[Session, _Link] = {}
         self._ports = ports
         self._ping_client = ping_client
-        self.guard = manager.core.guard  # whoever rotates keys replaces both
+        self._guard = manager.core.protection.opener
         self._opener = ThreadPoolExecutor(1, "postroad-security")
         self.limits = manager.limits
         self._acceptor: Acceptor | None = None
@@ -279,7 +281,7 @@ class BinaryTransport:
 
     def _open_all(self, packets: list[bytes]) -> list[Verdict]:
         now = time.monotonic()
-        return [self.guard.open(packet, now) for packet in packets]
+        return [self._guard.open(packet, now) for packet in packets]
 
     def _opened(
         self, session: Session, done: Callable[[list[Verdict]], None], opening: asyncio.Future[list[Verdict]]

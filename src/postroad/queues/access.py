@@ -72,6 +72,10 @@ def descriptor_of(acl: str | None) -> SecurityDescriptor:
     return _DEFAULT if acl is None else parse_sddl(acl).mapped(QUEUE_MAPPING)
 
 
+def no_right(action: Action, queue: Queue) -> str:
+    return f"no right to {action.value} {queue.name}: an administrator grants it with `postroad queue acl grant`"
+
+
 class Access:
     """One for a queue manager. `claimed` believes the sender that an unsigned message names, as MSMQ does."""
 
@@ -107,9 +111,7 @@ class Access:
 
     def require(self, queue: Queue, token: Token, action: Action) -> None:
         if not self.allows(queue, token, action):
-            raise AccessDenied(
-                f"no right to {action.value} {queue.name}: an administrator can grant it with `postroad queue acl grant`"
-            )
+            raise AccessDenied(no_right(action, queue))
 
     def may_create(self, token: Token) -> bool:
         return token.everything or allowed(self.manager_descriptor, token, QueueManagerRight.CREATE_QUEUE.value)

@@ -17,6 +17,7 @@ from postroad.errors import (
     AccessDenied,
     IllegalFormatName,
     InvalidHandle,
+    NotEncrypted,
     OperationCancelled,
     PostroadError,
     QueueNotFound,
@@ -38,6 +39,7 @@ from postroad.names import (
     expand_format_name,
     parse_name,
 )
+from postroad.queues.access import Access
 from postroad.queues.carriers import Carrier, Watcher
 from postroad.queues.collection import DEADLETTER, DEADXACT, INTERNAL_QUEUES, JOURNAL, QueueCollection
 from postroad.queues.commits import Ticks
@@ -51,12 +53,16 @@ from postroad.queues.outgoing import OutgoingEvent
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import END, PositionState, Queue
 from postroad.queues.reading import Reading
+from postroad.queues.securing import Securing, SendRefused
 from postroad.queues.submissions import STATE as SUBMISSION_STATE
 from postroad.queues.submissions import Submissions
 from postroad.queues.tick import COUNTERS_STATE, MAX_MESSAGE_ID, Counters, Tick
 from postroad.queues.transacting import STATE as SEQUENCE_STATE
 from postroad.queues.transacting import Transacting
 from postroad.queues.transaction import Transaction
+from postroad.security.access import Token
+from postroad.security.protection import Protection
+from postroad.security.refusals import COULD_NOT_ENCRYPT
 from postroad.store.express import ExpressStore
 from postroad.store.interface import ARRIVAL_MASK, NEVER, Record, Store
 from postroad.values.reading import QueueAccess, ShareMode
@@ -66,6 +72,7 @@ from postroad.wire.packets import check_place
 from postroad.wire.view import MessageView
 
 PURGE_BATCH = 1000
+_TRUSTED = Token.administrator()
 
 
 class QueueManagerState(Enum):
@@ -75,16 +82,6 @@ class QueueManagerState(Enum):
     INITIALIZING = "initializing"
     READY = "ready"
     STOPPING = "stopping"
-
-
-class _Refused(Exception):
-    """A send that its queue does not take: why, and what its senders are told who asked to be told."""
-
-    def __init__(self, error: PostroadError, message_class: MessageClass, packets: list[bytes]) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.message_class = message_class
-        self.packets = packets
 
 
 class LocalQueueManager:
@@ -107,12 +104,15 @@ class LocalQueueManager:
         apart: Callable[[], int] = lambda: 1,
         locate: Callable[[PublicName], UUID | None] = lambda name: None,
         base_priority: Callable[[FormatName], int] = lambda name: 0,
+        protection: Protection | None = None,
+        public_keys: Callable[[UUID], bytes] = lambda manager: b"",
     ) -> None:
         """`new_id` gives ids that were never given: who lets strangers in takes ids that cannot be guessed.
 
         `first_message_id` is where a store that is new begins to count, `apart` how far the next sequence is from the
-        last one; `locate` and `base_priority` say what the directory knows: which manager has a public queue, and the
-        priority of messages to it.
+        last one; `locate`, `base_priority` and `public_keys` say what the directory knows: which manager has a public
+        queue, the priority of messages to it, and the keys that bodies for a manager are encrypted with. Without
+        `protection` no signature is accepted and nothing can be decrypted.
         """
         self.new_id = new_id
         self.name = name
@@ -133,6 +133,9 @@ class LocalQueueManager:
             lambda queue, now, opened: self.reading.wake(queue, now, opened),
             locate,
         )
+        self.access = Access(self.queues)
+        self.protection = protection or Protection(_no_randomness)
+        self.securing = Securing(self.access, self.protection, public_keys)
         self.reading = Reading(self.delivery)
         self.descriptors: dict[int, OpenQueueDescriptor] = {}
         self.transacting = Transacting(self.delivery, self.reading, new_id, apart)
@@ -387,8 +390,12 @@ class LocalQueueManager:
         messages: Sequence[Message],
         now: float,
         transaction: Transaction | None = None,
+        token: Token = _TRUSTED,
     ) -> list[int]:
-        """Messages to one destination, or to each of a list; their message ids. All of them go, or none."""
+        """Messages to one destination, or to each of a list; their message ids. All of them go, or none.
+
+        `token` is who sends: an application in this process may do everything.
+        """
         name = self._expanded(destination)
         elements: tuple[FormatName | PathName, ...] = (name,)
         header = None
@@ -403,19 +410,32 @@ class LocalQueueManager:
                     queue = self.delivery.sending_queue(element, now, own=True)
                     if queue.is_outgoing and not self.queues.outgoing_info[queue].named:
                         self._name_host(queue, element)
-                    plans.append((queue, self._packets(element, queue, messages, ids, header, transaction, now)))
+                    packets = self._packets(element, queue, messages, ids, header, transaction, now)
+                    if self.securing.concerns(queue, messages, token):
+                        secure = self.securing.apply
+                        packets = [secure(queue, *each, token, now) for each in zip(messages, packets, strict=True)]
+                    self._check_send(queue, packets, transaction)
+                    plans.append((queue, packets))
                 for queue, packets in plans:
                     if transaction is None:
                         self._accept(queue, messages, packets, now)
                     else:
                         self.transacting.send(queue, packets, transaction)
-        except _Refused as refusal:
+        except SendRefused as refusal:
             for packet in refusal.packets:
                 self.delivery.try_after(
                     packet, self.delivery.acknowledge, MessageView(packet), refusal.message_class, now
                 )
+                if refusal.message_class == COULD_NOT_ENCRYPT:
+                    self.delivery.try_after(packet, self._keep_unsent, packet, now)
             raise refusal.error from None
         return [each & MAX_MESSAGE_ID for each in range(first_id, first_id + len(elements) * len(messages))]
+
+    def _keep_unsent(self, packet: bytes, now: float) -> None:
+        """[MS-MQQB] 3.1.7.1.5.1: what could not be encrypted is not sent, and is kept if it asked for that."""
+        view = MessageView(packet)
+        if view.negative_journaling:
+            self.delivery.dead_letter(packet, view, COULD_NOT_ENCRYPT, now)
 
     def _packets(
         self,
@@ -432,12 +452,10 @@ class LocalQueueManager:
         compose = Composer(
             self.identifier, written, self._answer_name, header, self.delivery.manager_of(written)
         ).compose
-        packets = [
+        return [
             compose(each, next(ids) & MAX_MESSAGE_ID, int(now), transactional=transaction is not None)
             for each in messages
         ]
-        self._check_send(queue, packets, transaction)
-        return packets
 
     def _name_host(self, queue: Queue, name: FormatName | PathName) -> None:
         """What an application here sends to, strangers may have us answer to."""
@@ -467,7 +485,7 @@ class LocalQueueManager:
             except QuotaExceeded as error:
                 reason, refusal = MessageClass.NACK_Q_EXCEED_QUOTA, error
         if refusal is not None:
-            raise _Refused(refusal, reason, packets)
+            raise SendRefused(refusal, reason, packets)
 
     def _accept(self, queue: Queue, messages: Sequence[Message], packets: list[bytes], now: float) -> None:
         add, arrive = self.delivery.add, self.delivery.arrive
@@ -535,6 +553,10 @@ def _elsewhere(name: FormatName | PathName, manager: str, *, waiting: bool) -> s
         f"the queue {name} is on another machine, not on {manager}{here}: read it there, or with "
         f"`postroad remote receive {shlex.join(place)}`"
     )
+
+
+def _no_randomness(size: int) -> bytes:
+    raise NotEncrypted("this queue manager was started without a source of random numbers")
 
 
 def _no_directory(name: DistributionListName) -> Iterable[FormatName]:

@@ -63,6 +63,7 @@ def not_encrypted(reason: Reason) -> Refused:
 
 UNSUPPORTED_PROVIDER: Final = Refused(MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER, Reason.UNKNOWN_PROVIDER)
 NOT_AUTHENTICATED: Final = bad_signature(Reason.NOT_AUTHENTICATED)
+WRONG_DIGEST: Final = bad_signature(Reason.WRONG_DIGEST)
 BODY_NOT_ENCRYPTED: Final = bad_encryption(Reason.BODY_NOT_ENCRYPTED)
 BODY_ENCRYPTED: Final = bad_encryption(Reason.BODY_ENCRYPTED)
 NO_ACCESS: Final = Refused(MessageClass.NACK_ACCESS_DENIED, Reason.NO_ACCESS)

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 from cryptography.hazmat.primitives.asymmetric.utils import NoDigestInfo
 
 from postroad.errors import InvalidArgument, LocalProtocolError
+from postroad.message import Signature
 from postroad.names import PrivateName, PublicName
 from postroad.security.algorithms import DEFAULT_HASH, DEFAULT_HASHES, HASHES, HASHES_BY_NUMBER, MIN_RSA_BITS, Hash
 from postroad.security.refusals import Reason, Refused, bad_signature
@@ -204,17 +205,6 @@ def _format_name_list(view: MessageView) -> bytes:
     return writer.getvalue()
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """What a client gives to a manager to have a signed message sent: no key is in it. `value` is as on the wire."""
-
-    value: bytes
-    certificate: bytes
-    version: str = "2.0"
-    hash: str = DEFAULT_HASH
-    sender_id: Sid | UUID | None = None  # a UUID is that of a queue manager
-
-
 def signature_of(
     view: MessageView,
     key: RSAPrivateKey,
@@ -263,7 +253,10 @@ def sign(
 ) -> bytes:
     """A composed packet, signed. `certificate` is DER."""
     value = signature_of(MessageView(packet), key, version, hash_word, profile)
-    return attach(packet, Signature(value, certificate, version, hash_word, sender_id))
+    return attach(
+        packet,
+        Signature(value, certificate, version, hash_word, str(sender_id) if isinstance(sender_id, Sid) else sender_id),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,9 +351,9 @@ def _check_size(bits: int) -> None:
         raise InvalidArgument(f"key: must have at least {MIN_RSA_BITS} bits, got {bits}")
 
 
-def _sender(sender_id: Sid | UUID | None) -> tuple[int, bytes]:
+def _sender(sender_id: str | UUID | None) -> tuple[int, bytes]:
     if sender_id is None:
         return SenderIdType.NONE, b""
     if isinstance(sender_id, UUID):
         return SenderIdType.QUEUE_MANAGER, sender_id.bytes_le
-    return SenderIdType.SID, sender_id.encode()
+    return SenderIdType.SID, Sid.parse(sender_id).encode()

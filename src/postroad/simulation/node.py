@@ -22,6 +22,7 @@ from postroad.queues.commits import Commits, Done
 from postroad.queues.local import LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.routing import Router
+from postroad.security.guard import Verdict
 from postroad.simulation.disk import Disk
 from postroad.simulation.ledger import Stage
 from postroad.simulation.log import packet_lines
@@ -221,6 +222,9 @@ class Node:
         self._ends[session] = end
         self._sessions[end] = session
         self.flush(session)
+
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+        done([self.core.protection.opener.open(packet, self.now) for packet in packets])
 
     def flush(self, session: Session) -> None:
         end = self._ends.get(session)

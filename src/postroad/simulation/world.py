@@ -77,7 +77,7 @@ class World:
                 self.stage,
                 scenario.quotas_kb.get(entry.name),
                 self._provide,
-                TransferWatcher(refused=lambda view, reason: self.stage.ledger.ended(view.data, reason)),
+                TransferWatcher(refused=lambda view, why: self.stage.ledger.ended(view.data, why.acknowledgment)),
             )
             node.started.append(lambda node=node: self._watch(node))  # type: ignore[misc]
             self.nodes[entry.name] = node

@@ -5,7 +5,6 @@ Everything a request changes is in the gathering tick; its answer leaves when th
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from postroad.deadlines import Agenda, earliest
@@ -16,6 +15,8 @@ from postroad.net.endpoints import is_address
 from postroad.queues.delivery import is_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
+from postroad.security.access import Token
+from postroad.security.refusals import EXPIRED, WRONG_DIGEST, Refused
 from postroad.soap.addresses import at_address, destination_of, url_of
 from postroad.soap.elements import Attachments, Envelope, MessageType, Stream, identify
 from postroad.soap.envelope import read_envelope
@@ -29,7 +30,15 @@ from postroad.soap.settings import SoapSettings
 from postroad.soap.signature import check_signature
 from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
-from postroad.transfer.arrivals import REMOVALS, Destinations, MessageIdHistory, foreign_id, overflow, refusal
+from postroad.transfer.arrivals import (
+    REMOVALS,
+    Credentials,
+    Destinations,
+    MessageIdHistory,
+    foreign_id,
+    overflow,
+    refusal,
+)
 from postroad.transfer.outgoing import withdraw
 from postroad.transfer.watching import TransferWatcher
 from postroad.wire.constants import AckFlags, MessageClass
@@ -43,6 +52,7 @@ ORDER_QUEUE = "private$\\order_queue$"
 OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
 NOT_IDENTIFIED = bytes(16) + b"\1\0\0\0"  # 3.1.5.1.11: the id of every message without an Msmq element
 _STREAM_RECEIPTS = frozenset({MessageType.STREAM_RECEIPT, MessageType.FINAL_STREAM_RECEIPT})
+_EVERYONE = Credentials(Token.everyone())
 # 3.1.5.2.1.1 and 3.1.7.3.2: of a message that is not of a stream, nobody else would leave a dead letter.
 _DEAD_HERE = frozenset(
     {
@@ -75,7 +85,7 @@ class Outcome:
     fault: str | None = None
 
 
-class _Refused(Exception):
+class _NotForUs(Exception):
     """3.1.5.1.3: the message is not for anybody here."""
 
 
@@ -90,7 +100,6 @@ class Receiver:
         self.sender = sender
         self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s, HISTORY_STATE)
         self.incoming = IncomingStreams(core.store, self.history.forget, settings.remote_managers)
-        self.refusals: Counter[MessageClass] = Counter()  # messages that no queue here took, by reason
         self.receipts_ignored = 0  # receipts for streams of ours, from others than those whom they went to
         self.receipts_dropped = 0  # receipts that strangers wanted at hosts that they may not make us call
         self._watcher = watcher
@@ -108,7 +117,7 @@ class Receiver:
             envelope = read_envelope(text)
             with self.core.delivery.atomic:
                 return Outcome(OK, self._take(envelope, attachments, incoming, now))
-        except (MalformedSoap, IllegalName, _Refused) as fault:
+        except (MalformedSoap, IllegalName, _NotForUs) as fault:
             return Outcome(BAD_REQUEST, fault=str(fault))
         except ManagerFull as fault:
             return Outcome(SERVER_ERROR, fault=str(fault))
@@ -117,10 +126,10 @@ class Receiver:
         """3.1.5.1: each step in its turn; whether it was a duplicate, of a message that may not be durable yet."""
         name = destination_of(envelope.path.to)
         if not isinstance(name, DirectName):
-            raise _Refused(f"no queue here is subscribed to {name}")
+            raise _NotForUs(f"no queue here is subscribed to {name}")
         if name.host.lower() not in self.core.queues.local_hosts and name.host != incoming.local:
             if not self.settings.redirections.store_and_forward:
-                raise _Refused(f"{name.host} is not here, and nothing is passed on")
+                raise _NotForUs(f"{name.host} is not here, and nothing is passed on")
             return self._forward(envelope, attachments, name, incoming.address, now)
         redirections = self.settings.redirections
         if redirections.inbound and (target := redirections.inbound_target(envelope.path.to)) is not None:
@@ -130,7 +139,7 @@ class Receiver:
         kind = identify(envelope)
         queue = self._destination(name, kind)
         if queue.properties.transactional != (envelope.stream is not None):
-            raise _Refused(f"{queue.properties.path} is for {'other' if envelope.stream else 'stream'} messages")
+            raise _NotForUs(f"{queue.properties.path} is for {'other' if envelope.stream else 'stream'} messages")
         match kind:
             case MessageType.STREAM_RECEIPT:
                 assert envelope.stream_receipt is not None
@@ -171,10 +180,10 @@ class Receiver:
         if queue is None:
             queue = self._destinations.find(name, internal=True)
             if queue is None:
-                raise _Refused(f"there is no queue {name}")
+                raise _NotForUs(f"there is no queue {name}")
             receipts = kind in _STREAM_RECEIPTS and queue.properties.path.lower() == ORDER_QUEUE
             if is_internal(queue) and not receipts:
-                raise _Refused(f"{name} is for receipts of streams alone")
+                raise _NotForUs(f"{name} is for receipts of streams alone")
             self._destinations.remember(key, queue)
         return queue
 
@@ -219,41 +228,44 @@ class Receiver:
             return True
         if element.send_receipts_to is not None:
             DirectName.from_wire(element.send_receipts_to)  # 2.2.5.3.4: or it is malformed
-        reason = self._refusal(queue, view, forged, now)
+        refused = self._refusal(queue, view, forged, now)
         tick = self.core.tick
         before = len(tick.batch.puts)
         added = self.incoming.advance(tick, state, stream, element, key, now)
         if verdict is Verdict.ACCEPTED:
-            self._deliver(queue, view, key, reason, now)
-            if reason is None:
+            self._deliver(queue, view, key, refused, now)
+            if refused is None:
                 self.incoming.proved(state)
             added += tick.last_puts(len(tick.batch.puts) - before)
         stream.schedule_receipt(now, delay_s, self.settings.max_receipt_delay_s)
         self._due.add(state)
         return True  # a tick that is lost takes what came on top of its messages with it
 
-    def _deliver(self, queue: Queue, view: MessageView, key: bytes, reason: MessageClass | None, now: float) -> None:
+    def _deliver(self, queue: Queue, view: MessageView, key: bytes, refused: Refused | None, now: float) -> None:
         """3.1.5.1.12. Last is its id, so that a message that found no room here is no duplicate when it comes again."""
-        if reason is None:
+        if refused is None:
             self.core.delivery.arrive(queue, view.data, view, now)
         else:
-            self._refuse(view, reason, now)
+            self._refuse(view, refused, now)
         self._remember(view, key, now)
 
-    def _refusal(self, queue: Queue, view: MessageView, forged: bool, now: float) -> MessageClass | None:
+    def _refusal(self, queue: Queue, view: MessageView, forged: bool, now: float) -> Refused | None:
         """The first check of the queue that fails names the reason; ManagerFull where the manager is at its limit."""
         # A receipt says how long it may take as a matter of form, 4.3: what it tells is as true later.
         timeless = view.message_class != MessageClass.NORMAL
-        reason = refusal(queue, view, now, forged=forged, timeless=timeless)
-        # 3.1.5.1.12: write access to the queue is asked here, for Everyone (S-1-1-0), whoever signed the message.
-        return reason or overflow(self.core.delivery, queue, len(view.data))
+        if forged and queue.properties.transactional == view.transactional:
+            return WRONG_DIGEST
+        # No certificate comes by HTTP: nobody is authenticated, and access is asked for Everyone, 3.1.5.1.12.
+        refused = refusal(queue, view, _EVERYONE, self.core.access, now, timeless=timeless)
+        return refused or overflow(self.core.delivery, queue, len(view.data))
 
-    def _refuse(self, view: MessageView, reason: MessageClass, now: float) -> None:
+    def _refuse(self, view: MessageView, refused: Refused, now: float) -> None:
         """The message was understood and is not taken: whoever asked for it is told."""
         delivery = self.core.delivery
-        self.refusals[reason] += 1
-        delivery.try_after(view.data, self._watcher.refused, view, reason)
-        told = MessageClass.NACK_RECEIVE_TIMEOUT if reason is MessageClass.NACK_REACH_QUEUE_TIMEOUT else reason
+        reason = refused.acknowledgment
+        delivery.tally.refused[refused.reason] += 1
+        delivery.try_after(view.data, self._watcher.refused, view, refused)
+        told = MessageClass.NACK_RECEIVE_TIMEOUT if reason == MessageClass.NACK_REACH_QUEUE_TIMEOUT else reason
         delivery.try_after(view.data, delivery.acknowledge, view, told, now)
         if view.transactional:
             delivery.try_after(view.data, self._send_final_receipt, view, told, now)
@@ -277,7 +289,7 @@ class Receiver:
         A message of a stream that comes again may have been lost behind us: it is passed on again.
         """
         if not (configured or self.core.delivery.relay.allows(name.host) or self._is_redirected(name)):
-            raise _Refused(f"{name.host} is not here, and [relay] allow does not let messages be passed on to it")
+            raise _NotForUs(f"{name.host} is not here, and [relay] allow does not let messages be passed on to it")
         packet = as_arrived_by_http(packet_of(envelope, attachments, int(now), name), address)
         view = MessageView(packet)
         key = b"" if view.transactional else _history_key(view, address)
@@ -288,9 +300,9 @@ class Receiver:
         except QuotaExceeded as fault:
             raise ManagerFull(str(fault)) from fault
         except PostroadError as fault:
-            raise _Refused(str(fault)) from None
+            raise _NotForUs(str(fault)) from None
         if view.has_expired(now):
-            self._refuse(view, MessageClass.NACK_REACH_QUEUE_TIMEOUT, now)
+            self._refuse(view, EXPIRED, now)
         else:
             try:
                 self.core.delivery.check_quota(queue, len(packet))

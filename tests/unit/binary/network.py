@@ -23,6 +23,7 @@ from postroad.queues.outgoing import ConnectionStatus, OutgoingInfo
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
 from postroad.queues.waiting import WaitingRead
+from postroad.security.guard import Verdict
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
 from postroad.transfer.watching import TransferWatcher
@@ -153,6 +154,9 @@ class Station(Party):
 
     def connect(self, peer: Peer) -> None:
         self.network.pending.append((self, peer))
+
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+        done([self.core.protection.opener.open(packet, self.network.now) for packet in packets])
 
     def when_durable(self, done: Done) -> None:
         self._promises.append(done)

@@ -23,6 +23,7 @@ from postroad.queues.properties import QueueProperties, QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Change
 from postroad.queues.waiting import WaitingRead
+from postroad.security.guard import Verdict
 from postroad.soap.service import Peer as SoapPeer
 from postroad.soap.service import Post, SoapService
 from postroad.soap.settings import SoapSettings
@@ -127,6 +128,9 @@ class House:
                 patch.setattr(owner, name, lambda self, *a, _w=wrapped, **k: _w(self, *a, **k))
 
     # The drivers of both protocols
+
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+        done([self.core.protection.opener.open(packet, self.now) for packet in packets])
 
     def connect(self, peer: Peer) -> None: ...
 

@@ -11,13 +11,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from postroad.errors import InvalidArgument, RemoteProtocolError
+from postroad.message import Signature
 from postroad.security.algorithms import CIPHERS, MissingLibrary
 from postroad.security.caches import CERTIFICATE_LIFETIME_S, KEY_LIFETIME_S
 from postroad.security.guard import Guard, Opened, Sealer, arrived_encrypted, is_secured
 from postroad.security.keys import KeyRing
 from postroad.security.refusals import Reason, Refused, bad_encryption, bad_signature, not_encrypted
 from postroad.security.sid import Sid
-from postroad.security.signatures import LISTED, PROFILES, Signature, attach, sign
+from postroad.security.signatures import LISTED, PROFILES, attach, sign
 from postroad.wire.constants import PrivacyLevel, QueueCode
 from postroad.wire.message import UserMessage
 from postroad.wire.records import DsPublicKey, decode_public_keys, encode_public_keys
@@ -159,7 +160,7 @@ def test_a_signature_without_a_certificate_is_refused(sender: Sid | None) -> Non
 
 def test_a_registered_certificate_with_a_short_key_is_refused() -> None:
     weak = certificate_of(BASE)
-    packet = attach(PLAIN, Signature(bytes(64), weak, sender_id=SID))
+    packet = attach(PLAIN, Signature(bytes(64), weak, sender_id=str(SID)))
     assert guard({str(SID): (weak,)}).open(packet, 0.0) == bad_signature(Reason.WEAK_KEY)
 
 

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroad.errors import InvalidArgument, LocalProtocolError
+from postroad.message import Signature
 from postroad.security.algorithms import HASHES
 from postroad.security.refusals import Reason, Refused, bad_signature
 from postroad.security.signatures import (
     LISTED,
     PROFILES,
-    Signature,
     Verified,
     attach,
     find_profile,
@@ -224,7 +224,7 @@ def test_a_client_signs_without_the_id_and_the_time() -> None:
     """It composes its own packet. The manager gives the message an id and a time, and needs no key."""
     message = UserMessage.decode(PLAIN)
     mine = replace(message, user=replace(message.user, message_id=0, sent_time=0)).encode()
-    signature = Signature(signature_of(MessageView(mine), SENDER), CERTIFICATE, sender_id=SID)
+    signature = Signature(signature_of(MessageView(mine), SENDER), CERTIFICATE, sender_id=str(SID))
     assert verify(attach(PLAIN, signature), CERTIFICATE) == Verified(3, "2.0", "sha512")
 
 

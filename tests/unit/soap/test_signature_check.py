@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 from cryptography.hazmat.primitives.hashes import SHA1 as SHA1_ALGORITHM
 from lxml import etree
 
+from postroad.security.refusals import Reason
 from postroad.soap.elements import (
     Attachments,
     CommitmentReceiptRequest,
@@ -175,7 +176,7 @@ def test_a_queue_that_requires_authentication_takes_no_soap_message(network: Net
     envelope = stranger_message(beta.url(r"private$\strict"))
     assert beta.ask(replace(envelope, signature=signature_of(PARTS)), PARTS) == OK
     assert beta.messages(r"private$\strict") == []
-    assert beta.service.receiver.refusals == {MessageClass.NACK_BAD_SIGNATURE: 1}
+    assert beta.core.delivery.tally.refused == {Reason.NOT_AUTHENTICATED: 1}
 
 
 def test_a_manager_that_forwards_checks_nothing(network: Network) -> None:
@@ -184,11 +185,11 @@ def test_a_manager_that_forwards_checks_nothing(network: Network) -> None:
     beta = network.station("beta", 2)
     wrong = signature_of(Attachments(b"other", b"extra"))
     assert gate.ask(replace(stranger_message(beta.url(ORDERS)), signature=wrong), PARTS) == OK
-    assert gate.service.receiver.refusals == {}
+    assert gate.core.delivery.tally.refused == {}
     (exchange,) = network.user_posts("gate")
     assert exchange.envelope.signature == wrong
     assert beta.messages(ORDERS) == []
-    assert beta.service.receiver.refusals == {MessageClass.NACK_BAD_SIGNATURE: 1}
+    assert beta.core.delivery.tally.refused == {Reason.WRONG_DIGEST: 1}
 
 
 # Refused messages
@@ -207,7 +208,7 @@ def test_a_wrong_digest_is_counted_and_logged_and_the_answer_says_nothing(beta: 
     ]
     assert answers == [OK, OK]
     assert len(beta.messages(ORDERS)) == 1
-    assert beta.service.receiver.refusals == {MessageClass.NACK_BAD_SIGNATURE: 1}
+    assert beta.core.delivery.tally.refused == {Reason.WRONG_DIGEST: 1}
     assert seen == [("SOAP signature refused", "the digest of cid:body is wrong")]
 
 
@@ -276,7 +277,7 @@ def test_every_byte_flipped(network: Network) -> None:
             beta.purge(ORDERS)
     # SignatureValue cannot be checked without the sender's certificate; SRMP does not sign the rest of the envelope.
     assert set(changed_but_taken) == {"value", "rest"}
-    assert beta.service.receiver.refusals[MessageClass.NACK_BAD_SIGNATURE] > len("helloextra") * 2
+    assert beta.core.delivery.tally.refused[Reason.WRONG_DIGEST] > len("helloextra") * 2
 
 
 def references_text(data: bytes, number: int) -> bytes:
@@ -321,7 +322,7 @@ def test_a_reference_to_anything_but_a_part_is_refused(beta: Station, uri: str) 
         kind, pieces = join_entity(changed(envelope, "<se:Body>", body).encode(), PARTS, MANAGER, 1)
         assert beta.ask_raw(kind, b"".join(pieces), f"10.3.0.{len(body)}") == OK
     assert beta.messages(ORDERS) == []
-    assert beta.service.receiver.refusals == {MessageClass.NACK_BAD_SIGNATURE: 2}
+    assert beta.core.delivery.tally.refused == {Reason.WRONG_DIGEST: 2}
 
 
 TRANSFORMS = (

@@ -1,0 +1,110 @@
+"""The security of messages that applications here send: attached, sealed or checked before anything is promised.
+
+An application signs with its own key. For a queue of this manager the signature is checked as on arrival. For another
+manager the body is encrypted with that manager's key, [MS-MQQB] 3.1.7.1.5, wherever the next hop is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from postroad.errors import AccessDenied, NotAuthenticated, NotEncrypted, PostroadError
+from postroad.fields.queue import QueuePrivacy
+from postroad.message import Message
+from postroad.queues.access import Access, Action, no_right
+from postroad.queues.queue import Queue
+from postroad.security.access import ADMINISTRATORS, Token
+from postroad.security.guard import is_secured
+from postroad.security.protection import Protection
+from postroad.security.refusals import (
+    BODY_ENCRYPTED,
+    BODY_NOT_ENCRYPTED,
+    NO_ACCESS,
+    NOT_AUTHENTICATED,
+    Reason,
+    Refused,
+)
+from postroad.security.signatures import attach
+from postroad.wire.constants import SecurityFlags, SenderIdType
+from postroad.wire.security_header import SecurityHeader
+from postroad.wire.security_patch import with_security
+from postroad.wire.view import MessageView
+
+_VOUCHED = SenderIdType.SID | SecurityFlags.SECURITY_DATA | 1 << 8  # AS 1: who sent it is known by a login
+_WHY_NOT_ENCRYPTED = {
+    Reason.NO_PUBLIC_KEY: "the directory has no public key of the destination's manager for this cipher: set "
+    "public_keys of that [[manager]] to what `postroad keys show` prints there",
+    Reason.DIRECT_NAME: "a direct name does not say which manager's key to use: send to the queue's public or private "
+    "format name",
+    Reason.TOO_LARGE: "the encrypted packet would be larger than 4 MiB: make the body smaller",
+    Reason.ALREADY_ENCRYPTED: "it is already encrypted",
+}
+
+
+class SendRefused(Exception):
+    """A send that its queue does not take: why, and what its senders are told who asked to be told."""
+
+    def __init__(self, error: PostroadError, message_class: int, packets: list[bytes]) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.message_class = message_class
+        self.packets = packets
+
+
+class Securing:
+    """`public_keys` gives the MQDSPUBLICKEYS that the directory has of a manager; empty where it has none."""
+
+    def __init__(self, access: Access, protection: Protection, public_keys: Callable[[UUID], bytes]) -> None:
+        self.access = access
+        self.protection = protection
+        self._public_keys = public_keys
+
+    def concerns(self, queue: Queue, messages: Sequence[Message], token: Token) -> bool:
+        """Whether anything here has to be done: of most messages there is nothing."""
+        if not queue.is_outgoing:
+            properties = queue.properties
+            if properties.authenticate or properties.privacy is not QueuePrivacy.OPTIONAL or not token.everything:
+                return True
+        return any(each.signature is not None or each.encrypt is not None for each in messages)
+
+    def apply(self, queue: Queue, message: Message, packet: bytes, token: Token, now: float) -> bytes:
+        """The packet as it is stored or leaves; SendRefused if it cannot."""
+        if message.signature is not None:
+            packet = attach(packet, message.signature)
+        if queue.is_outgoing:
+            return packet if message.encrypt is None else self._seal(message.encrypt, packet, now)
+        return self._admit(queue, message, packet, token, now)
+
+    def _seal(self, cipher: str, packet: bytes, now: float) -> bytes:
+        keys = self._public_keys(MessageView(packet).queue_manager_address)
+        sealed = self.protection.sealer.seal(packet, keys, cipher or self.protection.send_cipher, now)
+        if not isinstance(sealed, Refused):
+            return sealed
+        error = NotEncrypted(f"the message cannot be encrypted: {_WHY_NOT_ENCRYPTED.get(sealed.reason, sealed.reason)}")
+        raise SendRefused(error, sealed.acknowledgment, [packet])
+
+    def _admit(self, queue: Queue, message: Message, packet: bytes, token: Token, now: float) -> bytes:
+        """[MS-MQQB] 3.1.5.8.3 for a queue of this manager."""
+        properties = queue.properties
+        if not self.access.may_send(queue, token):
+            raise SendRefused(AccessDenied(no_right(Action.SEND, queue)), NO_ACCESS.acknowledgment, [packet])
+        if properties.privacy is QueuePrivacy.BODY and message.encrypt is None:
+            fault = f"the queue {queue.name} takes encrypted messages only: send with encrypt"
+            raise SendRefused(NotEncrypted(fault), BODY_NOT_ENCRYPTED.acknowledgment, [packet])
+        if properties.privacy is QueuePrivacy.NONE and message.encrypt is not None:
+            fault = f"the queue {queue.name} takes no encrypted messages: send without encrypt"
+            raise SendRefused(NotEncrypted(fault), BODY_ENCRYPTED.acknowledgment, [packet])
+        view = MessageView(packet)
+        if is_secured(view):
+            opened = self.protection.guard.open(packet, now)
+            if isinstance(opened, Refused):
+                fault = f"the signature of the message is refused ({opened.reason})"
+                raise SendRefused(NotAuthenticated(fault), opened.acknowledgment, [packet])
+            return opened.packet
+        if not properties.authenticate:
+            return packet
+        if (token.user is None and not token.everything) or token == Token.anonymous():
+            fault = f"the queue {queue.name} takes signed messages only, or those of a user who has logged in"
+            raise SendRefused(NotAuthenticated(fault), NOT_AUTHENTICATED.acknowledgment, [packet])
+        return with_security(view, SecurityHeader(_VOUCHED, (token.user or ADMINISTRATORS).encode()))
