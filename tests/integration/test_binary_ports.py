@@ -6,7 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -67,13 +67,13 @@ class Listener:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.callers.append(writer.get_extra_info("peername")[:2])
         session = Session.accept(CALLER, BinarySettings(), time.time())
-        while data := await reader.read(65536):
-            session.receive_data(data, time.time())
-            for event in session.events():
-                if isinstance(event, Received) and isinstance(event.packet, MessageView):
-                    self.labels.put_nowait(event.packet.label)
-            writer.write(session.data_to_send())
-        writer.close()
+        with closing(writer):
+            while data := await reader.read(65536):
+                session.receive_data(data, time.time())
+                for event in session.events():
+                    if isinstance(event, Received) and isinstance(event.packet, MessageView):
+                        self.labels.put_nowait(event.packet.label)
+                writer.write(session.data_to_send())
 
 
 async def opens(host: str, port: int) -> bool:

@@ -83,8 +83,9 @@ class ApiServer:
         self._supervisor.keep(f"api {self.address}", self._serve)
 
     async def _open(self) -> asyncio.Task[None]:
+        config = self._config()
         listener = await self._listen()
-        server = AcceptingServer(self._config(), self._manager.limits)
+        server = AcceptingServer(config, self._manager.limits)
         self._task = task = await server.start(listener, "postroad-api-server")
         self._server = server
         self._host, self._port = listener.getsockname()[:2]
