@@ -9,12 +9,14 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from postroad.binary import transport
+from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
@@ -273,6 +275,27 @@ def test_no_more_hosts_are_called_than_there_may_be_connections(tmp_path: Path) 
         assert found == ("low resource", "there are 0 connections to other hosts already")
 
     run(tmp_path, "127.0.20.67", body, rest="binary = 0\n[binary]\nping = false")
+
+
+@pytest.mark.parametrize(
+    ("binary", "found"),
+    [
+        (SimpleNamespace(full=False), None),
+        (SimpleNamespace(full=True), "127.0.20.70 would refuse a session: its answer to a ping says so"),
+        (None, "127.0.20.70 would refuse a session: its answer to a ping says so"),
+    ],
+)
+def test_a_ping_says_whether_there_would_be_a_session(binary: Any, found: str | None) -> None:
+    async def body() -> None:
+        responder = PingResponder(SimpleNamespace(identifier=CALLER, binary=binary), "127.0.20.70", 0)
+        await responder.start()
+        client = PingClient(UUID(int=1), lambda host: responder.port)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:  # what is no ping is not answered
+            other.sendto(b"no ping", ("127.0.20.70", responder.port))
+        assert [await client.ask("127.0.20.70") for _ in range(2)] == [found, found]
+        responder.stop()
+
+    asyncio.run(body())
 
 
 def test_a_fault_of_our_own_ends_one_session_and_no_other(

@@ -206,7 +206,7 @@ def test_a_fault_of_our_own_in_a_request_is_logged_and_the_message_is_sent_again
     async def body() -> None:
         async with serving(tmp_path) as (manager, _), answering(OK) as far:
             with monkeypatch.context() as broken:
-                broken.setattr(transport.URL, "build", lambda **parts: 1 / 0)
+                broken.setattr("postroad.soap.transport.URL.build", lambda **parts: 1 / 0)
                 status, error = await failure(manager, direct(far.port))
             assert (status, error) == ("send failure", f"no answer from {FAR}: division by zero")
             assert "request not made" in caplog.messages
