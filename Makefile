@@ -10,9 +10,11 @@ KILLS ?= 50
 SEEDS ?= 10000
 HOSTILE_SECONDS ?= 1800
 
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := pytest -n 2 --dist loadfile --no-loadscope-reorder
+FAST := -m "not slow"
+ALL := --conformance-check=docs/conformance.md
 
-.PHONY: install run test test-all coverage check format conformance docs wheel-smoke pre-commit release
+.PHONY: install run test test-all coverage coverage-all check format conformance docs wheel-smoke pre-commit release
 .PHONY: bench bench-backlog bench-wire bench-soap bench-rpc bench-spark bench-hostile torture fuzz demo clean
 
 install: $(STAMP)
@@ -29,16 +31,19 @@ run: install
 
 # What a contributor runs before each commit: under four minutes on two cores. tests/tiers.py says what is left out.
 test: install
-	$(PYTEST) -m "not slow"
+	$(BIN)/python -m $(PYTEST) $(FAST)
 
 # Everything: simulation seeds, Spark, tutorial, demo. Also checks docs/conformance.md.
 test-all: install
-	$(PYTEST) --conformance-check=docs/conformance.md
+	$(BIN)/python -m $(PYTEST) $(ALL)
 
 # Lines and branches of the rooms with a threshold, over the tests of `make test`, processes included.
-coverage: install
+coverage: SELECTION := $(FAST)
+# The same over the tests of `make test-all`, with the check of docs/conformance.md: one run for CI.
+coverage-all: SELECTION := $(ALL)
+coverage coverage-all: install
 	rm -rf build/coverage && mkdir -p build/coverage
-	$(BIN)/coverage run -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+	$(BIN)/coverage run -m $(PYTEST) $(SELECTION)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage json --quiet -o build/coverage/report.json
 	$(BIN)/python -m scripts.coverage_rooms build/coverage/report.json
@@ -59,7 +64,7 @@ format: install
 	$(BIN)/ruff check --fix .
 
 conformance: install
-	$(PYTEST) --conformance=docs/conformance.md
+	$(BIN)/python -m $(PYTEST) --conformance=docs/conformance.md
 
 docs: install
 	$(BIN)/mkdocs build --strict

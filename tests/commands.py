@@ -70,16 +70,17 @@ class ServerProcess:
     """`postroad serve` on a configuration file; ready when it is made. `descriptors` is its limit of them."""
 
     def __init__(self, config: Path, *options: str, descriptors: int | None = None) -> None:
-        self._log = config.with_suffix(".log").open("w+b")
+        self._log = config.with_suffix(".log")
         command = [*POSTROAD, "serve", "-c", str(config), *options]
         if descriptors is not None:
             command = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log)
+        with self._log.open("wb") as errors:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
         assert self._process.stdout is not None
         self._output = self._process.stdout
         line = self._output.readline()
         if not line:
-            self._process.wait(PATIENCE_S)
+            self.close()
             raise AssertionError(self.log)
         self.ready: dict[str, Any] = json.loads(line)
 
@@ -93,9 +94,7 @@ class ServerProcess:
 
     @property
     def log(self) -> str:
-        self._log.flush()
-        self._log.seek(0)
-        return self._log.read().decode()
+        return self._log.read_text()
 
     @property
     def memory_mb(self) -> float:
@@ -115,6 +114,7 @@ class ServerProcess:
         """The exit code after this signal, and what was printed since the ready line."""
         self._process.send_signal(number)
         rest = self._output.read()
+        self._output.close()
         return self._process.wait(PATIENCE_S), rest
 
     def close(self) -> None:
@@ -122,7 +122,6 @@ class ServerProcess:
             self._process.kill()
             self._process.wait(PATIENCE_S)
         self._output.close()
-        self._log.close()
 
 
 @contextmanager

@@ -176,6 +176,6 @@ def test_an_api_that_is_no_url_is_called_by_the_name_of_its_option() -> None:
 
 
 def test_commands_load_what_they_need_when_they_run() -> None:
-    script = "import sys, postroad.cli; print(*sys.modules)"
+    script = "import sys; before = {*sys.modules}; import postroad.cli; print(*{*sys.modules} - before)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not {"rich.console", "postroad.wire", "postroad.capture", "json"} & set(run.stdout.split())

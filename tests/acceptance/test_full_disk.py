@@ -70,7 +70,8 @@ def readiness(api: str) -> tuple[int, str]:
         with urlopen(f"{api}/readyz", timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as answer:
-        return answer.code, answer.read().decode()
+        with answer:
+            return answer.code, answer.read().decode()
 
 
 def wait_until_ready(api: str) -> None:

@@ -84,7 +84,8 @@ def ready(server: ServerProcess) -> tuple[int, str]:
         with urlopen(f"{server.api}/readyz", timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 def until(condition: Callable[[], bool]) -> None:

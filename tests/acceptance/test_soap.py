@@ -452,6 +452,7 @@ def proxying() -> Iterator[tuple[int, list[str]]]:
         process.terminate()
         process.wait(30)
         thread.join()
+        process.stdout.close()
 
 
 def test_messages_and_receipts_go_through_a_proxy(tmp_path: Path, stack: ExitStack, beta: Manager) -> None:

@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from urllib.request import urlopen
 from uuid import UUID, uuid4
@@ -137,6 +137,12 @@ class House:
         self._stack.callback(process.close)
         return process
 
+    def call(self, host: str, guid: UUID) -> Caller:
+        return self._stack.enter_context(closing(Caller.call(host, guid)))
+
+    def answer(self, listener: socket.socket, guid: UUID) -> Caller:
+        return self._stack.enter_context(closing(Caller.answer(listener, guid)))
+
     def manager(self, name: str) -> client.QueueManager:
         return self._stack.enter_context(client.connect(self.processes[name].api))
 
@@ -220,12 +226,12 @@ def test_acknowledgments_from_an_unrelated_address_delete_nothing(house: House, 
     with alpha.transaction() as transaction:
         alpha.queue(there).send(client.Message(b"x", label="a", journal=True), transaction)
     guid = uuid4()
-    sink = Caller.answer(listener, guid)
+    sink = house.answer(listener, guid)
     sink.exchange(lambda: bool(sink.taken))
     (view,) = sink.taken
     assert isinstance(view, MessageView)
     order, final = acknowledgments(view, guid, ALPHA)
-    stranger = Caller.call(ALPHA, guid)
+    stranger = house.call(ALPHA, guid)
     stranger.send(order, final)
     house.wait_for("alpha", "postroad_session_acks_refused_total", 2)
     assert [queue.messages for queue in outgoing(alpha)] == [1]
@@ -245,12 +251,12 @@ def test_who_claims_a_managers_guid_gets_nothing_of_its_own(house: House) -> Non
     alpha.queue(rf"DIRECT=TCP:{BETA}\private$\plain").send(asking)
     assert alpha.queue(r"private$\acks").receive(timeout=PATIENCE_S).class_name == "ack-reach-queue"
     house.processes["alpha"].end(signal.SIGKILL)
-    idle = Caller.call(BETA, guid)  # it only says who it is
+    idle = house.call(BETA, guid)  # it only says who it is
     assert beta.queue(r"private$\plain").receive(timeout=PATIENCE_S).label == "a"
     house.start("alpha", ALPHA)
     alpha = house.manager("alpha")
     assert alpha.queue(r"private$\acks").receive(timeout=PATIENCE_S).class_name == "ack-receive"
-    loud = Caller.call(BETA, guid)  # the manager lives: nobody else sends in its name
+    loud = house.call(BETA, guid)  # the manager lives: nobody else sends in its name
     loud.send(compose(guid, rf"DIRECT=TCP:{BETA}\private$\plain", Message(b"forged", recoverable=True)))
     loud.exchange(lambda: loud.session.closed)
     house.wait_for("beta", "postroad_session_claims_refused_total", 1)
@@ -282,7 +288,7 @@ def test_a_stranger_makes_a_manager_call_nobody(house: House, listening: Listen,
     listener = listening(VICTIM, BINARY_PORT)
     house.start("beta", BETA, allow=f'["{VICTIM}"]' if allowed else "[]")
     guid = uuid4()
-    stranger = Caller.call(BETA, guid)
+    stranger = house.call(BETA, guid)
     here = rf"DIRECT=TCP:{BETA}\private$"
     for number, (queue, admin) in enumerate(
         (
@@ -297,7 +303,7 @@ def test_a_stranger_makes_a_manager_call_nobody(house: House, listening: Listen,
         stranger.send(compose(guid, rf"{here}\{queue}", message, number))
     beta = house.manager("beta")
     if allowed:
-        called = Caller.answer(listener, uuid4())
+        called = house.answer(listener, uuid4())
         called.exchange(lambda: bool(called.taken))
         assert called.taken
         return
@@ -313,7 +319,7 @@ def test_a_stranger_makes_a_manager_call_nobody(house: House, listening: Listen,
 def test_messages_for_unknown_managers_are_not_stored(house: House) -> None:
     house.start("beta", BETA)
     guid = uuid4()
-    stranger = Caller.call(BETA, guid)
+    stranger = house.call(BETA, guid)
     message = Message(b"x" * 500, dead_letter=True, recoverable=True)
     for number in range(1, UNKNOWN_MANAGERS + 1):
         stranger.send(compose(guid, f"PRIVATE={UUID(int=number)}\\9", message, number))

@@ -299,6 +299,7 @@ def test_callers_without_our_client_renew_by_themselves(running: Running) -> Non
     assert call("/leases/renew", {"leases": [begun["id"]]})[2] == {"renewed": [begun["id"]], "gone": []}
     eventually(lambda: running.manager.transactions() == [])
     assert call(f"/transactions/{begun['id']}/commit")[0] == 409
+    connection.close()
 
 
 def test_an_embedded_manager_keeps_what_its_own_process_has() -> None:

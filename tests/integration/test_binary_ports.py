@@ -6,14 +6,17 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from postroad.binary import transport
+from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
@@ -66,13 +69,13 @@ class Listener:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.callers.append(writer.get_extra_info("peername")[:2])
         session = Session.accept(CALLER, BinarySettings(), time.time())
-        while data := await reader.read(65536):
-            session.receive_data(data, time.time())
-            for event in session.events():
-                if isinstance(event, Received) and isinstance(event.packet, MessageView):
-                    self.labels.put_nowait(event.packet.label)
-            writer.write(session.data_to_send())
-        writer.close()
+        with closing(writer):
+            while data := await reader.read(65536):
+                session.receive_data(data, time.time())
+                for event in session.events():
+                    if isinstance(event, Received) and isinstance(event.packet, MessageView):
+                        self.labels.put_nowait(event.packet.label)
+                writer.write(session.data_to_send())
 
 
 async def opens(host: str, port: int) -> bool:
@@ -108,7 +111,7 @@ def run(
     body: Callable[[Manager, BinaryService], Coroutine[None, None, None]],
     rest: str = "binary = 0",
 ) -> None:
-    """A server at this address, for as long as the body takes."""
+    """A server at this address, for as long as the body takes; the rest of its configuration begins in [listen]."""
     file = tmp_path / "alpha.toml"
     file.write_text(CONFIGURATION.format(host=host, rest=rest))
 
@@ -123,6 +126,18 @@ def run(
             await server.stop()
 
     asyncio.run(served())
+
+
+async def failure(manager: Manager, name: str) -> tuple[object, str]:
+    """How the first try to reach this queue ended: its status, and the error in words."""
+    await manager.send(name, [Message(label="a", recoverable=True)])
+    async with asyncio.timeout(PATIENCE_S):
+        while not manager.queue(name).failures:  # noqa: ASYNC110  # what is waited for is plain state
+            await asyncio.sleep(0.01)
+    info = manager.queue(name)
+    assert info.messages == 1  # nothing is lost by it
+    assert manager.limits.outgoing_connections.current == 0
+    return next(each["status"] for each in info.history if each["error"]), str(info.last_error)
 
 
 # Each test has addresses of its own: the port is the same for all.
@@ -193,3 +208,111 @@ def test_an_address_that_does_not_answer_does_not_keep_the_next_of_a_name_from_b
 
     with full(dead):
         run(tmp_path, "127.0.20.59", body)
+
+
+# Why a host cannot be reached
+
+NO_HOST = "x" * 64  # a name that the resolver does not even look for: its parts have at most 63 characters
+
+
+@pytest.mark.parametrize("ping", ["false", "true"])
+@pytest.mark.parametrize(
+    ("host", "status", "words"),
+    [
+        ("127.0.20.62", "connect socket failure", "cannot connect to 127.0.20.62:1801: Connection refused"),
+        ("no-such-host.invalid", "name resolution failure", "no-such-host.invalid cannot be found: "),
+        (NO_HOST, "name resolution failure", f"{NO_HOST} cannot be found: encoding with 'idna' codec failed"),
+    ],
+)
+def test_a_host_that_cannot_be_reached_is_named_with_the_reason(
+    tmp_path: Path, host: str, status: str, words: str, ping: str
+) -> None:
+    async def body(manager: Manager, service: BinaryService) -> None:
+        found = await failure(manager, rf"DIRECT=OS:{host}\private$\orders")
+        if ping == "true":
+            assert found[0] == "ping failure"
+            assert found[1].startswith((f"cannot send a ping to {host}: ", f"{host} did not answer a ping"))
+        else:
+            assert found[0] == status
+            assert found[1].startswith(words)
+
+    run(tmp_path, "127.0.20.63", body, rest=f"binary = 0\n[binary]\nping = {ping}")
+
+
+def test_a_fault_of_our_own_in_connecting_is_logged_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(manager: Manager, service: BinaryService) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(socket, "getaddrinfo", lambda *arguments, **named: 1 / 0)
+            found = await failure(manager, r"DIRECT=OS:127.5197\private$\orders")
+        assert found[0] == "unknown failure"
+        assert found[1].startswith("cannot connect to 127.5197: ZeroDivisionError")
+        assert "connection not made" in caplog.messages
+        peer = Listener()
+        await peer.start("127.0.20.77")
+        assert await peer.label() == "a"
+        peer.stop()
+
+    run(tmp_path, "127.0.20.69", body, rest="binary = 0\n[binary]\nretry_connect_s = 0.05")
+
+
+def test_a_host_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "CONNECT_TIMEOUT_S", 0.2)
+
+    async def body(manager: Manager, service: BinaryService) -> None:
+        found = await failure(manager, r"DIRECT=TCP:127.0.20.64\private$\orders")
+        assert found == ("connect socket failure", "127.0.20.64 did not answer in time")
+
+    with full("127.0.20.64"):
+        run(tmp_path, "127.0.20.65", body, rest="binary = 0\n[binary]\nping = false")
+
+
+def test_no_more_hosts_are_called_than_there_may_be_connections(tmp_path: Path) -> None:
+    async def body(manager: Manager, service: BinaryService) -> None:
+        manager.limits.outgoing_connections.maximum = 0
+        found = await failure(manager, r"DIRECT=TCP:127.0.20.66\private$\orders")
+        assert found == ("low resource", "there are 0 connections to other hosts already")
+
+    run(tmp_path, "127.0.20.67", body, rest="binary = 0\n[binary]\nping = false")
+
+
+@pytest.mark.parametrize(
+    ("binary", "found"),
+    [
+        (SimpleNamespace(full=False), None),
+        (SimpleNamespace(full=True), "127.0.20.70 would refuse a session: its answer to a ping says so"),
+        (None, "127.0.20.70 would refuse a session: its answer to a ping says so"),
+    ],
+)
+def test_a_ping_says_whether_there_would_be_a_session(binary: Any, found: str | None) -> None:
+    async def body() -> None:
+        responder = PingResponder(SimpleNamespace(identifier=CALLER, binary=binary), "127.0.20.70", 0)
+        await responder.start()
+        client = PingClient(UUID(int=1), lambda host: responder.port)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:  # what is no ping is not answered
+            other.sendto(b"no ping", ("127.0.20.70", responder.port))
+        assert [await client.ask("127.0.20.70") for _ in range(2)] == [found, found]
+        responder.stop()
+
+    asyncio.run(body())
+
+
+def test_a_fault_of_our_own_ends_one_session_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = "127.0.20.68"
+
+    async def body(manager: Manager, service: BinaryService) -> None:
+        reader, writer = await asyncio.open_connection(here, PORT)
+        with monkeypatch.context() as broken:
+            broken.setattr(service, "received", lambda *arguments: 1 / 0)
+            writer.write(b"anything")
+            async with asyncio.timeout(PATIENCE_S):
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+        writer.close()
+        assert "session broken off" in caplog.messages
+        assert await opens(here, PORT)
+
+    run(tmp_path, here, body, rest="")

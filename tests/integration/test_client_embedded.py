@@ -143,12 +143,11 @@ def test_a_manager_opens_with_await_or_with_a_block(tmp_path: Path) -> None:
 
 
 def test_what_send_returned_for_survives_a_sudden_death(tmp_path: Path) -> None:
-    process = start(SENDER, str(tmp_path))
-    promised = [line(process) for _ in range(30)]
-    process.kill()
-    assert process.stdout is not None
-    promised += [each for each in process.stdout.read().split("\n")[:-1] if each]
-    process.wait()
+    with start(SENDER, str(tmp_path)) as process:
+        promised = [line(process) for _ in range(30)]
+        process.kill()
+        assert process.stdout is not None
+        promised += [each for each in process.stdout.read().split("\n")[:-1] if each]
     with postroad.open(tmp_path) as qm:
         found = [str(message.id) for message in qm.queue(r"private$\orders").messages()]
     assert found[: len(promised)] == promised

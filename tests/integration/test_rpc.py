@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -111,7 +112,8 @@ def test_a_server_that_never_answers_a_bind_is_given_up() -> None:
         never = asyncio.Event()
 
         async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await never.wait()
+            with closing(writer):
+                await never.wait()
 
         server = await asyncio.start_server(listen, HOST, 0)
         port = server.sockets[0].getsockname()[1]
@@ -133,8 +135,9 @@ def test_a_server_that_never_answers_a_bind_is_given_up() -> None:
 def test_a_server_that_speaks_something_else_is_told_apart(answer: bytes) -> None:
     async def run() -> None:
         async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(answer)
-            await writer.drain()
+            with closing(writer):
+                writer.write(answer)
+                await reader.read()
 
         server = await asyncio.start_server(listen, HOST, 0)
         port = server.sockets[0].getsockname()[1]

@@ -80,8 +80,10 @@ def test_unknown_interfaces_beside_a_known_one(it: Counter) -> None:
 
 
 def test_an_unknown_interface_alone(it: Counter) -> None:
+    rpc = connected(it)
     with pytest.raises(DCERPCException, match="abstract_syntax_not_supported"):
-        connected(it).bind(uuidtup_to_bin(("5c7b1c2e-6f37-4b0e-9f6e-6d3a1c5f7e11", "1.0")))
+        rpc.bind(uuidtup_to_bin(("5c7b1c2e-6f37-4b0e-9f6e-6d3a1c5f7e11", "1.0")))
+    rpc.disconnect()
 
 
 def test_alter_context(it: Counter) -> None:
@@ -140,7 +142,11 @@ def authenticated(it: Counter, level: int, user: str = "anna", password: str = "
     rpc.connect()
     rpc.set_credentials(user, password)
     rpc.set_auth_level(level)
-    rpc.bind(uuidtup_to_bin((str(PARCELS.uuid), "1.0")))
+    try:
+        rpc.bind(uuidtup_to_bin((str(PARCELS.uuid), "1.0")))
+    except BaseException:
+        rpc.disconnect()
+        raise
     return rpc
 
 
@@ -163,6 +169,7 @@ def test_ntlm_with_a_wrong_name_or_password(guarded: Counter, level: int, user: 
     with pytest.raises(DCERPCException, match="rpc_s_access_denied"):
         echo(rpc, 3)
     assert guarded.identities == []
+    rpc.disconnect()
 
 
 def test_a_provider_that_is_not_there_is_refused(it: Counter) -> None:

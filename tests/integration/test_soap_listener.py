@@ -10,6 +10,7 @@ import pytest
 
 from postroad.net import http as accepting
 from postroad.net.limits import Limits
+from postroad.runtime import supervision
 from postroad.soap.listener import Listener
 
 HOST = "127.0.0.1"
@@ -87,3 +88,26 @@ def test_after_an_answer_a_request_that_stops_is_told_so() -> None:
     answer, bodies = talk(HEAD + b"\r\nabcd", HEAD)
     assert (answer.count(b"HTTP/1.1 200 OK"), answer.count(BAD_REQUEST)) == (1, 1)
     assert bodies == [b"abcd"]
+
+
+def test_a_listener_whose_server_ends_listens_again_on_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "RETRY_S", 0.01)
+    app = App()
+
+    async def run() -> None:
+        listener = Listener(app, Limits(), HOST, 0)
+        await listener.start()
+        port, ended = listener.port, listener._server
+        assert ended is not None
+        ended.should_exit = True
+        async with asyncio.timeout(30):
+            while listener._server is ended:  # noqa: ASYNC110  # what is waited for is plain state
+                await asyncio.sleep(0.01)
+            reader, writer = await asyncio.open_connection(HOST, port)
+            writer.write(HEAD + b"Connection: close\r\n\r\nabcd")
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
+            writer.close()
+        await listener.stop()
+
+    asyncio.run(run())
+    assert app.bodies == [b"abcd"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import re
@@ -86,6 +88,25 @@ def test_a_store_that_would_not_open_leaves_no_lock_behind(tmp_path: Path) -> No
             SqliteStore(tmp_path)
     (tmp_path / DATABASE_NAME).unlink()
     SqliteStore(tmp_path).close()
+
+
+def test_a_file_system_without_locks_is_named_and_nothing_stays_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    descriptors: list[int] = []
+
+    def refuse(descriptor: int, operation: int) -> None:
+        descriptors.append(descriptor)
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(
+        StorageError, match=r"lock: the file cannot be locked \(No locks available\); choose a directory"
+    ):
+        SqliteStore(tmp_path)
+    (descriptor,) = descriptors
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
 
 
 def test_a_file_where_the_directory_should_be_is_named(tmp_path: Path) -> None:

@@ -142,7 +142,8 @@ def _readiness(url: str) -> tuple[int, str]:
         with urlopen(f"{url}/readyz", timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 def test_what_follows_and_fails_is_counted_where_people_look() -> None:

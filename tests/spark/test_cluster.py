@@ -66,13 +66,18 @@ class Driver:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(PATIENCE_S)
-        self._log.close()
+        self._close()
 
     def finish(self) -> None:
         """Waits for its own end."""
         for _ in self._lines:
             pass
         assert self._process.wait(PATIENCE_S) == 0, Path(self._log.name).read_text()
+        self._close()
+
+    def _close(self) -> None:
+        assert self._process.stdout is not None
+        self._process.stdout.close()
         self._log.close()
 
 

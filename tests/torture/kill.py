@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import json
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -66,12 +65,12 @@ class Server:
         self.url = f"http://{ready['listen']['api']}"
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        self.process.kill()
+        self.process.communicate()  # which waits, and closes the pipe
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(START_TIMEOUT_S)
+        self.process.communicate(timeout=START_TIMEOUT_S)
 
 
 @dataclass

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import shutil
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import apsw
 import pytest
@@ -12,7 +16,7 @@ import pytest
 from postroad.errors import StorageError
 from postroad.store import Batch, Key, Record, SqliteStore
 from postroad.store.database import MIGRATIONS, PAGE_SIZE, PRAGMAS
-from postroad.store.space import RESERVE_NAME, DiskSpace
+from postroad.store.space import RESERVE_BYTES, RESERVE_NAME, SHARE, DiskSpace
 from postroad.store.sqlite import KEPT_FREE_PAGES
 from tests.torture.vfs import Fault, TortureVFS, torture_vfs
 
@@ -54,7 +58,9 @@ def test_the_files_shrink_after_a_purge(tmp_path: Path) -> None:
     assert size_of(tmp_path) < KEPT_FREE_PAGES * PAGE_SIZE + 2 * MEBIBYTE
     assert store.scan(1) == list(kept.puts.values())
     store.close()
-    assert SqliteStore(tmp_path).scan(1) == list(kept.puts.values())
+    store = SqliteStore(tmp_path)
+    assert store.scan(1) == list(kept.puts.values())
+    store.close()
 
 
 def test_a_little_that_is_free_is_kept_for_the_next_messages(tmp_path: Path) -> None:
@@ -143,3 +149,80 @@ def test_the_reserve_has_real_blocks_and_only_its_owner_may_read_it(tmp_path: Pa
     assert status.st_blocks * 512 >= space.reserve_bytes
     assert space.release()
     assert not space.release()
+
+
+class Disk:
+    """A disk of a size of our choice: it replaces what the system says about the real one."""
+
+    def __init__(self, total: int, free: int) -> None:
+        self.total = total
+        self.free = free
+
+    def usage(self, path: Path) -> SimpleNamespace:
+        return SimpleNamespace(total=self.total, free=self.free)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk(total=100 * RESERVE_BYTES, free=50 * RESERVE_BYTES)
+    monkeypatch.setattr(shutil, "disk_usage", disk.usage)
+    return disk
+
+
+def test_on_a_small_disk_the_reserve_is_small(tmp_path: Path, disk: Disk) -> None:
+    disk.total = 2 * RESERVE_BYTES
+    assert DiskSpace(tmp_path).reserve_bytes == disk.total // SHARE
+    assert (tmp_path / RESERVE_NAME).stat().st_size == disk.total // SHARE
+
+
+def test_a_disk_is_full_below_the_reserve_and_free_again_at_twice_as_much(tmp_path: Path, disk: Disk) -> None:
+    space = DiskSpace(tmp_path)
+    assert (space.look(), space.is_low()) == (None, False)
+    disk.free = RESERVE_BYTES - 1
+    assert space.is_low()
+    assert f"{tmp_path}: the disk is full: {disk.free >> 10} KiB are free" in (space.look() or "")
+    disk.free = 2 * RESERVE_BYTES - 1
+    assert not space.is_low()
+    assert space.look() is not None
+    disk.free = 2 * RESERVE_BYTES
+    assert space.look() is None
+
+
+def test_a_released_reserve_is_made_again_before_the_disk_counts_as_free(tmp_path: Path, disk: Disk) -> None:
+    space = DiskSpace(tmp_path)
+    assert space.release()
+    disk.free = 3 * RESERVE_BYTES - 1  # twice the reserve would be free, but not after the reserve is made
+    assert space.look() is not None
+    assert not (tmp_path / RESERVE_NAME).exists()
+    disk.free = 3 * RESERVE_BYTES
+    assert space.look() is None
+    assert (tmp_path / RESERVE_NAME).exists()
+
+
+def test_a_disk_that_was_nearly_full_at_the_start_gets_its_reserve_later(tmp_path: Path, disk: Disk) -> None:
+    disk.free = 2 * RESERVE_BYTES - 1
+    space = DiskSpace(tmp_path)
+    assert space.look() is None
+    assert not (tmp_path / RESERVE_NAME).exists()
+    disk.free = 3 * RESERVE_BYTES
+    assert space.look() is None
+    assert (tmp_path / RESERVE_NAME).exists()
+
+
+@pytest.mark.parametrize("allocates", [True, False], ids=["posix_fallocate", "writing"])
+def test_a_reserve_that_cannot_be_made_leaves_no_file_and_the_disk_full(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, allocates: bool
+) -> None:
+    if not allocates:
+        monkeypatch.delattr(os, "posix_fallocate")  # as on Windows and macOS
+    space = DiskSpace(tmp_path)
+    assert space.release()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (RESERVE_BYTES // 2, hard))
+    try:
+        assert space.look() is not None
+        assert not (tmp_path / RESERVE_NAME).exists()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert space.look() is None
+    assert (tmp_path / RESERVE_NAME).stat().st_size == RESERVE_BYTES

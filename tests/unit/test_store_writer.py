@@ -19,7 +19,8 @@ class GatedStore(MemoryStore):
         self.arrived = threading.Semaphore(0)
         self.gate = threading.Semaphore(0)
         self.groups: list[int] = []
-        self.fault: Exception | None = None
+        self.fault: BaseException | None = None
+        self.tidied = threading.Semaphore(0)
 
     def commit(self, batches: Iterable[Batch]) -> None:
         batches = list(batches)
@@ -30,6 +31,10 @@ class GatedStore(MemoryStore):
             fault, self.fault = self.fault, None
             raise fault
         super().commit(batches)
+
+    def tidy(self) -> bool:
+        self.tidied.release()
+        return super().tidy()
 
 
 @pytest.fixture
@@ -89,6 +94,29 @@ def test_a_failure_fails_its_own_group_and_no_later_one(store: GatedStore, write
     for future in later:
         future.result(30)
     assert stored(store) == [2, 3]
+
+
+def test_a_group_whose_writer_breaks_is_failed_and_the_writer_goes_on(
+    store: GatedStore, writer: Writer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """KeyboardInterrupt stands for what no store should raise: its batches must not wait for ever."""
+    store.fault = KeyboardInterrupt("out of place")
+    broken = writer.submit(batch(1))
+    store.gate.release()
+    with pytest.raises(StorageError, match=r"the store's writer failed: KeyboardInterrupt\('out of place'\)"):
+        broken.result(30)
+    store.gate.release()
+    assert writer.submit(batch(2)).result(30) is None
+    assert stored(store) == [2]
+    assert "store writer failed" in caplog.messages
+
+
+def test_a_full_disk_is_tidied_at_once(store: GatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.store.writer.IDLE_S", 3600.0)  # it would not happen by itself
+    writer = Writer(store)
+    writer.tidy()
+    assert store.tidied.acquire(timeout=30)
+    writer.close()
 
 
 def test_closing_commits_what_waits_and_then_takes_no_more(store: GatedStore) -> None:

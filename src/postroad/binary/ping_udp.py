@@ -66,8 +66,9 @@ class PingClient:
             transport, waiting = await loop.create_datagram_endpoint(
                 lambda: _Waiting(pinger), local_addr=local, remote_addr=(host, self._ports(host))
             )
-        except OSError as fault:
-            return f"cannot send a ping to {host}: {fault.strerror}"
+        except (OSError, UnicodeError) as fault:  # UnicodeError: no host can have such a name
+            words = fault.strerror if isinstance(fault, OSError) else str(fault)
+            return f"cannot send a ping to {host}: {words}"
         transport.sendto(pinger.request(loop.time()))
         try:
             result = await asyncio.wait_for(waiting.result, PING_RESPONSE_S)

@@ -244,15 +244,15 @@ class BinaryTransport:
                 )
         except TimeoutError:
             self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"{host} did not answer in time")
-        except socket.gaierror as error:
-            self._failed(peer, ConnectionStatus.NAME_RESOLUTION_FAILURE, f"{host} cannot be found: {error.strerror}")
-        except Exception as error:
-            if not isinstance(error, OSError):  # a bug: it must not look as if we were still connecting
-                log.exception("connection not made", extra={"peer": host})
-                self._failed(peer, ConnectionStatus.UNKNOWN_FAILURE, f"cannot connect to {host}: {error!r}")
-                return
+        except (socket.gaierror, UnicodeError) as error:  # UnicodeError: no host can have such a name
+            words = error.strerror if isinstance(error, OSError) else str(error)
+            self._failed(peer, ConnectionStatus.NAME_RESOLUTION_FAILURE, f"{host} cannot be found: {words}")
+        except OSError as error:
             place = endpoint(host, self._ports(host))
             self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {place}: {_words(error)}")
+        except Exception as error:  # a bug: it must not look as if we were still connecting
+            log.exception("connection not made", extra={"peer": host})
+            self._failed(peer, ConnectionStatus.UNKNOWN_FAILURE, f"cannot connect to {host}: {error!r}")
         else:
             return
         admission.close()

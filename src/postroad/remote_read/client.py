@@ -133,7 +133,11 @@ class RemoteReadClient:
             if self._qm2qm is None or self._qm2qm.closed:
                 self._forget()
                 connection = await self._bind_for_reading()
-                self.version = await _version_of(connection)
+                try:
+                    self.version = await _version_of(connection)
+                except BaseException:
+                    await connection.close()
+                    raise
                 self._qm2qm = connection
             return self._qm2qm
 

@@ -95,12 +95,13 @@ class Process:
         self._file = directory / f"{target.name}.toml"
         self._file.write_text(_configuration(target, directory, with_directory=with_directory))
         self._log = directory / f"{target.name}.log"
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "postroad", "serve", "-c", str(self._file)],
-            stdout=subprocess.PIPE,
-            stderr=self._log.open("wb"),
-            text=True,
-        )
+        with self._log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "postroad", "serve", "-c", str(self._file)],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -125,10 +126,12 @@ class Process:
         if self.alive:
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(PATIENCE_S)
+            self.process.communicate(timeout=PATIENCE_S)  # which waits, and closes the pipe
         except subprocess.TimeoutExpired:
             self.process.kill()
+            self.process.communicate()
             return -1
+        return self.process.returncode
 
 
 def _configuration(target: Target, directory: Path, *, with_directory: bool) -> str:
