@@ -24,6 +24,7 @@ from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
 from postroad.queues.waiting import WaitingRead
 from postroad.security.guard import Verdict
+from postroad.security.protection import Protection
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
 from postroad.transfer.watching import TransferWatcher
@@ -127,6 +128,8 @@ class Station(Party):
             new_id=uuid4,
             locate=self.network.owner,
             base_priority=lambda name: self.network.base_priorities.get(name, 0),
+            protection=self.network.protections.get(self.name),
+            public_keys=lambda manager: self.network.public_keys.get(manager, b""),
         )
         self.core.watch(Watcher(follow_up_failed=raised))
         self.core.queues.local_hosts.add(self.address)
@@ -292,6 +295,8 @@ class Network:
         self.routes: dict[tuple[Party, UUID], list[Party]] = {}  # next hops; those not listed lead straight there
         self.public: dict[UUID, Party] = {}  # who has a public queue
         self.base_priorities: dict[FormatName, int] = {}  # of public queues, by the directory
+        self.protections: dict[str, Protection] = {}  # by the name of the station
+        self.public_keys: dict[UUID, bytes] = {}  # of managers, by the directory
         self.connections: list[tuple[str, str]] = []  # every attempt: who, and which address
         self.names: dict[str, str] = {}  # addresses of hosts that direct names call by name
         self.listed = True  # whether there is a directory, which has all stations and no stranger
