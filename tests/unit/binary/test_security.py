@@ -137,9 +137,10 @@ def test_a_router_passes_on_what_it_cannot_read(
 @pytest.mark.spec("QB-3.1.5.8.3-01")
 @pytest.mark.parametrize("spoil", [forged, damaged, unregistered, claiming])
 def test_a_router_changes_nothing_of_security(
-    network: Network, beta: Station, gamma: Station, stranger: Stranger, spoil: Spoil
+    network: Network, beta: Station, gamma: Station, stranger: Stranger, spoil: Spoil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """AU and AS too: the destination clears and sets them."""
+    """AU and AS too: the destination clears and sets them. Nothing is verified or decrypted on the way."""
+    monkeypatch.setattr(gamma.core.protection, "opener", None)
     gamma.core.delivery.relay = gamma.core.delivery.relay.open()
     session = stranger.call(gamma)
     packet = with_flags(spoil(stranger.compose(beta.private(ORDERS), Message(b"body", recoverable=True))), 0x310)
