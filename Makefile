@@ -14,7 +14,7 @@ PYTEST := pytest -n 2 --dist loadfile --no-loadscope-reorder
 FAST := -m "not slow"
 ALL := --conformance-check=docs/conformance.md
 
-.PHONY: install run test test-all coverage coverage-all check format conformance docs wheel-smoke pre-commit release
+.PHONY: install run test test-all test-ci coverage check format conformance docs wheel-smoke pre-commit release
 .PHONY: bench bench-backlog bench-wire bench-soap bench-rpc bench-spark bench-hostile torture fuzz demo clean
 
 install: $(STAMP)
@@ -38,15 +38,19 @@ test-all: install
 	$(BIN)/python -m $(PYTEST) $(ALL)
 
 # Lines and branches of the rooms with a threshold, over the tests of `make test`, processes included.
-coverage: SELECTION := $(FAST)
-# The same over the tests of `make test-all`, with the check of docs/conformance.md: one run for CI.
-coverage-all: SELECTION := $(ALL)
-coverage coverage-all: install
+coverage: install
 	rm -rf build/coverage && mkdir -p build/coverage
-	$(BIN)/coverage run -m $(PYTEST) $(SELECTION)
+	$(BIN)/coverage run -m $(PYTEST) $(FAST) $(PASSED)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage json --quiet -o build/coverage/report.json
 	$(BIN)/python -m scripts.coverage_rooms build/coverage/report.json
+
+# Every test once, as CI runs them: the fast ones with coverage, then the others, then the ledger of both.
+test-ci: PASSED := --conformance-passed=build/passed.txt
+test-ci: install
+	rm -f build/passed.txt
+	$(MAKE) coverage PASSED=$(PASSED)
+	$(BIN)/python -m $(PYTEST) -m slow $(PASSED) $(ALL)
 
 check: install
 	$(BIN)/ruff format --check .

@@ -2,7 +2,8 @@
 
 It reads rows, waivers, deviations and marks, judges them after the run, and prints the totals. `tests.ledger_page`
 knows how the page looks; the plugin does not know what a row means. `--conformance` writes the page,
-`--conformance-check` compares it with the run and fails the run if they differ.
+`--conformance-check` compares it with the run and fails the run if they differ. `--conformance-passed` joins several
+runs, each of a part of the tests.
 """
 
 from __future__ import annotations
@@ -142,6 +143,10 @@ class LedgerPlugin:
         self.checks = checked is not None
         self.option: str | None = checked if self.checks else written
         self.page = None if self.option is None else config.invocation_params.dir / self.option
+        earlier: str | None = config.getoption("--conformance-passed")
+        self.earlier = None if earlier is None else config.invocation_params.dir / earlier
+        if self.earlier is not None and self.earlier.exists():
+            self.passed.update(self.earlier.read_text(encoding="utf-8").splitlines())
         self.differences: list[str] = []
         self.complete = False
         # xdist collects in its workers, and each tells what it has found when it ends.
@@ -175,6 +180,10 @@ class LedgerPlugin:
             return
         # An interrupted run knows too little to say what is open.
         self.complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not self.unreadable
+        if self.earlier is not None and self.complete:
+            self.earlier.write_text(
+                "".join(f"{each}\n" for each in sorted(self.passed - self.failed)), encoding="utf-8"
+            )
         if self.page is None or not self.complete:
             return
         text = render(self.entries(), sorted({_without_parameters(test) for test in self.failed}))
@@ -219,6 +228,11 @@ def _differences(page: Path, wanted: str) -> list[str]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--conformance", metavar="PATH", help="write the conformance ledger to PATH after the run")
     parser.addoption("--conformance-check", metavar="PATH", help="fail if the ledger in PATH is not that of this run")
+    parser.addoption(
+        "--conformance-passed",
+        metavar="PATH",
+        help="count the tests listed in PATH as passed, and add those of this run",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

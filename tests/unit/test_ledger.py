@@ -226,6 +226,16 @@ def test_a_check_fails_where_the_page_differs_and_shows_the_rows(suite: Suite, w
     assert suite.page.read_bytes() == before
 
 
+def test_runs_of_parts_of_the_tests_can_be_joined(suite: Suite) -> None:
+    source = marked("QB-2.1-01", "test_one", "pass") + marked("QB-2.1-01", "test_two", "pass")
+    for name, ending in (("one", "| open |"), ("two", "| `test_it.py::test_one` and 1 more |")):
+        suite.run(source, "-k", name, "--conformance-passed=passed.txt")
+        assert suite.line("QB-2.1-01").endswith(ending)
+    suite.run(source.replace("pass", "assert False"), "-k", "one", "--conformance-passed=passed.txt")
+    assert suite.line("QB-2.1-01").endswith("| open |")
+    assert suite.pytester.path.joinpath("passed.txt").read_text() == "test_it.py::test_two\n"
+
+
 def test_a_check_fails_without_a_page(suite: Suite) -> None:
     suite.pytester.makepyfile(test_it="def test_nothing(): pass")
     result = suite.pytester.runpytest_inprocess("-p", "tests.ledger", "--conformance-check=out/page.md")
