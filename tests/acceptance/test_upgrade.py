@@ -95,6 +95,7 @@ def test_sends_and_receives_go_on(start: Start, expected: dict[str, Any]) -> Non
     alpha = start("alpha")
     known = {each["id"] for messages in expected["alpha"]["messages"].values() for each in messages}
     arrivals = [each["lookup_id"] & (1 << 56) - 1 for each in expected["alpha"]["messages"][_name(expected, ORDERS)]]
+    take_clear_bodies(alpha)
     assert not known & set(alpha.send(ORDERS, store_fixture.message("new", priority=0)))
     assert alpha.messages(ORDERS)[-1]["lookup_id"] & (1 << 56) - 1 > max(arrivals)
     assert not known & set(alpha.send(LEDGER, store_fixture.message("new"), transactional=True))
@@ -119,6 +120,7 @@ def test_a_hold_and_a_submission_go_on(start: Start, expected: dict[str, Any]) -
     assert alpha.call("POST", path, {"to": hold["to"]}) == {"removed": len(held)}
     assert sorted(alpha.labels(rf"{ORDERS};journal")) == sorted([*held, "taken 0", "taken 1"])
     before = alpha.labels(ORDERS)
+    take_clear_bodies(alpha)
     assert store_fixture.submit(alpha, 1, 0, "epoch 1, row 0") == {"sent": 0, "dropped": 1}
     rows = ["epoch 2, row 0", "epoch 2, row 1", "epoch 2, row 2"]
     assert store_fixture.submit(alpha, 2, 0, *rows) == {"sent": 1, "dropped": 2}
@@ -142,6 +144,11 @@ def test_what_waits_to_leave_arrives_once_and_in_order(start: Start) -> None:
             assert [each for each in labels if f" {protocol} " in each] == wanted
     alpha.end()
     beta.end()
+
+
+def take_clear_bodies(alpha: Served) -> None:
+    """The store is older than encryption: its queue asks for encrypted bodies, and nobody was held to that."""
+    alpha.call("PATCH", f"queues/{in_url(ORDERS)}", {"privacy": "optional"})
 
 
 def _name(expected: dict[str, Any], path: str) -> str:

@@ -67,6 +67,7 @@ PROPERTIES = sorted(name for name, _ in inspect.getmembers(MessageView, lambda m
 EAGER: dict[str, Callable[[UserMessage], object]] = {
     "base_flags": lambda m: m.base.flags,
     "packet_size": lambda m: m.base.packet_size,
+    "has_security": lambda m: m.security is not None,
     "priority": lambda m: m.base.priority,
     "tracing": lambda m: bool(m.base.flags & BaseFlags.TRACING),
     "time_to_reach_queue": lambda m: m.base.time_to_reach_queue,
