@@ -27,6 +27,7 @@ from postroad.errors import (
     UnsupportedAccessMode,
     UnsupportedFormatNameOperation,
 )
+from postroad.fields.queue import QueuePrivacy
 from postroad.message import Composer, Message, multi_queue_header
 from postroad.names import (
     DirectName,
@@ -411,7 +412,7 @@ class LocalQueueManager:
                     if queue.is_outgoing and not self.queues.outgoing_info[queue].named:
                         self._name_host(queue, element)
                     packets = self._packets(element, queue, messages, ids, header, transaction, now)
-                    if self.securing.concerns(queue, messages, token):
+                    if _concerns_security(queue, messages, token):
                         secure = self.securing.apply
                         packets = [secure(queue, *each, token, now) for each in zip(messages, packets, strict=True)]
                     self._check_send(queue, packets, transaction)
@@ -553,6 +554,16 @@ def _elsewhere(name: FormatName | PathName, manager: str, *, waiting: bool) -> s
         f"the queue {name} is on another machine, not on {manager}{here}: read it there, or with "
         f"`postroad remote receive {shlex.join(place)}`"
     )
+
+
+def _concerns_security(queue: Queue, messages: Sequence[Message], token: Token) -> bool:
+    """Whether there is anything for `securing` to do: for most messages there is not."""
+    properties = queue.properties
+    if not queue.is_outgoing and (
+        properties.authenticate or properties.privacy is not QueuePrivacy.OPTIONAL or not token.everything
+    ):
+        return True
+    return any(each.signature is not None or each.encrypt is not None for each in messages)
 
 
 def _no_randomness(size: int) -> bytes:

@@ -6,7 +6,7 @@ manager the body is encrypted with that manager's key, [MS-MQQB] 3.1.7.1.5, wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from uuid import UUID
 
 from postroad.errors import AccessDenied, NotAuthenticated, NotEncrypted, PostroadError
@@ -59,14 +59,6 @@ class Securing:
         self.access = access
         self.protection = protection
         self._public_keys = public_keys
-
-    def concerns(self, queue: Queue, messages: Sequence[Message], token: Token) -> bool:
-        """Whether anything here has to be done: of most messages there is nothing."""
-        if not queue.is_outgoing:
-            properties = queue.properties
-            if properties.authenticate or properties.privacy is not QueuePrivacy.OPTIONAL or not token.everything:
-                return True
-        return any(each.signature is not None or each.encrypt is not None for each in messages)
 
     def apply(self, queue: Queue, message: Message, packet: bytes, token: Token, now: float) -> bytes:
         """The packet as it is stored or leaves; SendRefused if it cannot."""
