@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -20,13 +21,17 @@ from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import Opened, Received
+from postroad.binary.states import Acknowledged, Opened, Received
 from postroad.config import load_configuration
 from postroad.manager import Manager
-from postroad.message import Message
+from postroad.message import Composer, Message
+from postroad.names import parse_format_name
+from postroad.security.guard import Verdict
+from postroad.security.signatures import sign
 from postroad.server.server import Server
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.view import MessageView
+from tests.security_vectors import CERTIFICATE, SENDER
 
 PATIENCE_S = 20
 PORT = 1801  # of a session, wherever nothing else is said
@@ -314,5 +319,73 @@ def test_a_fault_of_our_own_ends_one_session_and_no_other(
         writer.close()
         assert "session broken off" in caplog.messages
         assert await opens(here, PORT)
+
+    run(tmp_path, here, body, rest="")
+
+
+async def send_all(host: str, packets: list[bytes]) -> list[object]:
+    """In one write, once the session is open; what was acknowledged until the manager has read all, or hung up."""
+    reader, writer = await asyncio.open_connection(host, PORT)
+    session = Session.initiate(CALLER, NULL_GUID, BinarySettings(), time.time())
+    acknowledged: list[object] = []
+    async with asyncio.timeout(PATIENCE_S):
+        while len(acknowledged) < len(packets) and not reader.at_eof():
+            if session.free and not session.sent.count:
+                for number, packet in enumerate(packets):
+                    session.send(packet, number, time.time(), recoverable=True, plain=True)
+            writer.write(session.data_to_send())
+            with suppress(ConnectionResetError):
+                session.receive_data(await reader.read(65536), time.time())
+            for event in session.events():
+                if isinstance(event, Acknowledged):
+                    acknowledged += event.tokens
+    writer.close()
+    return acknowledged
+
+
+def signed_and_plain(host: str, count: int) -> list[bytes]:
+    composer = Composer(CALLER, parse_format_name(f"DIRECT=TCP:{host}\\private$\\orders"))
+    packets = []
+    for number in range(count):
+        packet = composer.compose(Message(b"x", label=str(number), recoverable=True), number + 1, int(time.time()))
+        packets.append(sign(packet, SENDER, CERTIFICATE) if number % 3 else packet)
+    return packets
+
+
+def test_signed_messages_are_checked_in_a_thread_and_keep_their_order(tmp_path: Path) -> None:
+    """More than a thread takes at once, between messages that need no check."""
+    here = "127.0.20.71"
+
+    async def body(manager: Manager, service: BinaryService) -> None:
+        await manager.create_queue(r"private$\orders")
+        threads: set[str] = set()
+        opener = manager.core.protection.opener
+        check = opener.open
+
+        def watched(packet: bytes, now: float) -> Verdict:
+            threads.add(threading.current_thread().name)
+            return check(packet, now)
+
+        opener.open = watched  # type: ignore[method-assign]
+        assert len(await send_all(here, signed_and_plain(here, 60))) == 60
+        views = [MessageView(each.packet) for each in manager.core.queues.get(r"private$\orders").available(100)]
+        assert [view.label for view in views] == [str(number) for number in range(60)]
+        assert len(threads) == 1
+        assert threading.main_thread().name not in threads
+
+    run(tmp_path, here, body, rest="")
+
+
+def test_a_fault_of_our_own_in_checking_ends_one_session_and_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = "127.0.20.72"
+
+    async def body(manager: Manager, service: BinaryService) -> None:
+        await manager.create_queue(r"private$\orders")
+        manager.core.protection.opener.open = lambda packet, now: 1 / 0  # type: ignore[assignment,return-value,method-assign]
+        assert await send_all(here, signed_and_plain(here, 60)) == []
+        assert "session broken off" in caplog.messages
+        assert len(await send_all(here, signed_and_plain(here, 1))) == 1
 
     run(tmp_path, here, body, rest="")

@@ -52,6 +52,7 @@ class Host(Protocol):
 
 
 CONNECT_TIMEOUT_S = 20.0
+OPENED_AT_ONCE = 16  # signed or encrypted messages of one session, before those of another have a turn
 WRITE_BUFFER = 1 << 20  # bytes that a peer has not taken, before its session sends nothing more
 NEXT_ADDRESS_S = 0.25  # after which another address of a name is tried beside the one that has not answered
 
@@ -150,6 +151,7 @@ class BinaryTransport:
         self._ping_client = ping_client
         self._guard = manager.core.protection.opener
         self._opener = ThreadPoolExecutor(1, "postroad-security")
+        self._opening: set[asyncio.Task[None]] = set()
         self.limits = manager.limits
         self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -178,7 +180,7 @@ class BinaryTransport:
         if self._timer is not None:
             self._timer.cancel()
         await self.manager.supervisor.stop("binary timers")
-        for task in self._connecting:
+        for task in (*self._connecting, *self._opening):
             task.cancel()
         self.service.stop()
         if self._acceptor is not None:
@@ -274,23 +276,28 @@ class BinaryTransport:
     def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
         """In a thread of its own: RSA would hold up every other session."""
         link = self.links.get(session)
-        if link is not None and link.transport is not None:
-            link.transport.pause_reading()
-        opening = asyncio.get_running_loop().run_in_executor(self._opener, self._open_all, packets)
-        opening.add_done_callback(partial(self._opened, session, done))
-
-    def _open_all(self, packets: list[bytes]) -> list[Verdict]:
-        now = time.monotonic()
-        return [self._guard.open(packet, now) for packet in packets]
-
-    def _opened(
-        self, session: Session, done: Callable[[list[Verdict]], None], opening: asyncio.Future[list[Verdict]]
-    ) -> None:
-        link = self.links.get(session)
         transport = None if link is None else link.transport
+        if transport is not None:
+            transport.pause_reading()
+        task = asyncio.get_running_loop().create_task(self._open(session, transport, packets, done))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open(
+        self,
+        session: Session,
+        transport: asyncio.Transport | None,
+        packets: list[bytes],
+        done: Callable[[list[Verdict]], None],
+    ) -> None:
+        """A few at a time, so that sessions take turns: one can make us try keys for seconds."""
+        loop = asyncio.get_running_loop()
+        verdicts: list[Verdict] = []
         try:
-            if not opening.cancelled():
-                done(opening.result())
+            for start in range(0, len(packets), OPENED_AT_ONCE):
+                some = packets[start : start + OPENED_AT_ONCE]
+                verdicts += await loop.run_in_executor(self._opener, self._open_all, some)
+            done(verdicts)
             if transport is not None and not transport.is_closing():
                 transport.resume_reading()
         except Exception:  # a bug: this peer sends again what was not acknowledged, and no other suffers
@@ -298,6 +305,10 @@ class BinaryTransport:
             if transport is not None:
                 transport.abort()
         self.changed()
+
+    def _open_all(self, packets: list[bytes]) -> list[Verdict]:
+        now = time.monotonic()
+        return [self._guard.open(packet, now) for packet in packets]
 
     def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
         def landed(error: BaseException | None) -> None:
