@@ -15,7 +15,8 @@ from postroad.message import Message
 from postroad.queues.access import Access, Action, no_right
 from postroad.queues.queue import Queue
 from postroad.security.access import ADMINISTRATORS, Token
-from postroad.security.guard import is_secured
+from postroad.security.encryption import SessionKey
+from postroad.security.guard import SendPlace, is_secured
 from postroad.security.protection import Protection
 from postroad.security.refusals import (
     BODY_ENCRYPTED,
@@ -53,12 +54,22 @@ class SendRefused(Exception):
 
 
 class Securing:
-    """`public_keys` gives the MQDSPUBLICKEYS that the directory has of a manager; empty where it has none."""
+    """`public_keys` gives the MQDSPUBLICKEYS that the directory has of a manager; empty where it has none.
 
-    def __init__(self, access: Access, protection: Protection, public_keys: Callable[[UUID], bytes]) -> None:
+    `key_clock` is the clock of the caches, a monotonic one; without it, they use the time of the call.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        protection: Protection,
+        public_keys: Callable[[UUID], bytes],
+        key_clock: Callable[[], float] | None = None,
+    ) -> None:
         self.access = access
         self.protection = protection
         self._public_keys = public_keys
+        self._key_clock = key_clock
 
     def concerns(self, queue: Queue, messages: Sequence[Message], token: Token) -> bool:
         """Whether anything here has to be done: of most messages there is nothing."""
@@ -70,11 +81,27 @@ class Securing:
 
     def apply(self, queue: Queue, message: Message, packet: bytes, token: Token, now: float) -> bytes:
         """The packet as it is stored or leaves; SendRefused if it cannot."""
+        if self._key_clock is not None:
+            now = self._key_clock()
         if message.signature is not None:
             packet = attach(packet, message.signature)
         if queue.is_outgoing:
             return packet if message.encrypt is None else self._seal(message.encrypt, packet, now)
         return self._admit(queue, message, packet, token, now)
+
+    # A session key can be made in another thread before the message is sent: RSA would hold up the event loop.
+
+    def missing_key(self, manager: UUID, cipher: str, now: float) -> SendPlace | None:
+        """The place of the session key for a manager, if the cache does not have that key."""
+        place = (manager.bytes_le, cipher or self.protection.send_cipher, self._public_keys(manager))
+        return place if self.protection.sealer.session_keys.get(place, now) is None else None
+
+    def make_key(self, place: SendPlace) -> SessionKey | None:
+        """In any thread. None if there is no public key for it."""
+        return self.protection.sealer.make(place)
+
+    def keep_key(self, place: SendPlace, key: SessionKey, now: float) -> None:
+        self.protection.sealer.session_keys.put(place, key, now)
 
     def _seal(self, cipher: str, packet: bytes, now: float) -> bytes:
         keys = self._public_keys(MessageView(packet).queue_manager_address)

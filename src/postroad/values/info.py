@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from postroad.fields.queue import QueueSettings
+from postroad.values.plain import listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,26 @@ class ListenerInfo:
     authentication: str
     encryption: str
     allows: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """A key pair of the manager. `fingerprint` is of the public key in DER; `previous` counts the earlier keys that
+    still decrypt."""
+
+    provider: str
+    bits: int
+    fingerprint: str
+    previous: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeysInfo:
+    """`public_keys` is what the directory has to publish: MQDSPUBLICKEYS in hexadecimal digits."""
+
+    public_keys: str
+    made_at_s: int | None
+    keys: tuple[KeyInfo, ...] = field(default=(), metadata=listed(KeyInfo))
 
 
 @dataclass(frozen=True, slots=True)
