@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from uuid import UUID
 
-from postroad.errors import PostroadError
+from postroad.errors import LocalProtocolError, PostroadError
 from postroad.manager.key_file import StoredKeys, load_keys, write_keys
 from postroad.message import Message
 from postroad.names import FormatName, PathName
@@ -33,17 +33,23 @@ def open_keys(file: Path, now: float) -> StoredKeys:
 
 
 class Keys:
-    """`file` is None for keys that live as long as the process."""
+    """`file` is None for a manager without keys of its own, which no other manager sends to."""
 
     def __init__(
-        self, core: LocalQueueManager, file: Path | None, made_at_s: int | None, clock: Callable[[], float]
+        self,
+        core: LocalQueueManager,
+        file: Path | None,
+        made_at_s: int | None,
+        clock: Callable[[], float],
+        key_clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._core = core
         self._file = file
         self._made_at_s = made_at_s
         self._clock = clock
+        self._key_clock = key_clock  # a step of the system's time must not keep a session key alive
         self._rotating = Lock()
-        self._cleanup_at: float | None = None  # by the monotonic clock
+        self._cleanup_at: float | None = None  # by `key_clock`
 
     # The manager's own
 
@@ -66,16 +72,17 @@ class Keys:
 
     async def rotate(self) -> KeysInfo:
         """New keys, in use and on disk when this returns. The previous ones still decrypt what is on its way."""
-        await asyncio.to_thread(self._rotate)
+        if self._file is None:
+            raise LocalProtocolError("an embedded queue manager has no keys: `postroad serve` makes and rotates them")
+        await asyncio.to_thread(self._rotate, self._file)
         return self.describe()
 
-    def _rotate(self) -> None:
+    def _rotate(self, file: Path) -> None:
         """In a thread. It goes on if the caller leaves, so the manager always uses what the file has."""
         with self._rotating:
             protection = self._core.protection
             stored = StoredKeys(protection.ring.rotated(make_private_key), int(self._clock()))
-            if self._file is not None:
-                write_keys(self._file, stored)
+            write_keys(file, stored)
             protection.use_keys(stored.ring)
             self._made_at_s = stored.made_at_s
 
@@ -94,15 +101,15 @@ class Keys:
 
     async def _prepare(self, manager: UUID, word: str) -> None:
         securing = self._core.securing
-        wanted = securing.missing_key(manager, word, time.monotonic())
+        wanted = securing.missing_key(manager, word, self._key_clock())
         if wanted is not None:
             made = await asyncio.to_thread(securing.make_key, wanted)
             if made is not None:
-                securing.keep_key(wanted, made, time.monotonic())
+                securing.keep_key(wanted, made, self._key_clock())
 
     def cleanup(self) -> None:
         """[MS-MQQB] 3.1.6.10 to 3.1.6.13. Call it about once a second, on the event loop."""
-        now = time.monotonic()
+        now = self._key_clock()
         if self._cleanup_at is not None and now < self._cleanup_at:
             return
         protection = self._core.protection

@@ -50,7 +50,7 @@ from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, check_
 from postroad.queues.expiry import Expiry
 from postroad.queues.holds import STATE as HOLD_STATE
 from postroad.queues.holds import Holding
-from postroad.queues.outgoing import OutgoingEvent
+from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingEvent
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import END, PositionState, Queue
 from postroad.queues.reading import Reading
@@ -432,6 +432,9 @@ class LocalQueueManager:
                 )
                 if refusal.message_class == COULD_NOT_ENCRYPT:
                     self.delivery.try_after(packet, self._keep_unsent, packet, now)
+            if refusal.outgoing is not None and (info := self.queues.outgoing_info.get(refusal.outgoing)):
+                status = ConnectionStatus.INVALID_SERVER_CERTIFICATE  # [MS-MQQB] 3.1.7.1.5.1
+                info.history.append(ConnectionAttempt(status, int(now), refusal.error.status, info.next_hops))
             raise refusal.error from None
         return [each & MAX_MESSAGE_ID for each in range(first_id, first_id + len(elements) * len(messages))]
 

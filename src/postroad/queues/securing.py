@@ -44,13 +44,17 @@ _WHY_NOT_ENCRYPTED = {
 
 
 class SendRefused(Exception):
-    """A send that its queue does not take: why, and what its senders are told who asked to be told."""
+    """A send that is refused: why, and the class of the acknowledgment for senders that asked for one. `outgoing` is
+    the queue of a message that could not be encrypted."""
 
-    def __init__(self, error: PostroadError, message_class: int, packets: list[bytes]) -> None:
+    def __init__(
+        self, error: PostroadError, message_class: int, packets: list[bytes], outgoing: Queue | None = None
+    ) -> None:
         super().__init__(str(error))
         self.error = error
         self.message_class = message_class
         self.packets = packets
+        self.outgoing = outgoing
 
 
 class Securing:
@@ -86,7 +90,7 @@ class Securing:
         if message.signature is not None:
             packet = attach(packet, message.signature)
         if queue.is_outgoing:
-            return packet if message.encrypt is None else self._seal(message.encrypt, packet, now)
+            return packet if message.encrypt is None else self._seal(queue, message.encrypt, packet, now)
         return self._admit(queue, message, packet, token, now)
 
     # A session key can be made in another thread before the message is sent: RSA would hold up the event loop.
@@ -103,13 +107,13 @@ class Securing:
     def keep_key(self, place: SendPlace, key: SessionKey, now: float) -> None:
         self.protection.sealer.session_keys.put(place, key, now)
 
-    def _seal(self, cipher: str, packet: bytes, now: float) -> bytes:
+    def _seal(self, queue: Queue, cipher: str, packet: bytes, now: float) -> bytes:
         keys = self._public_keys(MessageView(packet).queue_manager_address)
         sealed = self.protection.sealer.seal(packet, keys, cipher or self.protection.send_cipher, now)
         if not isinstance(sealed, Refused):
             return sealed
         error = NotEncrypted(f"the message cannot be encrypted: {_WHY_NOT_ENCRYPTED.get(sealed.reason, sealed.reason)}")
-        raise SendRefused(error, sealed.acknowledgment, [packet])
+        raise SendRefused(error, sealed.acknowledgment, [packet], queue)
 
     def _admit(self, queue: Queue, message: Message, packet: bytes, token: Token, now: float) -> bytes:
         """[MS-MQQB] 3.1.5.8.3 for a queue of this manager."""
