@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from postroad.api import connections, handles, leases, messages, offsets, queues, routes, transactions
+from postroad.api import connections, handles, keys, leases, messages, offsets, queues, routes, transactions
 from postroad.api.access import Gate
 from postroad.api.calls import Call, Operation, json_answer
 from postroad.api.health import live, ready
@@ -36,6 +36,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *queues.OPERATIONS,
     *routes.OPERATIONS,
     *connections.OPERATIONS,
+    *keys.OPERATIONS,
 )
 Endpoint = Callable[[Request], Awaitable[Response]]
 

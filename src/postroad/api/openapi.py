@@ -17,6 +17,8 @@ from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACT
 from postroad.fields.kinds import LOOKUP_ID
 from postroad.fields.tables import Properties
 from postroad.values.info import (
+    KeyInfo,
+    KeysInfo,
     ListenerInfo,
     LockInfo,
     ManagerInfo,
@@ -118,6 +120,8 @@ _DATACLASSES: Mapping[type[DataclassInstance], str] = {
     SessionInfo: "Session",
     ReaderInfo: "Reader",
     ListenerInfo: "Listener",
+    KeyInfo: "Key",
+    KeysInfo: "Keys",
     Finding: "Finding",
     Trace: "Trace",
     Route: "Route",

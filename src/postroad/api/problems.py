@@ -70,6 +70,7 @@ STATUSES: Mapping[type[PostroadError], HTTPStatus] = {
     UnsupportedFormatNameOperation: HTTPStatus.BAD_REQUEST,
     NotAuthenticated: HTTPStatus.UNAUTHORIZED,
     AccessDenied: HTTPStatus.FORBIDDEN,
+    NotEncrypted: HTTPStatus.CONFLICT,
     QueueNotFound: HTTPStatus.NOT_FOUND,
     ManagerNotFound: HTTPStatus.NOT_FOUND,
     NoRoute: HTTPStatus.NOT_FOUND,

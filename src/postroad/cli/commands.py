@@ -46,6 +46,7 @@ COMMANDS = {
     "move": Source("rescue", "move", "Move messages to another local queue."),
     "export": Source("rescue", "export", "Write the messages of a queue to a file, byte for byte, in queue order."),
     "import": Source("rescue", "import_packets", "Put the messages of a file into a local queue, byte for byte."),
+    "keys": Source("keys", "app", "Show and rotate the manager's keys."),
     "lock": Source("lock", "app", "List and release messages that clients have locked."),
     "transaction": Source("lock", "transactions", "List and abort the open transactions of clients."),
     "remote": Source("remote", "app", "Read the queues of any MSMQ server on another computer."),

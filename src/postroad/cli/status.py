@@ -61,6 +61,12 @@ def status(context: Context) -> None:
             if "current" in limit
         )
         print_line(f"limits: {', '.join(shown)}")
+    if info.algorithms:
+        hashes, ciphers, send = (", ".join(info.algorithms.get(each, ())) for each in ("hashes", "ciphers", "send"))
+        print_line(f"security: accepts {hashes} and {ciphers}; encrypts with {send}")
+    if info.messages_refused:
+        refused = (f"{count} {reason}" for reason, count in sorted(info.messages_refused.items()))
+        print_line(f"refused messages: {', '.join(refused)}")
     for sentence in needed:
         print_line(f"! {sentence}")
     print_line("")

@@ -19,6 +19,7 @@ from postroad.names import FormatName, MultipleElementName, PathName
 from postroad.received import ReceivedMessage
 from postroad.store import Store, open_store
 from postroad.values.info import (
+    KeysInfo,
     ListenerInfo,
     LockInfo,
     ManagerInfo,
@@ -100,6 +101,12 @@ class EmbeddedBackend:
 
     async def exposure(self) -> list[ListenerInfo]:
         return list(self.manager.exposure)
+
+    async def keys(self) -> KeysInfo:
+        return self.manager.keys.describe()
+
+    async def rotate_keys(self) -> KeysInfo:
+        return await self.manager.keys.rotate()
 
     async def trace(self, message_id: str) -> Trace:
         return await self.manager.trace(message_id)

@@ -26,6 +26,7 @@ from postroad.client.payloads import (
 )
 from postroad.errors import NoMessage
 from postroad.values.info import (
+    KeysInfo,
     ListenerInfo,
     LockInfo,
     ManagerInfo,
@@ -83,6 +84,12 @@ class HttpBackend:
 
     async def exposure(self) -> list[ListenerInfo]:
         return await self._list(ListenerInfo, "/exposure", "exposure")
+
+    async def keys(self) -> KeysInfo:
+        return await self._get(KeysInfo, "/keys")
+
+    async def rotate_keys(self) -> KeysInfo:
+        return read_info(KeysInfo, await self._exchange.json("POST", "/keys/rotate"))
 
     async def trace(self, message_id: str) -> Trace:
         from postroad.values.trace import Trace, read_message_id

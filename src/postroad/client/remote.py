@@ -342,6 +342,8 @@ class RemoteBackend:
     sessions = _cannot("list sessions")
     readers = _cannot("list readers")
     exposure = _cannot("list listeners")
+    keys = _cannot("show keys")
+    rotate_keys = _cannot("rotate keys")
     trace = _cannot("trace a message")
     queues = _cannot("list queues")
     queue = _cannot("describe a queue")

@@ -11,6 +11,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from uuid import UUID, uuid4
 
 from postroad.binary.service import BinaryService
@@ -18,6 +19,7 @@ from postroad.directory.snapshot import Directory
 from postroad.directory.watch import DirectoryWatch
 from postroad.errors import InvalidArgument, NoRoute, OperationCancelled, UnsupportedFormatNameOperation
 from postroad.fields.queue import MAX_QUOTA_KB, NO_BASE_PRIORITY
+from postroad.manager.keys import Keys
 from postroad.manager.offsets import Offsets
 from postroad.manager.reads import Name, Reads
 from postroad.manager.rescue import Rescue
@@ -37,6 +39,7 @@ from postroad.runtime.logs import RateLimitedLog, place_of
 from postroad.runtime.supervision import Running, Supervisor
 from postroad.security.attempts import FailedLogins
 from postroad.security.audit import AuditLog
+from postroad.security.protection import Protection
 from postroad.soap.service import SoapService
 from postroad.status.report import Outlook
 from postroad.status.search import Search
@@ -68,7 +71,11 @@ class Manager(Reads, Rescue):
         lease_times: LeaseTimes = LeaseTimes(),  # noqa: B008  (it is frozen)
         clock: Callable[[], float] = time.time,
         audit: AuditLog | None = None,
+        protection: Protection | None = None,
+        key_file: Path | None = None,
+        keys_made_at_s: int | None = None,
     ) -> None:
+        """Without `protection` it has no keys and knows no certificate: an embedded manager needs none."""
         self.name = name
         self.identifier = identifier or _stored_identifier(store) or uuid4()
         core = LocalQueueManager(
@@ -82,12 +89,16 @@ class Manager(Reads, Rescue):
             new_id=uuid4,
             express=MemoryStore(),  # readers on other threads see whole batches
             apart=lambda: 1 + secrets.randbelow(MOST_APART),
+            protection=protection,
+            public_keys=self._public_keys,
+            key_clock=time.monotonic,
         )
         core.delivery.quota_kb = None if quota_kb == MAX_QUOTA_KB else quota_kb
         super().__init__(core, store, clock, lease_times)
         self.audit = audit or AuditLog()
         self.logins = FailedLogins(self.audit)  # of all interfaces: guessing at one slows down the others
         self.exposure: tuple[ListenerInfo, ...] = ()  # set by the server that opens the listeners
+        self.keys = Keys(core, key_file, keys_made_at_s, clock)
         self.offsets = Offsets(core, self.durably, clock)
         self.router = Router(self.identifier, Directory(), clock())
         self.watch: DirectoryWatch | None = None  # the server that sets it also updates the router
@@ -139,6 +150,7 @@ class Manager(Reads, Rescue):
             try:
                 self.core.run_timers(now)
                 self.leases.run_timers(now)
+                self.keys.cleanup()
                 self.troubles.look(now)
             finally:
                 self.commit_soon()
@@ -149,6 +161,10 @@ class Manager(Reads, Rescue):
             return self.router.destination(name)
         except NoRoute:
             return None
+
+    def _public_keys(self, identifier: UUID) -> bytes:
+        entry = self.router.directory.manager(identifier)
+        return b"" if entry is None else entry.public_encryption_keys
 
     def _base_priority(self, name: FormatName) -> int:
         """[MS-MQMQ] 2.3.1.6: only a public format name has one; private queues and direct names count as 0."""
@@ -251,6 +267,7 @@ class Manager(Reads, Rescue):
 
     async def send(self, destination: Name, messages: Sequence[Message], transaction: UUID | None = None) -> list[str]:
         """The ids of the messages, in their order; for several destinations, those of each in turn."""
+        await self.keys.prepare(destination, messages)
         held = self.used(transaction)
         ids = await self.durably(lambda: self.core.send(destination, messages, self.clock(), held))
         return self._identifiers(ids)
@@ -269,6 +286,7 @@ class Manager(Reads, Rescue):
                 raise
             return self._identifiers(ids)
 
+        await self.keys.prepare(destination, messages)
         return await self.durably(send)
 
     def _identifiers(self, ids: Sequence[int]) -> list[str]:

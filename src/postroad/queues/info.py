@@ -44,6 +44,12 @@ def describe_manager(
         directory_error=directory_error,
         down=down,
         follow_up_errors=core.delivery.tally.follow_up_errors,
+        messages_refused={str(reason): count for reason, count in core.delivery.tally.refused.items()},
+        algorithms={
+            "hashes": list(core.protection.accepted_hashes),
+            "ciphers": list(core.protection.accepted_ciphers),
+            "send": [core.protection.send_cipher],
+        },
         limits=limits,
     )
 

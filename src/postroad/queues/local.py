@@ -35,6 +35,7 @@ from postroad.names import (
     FormatName,
     MultipleElementName,
     PathName,
+    PrivateName,
     PublicName,
     ResolveDistributionList,
     expand_format_name,
@@ -50,7 +51,7 @@ from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, check_
 from postroad.queues.expiry import Expiry
 from postroad.queues.holds import STATE as HOLD_STATE
 from postroad.queues.holds import Holding
-from postroad.queues.outgoing import OutgoingEvent
+from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingEvent
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import END, PositionState, Queue
 from postroad.queues.reading import Reading
@@ -68,6 +69,7 @@ from postroad.store.express import ExpressStore
 from postroad.store.interface import ARRIVAL_MASK, NEVER, Record, Store
 from postroad.values.reading import QueueAccess, ShareMode
 from postroad.wire.constants import MessageClass
+from postroad.wire.layout import NULL_GUID
 from postroad.wire.multi_queue_header import MultiQueueFormatHeader
 from postroad.wire.packets import check_place
 from postroad.wire.view import MessageView
@@ -107,13 +109,15 @@ class LocalQueueManager:
         base_priority: Callable[[FormatName], int] = lambda name: 0,
         protection: Protection | None = None,
         public_keys: Callable[[UUID], bytes] = lambda manager: b"",
+        key_clock: Callable[[], float] | None = None,
     ) -> None:
         """`new_id` gives ids that were never given: who lets strangers in takes ids that cannot be guessed.
 
         `first_message_id` is where a store that is new begins to count, `apart` how far the next sequence is from the
         last one; `locate`, `base_priority` and `public_keys` say what the directory knows: which manager has a public
         queue, the priority of messages to it, and the keys that bodies for a manager are encrypted with. Without
-        `protection` no signature is accepted and nothing can be decrypted.
+        `protection` no signature is accepted and nothing can be decrypted; `key_clock` is the monotonic clock of its
+        caches.
         """
         self.new_id = new_id
         self.name = name
@@ -136,7 +140,7 @@ class LocalQueueManager:
         )
         self.access = Access(self.queues)
         self.protection = protection or Protection(_no_randomness)
-        self.securing = Securing(self.access, self.protection, public_keys)
+        self.securing = Securing(self.access, self.protection, public_keys, key_clock)
         self.reading = Reading(self.delivery)
         self.descriptors: dict[int, OpenQueueDescriptor] = {}
         self.transacting = Transacting(self.delivery, self.reading, new_id, apart)
@@ -429,8 +433,19 @@ class LocalQueueManager:
                 )
                 if refusal.message_class == COULD_NOT_ENCRYPT:
                     self.delivery.try_after(packet, self._keep_unsent, packet, now)
+            if refusal.outgoing is not None and (info := self.queues.outgoing_info.get(refusal.outgoing)):
+                status = ConnectionStatus.INVALID_SERVER_CERTIFICATE  # [MS-MQQB] 3.1.7.1.5.1
+                info.history.append(ConnectionAttempt(status, int(now), refusal.error.status, info.next_hops))
             raise refusal.error from None
         return [each & MAX_MESSAGE_ID for each in range(first_id, first_id + len(elements) * len(messages))]
+
+    def destination_managers(self, destination: FormatName | PathName | str) -> set[UUID]:
+        """The other managers whose keys encrypt messages to a destination. Direct names have none."""
+        name = self._expanded(destination)
+        elements = name.elements if isinstance(name, MultipleElementName) else (name,)
+        found = {each.guid for each in elements if isinstance(each, PrivateName)}
+        found |= {self.delivery.manager_of(each) for each in elements if isinstance(each, PublicName)}
+        return found - {NULL_GUID, self.identifier}
 
     def _keep_unsent(self, packet: bytes, now: float) -> None:
         """[MS-MQQB] 3.1.7.1.5.1: what could not be encrypted is not sent, and is kept if it asked for that."""

@@ -21,6 +21,7 @@ from postroad.fields.queue import (
 )
 from postroad.fields.tables import checked
 from postroad.names import MulticastName, parse_format_name
+from postroad.security.sddl import parse_sddl
 from postroad.wire.layout import NULL_GUID
 
 
@@ -50,6 +51,11 @@ def _multicast_address(text: str) -> str:
     return text
 
 
+def _sddl(text: str) -> str:
+    parse_sddl(text)
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class QueueProperties(QueueSettings):
     r"""`path` is the part after the computer, as in `private$\orders`; of an outgoing queue, its format name.
@@ -69,7 +75,13 @@ class QueueProperties(QueueSettings):
     create_time: int = 0
     modify_time: int = 0
     owner: int | None = None  # the number of the queue that a journal or subqueue belongs to
-    acl: str | None = None  # the security descriptor in SDDL; None: the default one
+    acl: str | None = queue_property(
+        parsed("an access list in SDDL", _sddl, 65_535),
+        None,
+        "who may use the queue, in SDDL; None: the default descriptor",
+        "[MS-MQMQ] 2.3.1.25",
+        none=None,
+    )
 
     def __post_init__(self) -> None:
         """A store may be older than the defaults of copies."""

@@ -15,7 +15,8 @@ from postroad.message import Message
 from postroad.queues.access import Access, Action, no_right
 from postroad.queues.queue import Queue
 from postroad.security.access import ADMINISTRATORS, Token
-from postroad.security.guard import is_secured
+from postroad.security.encryption import SessionKey
+from postroad.security.guard import SendPlace, is_secured
 from postroad.security.protection import Protection
 from postroad.security.refusals import (
     BODY_ENCRYPTED,
@@ -43,38 +44,68 @@ _WHY_NOT_ENCRYPTED = {
 
 
 class SendRefused(Exception):
-    """A send that its queue does not take: why, and what its senders are told who asked to be told."""
+    """A send that is refused: why, and the class of the acknowledgment for senders that asked for one. `outgoing` is
+    the queue of a message that could not be encrypted."""
 
-    def __init__(self, error: PostroadError, message_class: int, packets: list[bytes]) -> None:
+    def __init__(
+        self, error: PostroadError, message_class: int, packets: list[bytes], outgoing: Queue | None = None
+    ) -> None:
         super().__init__(str(error))
         self.error = error
         self.message_class = message_class
         self.packets = packets
+        self.outgoing = outgoing
 
 
 class Securing:
-    """`public_keys` gives the MQDSPUBLICKEYS that the directory has of a manager; empty where it has none."""
+    """`public_keys` gives the MQDSPUBLICKEYS that the directory has of a manager; empty where it has none.
 
-    def __init__(self, access: Access, protection: Protection, public_keys: Callable[[UUID], bytes]) -> None:
+    `key_clock` is the clock of the caches, a monotonic one; without it, they use the time of the call.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        protection: Protection,
+        public_keys: Callable[[UUID], bytes],
+        key_clock: Callable[[], float] | None = None,
+    ) -> None:
         self.access = access
         self.protection = protection
         self._public_keys = public_keys
+        self._key_clock = key_clock
 
     def apply(self, queue: Queue, message: Message, packet: bytes, token: Token, now: float) -> bytes:
         """The packet as it is stored or leaves; SendRefused if it cannot."""
+        if self._key_clock is not None:
+            now = self._key_clock()
         if message.signature is not None:
             packet = attach(packet, message.signature)
         if queue.is_outgoing:
-            return packet if message.encrypt is None else self._seal(message.encrypt, packet, now)
+            return packet if message.encrypt is None else self._seal(queue, message.encrypt, packet, now)
         return self._admit(queue, message, packet, token, now)
 
-    def _seal(self, cipher: str, packet: bytes, now: float) -> bytes:
+    # A session key can be made in another thread before the message is sent: RSA would hold up the event loop.
+
+    def missing_key(self, manager: UUID, cipher: str, now: float) -> SendPlace | None:
+        """The place of the session key for a manager, if the cache does not have that key."""
+        place = (manager.bytes_le, cipher or self.protection.send_cipher, self._public_keys(manager))
+        return place if self.protection.sealer.session_keys.get(place, now) is None else None
+
+    def make_key(self, place: SendPlace) -> SessionKey | None:
+        """In any thread. None if there is no public key for it."""
+        return self.protection.sealer.make(place)
+
+    def keep_key(self, place: SendPlace, key: SessionKey, now: float) -> None:
+        self.protection.sealer.session_keys.put(place, key, now)
+
+    def _seal(self, queue: Queue, cipher: str, packet: bytes, now: float) -> bytes:
         keys = self._public_keys(MessageView(packet).queue_manager_address)
         sealed = self.protection.sealer.seal(packet, keys, cipher or self.protection.send_cipher, now)
         if not isinstance(sealed, Refused):
             return sealed
         error = NotEncrypted(f"the message cannot be encrypted: {_WHY_NOT_ENCRYPTED.get(sealed.reason, sealed.reason)}")
-        raise SendRefused(error, sealed.acknowledgment, [packet])
+        raise SendRefused(error, sealed.acknowledgment, [packet], queue)
 
     def _admit(self, queue: Queue, message: Message, packet: bytes, token: Token, now: float) -> bytes:
         """[MS-MQQB] 3.1.5.8.3 for a queue of this manager."""

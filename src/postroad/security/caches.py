@@ -21,7 +21,10 @@ _CLEANUP_MARGIN_S: Final = 60.0  # 3.1.6.10: a minute past the lifetime of the o
 
 
 class TimedCache(Generic[K, V]):
-    """An entry is never returned after its lifetime, whether `cleanup` was called or not. A read does not renew it."""
+    """An entry is never returned after its lifetime, whether `cleanup` was called or not. A read does not renew it.
+
+    `cleanup` may run in another thread than the rest: at worst it drops an entry that was just made again.
+    """
 
     def __init__(self, size: int, lifetime_s: float) -> None:
         self._size = size
@@ -36,7 +39,7 @@ class TimedCache(Generic[K, V]):
         if found is None:
             return None
         if now - found[1] > self._lifetime_s:
-            del self._entries[key]
+            self._entries.pop(key, None)
             return None
         return found[0]
 
@@ -45,7 +48,7 @@ class TimedCache(Generic[K, V]):
         self._entries.pop(key, None)
         if len(self._entries) >= self._size:
             for oldest in list(self._entries)[: self._size // 2]:
-                del self._entries[oldest]
+                self._entries.pop(oldest, None)
         self._entries[key] = value, now
 
     def clear(self) -> None:
@@ -56,5 +59,5 @@ class TimedCache(Generic[K, V]):
         for key, (_, cached) in list(self._entries.items()):
             if now - cached <= self._lifetime_s:
                 return self._lifetime_s + _CLEANUP_MARGIN_S - (now - cached)
-            del self._entries[key]
+            self._entries.pop(key, None)
         return None

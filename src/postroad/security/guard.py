@@ -82,6 +82,7 @@ class Opened:
 
 
 Verdict: TypeAlias = Opened | Refused
+SendPlace: TypeAlias = tuple[bytes, str, bytes]  # the peer's GUID, the cipher's word, the peer's public keys
 
 
 class Guard:
@@ -221,7 +222,7 @@ class Sealer:
         self._random_bytes = random_bytes
         self._min_bits = min_bits
         # The peer's keys decide on the provider. They are a part of the place: once they rotate, a new key is made.
-        self.session_keys: TimedCache[tuple[bytes, str, bytes], SessionKey] = TimedCache(SEND_KEYS, KEY_LIFETIME_S)
+        self.session_keys: TimedCache[SendPlace, SessionKey] = TimedCache(SEND_KEYS, KEY_LIFETIME_S)
 
     def cleanup(self, now: float) -> float | None:
         """Drops old keys. The seconds until the next call, or None if nothing is cached."""
@@ -240,19 +241,24 @@ class Sealer:
         place = (view.queue_manager_address_bytes, cipher_word, public_keys)
         session = self.session_keys.get(place, now)
         if session is None:
-            try:
-                chosen = _choose(peer_keys(public_keys, self._min_bits), CIPHERS[cipher_word])
-            except RemoteProtocolError:
-                chosen = None
-            if chosen is None:
+            session = self.make(place)
+            if session is None:
                 return not_encrypted(Reason.NO_PUBLIC_KEY)
-            provider, key = chosen
-            session = SessionKey.make(provider, CIPHERS[cipher_word], key, self._random_bytes)
             self.session_keys.put(place, session, now)
         try:
             return encrypt(view, session)
         except LocalProtocolError:
             return not_encrypted(Reason.TOO_LARGE)
+
+    def make(self, place: SendPlace) -> SessionKey | None:
+        """A new session key for a place in the cache; None if the peer has no public key for the cipher. This is the
+        RSA part of `seal`. It touches no cache, so a caller can do it in another thread and `put` the result."""
+        _, cipher_word, public_keys = place
+        try:
+            chosen = _choose(peer_keys(public_keys, self._min_bits), CIPHERS[cipher_word])
+        except RemoteProtocolError:
+            return None
+        return chosen and SessionKey.make(chosen[0], CIPHERS[cipher_word], chosen[1], self._random_bytes)
 
 
 def _choose(keys: Mapping[PrivacyLevel, RSAPublicKey], cipher: Cipher) -> tuple[Provider, RSAPublicKey] | None:

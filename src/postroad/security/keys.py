@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey, RSAPublicNumbers
 
@@ -24,6 +25,7 @@ RandomBytes: TypeAlias = Callable[[int], bytes]
 MakeKey: TypeAlias = Callable[[int], RSAPrivateKey]  # the number of bits
 
 DEFAULT_BITS: Final = 2048
+_PUBLIC_EXPONENT: Final = 65_537
 MAX_PREVIOUS: Final = 3  # each one costs an RSA operation for a message that nobody can decrypt
 _KEY_TYPE_AT = slice(4, 8)
 _EXCHANGE, _SIGNING = (0xA400).to_bytes(4, "little"), (0x2400).to_bytes(4, "little")  # [MS-MQMQ] 2.2.20.6
@@ -32,6 +34,16 @@ _OWN = (ENHANCED, ADVANCED)  # a Base key of 512 bits protects nothing: a manage
 _WORDS = {ADVANCED.level: "advanced", ENHANCED.level: "enhanced", BASE.level: "base"}
 _LEVELS = {word: level for level, word in _WORDS.items()}
 _LABEL, _BEGIN, _END = "provider: ", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
+
+
+def make_private_key(bits: int) -> RSAPrivateKey:
+    """A MakeKey whose randomness is the library's own. It takes a tenth of a second or more."""
+    return rsa.generate_private_key(_PUBLIC_EXPONENT, bits)
+
+
+def public_key_der(key: RSAPublicKey) -> bytes:
+    """As `openssl rsa -pubout -outform DER` writes it."""
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def encode_public_key(key: RSAPublicKey, *, signing: bool = False) -> bytes:

@@ -29,6 +29,8 @@ class Protection:
     ) -> None:
         self.ring = ring
         self.certificates = certificates or {}
+        self.accepted_hashes = tuple(accepted_hashes)
+        self.accepted_ciphers = tuple(accepted_ciphers)
         self.send_cipher = send_cipher
         self.guard, self.opener = (
             Guard(

@@ -18,6 +18,7 @@ from postroad.fields.kinds import shown
 from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, settings_of
 from postroad.manager import Manager
 from postroad.names import QueueTail
+from postroad.security.sddl import format_sddl
 from postroad.values.info import QueueInfo
 
 log = logging.getLogger(__name__)
@@ -70,10 +71,11 @@ async def _provide(manager: Manager, config: Configuration, wanted: _Wanted) -> 
     """Creates the queue, or changes what may change; refuses a change of anything else."""
     settings = wanted.settings
     path = str(settings.path)
+    acl = None if settings.acl is None else format_sddl(settings.acl)  # None: what an operator has set stays
     try:
         info = manager.queue(path)
     except QueueNotFound:
-        await manager.create_queue(path, identifier=wanted.identifier, **settings_of(settings))
+        await manager.create_queue(path, identifier=wanted.identifier, **settings_of(settings), acl=acl)
         log.info("queue created", extra={"queue": path, "transactional": settings.transactional})
         manager.audit("create queue", who=CONFIGURATION, queue=path)
         return
@@ -89,7 +91,10 @@ async def _provide(manager: Manager, config: Configuration, wanted: _Wanted) -> 
         if (value := getattr(info, name)) != getattr(settings, name):
             fault = f"must be {shown(value)}, which the queue {path} was created with; delete the queue first"
             config.fail(f"{wanted.key}.{name}", fault)
-    if changes := _changes(settings, info):
+    changes = _changes(settings, info)
+    if acl is not None and acl != manager.core.queues.get(path).properties.acl:
+        changes["acl"] = acl
+    if changes:
         await manager.set_queue(path, **changes)
         log.info("queue changed", extra={"queue": path, "properties": ",".join(changes)})
         manager.audit("change queue", who=CONFIGURATION, queue=path, properties=",".join(changes))

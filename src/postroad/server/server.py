@@ -27,11 +27,13 @@ from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySettings
 from postroad.binary.transport import BinaryTransport
-from postroad.config import WITH_RPC, Configuration, DirectorySettings, RpcLevel, SrmpSettings, StandardPort
+from postroad.config import WITH_RPC, Configuration, DirectorySettings, RpcLevel, SenderIds, SrmpSettings, StandardPort
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, PostroadError, RpcUnavailable
 from postroad.manager import NAME_STATE, Manager
+from postroad.manager.key_file import KEY_FILE
+from postroad.manager.keys import open_keys
 from postroad.names import DirectName
 from postroad.net import ports
 from postroad.net.endpoints import endpoint, is_loopback
@@ -47,6 +49,7 @@ from postroad.security.audit import AuditLog
 from postroad.security.relay import Relay
 from postroad.server.exposure import RpcFacts, announce, exposure
 from postroad.server.provision import provide_all, provide_public
+from postroad.server.security import announce_algorithms, build_protection, build_users
 from postroad.soap.listener import Listener
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
@@ -73,6 +76,7 @@ class Server:
         self._config = config
         self._watch = _watch(config.directory)
         self._enterprise = Enterprise() if self._watch is None else self._watch.enterprise
+        self._published: bytes | None = None  # this manager's keys in the directory, when they were last checked
         self._opened = AsyncExitStack()  # what `stop` closes, the last first
         self._manager: Manager | None = None
         self._api: ApiServer | None = None
@@ -133,6 +137,9 @@ class Server:
         log.info("store opened", extra={"directory": config.data})
         try:
             audit = self._open_audit()
+            key_file = config.data / KEY_FILE
+            keys = await asyncio.to_thread(open_keys, key_file, time.time())
+            protection = build_protection(config, keys.ring)
             manager = Manager(
                 config.manager.name,
                 store,
@@ -141,7 +148,12 @@ class Server:
                 quota_kb=config.manager.quota_kb,
                 audit=audit,
                 lease_times=LeaseTimes(receive_s=config.leases.receive_s, transaction_s=config.leases.transaction_s),
+                protection=protection,
+                key_file=key_file,
+                keys_made_at_s=keys.made_at_s,
             )
+            manager.core.access.users = build_users(config, manager.identifier)
+            manager.core.access.claimed = config.security.sender_ids is SenderIds.CLAIMED
             manager.core.queues.idle.limit = config.limits.outgoing_queues
             # A program that opens the directory later by itself then finds the manager under the same name.
             manager.core.tick.set_state(NAME_STATE, manager.name.encode())
@@ -161,6 +173,7 @@ class Server:
             manager.router = Router(
                 manager.identifier, self._watch.directory, manager.clock(), config.directory.query_s
             )
+            self._check_own_keys(manager)
             manager.supervisor.keep("directory", partial(self._keep_directory, manager, self._watch))
             self._opened.push_async_callback(manager.supervisor.stop, "directory")
         await provide_all(manager, config, self._enterprise)
@@ -176,6 +189,7 @@ class Server:
             self._api = await self._start_api(manager, config.listen.api)
         manager.exposure = self._exposure(reachable)
         announce(config, manager.exposure)
+        announce_algorithms(config.security)
 
     def _exposure(self, reachable: bool) -> tuple[ListenerInfo, ...]:
         rpc = RpcFacts(False)
@@ -246,10 +260,25 @@ class Server:
             if await asyncio.to_thread(watch.reload, now):  # a large file takes a second to read
                 self._enterprise = watch.enterprise
                 manager.router.initialize(watch.directory, now)
+                self._check_own_keys(manager)
                 await provide_public(manager, self._config, self._enterprise)
             else:
                 manager.router.run_timers(watch.directory, now)
             running()
+
+    def _check_own_keys(self, manager: Manager) -> None:
+        """Warns if the directory publishes keys that this manager no longer has, or never had."""
+        entry = manager.router.directory.manager(manager.identifier)
+        published = b"" if entry is None else entry.public_encryption_keys
+        if published != self._published and published not in (b"", manager.core.protection.ring.public_keys):
+            log.warning(
+                "the directory has other public keys of this manager than it uses",
+                extra={
+                    "file": self._config.directory.file,
+                    "do": f"set public_keys of [[manager]] {manager.name} to what `postroad keys show` prints",
+                },
+            )
+        self._published = published
 
     # Listeners
 
@@ -304,7 +333,11 @@ class Server:
         options = ClientOptions(host, trusted, srmp.proxy, frozenset(each.lower() for each in srmp.no_proxy))
         transport = SoapTransport(manager, options, known)
         self._opened.push_async_callback(transport.stop)
-        settings = replace(soap_settings(srmp), remote_managers=config.limits.remote_managers)
+        settings = replace(
+            soap_settings(srmp),
+            remote_managers=config.limits.remote_managers,
+            accept_hashes=frozenset(config.security.accept_hashes),
+        )
         transport.service = service = SoapService(
             manager.core, settings, transport, port_of, transport.addresses_of, transport.watcher
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from postroad.fields.queue import QueueSettings
+from postroad.values.plain import listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,26 @@ class ListenerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """A key pair of the manager. `fingerprint` is of the public key in DER; `previous` counts the earlier keys that
+    still decrypt."""
+
+    provider: str
+    bits: int
+    fingerprint: str
+    previous: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeysInfo:
+    """`public_keys` is what the directory has to publish: MQDSPUBLICKEYS in hexadecimal digits."""
+
+    public_keys: str
+    made_at_s: int | None
+    keys: tuple[KeyInfo, ...] = field(default=(), metadata=listed(KeyInfo))
+
+
+@dataclass(frozen=True, slots=True)
 class LockInfo:
     """Messages of one queue that one client has locked. `kind` is receive; transaction, if it received them in one; or
     remote reader, whose messages go back when its connection ends.
@@ -138,6 +159,8 @@ class ManagerInfo:
     `directory_error` is what is wrong with the directory's file as it is now, `directory_failures` how often it was.
     `down` are background tasks that have failed and do not run again yet, with the reasons; `follow_up_errors` counts
     what followed from a change (an acknowledgment, a copy) and failed.
+    `messages_refused` counts messages of other managers that were refused since the start, by reason. `algorithms` are
+    those of message security: the `hashes` and `ciphers` that are accepted, and the one that `send` uses.
     `limits` has what strangers can use up: of each limit `current`, `maximum`, and how often it was `reached`.
     """
 
@@ -159,4 +182,6 @@ class ManagerInfo:
     outgoing_queues_refused: int = 0
     down: tuple[str, ...] = ()
     follow_up_errors: int = 0
+    messages_refused: dict[str, int] = field(default_factory=dict)
+    algorithms: dict[str, list[str]] = field(default_factory=dict)
     limits: dict[str, dict[str, int]] = field(default_factory=dict)

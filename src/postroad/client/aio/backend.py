@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from postroad.message import Message
     from postroad.received import ReceivedMessage
     from postroad.values.info import (
+        KeysInfo,
         ListenerInfo,
         LockInfo,
         ManagerInfo,
@@ -49,6 +50,10 @@ class Backend(Protocol):
     async def readers(self) -> list[ReaderInfo]: ...
 
     async def exposure(self) -> list[ListenerInfo]: ...
+
+    async def keys(self) -> KeysInfo: ...
+
+    async def rotate_keys(self) -> KeysInfo: ...
 
     async def trace(self, message_id: str) -> Trace: ...
 

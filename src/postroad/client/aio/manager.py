@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from postroad.names import MessageId
     from postroad.received import ReceivedMessage
     from postroad.values.info import (
+        KeysInfo,
         ListenerInfo,
         LockInfo,
         ManagerInfo,
@@ -91,6 +92,14 @@ class QueueManager:
         """The listeners: who reaches each, who may do what there, and whether it is encrypted. An embedded queue
         manager has none."""
         return await self.backend.exposure()
+
+    async def keys(self) -> KeysInfo:
+        """The public keys that other managers encrypt messages with. An embedded queue manager has none."""
+        return await self.backend.keys()
+
+    async def rotate_keys(self) -> KeysInfo:
+        """Makes new keys. The previous ones still decrypt messages that are on their way."""
+        return await self.backend.rotate_keys()
 
     async def locks(self, name: Name | None = None) -> list[LockInfo]:
         """Messages that clients have locked or taken in transactions, of one queue or of all, with their owners."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from postroad.names import MessageId
     from postroad.received import ReceivedMessage
     from postroad.values.info import (
+        KeysInfo,
         ListenerInfo,
         LockInfo,
         ManagerInfo,
@@ -92,6 +93,14 @@ class QueueManager:
         """The listeners: who reaches each, who may do what there, and whether it is encrypted. An embedded queue
         manager has none."""
         return self.backend.exposure()
+
+    def keys(self) -> KeysInfo:
+        """The public keys that other managers encrypt messages with. An embedded queue manager has none."""
+        return self.backend.keys()
+
+    def rotate_keys(self) -> KeysInfo:
+        """Makes new keys. The previous ones still decrypt messages that are on their way."""
+        return self.backend.rotate_keys()
 
     def locks(self, name: Name | None = None) -> list[LockInfo]:
         """Messages that clients have locked or taken in transactions, of one queue or of all, with their owners."""
