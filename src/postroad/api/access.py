@@ -126,7 +126,7 @@ class Gate:
     async def _user(self, scope: Scope, address: str, proof: str) -> Caller | _Refusal:
         """[RFC 7617]. An unknown user, a wrong password and a login that cannot be read get the same answer."""
         name, word = _login(proof)
-        if scope["scheme"] != "https" and not is_loopback(address):
+        if scope["scheme"] != "https" and not _is_here(address):
             return await self._wrong(address, _NEEDS_TLS, name)
         key = address, _digest(proof)
         if key not in self._proved and not await self._turn(address):
@@ -202,6 +202,14 @@ def _login(proof: str) -> tuple[str, str]:
     except ValueError:
         return "", ""
     return (name, word) if colon else ("", "")
+
+
+def _is_here(address: str) -> bool:
+    """Whether a caller is on this computer."""
+    try:
+        return is_loopback(address)
+    except ValueError:  # the address is not known
+        return False
 
 
 def _address(scope: Scope) -> str:
