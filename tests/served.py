@@ -6,20 +6,25 @@ import asyncio
 import http.client
 import json
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
-from postroad.api import ApiServer
+from postroad.api import ApiServer, TlsFiles
 from postroad.errors import StorageError
 from postroad.manager import Manager
+from postroad.security.audit import AuditLog
+from postroad.security.users import User, Users
 from postroad.store import Batch, MemoryStore, Store
 
 T = TypeVar("T")
 API = "/api/v1"
 ORDERS = f"{API}/queues/private$/orders"
 PATIENCE_S = 20
+PASSWORD = "a secret"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +97,32 @@ class Served:
         return [each["body"] for each in self.call("GET", f"{queue}/messages").json["messages"]]
 
 
+def basic(name: str, password: str = PASSWORD) -> dict[str, str]:
+    """The header of a user who logs in."""
+    return {"Authorization": f"Basic {b64encode(f'{name}:{password}'.encode()).decode()}"}
+
+
 @contextmanager
-def served(store: Store | None = None, *, token: str | None = None, host: str = "127.0.0.1") -> Iterator[Served]:
+def served(
+    store: Store | None = None,
+    *,
+    token: str | None = None,
+    host: str = "127.0.0.1",
+    users: Sequence[User] = (),
+    password: str = PASSWORD,
+    tls: TlsFiles | None = None,
+    audit: Path | None = None,
+) -> Iterator[Served]:
+    """`users` all have the same password."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="served")
     thread.start()
 
     async def start() -> Served:
-        manager = Manager("alpha", store or MemoryStore())
+        manager = Manager("alpha", store or MemoryStore(), audit=AuditLog(audit))
+        manager.core.access.users = Users(users)
         await manager.start()
-        server = ApiServer(manager, host, 0, token)
+        server = ApiServer(manager, host, 0, token, tls, {user.name: password for user in users})
         await server.start()
         return Served(manager, server, loop)
 

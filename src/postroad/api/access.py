@@ -1,11 +1,17 @@
-"""Who may call: checks the token, and refuses web pages of other sites. It runs before the router.
+"""Who calls: checks the token, passwords and where they come from, and refuses web pages of other sites. It runs before
+the router.
 
-It also gives each request its canonical path, because that must happen before the router too.
+It also gives each request its canonical path, because that must happen before the router too. What a caller may do is
+in calls.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import secrets
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
 from hmac import compare_digest
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -14,26 +20,43 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from postroad.api.identity import LOCAL, TOKEN, Caller, certificate_name
+from postroad.api.identity import ANONYMOUS, LOCAL, TOKEN, Caller, certificate_name, user_name
 from postroad.api.paths import canonical_path
 from postroad.api.problems import problem
 from postroad.api.waits import Waits
 from postroad.errors import AccessDenied
+from postroad.net.endpoints import is_loopback
+from postroad.queues.access import Access
+from postroad.security.access import Token
 from postroad.security.attempts import FailedLogins
 
 OPEN_PATHS = frozenset({"/", "/docs", "/healthz", "/readyz"})
-MAX_DELAYED: Final = 1024  # delayed answers to wrong tokens at one time; beyond that the server answers at once
-_CHALLENGE = {"WWW-Authenticate": "Bearer"}
+MAX_DELAYED: Final = 1024  # delayed answers at one time; beyond that wrong tokens are refused at once, and all logins
+MAX_PROVED: Final = 4096  # logins that are remembered as right
 _HOW_TO_SEND_IT = "send Authorization: Bearer TOKEN, or use --token or POSTROAD_TOKEN for commands, token= in Python"
+_TOKEN_MISSING = f"a token is required: {_HOW_TO_SEND_IT}; a user logs in with --user or POSTROAD_USER, user= in Python"
+_TOKEN_WRONG = f"the token is wrong: {_HOW_TO_SEND_IT}"
+_LOGIN_WRONG = "the user or the password is wrong"
+_NEEDS_TLS = "a password needs TLS, except from this computer: use https"
+_SENT_TWICE = "Authorization must be sent once, got it several times"
+_BUSY = "too many logins from other callers wait for their turn: try again later"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_PAGES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site: our own page, or the user of the browser
+_ADMINISTRATOR = Token.administrator()
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    fault: str
+    status: HTTPStatus = HTTPStatus.UNAUTHORIZED
 
 
 class Gate:
     """ASGI middleware. Without a token, callers must name this server by an address or one of `names`. `certificates`
     lifts that rule, because TLS then admits only clients with a certificate.
 
-    The answer to a wrong token is delayed, longer each time. A right token never waits.
+    The answer to a wrong token is delayed, longer each time. A right token never waits. Passwords can be guessed, so a
+    login waits for its turn before it is checked, unless the same address has used it before.
     """
 
     def __init__(
@@ -44,7 +67,9 @@ class Gate:
         logins: FailedLogins,
         clock: Callable[[], float],
         waits: Waits,
+        access: Access,
         certificates: bool = False,
+        credentials: Mapping[str, str] | None = None,
     ) -> None:
         self._app = app
         self._token = None if token is None else token.encode()
@@ -52,8 +77,13 @@ class Gate:
         self._logins = logins
         self._clock = clock
         self._waits = waits
+        self._access = access
         self._certificates = certificates
+        self._passwords = {name.casefold(): _digest(word) for name, word in (credentials or {}).items() if word}
+        self._no_password = secrets.token_bytes(32)  # an unknown user is compared too: it takes as long
+        self._proved: dict[tuple[str, bytes], None] = {}
         self._delayed = 0
+        self._challenge = {"WWW-Authenticate": 'Bearer, Basic realm="postroad"' if credentials else "Bearer"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -64,32 +94,78 @@ class Gate:
         refusal = self._refusal(scope["method"], headers)
         if refusal is not None:
             await problem(AccessDenied(refusal))(scope, receive, send)
-        elif self._token is not None and scope["path"] not in OPEN_PATHS and not self._has_token(headers):
-            fault = "a token is required"
-            if "authorization" in headers:
-                fault = "the token is wrong"
-                await self._slow_down(_address(scope))
-            sentence = f"{fault}: {_HOW_TO_SEND_IT}"
-            await problem(AccessDenied(sentence), HTTPStatus.UNAUTHORIZED, _CHALLENGE)(scope, receive, send)
-        else:
-            who = certificate_name(scope) or (LOCAL if self._token is None else TOKEN)
-            scope.setdefault("state", {})["caller"] = Caller(who, _address(scope))
-            await self._app(scope, receive, send)
+            return
+        caller = await self._caller(scope, headers)
+        if isinstance(caller, _Refusal):
+            challenge = self._challenge if caller.status is HTTPStatus.UNAUTHORIZED else None
+            await problem(AccessDenied(caller.fault), caller.status, challenge)(scope, receive, send)
+            return
+        scope.setdefault("state", {})["caller"] = caller
+        await self._app(scope, receive, send)
 
-    def _has_token(self, headers: Headers) -> bool:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and compare_digest(token.strip().encode("latin-1"), self._token or b"")
+    async def _caller(self, scope: Scope, headers: Headers) -> Caller | _Refusal:
+        address = _address(scope)
+        if scope["path"] in OPEN_PATHS:
+            return Caller(ANONYMOUS, address, Token.anonymous())
+        given = headers.getlist("authorization")
+        if len(given) > 1:
+            return await self._wrong(address, _SENT_TWICE)
+        scheme, _, proof = given[0].partition(" ") if given else ("", "", "")
+        if scheme.lower() == "basic" and self._passwords:
+            return await self._user(scope, address, proof.strip())
+        if self._token is not None:
+            if not given:
+                return _Refusal(_TOKEN_MISSING)
+            if scheme.lower() != "bearer" or not compare_digest(proof.strip().encode("latin-1"), self._token):
+                return await self._wrong(address, _TOKEN_WRONG)
+        elif given and scheme.lower() != "bearer":  # a token that is not needed does no harm
+            return await self._wrong(address, _LOGIN_WRONG)
+        who = certificate_name(scope) or (LOCAL if self._token is None else TOKEN)
+        return Caller(who, address, _ADMINISTRATOR)
 
-    async def _slow_down(self, address: str) -> None:
+    async def _user(self, scope: Scope, address: str, proof: str) -> Caller | _Refusal:
+        """[RFC 7617]. An unknown user, a wrong password and a login that cannot be read get the same answer."""
+        name, word = _login(proof)
+        if scope["scheme"] != "https" and not _is_here(address):
+            return await self._wrong(address, _NEEDS_TLS, name)
+        key = address, _digest(proof)
+        if key not in self._proved and not await self._turn(address):
+            return _Refusal(_BUSY, HTTPStatus.TOO_MANY_REQUESTS)
+        expected = self._passwords.get(name.casefold())
+        right = compare_digest(_digest(word), expected or self._no_password) and expected is not None
+        user = self._access.users.named(name) if right else None
+        if user is None:
+            self._logins.failed(address, self._clock(), door="api", who=name)
+            return _Refusal(_LOGIN_WRONG)
+        self._proved[key] = None
+        if len(self._proved) > MAX_PROVED:
+            del self._proved[next(iter(self._proved))]
+        return Caller(user_name(user.name), address, user.token)
+
+    async def _turn(self, address: str) -> bool:
+        """Waits as long as logins of this address must; False if too many wait."""
+        while wait := self._logins.delay(address, self._clock()):
+            if not await self._pause(wait):
+                return False
+        return True
+
+    async def _wrong(self, address: str, fault: str, who: str | None = None) -> _Refusal:
         now = self._clock()
-        self._logins.failed(address, now, door="api", who=None)
-        wait = self._logins.delay(address, now)
-        if wait and self._delayed < MAX_DELAYED:
-            self._delayed += 1
-            try:
-                await self._waits.pause(wait)
-            finally:
-                self._delayed -= 1
+        self._logins.failed(address, now, door="api", who=who)
+        await self._pause(self._logins.delay(address, now))
+        return _Refusal(fault)
+
+    async def _pause(self, seconds: float) -> bool:
+        if not seconds:
+            return True
+        if self._delayed >= MAX_DELAYED:
+            return False
+        self._delayed += 1
+        try:
+            await self._waits.pause(seconds)
+        finally:
+            self._delayed -= 1
+        return True
 
     def _refusal(self, method: str, headers: Headers) -> str | None:
         """A browser says which page a request comes from. A foreign name may also resolve to this server."""
@@ -112,6 +188,28 @@ class Gate:
         except ValueError:
             return False
         return True
+
+
+def _digest(text: str) -> bytes:
+    """Of equal length for every text: comparing them says nothing of a password's length."""
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _login(proof: str) -> tuple[str, str]:
+    """The name and the password; an empty name for what cannot be read."""
+    try:
+        name, colon, word = b64decode(proof, validate=True).decode().partition(":")
+    except ValueError:
+        return "", ""
+    return (name, word) if colon else ("", "")
+
+
+def _is_here(address: str) -> bool:
+    """Whether a caller is on this computer."""
+    try:
+        return is_loopback(address)
+    except ValueError:  # the address is not known
+        return False
 
 
 def _address(scope: Scope) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from postroad.api import connections, handles, keys, leases, messages, offsets, queues, routes, transactions
+from postroad.api import acl, connections, handles, keys, leases, messages, offsets, queues, routes, transactions
 from postroad.api.access import Gate
 from postroad.api.calls import Call, Operation, json_answer
 from postroad.api.health import live, ready
@@ -23,7 +23,7 @@ from postroad.api.pages import front_page, reference_page
 from postroad.api.paths import API
 from postroad.api.problems import HttpFault, on_bug, on_error, on_fault, on_http
 from postroad.api.waits import ClientLeft, Waits
-from postroad.errors import PostroadError
+from postroad.errors import AccessDenied, PostroadError
 from postroad.manager import Manager
 from postroad.security.audit import DONE
 
@@ -34,6 +34,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *offsets.OPERATIONS,
     *handles.OPERATIONS,
     *queues.OPERATIONS,
+    *acl.OPERATIONS,
     *routes.OPERATIONS,
     *connections.OPERATIONS,
     *keys.OPERATIONS,
@@ -47,6 +48,7 @@ class Settings:
 
     token: str | None = None
     certificates: bool = False
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)  # the passwords of users by name
 
 
 def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
@@ -62,6 +64,8 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
         return json_answer(description)
 
     async def metrics(request: Request) -> Response:
+        if not request.state.caller.token.everything:
+            raise AccessDenied("only administrators may read the metrics")
         return Response(metrics_text(manager, await manager.all_queues()), media_type=METRICS)
 
     async def healthz(request: Request) -> Response:
@@ -98,6 +102,8 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
                 clock=manager.clock,
                 waits=waits,
                 certificates=settings.certificates,
+                credentials=settings.credentials,
+                access=manager.core.access,
             ),
         ],
         exception_handlers={
@@ -117,8 +123,9 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
 def _endpoint(by_method: Mapping[str, Operation], manager: Manager, waits: Waits) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         operation = by_method["GET" if request.method == "HEAD" else request.method]
-        call = Call(request, manager, waits, operation.parameters)
+        call = Call(request, manager, waits, operation)
         if operation.audited is None:
+            call.authorize()
             return await operation.handler(call)
         return await _audited(operation, operation.audited, call)
 
@@ -131,6 +138,7 @@ async def _audited(operation: Operation, event: str, call: Call) -> Response:
         call.facts["queue"] = call.queue
     outcome = "the server failed"
     try:
+        call.authorize()
         answer = await operation.handler(call)
         outcome = DONE
     except (PostroadError, HttpFault) as error:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote
+from uuid import UUID
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,11 +20,14 @@ from starlette.responses import Response
 from postroad.api.identity import Caller
 from postroad.api.schema import json_object, queue_name
 from postroad.api.waits import Waits
-from postroad.errors import InvalidArgument, MessageTooLarge
+from postroad.errors import AccessDenied, InvalidArgument, MessageTooLarge
 from postroad.fields.kinds import LOOKUP_ID, Kind, suggestion
 from postroad.fields.tables import read_text
 from postroad.manager import Manager
+from postroad.queues.access import Action
 from postroad.queues.leases import Holder
+from postroad.queues.transacting import unknown_transaction
+from postroad.security.access import Token
 from postroad.values.plain import to_json
 
 MAX_REQUEST_BYTES = 1 << 20  # of a request without messages: ten thousand lookup ids fit
@@ -62,6 +67,17 @@ class Answer:
 Handler = Callable[["Call"], Awaitable[Response]]
 
 
+class Needs(Enum):
+    """What a caller needs for a call, unless it is an `Action` on the queue of the path."""
+
+    NOTHING = "nothing"  # the answer has only what the caller may see
+    NAMED = "a right on the queue that the request names"  # the handler asks `Call.require`
+    OWN = "that the caller began it"  # the handler asks `Call.own_...`
+    MANAGER = "get-machine-properties"
+    CREATE = "create-queue"
+    ADMINISTRATOR = "administrator"
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """A row of the table. `path` is below /api/v1, and its {names} are those of PATH_PARAMETERS in openapi.py."""
@@ -75,6 +91,7 @@ class Operation:
     body: Body | None
     errors: tuple[HTTPStatus, ...]
     audited: str | None  # the action in the audit log; None if it is not logged there
+    needs: Action | Needs  # administrators need nothing
 
 
 class Operations(list[Operation]):
@@ -85,6 +102,7 @@ class Operations(list[Operation]):
         request: str,
         summary: str,
         *answers: Answer,
+        needs: Action | Needs,
         parameters: tuple[Parameter, ...] = (),
         body: Body | None = None,
         errors: tuple[HTTPStatus, ...] = (),
@@ -93,7 +111,7 @@ class Operations(list[Operation]):
         method, path = request.split(" ")
 
         def register(handler: Handler) -> Handler:
-            self.append(Operation(method, path, handler, summary, answers, parameters, body, errors, audited))
+            self.append(Operation(method, path, handler, summary, answers, parameters, body, errors, audited, needs))
             return handler
 
         return register
@@ -102,14 +120,15 @@ class Operations(list[Operation]):
 class Call:
     """One request, with its parameters read and checked. `facts` are further entries for the audit log."""
 
-    __slots__ = ("facts", "manager", "query", "request", "waits")
+    __slots__ = ("facts", "manager", "needs", "query", "request", "waits")
 
-    def __init__(self, request: Request, manager: Manager, waits: Waits, parameters: Sequence[Parameter]) -> None:
+    def __init__(self, request: Request, manager: Manager, waits: Waits, operation: Operation) -> None:
         self.request = request
         self.manager = manager
         self.waits = waits
+        self.needs = operation.needs
         self.facts: dict[str, object] = {}
-        self.query = read_query(request.scope["query_string"], parameters)
+        self.query = read_query(request.scope["query_string"], operation.parameters)
 
     def segment(self, name: str) -> str:
         """The part of the path that stands for {name}."""
@@ -134,7 +153,49 @@ class Call:
         client = self.request.client
         address = "an unknown address" if client is None else client.host
         name = self.request.headers.get(CLIENT, "")[:MAX_CLIENT]
-        return Holder(f"{name} from {address}" if name.strip() and name.isprintable() else address)
+        owner = f"{name} from {address}" if name.strip() and name.isprintable() else address
+        return Holder(owner, user=self.token.user)
+
+    # Rights
+
+    @property
+    def token(self) -> Token:
+        return self.caller.token
+
+    def authorize(self) -> None:
+        """Raises AccessDenied if the caller has not what the operation needs. A queue that does not exist needs no
+        right: the handler reports it."""
+        needs, token, access = self.needs, self.token, self.manager.core.access
+        if token.everything:
+            return
+        if isinstance(needs, Action):
+            self.require(needs, self.queue)
+        elif needs is Needs.ADMINISTRATOR:
+            raise AccessDenied("only administrators may make this call")
+        elif needs is Needs.MANAGER and not access.may_see_manager(token):
+            raise AccessDenied("no right to see the properties of the queue manager")
+        elif needs is Needs.CREATE and not access.may_create(token):
+            raise AccessDenied("no right to create queues")
+
+    def require(self, action: Action, name: str) -> None:
+        queue = self.manager.core.queues.find(name)
+        if queue is not None:
+            self.manager.core.access.require(queue, self.token, action)
+
+    def may(self, action: Action, name: str) -> bool:
+        queue = self.manager.core.queues.find(name)
+        return queue is not None and self.manager.core.access.allows(queue, self.token, action)
+
+    def owns(self, holder: Holder | None) -> bool:
+        """What one user has begun does not exist for other users."""
+        return self.token.everything or (holder is not None and holder.user == self.token.user)
+
+    def own_transaction(self, identifier: UUID | None) -> UUID | None:
+        if identifier is not None and not self.owns(self.manager.leases.core.holder(identifier)):
+            raise unknown_transaction(identifier)
+        return identifier
+
+    # The body
 
     async def body(self, limit: int) -> bytes:
         """The whole body; raises MessageTooLarge as soon as it is known to be longer than `limit`."""
@@ -148,6 +209,7 @@ class Call:
             if size > limit:
                 raise _too_large(limit)
             chunks.append(chunk)
+        self.authorize()  # again: while a slow body came, the queue may have been replaced, or its access list changed
         return b"".join(chunks)
 
     async def json_object(self) -> dict[str, object]:

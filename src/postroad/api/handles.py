@@ -6,13 +6,14 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from postroad.api.calls import Answer, Body, Call, Handler, Operations, json_answer, no_content
+from postroad.api.calls import Answer, Body, Call, Handler, Needs, Operations, json_answer, no_content
 from postroad.api.formats import ARROW, JSON, RECORDS, choose, whole_answer
 from postroad.api.messages import PACKET, TIMEOUT
 from postroad.api.schema import QUEUE
 from postroad.errors import InvalidHandle, MessageNotFound
 from postroad.fields.kinds import LOOKUP_ID, FieldFault, choice
 from postroad.fields.tables import Property, read_object
+from postroad.queues.access import Action
 from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 
 ACCESSES = {"receive": QueueAccess.RECEIVE, "peek": QueueAccess.PEEK}
@@ -41,16 +42,30 @@ def _number(call: Call, name: str) -> int:
         raise InvalidHandle(f"there is no open {name} {text}") from None
 
 
+def _own(call: Call, action: Action | None = None) -> int:
+    """A handle that the caller has opened. The right on its queue is asked again for each read, because the access
+    list may have changed."""
+    handle = _number(call, "handle")
+    if not call.owns(call.manager.leases.core.handle_holder(handle)):
+        raise InvalidHandle(f"there is no open queue {handle}")
+    descriptor = call.manager.core.descriptors.get(handle)
+    if action is not None and descriptor is not None and descriptor.queue is not None:
+        call.manager.core.access.require(descriptor.queue, call.token, action)
+    return handle
+
+
 @OPERATIONS.add(
     "POST /handles",
     "Open a queue",
     Answer(HTTPStatus.CREATED, "its handle", {JSON: "Handle"}),
     body=Body({JSON: "Opening"}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    needs=Needs.NAMED,
 )
 async def open_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), _OPENING, required=("queue", "access"))
-    return json_answer({"handle": call.manager.open_queue(**values)}, HTTPStatus.CREATED)
+    call.require(Action.PEEK if values["access"] is QueueAccess.PEEK else Action.RECEIVE, values["name"])
+    return json_answer({"handle": call.manager.open_queue(**values, holder=call.holder)}, HTTPStatus.CREATED)
 
 
 @OPERATIONS.add(
@@ -58,9 +73,10 @@ async def open_queue(call: Call) -> Response:
     "Close an open queue, and end its waiting reads",
     Answer(HTTPStatus.NO_CONTENT, "the queue is closed"),
     errors=_NOT_FOUND,
+    needs=Needs.OWN,
 )
 async def close_queue(call: Call) -> Response:
-    call.manager.close_queue(_number(call, "handle"))
+    call.manager.close_queue(_own(call))
     return no_content()
 
 
@@ -69,9 +85,10 @@ async def close_queue(call: Call) -> Response:
     "Create a cursor",
     Answer(HTTPStatus.CREATED, "the cursor", {JSON: "Cursor"}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.GONE),
+    needs=Needs.OWN,
 )
 async def open_cursor(call: Call) -> Response:
-    return json_answer({"cursor": call.manager.open_cursor(_number(call, "handle"))}, HTTPStatus.CREATED)
+    return json_answer({"cursor": call.manager.open_cursor(_own(call, Action.PEEK))}, HTTPStatus.CREATED)
 
 
 @OPERATIONS.add(
@@ -79,9 +96,10 @@ async def open_cursor(call: Call) -> Response:
     "Close a cursor",
     Answer(HTTPStatus.NO_CONTENT, "the cursor is closed"),
     errors=_NOT_FOUND,
+    needs=Needs.OWN,
 )
 async def close_cursor(call: Call) -> Response:
-    call.manager.close_cursor(_number(call, "handle"), _number(call, "cursor"))
+    call.manager.close_cursor(_own(call), _number(call, "cursor"))
     return no_content()
 
 
@@ -89,7 +107,8 @@ def _reader(read_call: ReadCall) -> Handler:
     async def read(call: Call) -> Response:
         form = choose(call.request.headers.get("accept"), one=True, packet=bool(call.query["packet"]))
         timeout = call.query["timeout"]
-        reading = call.manager.read_cursor(_number(call, "handle"), _number(call, "cursor"), read_call, timeout)
+        handle = _own(call, Action.RECEIVE if read_call is ReadCall.RECEIVE else Action.PEEK)
+        reading = call.manager.read_cursor(handle, _number(call, "cursor"), read_call, timeout)
         try:
             message = await (reading if timeout == 0 else call.waits.run(call.request, reading))
         except MessageNotFound:
@@ -105,6 +124,7 @@ for word, (read_call, summary) in CALLS.items():
         summary,
         Answer(description="the message", content={JSON: "Message", RECORDS: None, ARROW: None}),
         Answer(HTTPStatus.NO_CONTENT, "no message came in time"),
+        needs=Needs.OWN,
         parameters=(TIMEOUT, PACKET),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.CONFLICT, HTTPStatus.GONE),
     )(_reader(read_call))

@@ -1,4 +1,4 @@
-"""Who calls: the subject of the client's certificate from TLS, and the caller for the audit log."""
+"""Who calls: an administrator or a user, as rights and the audit log need it; the subject of a TLS certificate."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from postroad.net.http import BoundedHttpProtocol
+from postroad.security.access import Token
 
 TOKEN: Final = "token"
 LOCAL: Final = "local"
+ANONYMOUS: Final = "anonymous"
+_NO_USERS = frozenset({TOKEN, LOCAL, ANONYMOUS, "configuration"})
 _TLS: Final = "tls"  # the name of the ASGI extension
 _NAME: Final = "client_cert_name"
 _SHORT: Mapping[str, str] = {
@@ -27,10 +30,16 @@ _ESCAPED = str.maketrans({each: f"\\{each}" for each in '\\,+"<>;='})
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`who` is "token", the subject of a certificate, or "local" for a caller that needs neither."""
+    """`who` is "token", the subject of a certificate, a user, or "local" for a caller that needs no credentials."""
 
     who: str
     address: str
+    token: Token
+
+
+def user_name(name: str) -> str:
+    """A user's name in the audit log, which no other kind of caller can have."""
+    return f"user:{name}" if "=" in name or name.casefold() in _NO_USERS else name
 
 
 class NamingProtocol(BoundedHttpProtocol):

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from postroad.api.calls import Answer, Call, Operations, json_answer
+from postroad.api.calls import Answer, Call, Needs, Operations, json_answer
 from postroad.api.formats import JSON
 
 OPERATIONS = Operations()
@@ -16,6 +16,7 @@ OPERATIONS = Operations()
     "GET /keys",
     "Show the public keys that other managers encrypt messages with",
     Answer(description="the keys to publish in the directory", content={JSON: "Keys"}),
+    needs=Needs.ADMINISTRATOR,
 )
 async def show_keys(call: Call) -> Response:
     return json_answer(call.manager.keys.describe())
@@ -27,6 +28,7 @@ async def show_keys(call: Call) -> Response:
     Answer(description="the new keys, which are on disk and in use", content={JSON: "Keys"}),
     errors=(HTTPStatus.BAD_REQUEST,),
     audited="rotate keys",
+    needs=Needs.ADMINISTRATOR,
 )
 async def rotate_keys(call: Call) -> Response:
     keys = await call.manager.keys.rotate()

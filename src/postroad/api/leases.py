@@ -6,11 +6,12 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from postroad.api.calls import Answer, Body, Call, Operations, Parameter, json_answer
+from postroad.api.calls import Answer, Body, Call, Needs, Operations, Parameter, json_answer
 from postroad.api.formats import JSON
 from postroad.api.schema import MAX_BATCH_MESSAGES, QUEUE
 from postroad.fields.kinds import GUID, LOOKUP_ID, items
 from postroad.fields.tables import Property, read_object
+from postroad.queues.access import Action
 
 _LEASES = items(GUID, most=MAX_BATCH_MESSAGES, distinct=True, first=0)
 _LOOKUP_IDS = items(LOOKUP_ID, most=MAX_BATCH_MESSAGES, distinct=True, first=0)
@@ -29,10 +30,13 @@ OPERATIONS = Operations()
     "Renew the leases of locked messages and transactions",
     Answer(description="the leases that were renewed, and those that have ended", content={JSON: "Renewed"}),
     body=Body({JSON: "Renewal"}),
+    needs=Needs.OWN,
 )
 async def renew(call: Call) -> Response:
     values = read_object(await call.json_object(), _RENEWAL, required=("leases",))
-    gone = set(call.manager.leases.renew(values["leases"]))
+    leases = call.manager.leases
+    own = [each for each in values["leases"] if call.owns(leases.core.holder(each))]
+    gone = {*values["leases"]} - {*own} | {*leases.renew(own)}
     return json_answer(
         {
             "renewed": [str(each) for each in values["leases"] if each not in gone],
@@ -47,9 +51,11 @@ async def renew(call: Call) -> Response:
     Answer(content={JSON: "Locks"}),
     parameters=(Parameter("queue", QUEUE, "only messages of this queue"),),
     errors=(HTTPStatus.NOT_FOUND,),
+    needs=Needs.NOTHING,
 )
 async def list_locks(call: Call) -> Response:
-    return json_answer({"locks": call.manager.leases.locks(call.query["queue"])})
+    locks = call.manager.leases.locks(call.query["queue"])
+    return json_answer({"locks": [each for each in locks if call.may(Action.PEEK, each.queue)]})
 
 
 @OPERATIONS.add(
@@ -59,6 +65,7 @@ async def list_locks(call: Call) -> Response:
     body=Body({JSON: "Release"}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     audited="release locks",
+    needs=Needs.ADMINISTRATOR,
 )
 async def release(call: Call) -> Response:
     values = read_object(await call.json_object(), _RELEASE)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from postroad.api.calls import Answer, Body, Call, Operations, Parameter, json_answer, no_content
+from postroad.api.calls import Answer, Body, Call, Needs, Operations, Parameter, json_answer, no_content
 from postroad.api.formats import ARROW, JSON, RECORDS, Format, choose, streamed_answer, whole_answer
 from postroad.api.ranges import RANGE, answer_range, is_range
 from postroad.api.schema import (
@@ -20,11 +20,12 @@ from postroad.api.schema import (
     check_batch,
     read_sending,
 )
-from postroad.errors import InvalidArgument, RemoteProtocolError
+from postroad.errors import AccessDenied, InvalidArgument, RemoteProtocolError
 from postroad.fields.kinds import GUID, LOOKUP_ID, MAX_LOOKUP_ID, SWITCH, choice, items, number, whole
 from postroad.fields.tables import Property, read_object
 from postroad.manager.rescue import MOVE_BATCH
 from postroad.message import Message
+from postroad.queues.access import Action
 from postroad.queues.queue import START
 from postroad.received import ReceivedMessage
 from postroad.values.reading import SeekAction
@@ -117,10 +118,11 @@ OPERATIONS = Operations()
     parameters=_SENDING,
     body=Body({JSON: "Sending", "*/*": None}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
+    needs=Action.SEND,
 )
 async def send(call: Call) -> Response:
     queue, query = call.queue, call.query
-    transaction: UUID | None = query.pop("transaction")
+    transaction: UUID | None = call.own_transaction(query.pop("transaction"))
     transactional: bool | None = query.pop(TRANSACTIONAL)
     given = {name: value for name, value in query.items() if value is not None}
     if _is_json(call.request.headers.get("content-type", "")):
@@ -135,9 +137,9 @@ async def send(call: Call) -> Response:
     if transactional and transaction is not None:
         raise InvalidArgument("transactional: must not be set together with transaction")
     if transactional:
-        ids = await call.manager.send_transactional(queue, messages)
+        ids = await call.manager.send_transactional(queue, messages, call.token)
     else:
-        ids = await call.manager.send(queue, messages, transaction)
+        ids = await call.manager.send(queue, messages, transaction, call.token)
     return json_answer({"ids": ids}, HTTPStatus.CREATED)
 
 
@@ -166,6 +168,7 @@ def _fitting(call: Call, queue: str, most_messages: int, most_bytes: int) -> int
     _LISTED,
     parameters=(_LISTED_AFTER, _LISTED_LIMIT, PACKET, *RANGE),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE),
+    needs=Action.PEEK,
 )
 async def list_messages(call: Call) -> Response:
     queue, after, limit = call.queue, call.query["after"], call.query["limit"]
@@ -195,6 +198,7 @@ async def _pages(
         left -= len(messages)
         if not left:
             return
+        call.authorize()  # meanwhile another queue may have the name
         messages = await call.manager.peek(queue, min(page, left), after=messages[-1].lookup_id)
 
 
@@ -214,10 +218,12 @@ async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **argum
     _NONE,
     parameters=(_COUNT, TIMEOUT, _TRANSACTION, PACKET),
     errors=_CONFLICTS,
+    needs=Action.RECEIVE,
 )
 async def receive(call: Call) -> Response:
     form = _format(call)
-    return whole_answer(form, await _wait(call, call.manager.receive, transaction=call.query["transaction"]))
+    transaction = call.own_transaction(call.query["transaction"])
+    return whole_answer(form, await _wait(call, call.manager.receive, transaction=transaction))
 
 
 @OPERATIONS.add(
@@ -227,6 +233,7 @@ async def receive(call: Call) -> Response:
     _NONE,
     parameters=(_COUNT, TIMEOUT, PACKET),
     errors=_CONFLICTS,
+    needs=Action.PEEK,
 )
 async def peek(call: Call) -> Response:
     form = _format(call)
@@ -240,6 +247,7 @@ async def peek(call: Call) -> Response:
     _NONE,
     parameters=(_COUNT, TIMEOUT, PACKET),
     errors=_CONFLICTS,
+    needs=Action.RECEIVE,
 )
 async def lock(call: Call) -> Response:
     form = _format(call)
@@ -259,9 +267,13 @@ async def lock(call: Call) -> Response:
     Answer(HTTPStatus.NO_CONTENT, "the messages are settled"),
     body=Body({JSON: "Settlement"}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    needs=Action.RECEIVE,
 )
 async def settle(call: Call) -> Response:
     values = read_object(await call.json_object(), _SETTLEMENT, required=("lookup_ids", "delete"))
+    holders = call.manager.leases.core.holders(call.manager.core.queues.get(call.queue), values["lookup_ids"])
+    if not all(map(call.owns, holders)):
+        raise AccessDenied("another user has locked one of these messages")
     await call.manager.settle(call.queue, **values)
     return no_content()
 
@@ -272,6 +284,7 @@ async def settle(call: Call) -> Response:
     Answer(description="the message", content=_ONE),
     parameters=(_ACTION, PACKET),
     errors=(*_CONFLICTS, HTTPStatus.GONE),
+    needs=Action.PEEK,
 )
 async def show(call: Call) -> Response:
     form = _format(call, one=True)
@@ -284,11 +297,16 @@ async def show(call: Call) -> Response:
     Answer(description="the received message", content=_ONE),
     parameters=(_ACTION, _TRANSACTION, PACKET),
     errors=(*_CONFLICTS, HTTPStatus.GONE),
+    needs=Action.RECEIVE,
 )
 async def take(call: Call) -> Response:
     form = _format(call, one=True)
     message = await call.manager.lookup(
-        call.queue, call.lookup_id, call.query["action"], receive=True, transaction=call.query["transaction"]
+        call.queue,
+        call.lookup_id,
+        call.query["action"],
+        receive=True,
+        transaction=call.own_transaction(call.query["transaction"]),
     )
     return whole_answer(form, [message])
 
@@ -303,12 +321,14 @@ async def take(call: Call) -> Response:
     body=Body({JSON: "Move"}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE, HTTPStatus.INSUFFICIENT_STORAGE),
     audited="move",
+    needs=Action.RECEIVE,
 )
 async def move(call: Call) -> Response:
     values = read_object(await call.json_object(), _MOVE, required=("to",))
     if "lookup_ids" in values and ("after" in values or "limit" in values):
         raise InvalidArgument("lookup_ids: must not be set together with `after` or `limit`")
     call.facts["to"] = values["target"]
+    call.require(Action.SEND, values["target"])
     moved = await call.manager.move(call.queue, **values)
     call.facts["messages"] = len(moved)
     return json_answer({"moved": moved, "locked": call.manager.leases.locked(call.queue)})
@@ -327,6 +347,7 @@ async def move(call: Call) -> Response:
     ),
     parameters=(_AFTER, _LIMIT),
     errors=(HTTPStatus.NOT_FOUND,),
+    needs=Action.PEEK,
 )
 async def export_packets(call: Call) -> Response:
     queue, after, limit = call.queue, call.query["after"], call.query["limit"]
@@ -354,6 +375,7 @@ async def export_packets(call: Call) -> Response:
     body=Body({OCTETS: None}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
     audited="import",
+    needs=Needs.ADMINISTRATOR,
 )
 async def import_packets(call: Call) -> Response:
     framer = Framer()

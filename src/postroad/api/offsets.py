@@ -14,6 +14,7 @@ from postroad.api.schema import MAX_BATCH_MESSAGES, TRANSACTIONAL, read_sending
 from postroad.errors import InvalidArgument
 from postroad.fields.kinds import SWITCH, nullable, whole
 from postroad.fields.tables import Property, read_object, read_text
+from postroad.queues.access import Action
 from postroad.queues.submissions import MAX_EPOCH
 from postroad.store.interface import ARRIVAL_MASK
 
@@ -43,6 +44,7 @@ def _number(call: Call, name: str) -> int:
     Answer(description="the mark", content={JSON: "Mark"}),
     parameters=(_FROM, _LIMIT),
     errors=_NOT_FOUND,
+    needs=Action.PEEK,
 )
 async def show_mark(call: Call) -> Response:
     return json_answer(await call.manager.offsets.mark(call.queue, call.query["from"], call.query["limit"]))
@@ -56,6 +58,7 @@ async def show_mark(call: Call) -> Response:
     "List the ranges of the queue that readers hold",
     Answer(description="the holds", content={JSON: "Holds"}),
     errors=_NOT_FOUND,
+    needs=Action.PEEK,
 )
 async def list_holds(call: Call) -> Response:
     return json_answer({"holds": await call.manager.offsets.holds(call.queue)})
@@ -67,6 +70,7 @@ async def list_holds(call: Call) -> Response:
     Answer(description="the whole hold", content={JSON: "Hold"}),
     body=Body({JSON: "NewHold"}),
     errors=_CONFLICT,
+    needs=Action.RECEIVE,
 )
 async def put_hold(call: Call) -> Response:
     values = read_object(await call.json_object(), _HOLD, required=("from",))
@@ -79,6 +83,7 @@ async def put_hold(call: Call) -> Response:
     Answer(description="how many messages were received", content={JSON: "Removed"}),
     body=Body({JSON: "HoldCommit"}),
     errors=_NOT_FOUND,
+    needs=Action.RECEIVE,
 )
 async def commit_hold(call: Call) -> Response:
     values = read_object(await call.json_object(), _COMMIT, required=("to",))
@@ -91,6 +96,7 @@ async def commit_hold(call: Call) -> Response:
     "Release a hold",
     Answer(HTTPStatus.NO_CONTENT, "no hold has this name now"),
     errors=_NOT_FOUND,
+    needs=Action.RECEIVE,
 )
 async def release_hold(call: Call) -> Response:
     await call.manager.offsets.release(call.queue, call.segment("name"))
@@ -105,6 +111,7 @@ async def release_hold(call: Call) -> Response:
     "POST /queues/{queue}/submissions/{name}/{epoch}/commit",
     "Complete an epoch: later messages of it count as sent",
     Answer(HTTPStatus.NO_CONTENT, "the epoch is complete"),
+    needs=Action.SEND,
 )
 async def commit_submission(call: Call) -> Response:
     await call.manager.offsets.commit_submission(call.queue, call.segment("name"), _number(call, "epoch"))
@@ -121,6 +128,7 @@ async def commit_submission(call: Call) -> Response:
     ),
     body=Body({JSON: "Sending", ARROW: None}),
     errors=(*_CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
+    needs=Action.SEND,
 )
 async def submit(call: Call) -> Response:
     transactional: bool | None = call.query[TRANSACTIONAL]
@@ -143,6 +151,7 @@ async def submit(call: Call) -> Response:
         call.query["row"],
         messages,
         transactional,
+        call.token,
     )
     return json_answer(submission)
 
@@ -155,6 +164,7 @@ def _is_arrow(content_type: str) -> bool:
     "DELETE /queues/{queue}/submissions/{name}",
     "Delete the record of a sender that no longer sends",
     Answer(HTTPStatus.NO_CONTENT, "the record is deleted"),
+    needs=Action.SEND,
 )
 async def forget_submission(call: Call) -> Response:
     await call.manager.offsets.forget_submission(call.queue, call.segment("name"))

@@ -9,13 +9,14 @@ from enum import Enum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from postroad.api import handles, leases, messages, offsets, queues
+from postroad.api import acl, handles, leases, messages, offsets, queues
 from postroad.api.calls import Answer, Operation, Parameter
 from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
 from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL
 from postroad.fields.kinds import LOOKUP_ID
 from postroad.fields.tables import Properties
+from postroad.queues.access import Action
 from postroad.values.info import (
     KeyInfo,
     KeysInfo,
@@ -152,10 +153,18 @@ def document(operations: Iterable[Operation]) -> Json:
         "paths": paths,
         "components": {
             "schemas": schemas(),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}, "certificate": {"type": "mutualTLS"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "user": {"type": "http", "scheme": "basic"},
+                "certificate": {"type": "mutualTLS"},
+            },
         },
-        # No security on a loopback address; else the token, a client certificate or both, as configured.
-        "security": [{}, {"token": []}, {"certificate": []}, {"token": [], "certificate": []}],
+        # No security on a loopback address; else the token or a user, a client certificate or both, as configured.
+        "security": [
+            {},
+            *({name: []} for name in ("token", "user", "certificate")),
+            *({name: [], "certificate": []} for name in ("token", "user")),
+        ],
     }
 
 
@@ -163,6 +172,7 @@ def _operation(operation: Operation) -> Json:
     described: Json = {
         "operationId": operation_id(operation),
         "summary": operation.summary,
+        "description": f"Needs {_needs(operation)}.",
         "parameters": [*map(_path_parameter, path_names(operation.path)), *map(_parameter, operation.parameters)],
         "responses": {str(answer.status.value): _answer(answer) for answer in operation.answers}
         | {str(status.value): _error(status) for status in sorted({*COMMON_ERRORS, *operation.errors})},
@@ -173,6 +183,12 @@ def _operation(operation: Operation) -> Json:
             "content": _content(operation.body.content),
         }
     return described
+
+
+def _needs(operation: Operation) -> str:
+    """What a caller who is no administrator needs, in words."""
+    needs = operation.needs
+    return f"the right to {needs.value} the queue" if isinstance(needs, Action) else needs.value
 
 
 def path_names(path: str) -> list[str]:
@@ -226,7 +242,8 @@ def _reference(name: str) -> Json:
 
 def schemas() -> dict[str, Json]:
     """Every schema by its name. The server refuses keys that an object does not list."""
-    tables = {**queues.SCHEMAS, **messages.SCHEMAS, **leases.SCHEMAS, **offsets.SCHEMAS, **handles.SCHEMAS}
+    rooms = (queues, acl, messages, leases, offsets, handles)
+    tables = {name: table for room in rooms for name, table in room.SCHEMAS.items()}
     required = {
         "NewQueue": ["path"],
         "Settlement": ["lookup_ids", "delete"],
@@ -235,6 +252,7 @@ def schemas() -> dict[str, Json]:
         "NewHold": ["from"],
         "HoldCommit": ["to"],
         "Opening": ["queue", "access"],
+        "AclChange": ["sddl"],
     }
     new_message = _closed(MESSAGE_PROPERTIES)
     one = _closed(MESSAGE_PROPERTIES)
@@ -261,6 +279,7 @@ def schemas() -> dict[str, Json]:
         **{name: _of_dataclass(kind) for kind, name in _DATACLASSES.items()},
         **{name: _open({member: _list(_reference(of))}) for name, member, of in _LISTS},
         "Released": _open({"released": _list(_NUMBER), "locked": _NUMBER}),
+        "Acl": _open({"sddl": _TEXT}),
         "Removed": _open({"removed": _NUMBER}),
         "ManagerStatus": _open(
             {

@@ -77,7 +77,6 @@ STATUSES: Mapping[type[PostroadError], HTTPStatus] = {
     MessageNotFound: HTTPStatus.NOT_FOUND,
     InvalidHandle: HTTPStatus.NOT_FOUND,
     NoMessage: HTTPStatus.NO_CONTENT,
-    NotEncrypted: HTTPStatus.CONFLICT,
     QueueExists: HTTPStatus.CONFLICT,
     SharingViolation: HTTPStatus.CONFLICT,
     TransactionUsage: HTTPStatus.CONFLICT,

@@ -6,11 +6,12 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from postroad.api.calls import Answer, Body, Call, Operations, json_answer, no_content
+from postroad.api.calls import Answer, Body, Call, Needs, Operations, json_answer, no_content
 from postroad.api.formats import JSON
 from postroad.api.schema import NEW_QUEUE
 from postroad.fields.queue import QUEUE_CHANGES
 from postroad.fields.tables import read_object
+from postroad.queues.access import Action
 from postroad.values.attention import attention
 
 _NOT_FOUND = (HTTPStatus.NOT_FOUND,)
@@ -19,7 +20,12 @@ _QUEUE = Answer(description="the queue", content={JSON: "Queue"})
 OPERATIONS = Operations()
 
 
-@OPERATIONS.add("GET /manager", "Show the manager's name, id and usage", Answer(content={JSON: "Manager"}))
+@OPERATIONS.add(
+    "GET /manager",
+    "Show the manager's name, id and usage",
+    Answer(content={JSON: "Manager"}),
+    needs=Needs.MANAGER,
+)
 async def show_manager(call: Call) -> Response:
     return json_answer(call.manager.info())
 
@@ -28,6 +34,7 @@ async def show_manager(call: Call) -> Response:
     "GET /status",
     "Show the manager, queues, sessions, remote readers, locks, transactions, and what needs attention",
     Answer(content={JSON: "ManagerStatus"}),
+    needs=Needs.ADMINISTRATOR,
 )
 async def show_status(call: Call) -> Response:
     info, queues = call.manager.info(), await call.manager.all_queues()
@@ -45,9 +52,17 @@ async def show_status(call: Call) -> Response:
     )
 
 
-@OPERATIONS.add("GET /queues", "List all queues", Answer(content={JSON: "Queues"}))
+@OPERATIONS.add(
+    "GET /queues",
+    "List all queues",
+    Answer(content={JSON: "Queues"}),
+    needs=Needs.NOTHING,
+)
 async def list_queues(call: Call) -> Response:
-    return json_answer({"queues": await call.manager.all_queues()})
+    queues = await call.manager.all_queues()
+    if not call.token.everything:
+        queues = [each for each in queues if call.may(Action.GET_PROPERTIES, each.format_name)]
+    return json_answer({"queues": queues})
 
 
 @OPERATIONS.add(
@@ -57,14 +72,22 @@ async def list_queues(call: Call) -> Response:
     body=Body({JSON: "NewQueue"}),
     errors=(HTTPStatus.CONFLICT,),
     audited="create queue",
+    needs=Needs.CREATE,
 )
 async def create_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), NEW_QUEUE, required=("path",))
     call.facts["queue"] = values["path"]
-    return json_answer(await call.manager.create_queue(**values), HTTPStatus.CREATED)
+    owner = None if call.token.everything else call.token.user
+    return json_answer(await call.manager.create_queue(**values, owner=owner), HTTPStatus.CREATED)
 
 
-@OPERATIONS.add("GET /queues/{queue}", "Show one queue", _QUEUE, errors=_NOT_FOUND)
+@OPERATIONS.add(
+    "GET /queues/{queue}",
+    "Show one queue",
+    _QUEUE,
+    errors=_NOT_FOUND,
+    needs=Action.GET_PROPERTIES,
+)
 async def show_queue(call: Call) -> Response:
     return json_answer(call.manager.queue(call.queue))
 
@@ -76,6 +99,7 @@ async def show_queue(call: Call) -> Response:
     body=Body({JSON: "QueueChanges"}),
     errors=_NOT_FOUND,
     audited="change queue",
+    needs=Action.SET_PROPERTIES,
 )
 async def change_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), QUEUE_CHANGES)
@@ -89,6 +113,7 @@ async def change_queue(call: Call) -> Response:
     Answer(HTTPStatus.NO_CONTENT, "the queue is deleted"),
     errors=_NOT_FOUND,
     audited="delete queue",
+    needs=Action.DELETE,
 )
 async def delete_queue(call: Call) -> Response:
     await call.manager.delete_queue(call.queue)
@@ -101,6 +126,7 @@ async def delete_queue(call: Call) -> Response:
     Answer(description="how many were deleted, and how many are locked", content={JSON: "Purged"}),
     errors=_NOT_FOUND,
     audited="purge",
+    needs=Action.RECEIVE,
 )
 async def purge_queue(call: Call) -> Response:
     call.facts["messages"] = purged = await call.manager.purge_queue(call.queue)
@@ -108,14 +134,24 @@ async def purge_queue(call: Call) -> Response:
 
 
 @OPERATIONS.add(
-    "POST /queues/{queue}/pause", "Pause an outgoing queue", _QUEUE, errors=_NOT_FOUND, audited="pause queue"
+    "POST /queues/{queue}/pause",
+    "Pause an outgoing queue",
+    _QUEUE,
+    errors=_NOT_FOUND,
+    audited="pause queue",
+    needs=Action.SET_PROPERTIES,
 )
 async def pause_queue(call: Call) -> Response:
     return json_answer(call.manager.pause_queue(call.queue))
 
 
 @OPERATIONS.add(
-    "POST /queues/{queue}/resume", "Resume an outgoing queue", _QUEUE, errors=_NOT_FOUND, audited="resume queue"
+    "POST /queues/{queue}/resume",
+    "Resume an outgoing queue",
+    _QUEUE,
+    errors=_NOT_FOUND,
+    audited="resume queue",
+    needs=Action.SET_PROPERTIES,
 )
 async def resume_queue(call: Call) -> Response:
     return json_answer(call.manager.resume_queue(call.queue))

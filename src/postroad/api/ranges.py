@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from starlette.responses import Response, StreamingResponse
 
 from postroad.api.arrow import columns_room
@@ -10,6 +12,7 @@ from postroad.api.formats import ARROW, choose, negotiate, streamed_answer
 from postroad.errors import InvalidArgument
 from postroad.fields.kinds import TEXT, FieldFault, Kind, whole
 from postroad.message import MAX_PRIORITY
+from postroad.received import ReceivedMessage
 from postroad.store.interface import ARRIVAL_MASK
 from postroad.values.offsets import Selection
 
@@ -67,4 +70,10 @@ def answer_range(call: Call, limit: int | None) -> Response:
         return StreamingResponse(call.manager.offsets.arrow(call.queue, selection), media_type=ARROW)
     call.manager.queue(call.queue)  # raises now, while the answer can still be an error
     form = choose(call.request.headers.get("accept"))
-    return streamed_answer(form, call.manager.offsets.pages(call.queue, selection))
+    return streamed_answer(form, _pages(call, selection))
+
+
+async def _pages(call: Call, selection: Selection) -> AsyncIterator[list[ReceivedMessage]]:
+    call.authorize()  # before the first page is read, another queue may have the name
+    async for page in call.manager.offsets.pages(call.queue, selection):
+        yield page

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from postroad.api.calls import Answer, Call, Operations, Parameter, json_answer
+from postroad.api.calls import Answer, Call, Needs, Operations, Parameter, json_answer
 from postroad.api.formats import JSON
 from postroad.errors import InvalidArgument
 from postroad.fields.kinds import TEXT
@@ -22,6 +22,7 @@ OPERATIONS = Operations()
     Answer(description="the route", content={JSON: "Route"}),
     parameters=(Parameter("to", TEXT, "the name of the destination queue manager"), _FROM),
     errors=(HTTPStatus.NOT_FOUND,),
+    needs=Needs.MANAGER,
 )
 async def show_route(call: Call) -> Response:
     if call.query["to"] is None:
@@ -36,6 +37,7 @@ async def show_route(call: Call) -> Response:
     Answer(description="the table; empty unless the manager is a site gate", content={JSON: "RouteTable"}),
     parameters=(_FROM,),
     errors=(HTTPStatus.NOT_FOUND,),
+    needs=Needs.MANAGER,
 )
 async def show_table(call: Call) -> Response:
     source = call.query["from"] or call.manager.name

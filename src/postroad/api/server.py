@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,10 +45,13 @@ class ApiServer(HttpListener):
         port: int = ports.API,
         token: str | None = None,
         tls: TlsFiles | None = None,
+        credentials: Mapping[str, str] | None = None,
     ) -> None:
+        """`credentials` are the passwords of the users by name."""
         self._token = token
         self._tls = tls
-        app = build_app(manager, Settings(token, certificates=tls is not None and tls.client_ca is not None))
+        certificates = tls is not None and tls.client_ca is not None
+        app = build_app(manager, Settings(token, certificates, credentials or {}))
         files = (None, None) if tls is None else (tls.certificate, tls.key)
         super().__init__(app, manager.limits, host, port, *files, supervisor=manager.supervisor)
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from postroad.api.calls import Answer, Call, Operations, json_answer, no_content
+from postroad.api.calls import Answer, Call, Needs, Operations, json_answer, no_content
 from postroad.api.formats import JSON
 from postroad.fields.kinds import GUID
 from postroad.fields.tables import read_text
@@ -19,8 +19,17 @@ def _identifier(call: Call) -> UUID:
     return read_text(GUID, call.segment("id"), "id")
 
 
+def _own(call: Call) -> UUID:
+    identifier = _identifier(call)
+    call.own_transaction(identifier)
+    return identifier
+
+
 @OPERATIONS.add(
-    "POST /transactions", "Begin a transaction", Answer(HTTPStatus.CREATED, "its identifier", {JSON: "Transaction"})
+    "POST /transactions",
+    "Begin a transaction",
+    Answer(HTTPStatus.CREATED, "its identifier", {JSON: "Transaction"}),
+    needs=Needs.NOTHING,
 )
 async def begin(call: Call) -> Response:
     identifier = call.manager.begin(call.holder)
@@ -33,9 +42,10 @@ async def begin(call: Call) -> Response:
     "Commit a transaction",
     Answer(HTTPStatus.NO_CONTENT, "the transaction is committed and durable"),
     errors=(HTTPStatus.CONFLICT,),
+    needs=Needs.OWN,
 )
 async def commit(call: Call) -> Response:
-    await call.manager.commit(_identifier(call))
+    await call.manager.commit(_own(call))
     return no_content()
 
 
@@ -44,9 +54,10 @@ async def commit(call: Call) -> Response:
     "Abort a transaction",
     Answer(HTTPStatus.NO_CONTENT, "the transaction is aborted, and its messages are back in their queues"),
     errors=(HTTPStatus.CONFLICT,),
+    needs=Needs.OWN,
 )
 async def abort(call: Call) -> Response:
-    await call.manager.abort(_identifier(call))
+    await call.manager.abort(_own(call))
     return no_content()
 
 
@@ -54,6 +65,7 @@ async def abort(call: Call) -> Response:
     "GET /transactions",
     "List the open transactions of clients, the oldest first",
     Answer(content={JSON: "Transactions"}),
+    needs=Needs.ADMINISTRATOR,
 )
 async def list_transactions(call: Call) -> Response:
     return json_answer({"transactions": call.manager.leases.transactions()})
@@ -65,6 +77,7 @@ async def list_transactions(call: Call) -> Response:
     Answer(HTTPStatus.NO_CONTENT, "the transaction is aborted, and its messages are back in their queues"),
     errors=(HTTPStatus.CONFLICT,),
     audited="abort transaction",
+    needs=Needs.ADMINISTRATOR,
 )
 async def abort_transaction(call: Call) -> Response:
     identifier = _identifier(call)

@@ -19,6 +19,7 @@ from postroad.directory.snapshot import Directory
 from postroad.directory.watch import DirectoryWatch
 from postroad.errors import InvalidArgument, NoRoute, OperationCancelled, UnsupportedFormatNameOperation
 from postroad.fields.queue import MAX_QUOTA_KB, NO_BASE_PRIORITY
+from postroad.manager.access_lists import AccessLists
 from postroad.manager.keys import Keys
 from postroad.manager.offsets import Offsets
 from postroad.manager.reads import Name, Reads
@@ -29,7 +30,7 @@ from postroad.net.limits import Limits
 from postroad.queues.carriers import Watcher
 from postroad.queues.info import describe_manager
 from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
-from postroad.queues.local import PURGE_BATCH, LocalQueueManager, QueueManagerState
+from postroad.queues.local import PURGE_BATCH, TRUSTED, LocalQueueManager, QueueManagerState
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.transacting import MOST_APART
@@ -37,9 +38,12 @@ from postroad.remote_read.server import RemoteReaders
 from postroad.routing import Router
 from postroad.runtime.logs import RateLimitedLog, place_of
 from postroad.runtime.supervision import Running, Supervisor
+from postroad.security.access import Token, default_queue_descriptor
 from postroad.security.attempts import FailedLogins
 from postroad.security.audit import AuditLog
 from postroad.security.protection import Protection
+from postroad.security.sddl import format_sddl
+from postroad.security.sid import Sid
 from postroad.soap.service import SoapService
 from postroad.status.report import Outlook
 from postroad.status.search import Search
@@ -57,7 +61,7 @@ DESCRIBED_AT_ONCE = 100  # queues, before other tasks have a turn
 FIRST_MESSAGE_IDS = 1 << 31  # a new manager begins to count below this; the other half is room to grow
 
 
-class Manager(Reads, Rescue):
+class Manager(Reads, Rescue, AccessLists):
     """Takes over an open store; `start`, then use, then `stop`."""
 
     def __init__(
@@ -218,11 +222,18 @@ class Manager(Reads, Rescue):
             await asyncio.sleep(0)
         return search.trace()
 
-    async def create_queue(self, path: str, **attributes: object) -> QueueInfo:
+    async def create_queue(self, path: str, *, owner: Sid | None = None, **attributes: object) -> QueueInfo:
+        """`owner` is the user whose queue it is, [MS-MQDMPR] 3.1.7.1.3.1; None for the administrators."""
         if PathName.parse(path).tail.kind is not QueueKind.PUBLIC:
             _refuse_base_priority(attributes)
-        queue = await self.durably(lambda: self.core.create_queue(path, self.clock(), **attributes))
-        return self._describe(queue)
+
+        def create() -> Queue:
+            queue = self.core.create_queue(path, self.clock(), **attributes)
+            if owner is not None:
+                self.core.set_acl(queue, self.clock(), format_sddl(default_queue_descriptor(owner)))
+            return queue
+
+        return self._describe(await self.durably(create))
 
     async def set_queue(self, name: Name, **attributes: object) -> QueueInfo:
         """Changes properties of a queue that may change: label, journal, quotas, limits."""
@@ -265,21 +276,30 @@ class Manager(Reads, Rescue):
 
     # Sending
 
-    async def send(self, destination: Name, messages: Sequence[Message], transaction: UUID | None = None) -> list[str]:
-        """The ids of the messages, in their order; for several destinations, those of each in turn."""
+    async def send(
+        self,
+        destination: Name,
+        messages: Sequence[Message],
+        transaction: UUID | None = None,
+        token: Token = TRUSTED,
+    ) -> list[str]:
+        """The ids of the messages, in their order; for several destinations, those of each in turn. `token` is who
+        sends."""
         await self.keys.prepare(destination, messages)
         held = self.used(transaction)
-        ids = await self.durably(lambda: self.core.send(destination, messages, self.clock(), held))
+        ids = await self.durably(lambda: self.core.send(destination, messages, self.clock(), held, token))
         return self._identifiers(ids)
 
-    async def send_transactional(self, destination: Name, messages: Sequence[Message]) -> list[str]:
+    async def send_transactional(
+        self, destination: Name, messages: Sequence[Message], token: Token = TRUSTED
+    ) -> list[str]:
         """All of the messages in a transaction of their own."""
 
         def send() -> list[str]:
             now = self.clock()
             transaction = self.core.begin()
             try:
-                ids = self.core.send(destination, messages, now, transaction)
+                ids = self.core.send(destination, messages, now, transaction, token)
                 self.core.commit(transaction, now)
             except BaseException:
                 self.core.abort(transaction, now)

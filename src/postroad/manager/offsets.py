@@ -15,10 +15,11 @@ from postroad.names import FormatName, PathName, parse_name
 from postroad.queues.delivery import is_internal
 from postroad.queues.descriptor import check_sharing
 from postroad.queues.holds import COMMIT_BATCH, Hold
-from postroad.queues.local import LocalQueueManager
+from postroad.queues.local import TRUSTED, LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.queues.submissions import Part, Sender
 from postroad.received import ReceivedMessage
+from postroad.security.access import Token
 from postroad.store.interface import ARRIVAL_MASK
 from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.values.reading import QueueAccess, ShareMode
@@ -149,6 +150,7 @@ class Offsets:
         row: int,
         messages: Sequence[Message],
         transactional: bool | None = None,
+        token: Token = TRUSTED,
     ) -> Submission:
         """Sends those of the rows from `row` on that were not sent yet: all of them, or none.
 
@@ -161,7 +163,7 @@ class Offsets:
             dropped = core.submissions.sent(part, row, len(messages))
             rest = messages[dropped:]
             if rest:
-                self._send(destination, rest, transactional)
+                self._send(destination, rest, transactional, token)
                 core.submissions.note(part, row + len(messages))
             return Submission(len(rest), dropped)
 
@@ -169,17 +171,17 @@ class Offsets:
             found: Submission = await self._durably(send)
             return found
 
-    def _send(self, destination: Name, messages: Sequence[Message], transactional: bool | None) -> None:
+    def _send(self, destination: Name, messages: Sequence[Message], transactional: bool | None, token: Token) -> None:
         core, now = self._core, self._clock()
         if transactional is None:
             queue = core.queues.find(destination)
             transactional = queue is not None and queue.properties.transactional
         if not transactional:
-            core.send(destination, messages, now)
+            core.send(destination, messages, now, token=token)
             return
         transaction = core.begin()
         try:
-            core.send(destination, messages, now, transaction)
+            core.send(destination, messages, now, transaction, token)
             core.commit(transaction, now)
         except BaseException:
             core.abort(transaction, now)

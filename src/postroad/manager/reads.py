@@ -221,10 +221,17 @@ class Reads(DurableCore):
         if not descriptor.closed:
             self.core.close(descriptor)
 
-    def open_queue(self, name: Name, access: QueueAccess, share: ShareMode = ShareMode.DENY_NONE) -> int:
+    def open_queue(
+        self,
+        name: Name,
+        access: QueueAccess,
+        share: ShareMode = ShareMode.DENY_NONE,
+        holder: Holder = THIS_PROCESS,
+    ) -> int:
         """A handle that can exclude others, and that owns cursors."""
         handle = self._open(name, access, share).handle
         self.leases.use_handle(handle)
+        self.leases.core.own_handle(handle, holder)
         return handle
 
     def _descriptor(self, handle: int) -> OpenQueueDescriptor:

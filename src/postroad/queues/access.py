@@ -89,9 +89,12 @@ class Access:
         properties = queue.properties
         if properties.queue_type in (QueueType.SYSTEM, QueueType.OUTGOING):
             return self.manager_descriptor
-        if properties.owner is not None:
-            properties = self._queues.by_number[properties.owner].properties
-        return descriptor_of(properties.acl)
+        return descriptor_of(self._whole(queue).properties.acl)
+
+    def _whole(self, queue: Queue) -> Queue:
+        """The queue that a journal or subqueue belongs to; any other queue itself."""
+        owner = queue.properties.owner
+        return queue if owner is None else self._queues.by_number[owner]
 
     def allows(self, queue: Queue, token: Token, action: Action) -> bool:
         if token.everything:
@@ -109,6 +112,10 @@ class Access:
         mask = rights.get(action)
         return mask is not None and allowed(self.descriptor(queue), token, mask)
 
+    def has_own_list(self, queue: Queue) -> bool:
+        """Whether an access list was set for the queue. Otherwise the default one counts."""
+        return self._whole(queue).properties.acl is not None
+
     def require(self, queue: Queue, token: Token, action: Action) -> None:
         if not self.allows(queue, token, action):
             raise AccessDenied(no_right(action, queue))
@@ -116,9 +123,13 @@ class Access:
     def may_create(self, token: Token) -> bool:
         return token.everything or allowed(self.manager_descriptor, token, QueueManagerRight.CREATE_QUEUE.value)
 
+    def may_see_manager(self, token: Token) -> bool:
+        right = QueueManagerRight.GET_MACHINE_PROPERTIES.value
+        return token.everything or allowed(self.manager_descriptor, token, right)
+
     def may_send(self, queue: Queue, token: Token) -> bool:
         """For messages on their way in: the hot form of `allows`."""
-        return allowed(descriptor_of(queue.properties.acl), token, _WRITE)
+        return allowed(descriptor_of(self._whole(queue).properties.acl), token, _WRITE)
 
     def claimed_sender(self, view: MessageView) -> Token:
         """The token of whom an unsigned message names: anonymous, unless such names are believed. What a queue manager

@@ -16,6 +16,7 @@ from postroad.errors import LeaseEnded, PostroadError, TransactionSequence
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
 from postroad.queues.transaction import OperationType, Transaction, TransactionalOperation
+from postroad.security.sid import Sid
 from postroad.store.interface import Record
 from postroad.values.info import LockInfo, TransactionInfo
 
@@ -37,10 +38,14 @@ class LeaseTimes:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds something, in words for people. What a lasting holder has never runs out: it lives in this process."""
+    """Who holds something, in words for people. What a lasting holder has never runs out: it lives in this process.
+
+    `user` is the user who has logged in; None for administrators without a SID.
+    """
 
     owner: str
     lasting: bool = False
+    user: Sid | None = None
 
 
 THIS_PROCESS = Holder("this process", lasting=True)
@@ -110,6 +115,7 @@ class Leases:
         self._locked: dict[tuple[int, int], _LockLease] = {}  # by number of the queue, and lookup id
         self._transactions: dict[UUID, _TransactionLease] = {}
         self._handle_used: dict[int, float] = {}
+        self._handle_holders: dict[int, Holder] = {}
         self._ended: dict[tuple[int, int] | UUID, str] = {}
 
     # Messages
@@ -145,6 +151,16 @@ class Leases:
         for lookup_id in wanted:
             self._locked[queue.number, lookup_id].renewed = time
         return [self._locked[queue.number, lookup_id].records[lookup_id] for lookup_id in wanted]
+
+    def holders(self, queue: Queue, lookup_ids: Sequence[int]) -> list[Holder]:
+        """Who has locked these messages; those that are not locked are left out."""
+        found = (self._locked.get((queue.number, lookup_id)) for lookup_id in lookup_ids)
+        return [lease.holder for lease in found if lease is not None]
+
+    def holder(self, identifier: UUID) -> Holder | None:
+        """Whose lease or transaction this is."""
+        lease = self._locks.get(identifier) or self._transactions.get(identifier)
+        return None if lease is None else lease.holder
 
     def settled(self, queue: Queue, records: Sequence[Record]) -> None:
         """The messages are nobody's any more."""
@@ -237,6 +253,13 @@ class Leases:
     def use_handle(self, handle: int, now: float) -> None:
         self._handle_used[handle] = self._awake(now)
 
+    def own_handle(self, handle: int, holder: Holder) -> None:
+        """The handle was just opened, by `holder`."""
+        self._handle_holders[handle] = holder
+
+    def handle_holder(self, handle: int) -> Holder | None:
+        return self._handle_holders.get(handle)
+
     def expire(self, now: float) -> list[TakenBack]:
         """Takes back what nobody renewed in time. Call it about twice a second."""
         time = self._awake(now)
@@ -245,6 +268,7 @@ class Leases:
             descriptor = self._core.descriptors.get(handle)
             if descriptor is None:
                 del self._handle_used[handle]
+                self._handle_holders.pop(handle, None)
             elif time - used > HANDLE_TIMEOUT_S and not (descriptor.queue and descriptor.queue.waiting):
                 self._core.close(descriptor)
         return taken

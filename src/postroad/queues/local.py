@@ -75,7 +75,7 @@ from postroad.wire.packets import check_place
 from postroad.wire.view import MessageView
 
 PURGE_BATCH = 1000
-_TRUSTED = Token.administrator()
+TRUSTED = Token.administrator()
 
 
 class QueueManagerState(Enum):
@@ -220,6 +220,10 @@ class LocalQueueManager:
     def change_queue(self, queue: Queue, now: float, **attributes: object) -> None:
         with self.delivery.atomic:
             self.queues.change(self.tick, queue, int(now), **attributes)
+
+    def set_acl(self, queue: Queue, now: float, acl: str | None) -> None:
+        with self.delivery.atomic:
+            self.queues.set_acl(self.tick, queue, int(now), acl)
 
     def delete_queue(self, queue: Queue, now: float) -> None:
         """Delete Queue, [MS-MQDMPR] 3.1.7.1.4: every message of it, its journal and its subqueues goes with it."""
@@ -395,7 +399,7 @@ class LocalQueueManager:
         messages: Sequence[Message],
         now: float,
         transaction: Transaction | None = None,
-        token: Token = _TRUSTED,
+        token: Token = TRUSTED,
     ) -> list[int]:
         """Messages to one destination, or to each of a list; their message ids. All of them go, or none.
 

@@ -32,6 +32,10 @@ MOST_APART = 1 << 24  # how far a sequence may be from the one before it, so tha
 _MAX_ORDINAL = (1 << 32) - 1
 
 
+def unknown_transaction(identifier: UUID) -> TransactionSequence:
+    return TransactionSequence(f"there is no open transaction {identifier}")
+
+
 class Transacting:
     """`open` is TransactionCollection: the transactions that have not ended."""
 
@@ -134,7 +138,7 @@ class Transacting:
         try:
             return self.open[identifier]
         except KeyError:
-            raise TransactionSequence(f"there is no open transaction {identifier}") from None
+            raise unknown_transaction(identifier) from None
 
     # What happens in it
 

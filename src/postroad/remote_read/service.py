@@ -7,14 +7,17 @@ the caller waits for its commit before it answers the client.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import TypeVar
 from uuid import UUID
 
 from postroad.errors import PostroadError, RemoteCancelled, SharingViolation, Status
 from postroad.names import DistributionListName, MulticastName
 from postroad.names.queue_format import Arm, QueueFormat
+from postroad.queues.access import Action as QueueAction
 from postroad.queues.descriptor import RECEIVING
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager
+from postroad.queues.queue import Queue
 from postroad.queues.waiting import WaitingRead
 from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry, RemoteReadState
 from postroad.remote_read.holdings import MAX_CURSORS, MAX_READS, MAX_UNACKNOWLEDGED_OCTETS, HoldingsByReader
@@ -34,6 +37,8 @@ from postroad.remote_read.values import (
     ReadRequest,
 )
 from postroad.rpc.caller import Caller
+from postroad.security.access import Token
+from postroad.security.users import derive_sid
 from postroad.store.interface import Record
 from postroad.values.info import LockInfo, ReaderInfo
 from postroad.values.reading import SeekAction
@@ -41,13 +46,15 @@ from postroad.values.reading import SeekAction
 _Entry = TypeVar("_Entry", OpenQueueEntry, RemoteReadEntry)
 
 _ACTIONS = frozenset(Action)
+_derived_sid = lru_cache(maxsize=1024)(derive_sid)  # it is asked for every read
 
 
 class RemoteReadService:
     """One queue manager's remote readers. `new_handle` gives numbers that cannot be guessed.
 
     With `authenticate`, only authenticated callers can open a queue ([MS-MQQP] 5). A handle works only for the caller
-    that opened it; for all others it does not exist.
+    that opened it; for all others it does not exist. Rights are checked when a queue is opened, and again for every
+    read and purge: a change of the access list counts at once.
     """
 
     def __init__(self, core: LocalQueueManager, new_handle: Callable[[], int], *, authenticate: bool = False) -> None:
@@ -78,6 +85,9 @@ class RemoteReadService:
             name = QueueFormat(*queue_format).to_format_name()
             if isinstance(name, DistributionListName | MulticastName):
                 return Status.UNSUPPORTED_FORMATNAME_OPERATION, None
+            queue = self.core.queues.find(name)
+            if queue is not None and not self._permits(queue, caller, receive=access == DesiredAccess.RECEIVE):
+                return Status.ACCESS_DENIED, None
             descriptor = self.core.open(name, ACCESS[DesiredAccess(access)], SHARE[DesiredShare(share)], now)
         except SharingViolation:
             return Status.STATUS_SHARING_VIOLATION, None  # for the share modes, 3.1.4.2; elsewhere it is an HRESULT
@@ -106,6 +116,8 @@ class RemoteReadService:
         remote = self.remote_queues.get(queue_handle)
         if remote is None or not caller.may_use(remote.caller):
             return self._refusal(caller, Status.INVALID_HANDLE), 0
+        if not self._permits(remote.descriptor.queue, caller, receive=False):
+            return Status.ACCESS_DENIED, 0
         if remote.holdings.cursors >= MAX_CURSORS:
             return Status.INSUFFICIENT_RESOURCES, 0
         try:
@@ -131,6 +143,8 @@ class RemoteReadService:
         remote = self._find(open_context, caller)
         if client_id is None or not queue or not open_context or queue != open_context or remote is None:
             return self._refusal(caller, Status.INVALID_PARAMETER), None
+        if not self._permits(remote.descriptor.queue, caller, receive=remote.descriptor.access in RECEIVING):
+            return Status.ACCESS_DENIED, None
         remote.reader = caller
         entry = OpenQueueEntry(open_context, client_id)
         self.open_queue_entries.setdefault(open_context, []).append(entry)
@@ -175,6 +189,23 @@ class RemoteReadService:
         """[MS-MQQP] 5: a caller that must log in learns only that, and nothing of what exists."""
         return Status.ACCESS_DENIED if self.authenticate and caller.user is None else status
 
+    def _permits(self, queue: Queue | None, caller: Caller, *, receive: bool) -> bool:
+        """The access check of [MS-MQDMPR] 3.1.7.1.5 with the caller's identity.
+
+        A queue without an access list of its own is open to callers whom the listener admits without a login, and to
+        users without a SID in the configuration: before there were access lists, both could read everything.
+        """
+        if queue is None:
+            return True  # it was deleted: the read itself reports that
+        access = self.core.access
+        user = None if caller.user is None else access.users.named(caller.user)
+        derived = None if caller.user is None else _derived_sid(self.core.identifier, caller.user)
+        sid = derived if user is None else user.sid
+        if sid == derived and not access.has_own_list(queue):
+            return True
+        token = Token.anonymous() if sid is None else access.users.token(sid)
+        return access.allows(queue, token, QueueAction.RECEIVE if receive else QueueAction.PEEK)
+
     def close_cursor(self, queue_handle: int, cursor_handle: int, caller: Caller) -> int:
         """RemoteQMCloseCursor, 3.1.4.5"""
         remote = self._find(queue_handle, caller)
@@ -195,6 +226,8 @@ class RemoteReadService:
             queue = remote.descriptor.require(RECEIVING, "purge")
         except PostroadError as error:
             return error.status, False
+        if not self._permits(queue, caller, receive=True):
+            return Status.ACCESS_DENIED, False
         return Status.OK, self.core.purge(queue, now) == PURGE_BATCH
 
     # Reading, [MS-MQQP] 3.1.4.1, 3.1.4.10 and 3.1.4.11
@@ -246,6 +279,8 @@ class RemoteReadService:
             return Status.STATUS_INVALID_PARAMETER, None
         if request.action not in _ACTIONS or Action(request.action) not in CALLS:
             return Status.INVALID_PARAMETER, None
+        if not self._permits(remote.descriptor.queue, caller, receive=request.action == Action.RECEIVE):
+            return Status.ACCESS_DENIED, None
         if request.action == Action.RECEIVE and remote.holdings.octets > MAX_UNACKNOWLEDGED_OCTETS:
             return Status.INSUFFICIENT_RESOURCES, None
         if request.timeout_ms and remote.holdings.reads >= MAX_READS:
@@ -271,6 +306,8 @@ class RemoteReadService:
         if request.action not in _ACTIONS or Action(request.action) not in SEEKS:
             return Answer(Status.INVALID_PARAMETER)
         receive, seek = SEEKS[Action(request.action)]
+        if not self._permits(remote.descriptor.queue, caller, receive=receive):
+            return Answer(Status.ACCESS_DENIED)
         if receive and remote.holdings.octets > MAX_UNACKNOWLEDGED_OCTETS:
             return Answer(Status.INSUFFICIENT_RESOURCES)
         if seek is SeekAction.NEXT and lookup_id == 0:

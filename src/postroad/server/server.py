@@ -431,7 +431,8 @@ class Server:
         tls = None
         if config.api.tls_certificate is not None and config.api.tls_key is not None:
             tls = TlsFiles(config.api.tls_certificate, config.api.tls_key, config.api.client_ca)
-        api = ApiServer(manager, config.listen.host, port, config.api.token, tls)
+        passwords = {user.name: user.password for user in config.users}
+        api = ApiServer(manager, config.listen.host, port, config.api.token, tls, passwords)
         try:
             await api.start()
         except ConfigurationError as fault:

@@ -1,0 +1,76 @@
+"""The access lists of queues: shown, replaced and edited. Every change is durable when its call returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from postroad.errors import AccessDenied, UnsupportedFormatNameOperation
+from postroad.manager.durable import DurableCore
+from postroad.manager.reads import Name
+from postroad.queues.access import descriptor_of
+from postroad.queues.local import TRUSTED
+from postroad.queues.properties import QueueType
+from postroad.queues.queue import Queue
+from postroad.security.access import Token, allowed, deny, grant, revoke
+from postroad.security.descriptors import SecurityDescriptor
+from postroad.security.rights import QUEUE_MAPPING, QueueRight, parse_queue_rights
+from postroad.security.sddl import format_sddl, parse_sddl
+from postroad.security.sid import Sid
+
+EDITS: Mapping[str, Callable[[SecurityDescriptor, Sid, int], SecurityDescriptor]] = MappingProxyType(
+    {"grant": grant, "deny": deny, "revoke": revoke}
+)
+_WITH_LIST = (QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR)
+
+
+class AccessLists(DurableCore):
+    """Whether a caller may use these calls is for the caller's listener to check. Only the owner is checked here."""
+
+    def acl(self, name: Name) -> str:
+        """The descriptor that counts for this queue, in SDDL."""
+        return format_sddl(self.core.access.descriptor(self.core.queues.get(name)))
+
+    async def set_acl(self, name: Name, sddl: str | None, token: Token = TRUSTED) -> str:
+        """Replaces the list; the owner stays if `sddl` names none. None restores the default.
+
+        Without `D:`, everyone may do everything.
+        """
+        new = descriptor_of(None) if sddl is None else parse_sddl(sddl).mapped(QUEUE_MAPPING)
+
+        def changed(queue: Queue, old: SecurityDescriptor) -> str | None:
+            given = new if new.owner is not None else replace(new, owner=old.owner)
+            if given.owner != old.owner:
+                _check_owner(old, given, token)
+            return None if sddl is None else format_sddl(given)
+
+        return await self._change_acl(name, changed)
+
+    async def edit_acl(self, name: Name, edit: str, who: str, rights: Sequence[str]) -> str:
+        """`edit` is a word of EDITS, `who` a user, a SID, everyone or anonymous, `rights` are words."""
+        sid, mask = self.core.access.users.resolve(who), parse_queue_rights(rights)
+        return await self._change_acl(name, lambda queue, old: format_sddl(EDITS[edit](old, sid, mask)))
+
+    async def _change_acl(self, name: Name, changed: Callable[[Queue, SecurityDescriptor], str | None]) -> str:
+        queue = self.core.queues.get(name)
+        if queue.properties.queue_type not in _WITH_LIST:
+            raise UnsupportedFormatNameOperation(
+                f"{queue.name} has no access list of its own: journals and subqueues have their queue's, other queues "
+                "the queue manager's"
+            )
+
+        def change() -> None:
+            old = self.core.access.descriptor(queue)
+            self.core.set_acl(queue, self.clock(), changed(queue, old))
+
+        await self.durably(change)
+        return format_sddl(self.core.access.descriptor(queue))
+
+
+def _check_owner(old: SecurityDescriptor, new: SecurityDescriptor, token: Token) -> None:
+    """[MS-DTYP] 2.5.3.4: who may take ownership makes himself the owner, and no one else."""
+    if token.everything:
+        return
+    if new.owner != token.user or not allowed(old, token, QueueRight.TAKE_QUEUE_OWNERSHIP.value):
+        raise AccessDenied("only administrators may give a queue to another owner; take-ownership is for oneself")
