@@ -82,7 +82,7 @@ release: install
 	$(BIN)/python -m scripts.release $(VERSION) $(if $(DRY_RUN),--dry-run)
 
 bench: install
-	$(BIN)/python -m benchmarks wire store queues client listing routing sessions
+	$(BIN)/python -m benchmarks wire security store queues client listing routing sessions
 
 bench-backlog: install
 	$(BIN)/python -m benchmarks.backlog

@@ -7,6 +7,7 @@ import sys
 
 NAMES = (
     "wire",
+    "security",
     "soap_codec",
     "soap_tables",
     "store",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -12,10 +13,17 @@ import pytest
 
 from postroad.binary.sender import Sender
 from postroad.binary.session import Session
+from postroad.queues.access import Access
 from postroad.queues.commits import Done
 from postroad.queues.queue import Queue
-from postroad.simulation.node import Node
-from postroad.simulation.seeds import random_scenario
+from postroad.security.guard import Guard, Verdict
+from postroad.security.keys import KeyRing
+from postroad.security.signatures import public_key_of
+from postroad.simulation.loop import STARTED
+from postroad.simulation.node import OPENING_S, Node
+from postroad.simulation.scenario import Scenario
+from postroad.simulation.seeds import http_scenario, random_scenario
+from postroad.simulation.verdict import SECURITY_CLASSES, judge
 from postroad.simulation.world import World
 from postroad.store.interface import Store
 from postroad.store.memory import MemoryStore
@@ -24,6 +32,7 @@ from postroad.wire.ordering import OrderAck
 from tests.torture.simulation import run, run_seed
 
 SEEDS = 200
+SECURED = 60  # seeds that are looked through for those with security
 SEARCHED = 150  # seeds that are tried until one finds a fault that was put in
 WORKERS = 2
 
@@ -57,6 +66,56 @@ def test_another_process_replays_to_the_same_log() -> None:
 def test_seeds_differ() -> None:
     assert random_scenario(1) != random_scenario(2)
     assert random_scenario(1) == random_scenario(1)
+
+
+def test_seeds_sign_encrypt_rotate_keys_and_are_refused() -> None:
+    """Of every kind some messages arrive, and of those that must be refused none: `good` says that of each seed."""
+    arrived: Counter[tuple[bool, bool]] = Counter()
+    refused: Counter[int] = Counter()
+    told: Counter[int] = Counter()
+    routed = rotated = 0
+    for seed in range(SECURED):
+        scenario = random_scenario(seed)
+        if not scenario.rotations:
+            continue
+        world = World(scenario)
+        world.run()
+        assert judge(world).sentences == []
+        gates = {each.name for each in scenario.enterprise.managers if each.routing_server}
+        for message in world.stage.ledger:
+            flow = message.flow
+            if flow.refusal is not None:
+                refused[flow.refusal] += flow.refusal in message.ends
+                told[flow.refusal] += message.acknowledged.count(flow.refusal)
+            elif message.arrivals:
+                arrived[flow.signed, flow.encrypted] += 1
+                routed += flow.encrypted and bool(gates) and not gates & {flow.source, flow.to.computer}
+                rotated += flow.encrypted and any(
+                    each.manager == flow.to.computer and message.sent_at - STARTED > each.at_s + each.published_s
+                    for each in scenario.rotations
+                )
+    assert min(arrived[signed, encrypted] for signed in (False, True) for encrypted in (False, True)) > 100
+    assert routed > 100
+    assert rotated > 50
+    assert min(refused[each] for each in SECURITY_CLASSES) > 10
+    assert sum(told.values()) > 10
+
+
+@pytest.mark.parametrize("make", [random_scenario, http_scenario])
+def test_a_seed_with_security_replays_to_the_same_log(make: Callable[[int], Scenario]) -> None:
+    scenario = make(next(seed for seed in range(SECURED) if random_scenario(seed).rotations))
+    worlds = [World(scenario, log=True) for _ in range(2)]
+    for world in worlds:
+        world.run()
+    first, second = worlds
+    assert any("has new keys" in line for line in first.stage.log.lines)
+    assert first.stage.log.lines == second.stage.log.lines
+    assert [*map(_packets, first.nodes.values())] == [*map(_packets, second.nodes.values())]
+
+
+def _packets(node: Node) -> list[bytes]:
+    """Session keys are a part of them."""
+    return [record.packet for queue in node.core.queues for record in queue.everything()]
 
 
 # Faults put in by hand: each is found, and found soon.
@@ -111,6 +170,31 @@ def release_on_an_order_ack_of_another_sequence(patch: pytest.MonkeyPatch) -> No
     patch.setattr(Sender, "take_order_ack", take_order_ack)
 
 
+def believe_every_certificate(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Guard, "_look_up", lambda guard, view, header: public_key_of(header.sender_certificate))
+
+
+def forget_previous_keys(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(KeyRing, "rotated", lambda ring, make_key: KeyRing.make(make_key))
+
+
+def let_everyone_send(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Access, "may_send", lambda access, queue, token: True)
+
+
+def read_on_while_packets_are_opened(patch: pytest.MonkeyPatch) -> None:
+    def open_packets(node: Node, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+        verdicts = [node.core.protection.opener.open(packet, node.now) for packet in packets]
+
+        def opened() -> None:
+            done(verdicts)
+            node.changed()
+
+        node.after(OPENING_S * node.stage.chance.random(), opened)
+
+    patch.setattr(Node, "open", open_packets)
+
+
 @pytest.mark.parametrize(
     ("break_it", "first"),  # the search begins where nothing has to be waited for that is stuck for ever
     [
@@ -119,6 +203,10 @@ def release_on_an_order_ack_of_another_sequence(patch: pytest.MonkeyPatch) -> No
         (skip_the_bridge_over_expired_messages, 3),
         (drop_the_resend_timer, 0),
         (release_on_an_order_ack_of_another_sequence, 49),
+        (believe_every_certificate, 14),
+        (forget_previous_keys, 9),
+        (let_everyone_send, 13),
+        (read_on_while_packets_are_opened, 114),
     ],
 )
 def test_a_fault_put_in_by_hand_is_found(

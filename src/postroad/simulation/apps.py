@@ -5,11 +5,12 @@ from __future__ import annotations
 from uuid import UUID
 
 from postroad.errors import PostroadError
-from postroad.message import Message
-from postroad.names import FormatName
+from postroad.message import Composer, Message, Signature
+from postroad.names import FormatName, PathName
 from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.transaction import Transaction
 from postroad.queues.waiting import WaitingRead
+from postroad.simulation.keys import impostor, sender
 from postroad.simulation.ledger import Promise, Stage, TrackedMessage
 from postroad.simulation.node import Node
 from postroad.simulation.scenario import ACKS, Consumer, Flow, Kind, Naming, local_path
@@ -32,6 +33,7 @@ class SendingApp:
         if flow.ack:
             self._admin = _admin_name(flow.naming, node)
         self._stage = stage
+        self._signature: Signature | None = None
         self._left = flow.count
         stage.loop.after(flow.start_s, self._step)
 
@@ -84,7 +86,7 @@ class SendingApp:
 
     def _compose(self, perishable: bool) -> Message:
         flow = self.flow
-        return Message(
+        message = Message(
             b"x" * flow.size,
             recoverable=flow.kind is not Kind.EXPRESS,
             time_to_reach_queue=flow.time_to_reach_queue_s if perishable else None,
@@ -92,7 +94,24 @@ class SendingApp:
             journal=flow.journal,
             ack="full" if flow.ack else 0,
             admin_queue=self._admin,
+            encrypt="" if flow.encrypted else None,
         )
+        if flow.signed:
+            message.signature = self._sign(message)
+        return message
+
+    def _sign(self, message: Message) -> Signature:
+        """One signature serves all messages: what differs between them is not signed."""
+        if self._signature is None:
+            user = impostor() if self.flow.impostor else sender()
+            composer = Composer(self.node.identifier, self._destination, self._format_name)
+            transactional = self.flow.kind is Kind.TRANSACTIONAL
+            self._signature = user.signature(message, composer, transactional=transactional)
+        return self._signature
+
+    def _format_name(self, path: PathName) -> FormatName:
+        queues = self.node.core.queues
+        return queues.format_name(queues.get(path))
 
     def _begin(self) -> Transaction:
         return self.node.core.begin(UUID(int=self._stage.chance.getrandbits(128)))

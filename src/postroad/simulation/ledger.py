@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
 
+from postroad.security.signatures import LEVELS
 from postroad.simulation.log import Log
 from postroad.simulation.loop import Loop
 from postroad.simulation.scenario import Flow, Kind
@@ -31,6 +32,7 @@ class Arrival:
     place: int
     at: float
     consumed: bool
+    intact: bool  # its body is the one that was sent, and a signature was checked
 
 
 @dataclass(slots=True, eq=False)
@@ -83,8 +85,8 @@ class Ledger:
         view = MessageView(record.packet)
         letter = self.find(view)
         if letter is not None:
-            arrival = Arrival(record.lookup_id, record.arrived_ms / 1000 - clock_error_s, consumed)
-            letter.arrivals.append(arrival)
+            at = record.arrived_ms / 1000 - clock_error_s
+            letter.arrivals.append(Arrival(record.lookup_id, at, consumed, _is_intact(view, letter.flow)))
         elif view.message_class != MessageClass.NORMAL:
             original = self._by_identifier.get(view.correlation_id)
             if original is not None:
@@ -96,6 +98,12 @@ class Ledger:
         letter = self.find(MessageView(packet))
         if letter is not None and reason != MessageClass.ACK_RECEIVE:
             letter.ends.append(reason)
+
+
+def _is_intact(view: MessageView, flow: Flow) -> bool:
+    header = view.security_header if flow.signed else None
+    level = 0 if header is None else header.flags >> 8 & 0xF
+    return view.body == b"x" * flow.size and not view.encrypted and level == (LEVELS["2.0"] if flow.signed else 0)
 
 
 @dataclass(frozen=True, slots=True)

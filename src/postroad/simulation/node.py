@@ -28,6 +28,7 @@ from postroad.simulation.ledger import Stage
 from postroad.simulation.log import packet_lines
 from postroad.simulation.loop import Timer
 from postroad.simulation.network import End, Network
+from postroad.simulation.vault import Vault
 from postroad.simulation.web import Web
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Batch
@@ -35,6 +36,7 @@ from postroad.transfer.watching import TransferWatcher
 
 TIMER_INTERVAL_S = 0.5
 START_RETRY_S = 1.0  # after a start that the disk refused
+OPENING_S = 0.02  # what the thread for signatures and keys takes at the most
 
 POWER_FAILED = StorageError("the queue manager crashed before this was stored")
 
@@ -55,6 +57,8 @@ class Node:
     quota_kb: int | None
     provide: Callable[[LocalQueueManager, float], None]
     watcher: TransferWatcher
+    vault: Vault
+    insecure_nacks: bool = False
 
     def __post_init__(self) -> None:
         self.up = False
@@ -75,6 +79,7 @@ class Node:
         self._ends: dict[Session, End] = {}
         self._sessions: dict[End, Session] = {}
         self._surviving: set[Done] = set()
+        self._held: dict[Session, bytearray] = {}  # while packets of a session are opened, what comes behind them
         self._timer: Timer | None = None
         self._armed_at = 0.0
 
@@ -86,7 +91,7 @@ class Node:
     @property
     def busy(self) -> bool:
         """Whether something is on its way to the disk, or waits for a peer's word."""
-        if not self.commits.idle:
+        if self._held or not self.commits.idle:
             return True
         if self.web is not None and self.web.busy:
             return True
@@ -106,7 +111,15 @@ class Node:
     def start(self) -> None:
         """As Manager.start does: queues, one commit, then the network. A disk that fails puts it off."""
         self._clear()
-        self.core = core = LocalQueueManager(self.name, self.identifier, self.disk.store, new_id=self._new_id)
+        self.core = core = LocalQueueManager(
+            self.name,
+            self.identifier,
+            self.disk.store,
+            insecure_nacks=self.insecure_nacks,
+            new_id=self._new_id,
+            protection=self.vault.protection(self.identifier),
+            public_keys=self.vault.public_keys,
+        )
         self.commits = Commits(core, lambda: self.now, self.after, self._write)
         core.queues.local_hosts.add(self.address)
         core.delivery.quota_kb = self.quota_kb
@@ -224,7 +237,18 @@ class Node:
         self.flush(session)
 
     def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
-        done([self.core.protection.opener.open(packet, self.now) for packet in packets])
+        """As from another thread: other sessions go on meanwhile, this one is not read."""
+        verdicts = [self.core.protection.opener.open(packet, self.now) for packet in packets]
+        self._held[session] = bytearray()
+
+        def opened() -> None:
+            done(verdicts)
+            held = self._held.pop(session)
+            if held:
+                self.service.received(session, bytes(held), self.now)
+            self.changed()
+
+        self.after(OPENING_S * self.stage.chance.random(), opened)
 
     def flush(self, session: Session) -> None:
         end = self._ends.get(session)
@@ -257,7 +281,9 @@ class Node:
             self.changed()
             return
         session = self._sessions.get(end)
-        if session is not None:
+        if session in self._held:
+            self._held[session] += data
+        elif session is not None:
             self.service.received(session, data, self.now)
             self.changed()
 

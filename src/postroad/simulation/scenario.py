@@ -15,12 +15,13 @@ from uuid import UUID, uuid5
 from postroad.binary.settings import BinarySettings
 from postroad.directory.file import Enterprise
 from postroad.fields.kinds import MANAGER_NAME, SWITCH, UINT32, FieldFault, choice, number, parsed, quoted, whole
-from postroad.fields.queue import QUEUE_PROPERTIES
+from postroad.fields.queue import QUEUE_PROPERTIES, QueuePrivacy
 from postroad.fields.tables import required, setting
 from postroad.names import PathName, QueueKind
 from postroad.simulation.disk import DiskSpeed
 from postroad.simulation.network import Line
 from postroad.soap.settings import SoapSettings
+from postroad.wire.constants import MessageClass
 
 MANAGER_NAMESPACE = UUID("b7d1f3e2-6f0a-4f57-9a3c-5b0f5f2f1c11")  # managers without an id get one from their name
 ACKS = r"private$\acks"  # receives the acknowledgments of each queue manager's own messages
@@ -98,12 +99,16 @@ class QueuePlan:
     transactional: bool = setting(SWITCH, False)
     quota_kb: int | None = setting(UINT32, None)
     abort_limit: int | None = setting(QUEUE_PROPERTIES["abort_limit"].kind, None)
+    authenticate: bool = False
+    privacy: QueuePrivacy = QueuePrivacy.OPTIONAL
+    acl: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
     """Messages from one manager to one queue, and a table `[[flow]]` of a file. `aborts` is the share of aborted
-    transactions, `perishable` that of messages with the time limit to reach their queue."""
+    transactions, `perishable` that of messages with the time limit to reach their queue. Where there is a `refusal`,
+    the destination refuses every message of the flow with this class."""
 
     source: str = required(MANAGER_NAME, key="from")
     to: PathName = required(QUEUE_OF_MANAGER)
@@ -120,6 +125,10 @@ class Flow:
     journal: bool = setting(SWITCH, False)
     ack: bool = setting(SWITCH, False)
     aborts: float = setting(number(0.0, 1.0), 0.0)
+    signed: bool = False
+    encrypted: bool = False
+    refusal: MessageClass | None = None
+    impostor: bool = False  # signs with a certificate that no manager knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +155,15 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """A manager gets new keys. The others read them in the directory `published_s` later."""
+
+    manager: str
+    at_s: float
+    published_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """After `workload_s` all faults end; if nothing moves for `settle_s`, the network is stuck."""
 
@@ -156,6 +174,8 @@ class Scenario:
     flows: tuple[Flow, ...] = ()
     consumers: tuple[Consumer, ...] = ()
     faults: tuple[Fault, ...] = ()
+    rotations: tuple[Rotation, ...] = ()
+    insecure_nacks: bool = False  # senders hear of refusals for reasons of security
     settings: BinarySettings = field(default_factory=BinarySettings)
     soap: SoapSettings | None = None  # None: no SOAP
     forwarder: str | None = None  # all messages by SOAP go through this manager, except receipts of streams

@@ -24,6 +24,7 @@ from postroad.simulation.scenario import (
     derived_manager_id,
     queue_at,
 )
+from postroad.simulation.seeds_security import with_security
 from postroad.soap.settings import SoapSettings
 
 PLAIN, TRANSACTIONAL = r"private$\plain", r"private$\ledger"
@@ -57,7 +58,7 @@ def random_scenario(seed: int) -> Scenario:
         for name in names
         for path in (PLAIN, TRANSACTIONAL)
     )
-    return Scenario(
+    plain = Scenario(
         seed=seed,
         enterprise=_enterprise(homes),
         lines={frozenset(pair): _line(chance) for pair in combinations(names, 2)},
@@ -69,6 +70,7 @@ def random_scenario(seed: int) -> Scenario:
         disk=DiskSpeed(slow_share=chance.choice((0.0, 0.05, 0.3)), slow_s=chance.choice((0.05, 0.5, 2.0))),
         workload_s=WORKLOAD_S,
     )
+    return with_security(plain)
 
 
 def http_scenario(seed: int) -> Scenario:
@@ -76,7 +78,8 @@ def http_scenario(seed: int) -> Scenario:
     scenario = random_scenario(seed)
     chance = Random(f"http {seed}")
     flows = tuple(
-        replace(flow, naming=Naming.HTTP) if chance.random() < 0.8 else flow  # some beside it by the binary protocol
+        # Some go beside it by the binary protocol: SOAP carries no signature of a packet, and no encrypted body.
+        replace(flow, naming=Naming.HTTP) if chance.random() < 0.8 and not (flow.signed or flow.encrypted) else flow
         for flow in scenario.flows
     )
     names = [each.name for each in scenario.enterprise.managers]

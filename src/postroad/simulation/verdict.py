@@ -16,6 +16,10 @@ from postroad.simulation.world import World
 from postroad.wire.constants import MessageClass, class_name
 from postroad.wire.view import MessageView
 
+SECURITY_CLASSES = frozenset(
+    {MessageClass.NACK_ACCESS_DENIED, MessageClass.NACK_BAD_SIGNATURE, MessageClass.NACK_BAD_ENCRYPTION}
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -152,6 +156,7 @@ def _contradictions(ledger: Ledger, world: World) -> Iterator[str]:
     full = _without_room(world.scenario)
     for letter in ledger:
         yield from _copies(letter, forgotten=_is_forgotten(letter, world))
+        yield from _security(letter, world, droppable=letter.flow.to.computer in full)
         if letter.reliable and letter.flow.ack and letter.promise is Promise.KEPT and letter.arrivals:
             yield from _acknowledgments(letter, droppable=letter.flow.to.computer in full)
 
@@ -182,6 +187,27 @@ def _copies(letter: TrackedMessage, *, forgotten: bool) -> Iterator[str]:
         wanted = {1} if letter.arrivals else {0, 1}
     if letter.journaled not in wanted:
         yield f"{letter} has {letter.journaled} copies in the journal"
+
+
+def _security(letter: TrackedMessage, world: World, *, droppable: bool) -> Iterator[str]:
+    """What must be refused is, its sender hears of it if it asked to, and what arrives is what was sent."""
+    refusal = letter.flow.refusal
+    if refusal is not None and letter.arrivals:
+        yield f"{letter} must be refused ({class_name(refusal)}), but arrived"
+    if not all(arrival.intact for arrival in letter.arrivals):
+        yield f"{letter} arrived with another body, or without a checked signature"
+    others = SECURITY_CLASSES - {refusal}
+    if found := others.intersection((*letter.ends, *letter.acknowledged, *(reason for _, reason in letter.dead))):
+        yield f"{letter} was refused for a wrong reason: {_reasons(sorted(found))}"
+    if refusal is None or not letter.reliable or refusal not in letter.ends or letter.perishable:
+        return
+    wanted = int(letter.flow.ack and world.scenario.insecure_nacks)
+    told = letter.acknowledged.count(refusal)
+    if told < wanted and droppable:
+        return
+    # Before a sequence has begun, nothing is remembered of what was refused: what is sent again is refused again.
+    if told != wanted and not (told > wanted > 0 and letter.flow.kind is Kind.TRANSACTIONAL):
+        yield f"{letter} has {told} acknowledgments {class_name(refusal)}, not {wanted}"
 
 
 def _acknowledgments(letter: TrackedMessage, *, droppable: bool) -> Iterator[str]:

@@ -27,10 +27,12 @@ from postroad.simulation.scenario import (
     Flow,
     Naming,
     QueuePlan,
+    Rotation,
     Scenario,
     local_path,
     queue_at,
 )
+from postroad.simulation.vault import Vault
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
@@ -49,6 +51,7 @@ class World:
         self.stage = Stage(loop, Random(scenario.seed), Log(loop, wanted=log), Ledger())
         self.network = Network(self.stage.loop, self.stage.chance, self.stage.log.note)
         self.nodes: dict[str, Node] = {}
+        self.vault = Vault(scenario.seed, [each.id for each in scenario.enterprise.managers])
         self.settled_at: float | None = None  # seconds after the start; None if it never came to rest
         self._build_nodes()
         self.senders = [
@@ -78,6 +81,8 @@ class World:
                 scenario.quotas_kb.get(entry.name),
                 self._provide,
                 TransferWatcher(refused=lambda view, why: self.stage.ledger.ended(view.data, why.acknowledgment)),
+                self.vault,
+                scenario.insecure_nacks,
             )
             node.started.append(lambda node=node: self._watch(node))  # type: ignore[misc]
             self.nodes[entry.name] = node
@@ -102,14 +107,17 @@ class World:
     def _provide(self, core: LocalQueueManager, now: float) -> None:
         for plan in self._queues_of(core.name):
             path = local_path(plan.path)
-            if core.queues.find(path) is None:
-                core.create_queue(
-                    path,
-                    now,
-                    transactional=plan.transactional,
-                    quota_kb=plan.quota_kb,
-                    abort_limit=plan.abort_limit,
-                )
+            queue = core.queues.find(path) or core.create_queue(
+                path,
+                now,
+                transactional=plan.transactional,
+                quota_kb=plan.quota_kb,
+                abort_limit=plan.abort_limit,
+                authenticate=plan.authenticate,
+                privacy=plan.privacy,
+            )
+            if plan.acl is not None:  # set at each start, as from a configuration
+                queue.properties = replace(queue.properties, acl=plan.acl)
 
     def _name(self, flow: Flow) -> FormatName:
         target, path = self.nodes[flow.to.computer], local_path(flow.to)
@@ -137,6 +145,8 @@ class World:
         scenario, loop = self.scenario, self.stage.loop
         for fault in scenario.faults:
             loop.after(fault.at_s, lambda fault=fault: self._break(fault))  # type: ignore[misc]
+        for rotation in scenario.rotations:
+            loop.after(rotation.at_s, lambda rotation=rotation: self._rotate(rotation))  # type: ignore[misc]
         for node in self.nodes.values():
             node.start()
         loop.run(STARTED + scenario.workload_s)
@@ -152,6 +162,14 @@ class World:
                 return
             if (now := self._counts()) != counts:  # slow is not stuck
                 counts, end = now, loop.now + settle_s
+
+    def _rotate(self, rotation: Rotation) -> None:
+        node = self.nodes[rotation.manager]
+        ring = self.vault.rotate(node.identifier)
+        if node.up:
+            node.core.protection.use_keys(ring)
+        self.stage.log.note(node.name, "has new keys")
+        self.stage.loop.after(rotation.published_s, lambda: self.vault.publish(node.identifier))
 
     def _counts(self) -> list[int]:
         """How many messages each queue has."""
