@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from uuid import UUID
 
 import pytest
 
+import postroad as client
 from postroad.config import load_configuration
 from postroad.errors import NotEncrypted
 from postroad.manager import Manager
@@ -21,6 +23,7 @@ from postroad.security.guard import arrived_encrypted
 from postroad.security.keys import MAX_PREVIOUS
 from postroad.server.server import Server
 from postroad.wire.view import MessageView
+from tests.commands import ServerProcess, postroad
 
 T = TypeVar("T")
 PATIENCE_S = 30
@@ -233,7 +236,7 @@ def test_a_message_for_keys_that_are_gone_is_refused_and_counted(tmp_path: Path)
     with_both(tmp_path, body)
 
 
-@pytest.mark.spec("QB-3.1.7.1.5-03", "QB-3.1.7.1.5-20", "QB-3.1.7.1.5.1-01", "QB-3.1.7.1.5.1-02")
+@pytest.mark.spec("QB-3.1.3.2-19", "QB-3.1.7.1.5-03", "QB-3.1.7.1.5-20", "QB-3.1.7.1.5.1-01", "QB-3.1.7.1.5.1-02")
 def test_a_peer_without_published_keys_gets_nothing_until_they_are(tmp_path: Path) -> None:
     async def body(alpha: Manager, beta: Manager) -> None:
         fault = await refused_sending(alpha, orders(beta))
@@ -286,3 +289,74 @@ def test_the_history_of_the_outgoing_queue_has_the_failure(tmp_path: Path) -> No
         assert attempt["error"] == 0xE00E0003
 
     with_both(tmp_path, body, publish=False)
+
+
+@pytest.mark.spec("DM-3.1.1.2-06", "MQ-2.3.1.12-01")
+@pytest.mark.parametrize("privacy", ["none", "optional", "body"])
+@pytest.mark.parametrize("encrypt", [None, ""])
+def test_a_queue_takes_the_bodies_of_its_privacy_level(tmp_path: Path, privacy: str, encrypt: str | None) -> None:
+    refused = {("none", ""): "body-encrypted", ("body", None): "body-not-encrypted"}.get((privacy, encrypt))
+
+    async def body(alpha: Manager, beta: Manager) -> None:
+        await beta.set_queue("private$\\orders", privacy=privacy)
+        await alpha.send(orders(beta), [Message("ten boxes", encrypt=encrypt)])
+        if refused is None:
+            assert (await received(beta)).text == "ten boxes"
+        else:
+            await until(lambda: bool(beta.info().messages_refused))
+            assert beta.queue("private$\\orders").messages == 0
+        assert beta.info().messages_refused == ({} if refused is None else {refused: 1})
+
+    with_both(tmp_path, body)
+
+
+@pytest.mark.spec("DM-3.1.1.2-05", "MQ-2.3.1.11-01")
+def test_encryption_is_no_authentication(tmp_path: Path) -> None:
+    async def body(alpha: Manager, beta: Manager) -> None:
+        await beta.set_queue("private$\\orders", authenticate=True)
+        await alpha.send(orders(beta), [Message("ten boxes", encrypt="")])
+        await until(lambda: bool(beta.info().messages_refused))
+        assert beta.info().messages_refused == {"not-authenticated": 1}
+        assert beta.queue("private$\\orders").messages == 0
+
+    with_both(tmp_path, body)
+
+
+def test_nothing_is_lost_if_the_receiver_is_killed_after_a_rotation(tmp_path: Path) -> None:
+    """beta is a process of its own. alpha still uses the keys from before the rotation."""
+
+    def start() -> ServerProcess:
+        return ServerProcess(file)
+
+    async def run() -> None:
+        server = await asyncio.to_thread(start)
+        try:
+            (shown,) = (await asyncio.to_thread(postroad, "keys", "show", "--json", api=server.api)).objects
+            queue = await asyncio.to_thread(postroad, "queue", "show", "private$\\orders", "--json", api=server.api)
+            name = queue.objects[0]["format_name"]
+            write_enterprise(tmp_path, {"beta": shown["public_keys"]})
+            sent = [f"{number}" for number in range(40)]
+            async with running(tmp_path, "alpha") as alpha:
+                for number, text in enumerate(sent):
+                    await alpha.send(name, [Message(text, encrypt="", recoverable=True)])
+                    if number in (10, 25):
+                        done = await asyncio.to_thread(postroad, "keys", "rotate", api=server.api)
+                        assert done.code == 0, done.errors
+                        server.end(signal.SIGKILL)
+                        server = await asyncio.to_thread(start)
+                found: list[str] = []
+                with await asyncio.to_thread(client.connect, server.api) as beta:
+                    receive = beta.queue("private$\\orders").receive_many
+                    while len(found) < len(sent):
+                        messages = await asyncio.to_thread(receive, 40, timeout=PATIENCE_S)
+                        found += [each.text or "" for each in messages]
+            assert sorted(found) == sorted(sent)
+        finally:
+            server.close()
+
+    write_enterprise(tmp_path, {})
+    file = tmp_path / "beta.toml"
+    file.write_text(
+        CONFIGURATION.format(name="beta", host=HOSTS["beta"], port=PORT, **HOSTS).replace("api = false", "api = 0")
+    )
+    asyncio.run(run())

@@ -76,6 +76,7 @@ def warnings(caplog: pytest.LogCaptureFixture, text: str) -> list[logging.LogRec
 # Keys
 
 
+@pytest.mark.spec("DM-3.1.3-03")
 def test_the_first_start_makes_keys_that_later_starts_use(tmp_path: Path) -> None:
     first = started(tmp_path, lambda manager: manager.keys.describe())
     assert first == started(tmp_path, lambda manager: manager.keys.describe())
