@@ -1,7 +1,8 @@
 """Two queue managers in two processes: from the sender's store to the receiver's store over TCP. `make bench-wire`.
 
 With `--peers DIR`, where DIR holds scripts that measure RabbitMQ and NATS with native clients (`brokers.py`,
-`native_bench.py`), the same machine in the same minutes gives the ratios.
+`native_bench.py`), the same machine in the same minutes gives the ratios. `--security` measures signed and encrypted
+messages alone.
 """
 
 from __future__ import annotations
@@ -19,13 +20,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.harness import print_table
+from benchmarks.security import RECEIVER as RECEIVER_ID
+from benchmarks.security import SENDER as SENDER_ID
+from benchmarks.security import SID, Parties
 from postroad.binary.service import BinaryService, Hop
 from postroad.binary.settings import BinarySettings
 from postroad.binary.transport import BinaryTransport
 from postroad.manager import Manager
-from postroad.message import Message
-from postroad.names import DirectName, FormatName
+from postroad.message import Composer, Message, Signature
+from postroad.names import DirectName, FormatName, PrivateName
+from postroad.queues.collection import FIRST_PRIVATE_NUMBER
+from postroad.queues.securing import Securing
+from postroad.security.keys import DEFAULT_BITS, KeyRing
+from postroad.security.protection import Protection
+from postroad.security.signatures import signature_of
 from postroad.store import open_store
+from postroad.wire.view import MessageView
 
 BODY = b"x" * 1024
 BATCH = 100
@@ -35,6 +45,9 @@ PORT = 11841
 UNCONFIRMED = 1000  # messages that wait for the disk at a time: what the peers' clients allow themselves
 WINDOWS = (64, 512)  # the specification's window of a session, and one that only Postroads have
 KINDS = ("express", "recoverable", "transactional")
+SECURITY = ("plain", "signed", "encrypted", "signed and encrypted")
+QUEUE = PrivateName(RECEIVER_ID, FIRST_PRIVATE_NUMBER)  # a direct name does not say whose key to use
+KEYS, CERTIFICATE = "keys.pem", "certificate.der"  # what the receiver finds in its directory
 PEERS = (
     ("RabbitMQ classic, durable", ("rabbitmq", "--mode", "durable", "--variant", "classic"), "recoverable"),
     ("RabbitMQ classic, express", ("rabbitmq", "--mode", "express", "--variant", "classic"), "express"),
@@ -46,17 +59,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=30_000)
     parser.add_argument("--peers", type=Path, help="a directory with brokers.py and native_bench.py")
+    parser.add_argument("--security", action="store_true", help="only signed and encrypted messages, and plain ones")
     arguments = parser.parse_args()
     logging.getLogger("postroad").addHandler(logging.NullHandler())  # the receiver is gone before the sender is
     messages = arguments.messages
+    if not arguments.security:
+        compare_kinds(messages, arguments.peers)
+    compare_security(messages)
+
+
+def compare_kinds(messages: int, peers_at: Path | None) -> None:
     rates: dict[tuple[str, int], float] = {}
     peers: dict[str, float] = {}
     for _ in range(ROUNDS):  # in turn, so other load on the machine affects all of them
         for kind in KINDS:
             for window in WINDOWS:
                 rates[kind, window] = max(rates.get((kind, window), 0.0), measure(kind, messages, window))
-        for name, options, _kind in PEERS if arguments.peers is not None else ():
-            peers[name] = max(peers.get(name, 0.0), measure_peer(arguments.peers, options, messages))
+        for name, options, _kind in PEERS if peers_at is not None else ():
+            assert peers_at is not None
+            peers[name] = max(peers.get(name, 0.0), measure_peer(peers_at, options, messages))
     rows = [
         (f"Postroad, {kind}, window of {window}", f"{rate:,.0f}", *("" for _ in WINDOWS))
         for (kind, window), rate in rates.items()
@@ -73,19 +94,53 @@ def main() -> None:
     )
 
 
-def measure(kind: str, messages: int, window: int) -> float:
+def compare_security(messages: int) -> None:
+    """The session key is made once, and the application signs beforehand: what managers do is measured."""
+    parties = Parties.make(DEFAULT_BITS)
+    rates: dict[tuple[str, int], float] = {}
+    for _ in range(ROUNDS):
+        for security in SECURITY:
+            for window in WINDOWS:
+                rate = measure("recoverable", messages, window, parties, security)
+                rates[security, window] = max(rates.get((security, window), 0.0), rate)
+    rows = [
+        (
+            f"recoverable, {security}",
+            *(f"{rates[security, window]:,.0f}" for window in WINDOWS),
+            *(f"{rates[security, window] / rates['plain', window]:.2f}" for window in WINDOWS),
+        )
+        for security in SECURITY
+    ]
+    print_table(
+        "Signed and encrypted: sender's store to receiver's store over TCP, 1 KiB",
+        (
+            "",
+            *(f"messages/s, window of {window}" for window in WINDOWS),
+            *(f"of plain, window of {window}" for window in WINDOWS),
+        ),
+        rows,
+        f"best of {ROUNDS} rounds of {messages:,}; signature 2.0 with SHA-512, AES-256, RSA {DEFAULT_BITS}",
+    )
+
+
+def measure(kind: str, messages: int, window: int, parties: Parties | None = None, security: str = "plain") -> float:
     with tempfile.TemporaryDirectory() as directory:
+        if parties is not None:
+            Path(directory, KEYS).write_text(parties.ring.to_pem())
+            Path(directory, CERTIFICATE).write_bytes(parties.certificate)
         command = [sys.executable, "-m", "benchmarks.network_receiver", kind, directory, str(messages), str(window)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:
             assert receiver.stdout is not None
             receiver.stdout.readline()  # it listens
-            started = asyncio.run(send(kind, directory, messages, window))
+            started = asyncio.run(send(kind, directory, messages, window, parties, security))
             ended = json.loads(receiver.stdout.readline())
         return messages / (float(ended) - started)
 
 
 async def open_manager(name: str, host: str, directory: str, window: int) -> tuple[Manager, BinaryTransport]:
-    manager = Manager(name, open_store(Path(directory, name)))
+    identifier = RECEIVER_ID if name == "receiver" else SENDER_ID
+    manager = Manager(name, open_store(Path(directory, name)), identifier=identifier)
+    protect(manager, Path(directory))
     await manager.start()
     manager.core.queues.local_hosts.add(host)
     transport = BinaryTransport(manager, host, PORT, lambda _: PORT)
@@ -94,15 +149,41 @@ async def open_manager(name: str, host: str, directory: str, window: int) -> tup
     return manager, transport
 
 
+def protect(manager: Manager, directory: Path) -> None:
+    """The receiver's keys and the user's certificate. The sender uses none of the private keys."""
+    if not Path(directory, KEYS).exists():
+        return
+    ring = KeyRing.from_pem(Path(directory, KEYS).read_text())
+    certificates = {SID: (Path(directory, CERTIFICATE).read_bytes(),)}
+    core, public_keys = manager.core, ring.public_keys
+    core.protection = Protection(os.urandom, ring, certificates)
+    core.securing = Securing(core.access, core.protection, lambda manager: public_keys)
+
+
 def resolve(name: FormatName) -> list[Hop]:
+    if isinstance(name, PrivateName):
+        return [Hop(RECEIVER, name.guid)]
     return [Hop(name.host)] if isinstance(name, DirectName) else []
 
 
-async def send(kind: str, directory: str, messages: int, window: int) -> float:
+def compose(kind: str, parties: Parties | None, security: str) -> Message:
+    message = Message(BODY, label="bench", recoverable=kind == "recoverable")
+    if "signed" in security:
+        assert parties is not None
+        view = MessageView(Composer(SENDER_ID, QUEUE).compose(message, 1, 0))
+        message.signature = Signature(signature_of(view, parties.key), parties.certificate, sender_id=SID)
+    if "encrypted" in security:
+        message.encrypt = ""
+    return message
+
+
+async def send(
+    kind: str, directory: str, messages: int, window: int, parties: Parties | None = None, security: str = "plain"
+) -> float:
     """When it began, by the clock that both processes share."""
     manager, transport = await open_manager("sender", SENDER, directory, window)
-    name = rf"DIRECT=TCP:{RECEIVER}\private$\bench"
-    batch = [Message(BODY, label="bench", recoverable=kind == "recoverable")] * BATCH
+    name = rf"DIRECT=TCP:{RECEIVER}\private$\bench" if parties is None else str(QUEUE)
+    batch = [compose(kind, parties, security)] * BATCH
     started = time.time()
     batches = iter(range(messages // BATCH))
 

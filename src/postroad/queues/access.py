@@ -19,7 +19,8 @@ from postroad.security.rights import QUEUE_MAPPING, QueueManagerRight, QueueRigh
 from postroad.security.sddl import parse_sddl
 from postroad.security.sid import Sid
 from postroad.security.users import Users
-from postroad.wire.constants import SenderIdType
+from postroad.wire.constants import SecurityFlags, SenderIdType
+from postroad.wire.security_patch import security_parts
 from postroad.wire.view import MessageView
 
 
@@ -63,7 +64,8 @@ _DEAD_LETTER_RIGHTS = _MANAGER_RIGHTS | {
 }
 _WRITE = QueueRight.WRITE_MESSAGE.value
 _DEFAULT = default_queue_descriptor()
-_ANONYMOUS = Token.anonymous()
+_ANONYMOUS, _EVERYONE = Token.anonymous(), Token.everyone()
+_SENDER_ID_TYPE = SecurityFlags.SENDER_ID_TYPE.value
 
 
 @lru_cache(maxsize=4096)
@@ -134,12 +136,13 @@ class Access:
     def claimed_sender(self, view: MessageView) -> Token:
         """The token of whom an unsigned message names: anonymous, unless such names are believed. What a queue manager
         sends by itself counts as Everyone's, [MS-MQQB] 3.1.5.8.3."""
-        header = view.security_header
+        header = security_parts(view)
         if header is None:
             return _ANONYMOUS
-        if header.sender_id_type is SenderIdType.QUEUE_MANAGER:
-            return Token.everyone()
-        if not self.claimed or header.sender_id_type is not SenderIdType.SID:
+        sender_id_type = header.flags & _SENDER_ID_TYPE
+        if sender_id_type == SenderIdType.QUEUE_MANAGER:
+            return _EVERYONE
+        if not self.claimed or sender_id_type != SenderIdType.SID:
             return _ANONYMOUS
         try:
             return self.users.token(Sid.decode(header.security_id))

@@ -7,7 +7,7 @@ session key give equal ciphertext: the protocol's initial value is zero.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hmac import compare_digest
 from typing import Final, TypeAlias
 
@@ -27,13 +27,17 @@ from postroad.security.keys import KeyRing, RandomBytes, unwrap_session_key, wra
 from postroad.security.refusals import Reason, Refused, bad_encryption
 from postroad.wire.constants import EncryptionAlgorithm, PrivacyLevel, SecurityFlags
 from postroad.wire.key_blobs import SimpleBlob
-from postroad.wire.security_header import ProviderInfo, SecurityHeader
-from postroad.wire.security_patch import security_parts, with_security
+from postroad.wire.security_header import ProviderInfo
+from postroad.wire.security_patch import SecurityParts, encode_parts, security_parts, with_security
 from postroad.wire.view import MessageView
 
 _ENCRYPTED = SecurityFlags.ENCRYPTED_BODY.value
 _DEFAULT_PROVIDER = SecurityFlags.DEFAULT_PROVIDER.value
 _SECURITY_DATA = SecurityFlags.SECURITY_DATA.value
+_NO_SECURITY: Final = SecurityParts(0, b"", b"", b"", b"", b"")
+_PROVIDER_INFO: Final = {
+    each.level: ProviderInfo(each.provider_type, each.name).encode() for each in PROVIDERS.values()
+}
 _NOT_DECRYPTED: Final = bad_encryption(Reason.NOT_DECRYPTED)
 _ZERO_END = 11  # bytes: the 88 bits that fill a 40-bit key of RC2 up to 128
 
@@ -62,20 +66,18 @@ def encrypt(view: MessageView, session: SessionKey) -> bytes:
     """The packet with an encrypted body. MessageSize stays the plain size; AllocationBodySize is the encrypted one."""
     if view.encrypted:
         raise LocalProtocolError("the message is already encrypted")
-    before = view.security_header or SecurityHeader()
+    before = security_parts(view) or _NO_SECURITY
     provider = session.provider
-    header = replace(
-        before,
+    header = before._replace(
         # ProviderInfo is there only where the default provider is not used, [MS-MQMQ] 2.2.20.6.
         flags=before.flags & ~_DEFAULT_PROVIDER | _ENCRYPTED | _SECURITY_DATA,
         encryption_key=session.blob,
-        provider_info=ProviderInfo(provider.provider_type, provider.name).encode(),
-        padding=b"",
+        provider_info=_PROVIDER_INFO[provider.level],
     )
     body = view.body
     return with_security(
         view,
-        header,
+        encode_parts(header),
         body=session.cipher.encrypt(session.key, body),
         message_size=len(body),
         privacy_level=provider.level,

@@ -49,6 +49,7 @@ from postroad.wire.security_patch import (
 from postroad.wire.view import MessageView
 
 _AS_SHIFT: Final = 8
+_DESTINATION_CODE: Final = 10  # of UserHeader.Flags
 _BELIEVED = (SecurityFlags.AUTHENTICATED | SecurityFlags.SIGNATURE_TYPE).value  # 0 on the wire; set after checking
 _ENCRYPTED = SecurityFlags.ENCRYPTED_BODY.value
 _DEFAULT_PROVIDER = SecurityFlags.DEFAULT_PROVIDER.value
@@ -149,6 +150,8 @@ class Guard:
             decrypted = decrypt(view, self._ring, self.session_keys, now, self._ciphers)
             if isinstance(decrypted, Refused):
                 return decrypted
+            if not signed and flags == header.flags:  # nothing more to change: no second copy
+                return Opened(decrypted.packet, cipher=decrypted.cipher)
             flags &= ~_ENCRYPTED
             cipher, view = decrypted.cipher, MessageView(decrypted.packet)
         elif header.encryption_key:  # it would look like a message that arrived encrypted
@@ -236,7 +239,7 @@ class Sealer:
         view = MessageView(packet)
         if view.encrypted:
             return not_encrypted(Reason.ALREADY_ENCRYPTED)
-        if view.destination_queue.code not in (QueueCode.PUBLIC, QueueCode.PRIVATE_ON_DESTINATION):
+        if view.user_flags >> _DESTINATION_CODE & 7 not in (QueueCode.PUBLIC, QueueCode.PRIVATE_ON_DESTINATION):
             return not_encrypted(Reason.DIRECT_NAME)
         place = (view.queue_manager_address_bytes, cipher_word, public_keys)
         session = self.session_keys.get(place, now)

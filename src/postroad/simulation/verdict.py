@@ -201,7 +201,8 @@ def _security(letter: TrackedMessage, world: World, *, droppable: bool) -> Itera
         yield f"{letter} was refused for a wrong reason: {_reasons(sorted(found))}"
     if refusal is None or not letter.reliable or refusal not in letter.ends or letter.perishable:
         return
-    wanted = int(letter.flow.ack and world.scenario.insecure_nacks)
+    by_soap = letter.flow.naming is Naming.HTTP  # it knows no such acknowledgment
+    wanted = int(letter.flow.ack and world.scenario.insecure_nacks and not by_soap)
     told = letter.acknowledged.count(refusal)
     if told < wanted and droppable:
         return

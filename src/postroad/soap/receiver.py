@@ -260,7 +260,8 @@ class Receiver:
         return refused or overflow(self.core.delivery, queue, len(view.data))
 
     def _refuse(self, view: MessageView, refused: Refused, now: float) -> None:
-        """The message was understood and is not taken: whoever asked for it is told."""
+        """The message was understood and is not taken: its sender hears of it if it asked to. The sender of one that is
+        not of a stream has given it away: its dead letter is left here. What was forged on its way leaves none."""
         delivery = self.core.delivery
         reason = refused.acknowledgment
         delivery.tally.refused[refused.reason] += 1
@@ -269,7 +270,7 @@ class Receiver:
         delivery.try_after(view.data, delivery.acknowledge, view, told, now)
         if view.transactional:
             delivery.try_after(view.data, self._send_final_receipt, view, told, now)
-        elif reason in _DEAD_HERE and view.negative_journaling:
+        elif view.negative_journaling and refused is not WRONG_DIGEST:
             delivery.try_after(view.data, delivery.dead_letter, view.data, view, reason, now)
 
     # On the way

@@ -66,6 +66,13 @@ def security_parts(view: MessageView) -> SecurityParts | None:
     return SecurityParts(flags, *items)
 
 
+def encode_parts(parts: SecurityParts) -> bytes:
+    """The SecurityHeader that `security_parts` reads. The caller knows that the items fit."""
+    flags, *items = parts
+    padded = (item + bytes(-len(item) & 3) for item in items)
+    return SECURITY.pack(flags, *map(len, items)) + b"".join(padded)
+
+
 def label_bytes(view: MessageView) -> bytes:
     """The label as it is in the packet, with its terminator. Empty where LabelLength is 0."""
     start = view._properties_at + PROPERTIES_HEADER_SIZE
@@ -94,7 +101,7 @@ def with_security_flags(view: MessageView, flags: int) -> bytes:
 
 def with_security(
     view: MessageView,
-    header: SecurityHeader | int,
+    header: SecurityHeader | bytes | int,
     *,
     body: bytes | None = None,
     message_size: int | None = None,
@@ -102,8 +109,8 @@ def with_security(
     hash_algorithm: int | None = None,
     encryption_algorithm: int | None = None,
 ) -> bytes:
-    """The packet with this SecurityHeader, new or instead of its own, and with what else is given. A number keeps its
-    own header, with these flags.
+    """The packet with this SecurityHeader, new or instead of its own, and with what else is given. Bytes are
+    an encoded header; a number keeps the packet's own header, with these flags.
 
     `body` fills AllocationBodySize; `message_size` is the size of the plain body, by default that of `body`.
     """
@@ -119,6 +126,8 @@ def with_security(
         plain, allocated = (len(body) if message_size is None else message_size), len(body)
     if isinstance(header, int):
         security = header.to_bytes(2, "little") + data[view._security_at + 2 : at]
+    elif isinstance(header, bytes):
+        security = header
     else:
         writer = Writer()
         header.encode(writer)

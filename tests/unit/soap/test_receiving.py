@@ -451,6 +451,24 @@ def test_a_queue_that_asks_for_more_than_soap_can_prove_takes_nothing(
     beta.create(r"private$\strict", **properties)
     assert beta.ask(stranger_message("http://beta/msmq/private$/strict")) == 200
     assert beta.labels(r"private$\strict") == []
+    assert beta.labels(DEADLETTER) == []
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"authenticate": True}, MessageClass.NACK_BAD_SIGNATURE),
+        ({"privacy": QueuePrivacy.BODY}, MessageClass.NACK_BAD_ENCRYPTION),
+    ],
+)
+def test_what_such_a_queue_refuses_is_a_dead_letter_here_if_it_asked_for_one(
+    beta: Station, properties: dict[str, object], reason: MessageClass
+) -> None:
+    """Its sender has given it away with the answer 200."""
+    beta.create(r"private$\strict", **properties)
+    assert beta.ask(stranger_message("http://beta/msmq/private$/strict", dead_letter=True)) == 200
+    assert beta.labels(r"private$\strict") == []
+    assert beta.classes(DEADLETTER) == [reason]
 
 
 @pytest.mark.spec("SRM-3.1.5.1.6.2-01")
