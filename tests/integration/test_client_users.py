@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 import postroad
 from postroad import aio
 from postroad.errors import AccessDenied, InvalidArgument, PostroadError
+from postroad.security.rights import QUEUE_RIGHT_WORDS
 from postroad.security.sid import Sid
 from postroad.security.users import User
 from tests.commands import POSTROAD, Outcome
@@ -175,6 +179,18 @@ def test_the_commands_of_access_lists(api: Served) -> None:
     run(api, "queue", "acl", "revoke", QUEUE, "ann", "full", **admin)
     assert run(api, "queue", "acl", "set", QUEUE, "--sddl", "D:(A;;0x2;;;WD)", **admin).lines == ["O:BAD:(A;;0x2;;;WD)"]
     assert run(api, "queue", "acl", "set", QUEUE, "--default", **admin).lines == [DEFAULT]
+
+
+def test_the_commands_of_the_documentation(api: Served) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "who-may-use-a-queue.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^postroad (queue acl .*)$", page, re.MULTILINE)
+    assert len(commands) == 4
+    for each in commands:
+        assert run(api, *shlex.split(each), POSTROAD_TOKEN=TOKEN).code == 0, each
+    shown = run(api, "queue", "acl", "show", QUEUE, POSTROAD_TOKEN=TOKEN).text.strip()
+    assert shown == f"O:BAD:(D;;0x4;;;AN)(A;;0x20020;;;WD)(A;;0x4;;;AN)(A;;0xf003f;;;BA)(A;;0x3;;;{ANN.sid})"
+    words = re.findall(r"`([a-z-]+)`", page[page.index("| right |") : page.index("A queue of the configuration")])
+    assert set(words) == set(QUEUE_RIGHT_WORDS)
 
 
 @pytest.mark.parametrize(
