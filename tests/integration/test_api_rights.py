@@ -382,7 +382,7 @@ def test_a_queue_that_is_replaced_while_the_body_comes_is_checked_again(api: Ser
     for name, value in {**basic("ann"), "Content-Length": str(len(body))}.items():
         connection.putheader(name, value)
     connection.endheaders(body[:5])
-    api.call("PATCH", f"{OTHER}/acl", {"sddl": "D:"})
+    api.call("PATCH", f"{OTHER}/acl", {"sddl": "O:BA"})  # everybody may send there
     assert api.call("GET", ORDERS, headers=basic("ann")).status == 200  # the first request has begun
     allow(api, 0)
     connection.send(body[5:])
