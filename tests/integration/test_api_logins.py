@@ -235,12 +235,20 @@ def test_guessing_is_slowed_down_and_audited(tmp_path: Path) -> None:
         delay = api.manager.logins.delay("127.0.0.1", api.manager.clock())
         assert delay > 0
         began = api.manager.clock()
-        assert api.call("GET", QUEUES, headers=basic("ann")).status == 200  # used before: it does not wait
-        assert api.call("GET", QUEUES, headers=basic("ANN")).status == 200  # a new one waits for its turn
+        assert api.call("GET", QUEUES, headers=basic("ANN")).status == 200  # it waits for its turn
         assert api.manager.clock() - began >= delay / 2
     lines = [json.loads(line) for line in audit.read_text().splitlines()]
     assert [(line["what"], line["who"], line["door"]) for line in lines] == [("login refused", "ann", "api")] * 4
     assert "guess" not in audit.read_text()
+
+
+def test_a_login_that_worked_before_does_not_wait_while_others_guess() -> None:
+    with served(users=[ANN]) as api:
+        assert api.call("GET", QUEUES, headers=basic("ann")).status == 200
+        for _ in range(12):
+            api.manager.logins.failed("127.0.0.1", api.manager.clock(), door="api", who="ann")
+        assert api.call("GET", QUEUES, headers=basic("ann")).status == 200
+        assert api.manager.logins.delay("127.0.0.1", api.manager.clock()) > 0  # of the 8 s
 
 
 @pytest.mark.parametrize("name", ["token", "local", "CN=ann", "anonymous "])

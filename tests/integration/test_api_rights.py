@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,7 +16,7 @@ from postroad.api.calls import Needs, Operation, Operations
 from postroad.manager import Manager
 from postroad.queues.access import Action
 from postroad.security.access import default_manager_descriptor
-from postroad.security.descriptors import Acl, SecurityDescriptor
+from postroad.security.descriptors import Ace, AceType, Acl, SecurityDescriptor
 from postroad.security.rights import QUEUE_RIGHT_WORDS
 from postroad.security.sid import Sid
 from postroad.security.users import User
@@ -279,11 +278,8 @@ def test_dead_letters_and_the_journal_need_the_managers_rights(api: Served, syst
     assert api.call("GET", f"{queue}/messages", headers=basic("ann")).status == 403
     peek, receive = (0x80, 0xC0) if system == "JOURNAL" else (0x2, 0x3)
     for mask, allowed in ((peek, 403), (receive, 200)):
-        descriptor = default_manager_descriptor(ANN.sid)
-        assert descriptor.dacl is not None
-        entries = [each for each in descriptor.dacl.aces if getattr(each, "sid", None) == ANN.sid]
-        (entry,) = entries
-        api.manager.core.access.manager_descriptor = SecurityDescriptor(dacl=Acl((replace(entry, mask=mask),)))
+        entry = Ace(AceType.ALLOW, mask, ANN.sid)
+        api.manager.core.access.manager_descriptor = SecurityDescriptor(dacl=Acl((entry,)))
         assert api.call("GET", f"{queue}/messages", headers=basic("ann")).status == 200
         assert api.call("POST", f"{queue}/purge", headers=basic("ann")).status == allowed
 
@@ -386,7 +382,7 @@ def test_a_queue_that_is_replaced_while_the_body_comes_is_checked_again(api: Ser
     for name, value in {**basic("ann"), "Content-Length": str(len(body))}.items():
         connection.putheader(name, value)
     connection.endheaders(body[:5])
-    api.call("PATCH", f"{OTHER}/acl", {"sddl": "D:"})
+    api.call("PATCH", f"{OTHER}/acl", {"sddl": "O:BA"})  # everybody may send there
     assert api.call("GET", ORDERS, headers=basic("ann")).status == 200  # the first request has begun
     allow(api, 0)
     connection.send(body[5:])

@@ -10,10 +10,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from postroad.errors import AccessDenied, ManagerUnavailable, RemoteProtocolError, SharingViolation
+from postroad.security.sid import Sid
+from postroad.security.users import User
 from postroad.spark.manager import ManagerApi
 from postroad.spark.options import Place
 from tests.relay import relayed
-from tests.served import Served, served
+from tests.served import PASSWORD, Served, served
 
 
 def api(manager: Served | str, *, timeout_s: float = 10, token: str | None = None) -> ManagerApi:
@@ -46,6 +48,19 @@ def stranger(*answers: tuple[int, str, bytes]) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def test_a_user_logs_in() -> None:
+    ann = User("ann", Sid.parse("S-1-5-21-1-2-3-1001"))
+    with served(token="secret", users=[ann]) as manager:
+        manager.run(manager.manager.create_queue(r"private$\orders"))
+        url = f"http://127.0.0.1:{manager.server.port}"
+        caller = ManagerApi(Place(url, r"private$\orders", None, 10, "ann", PASSWORD))
+        with pytest.raises(AccessDenied, match="no right to look at the messages of"):
+            caller.mark()
+        manager.run(manager.manager.edit_acl(r"private$\orders", "grant", "ann", ["peek"]))
+        caller.mark()
+        caller.close()
 
 
 def test_a_web_server_that_is_no_manager() -> None:

@@ -75,7 +75,9 @@ def test_columns() -> None:
         ({"rpc": "host", "hold": "mine"}, "hold: "),
         ({"rpc": "host", "startingOffsets": "latest"}, "startingOffsets: "),
         ({"rpc": "host", "password": "secret"}, "password: needs the option `user`"),
-        ({"user": "reader"}, "user: needs the option `rpc`"),
+        ({"user": "reader"}, "user: needs the option `password`"),
+        ({"password": "secret"}, "password: needs the option `user`"),
+        ({"user": "reader", "password": "secret", "token": "x"}, "user: excludes `token`"),
     ],
 )
 def test_a_wrong_option(given: dict[str, str], sentence: str) -> None:

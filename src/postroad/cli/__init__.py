@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from postroad.cli.commands import MARKUP, Commands
-from postroad.cli.context import DEFAULT_API, Api, AsJson, Token
+from postroad.cli.context import DEFAULT_API, Api, AsJson, Token, User
 from postroad.cli.outcome import ExitCode, report
 from postroad.errors import ConfigurationError, IllegalName, InvalidArgument, InvalidMessage, PostroadError
 from postroad.version import __version__
@@ -44,8 +44,9 @@ def _postroad(
     as_json: AsJson = False,
     api: Api = DEFAULT_API,
     token: Token = None,
+    user: User = None,
 ) -> None:
-    context.obj = {"as_json": as_json, "api": api, "token": token}
+    context.obj = {"as_json": as_json, "api": api, "token": token, "user": user}
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(ExitCode.USAGE)

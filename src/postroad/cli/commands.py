@@ -113,11 +113,16 @@ def load(name: str) -> TyperCommand | TyperGroup:
 def _group(name: str, app: typer.Typer) -> LazyGroup:
     """The group of a Typer; building all of its commands to run one takes too long."""
     functions = {each.name or getattr(each.callback, "__name__", ""): each.callback for each in app.registered_commands}
+    groups = {each.name or "": each.typer_instance for each in app.registered_groups}
+    helps = {each: getdoc(function) or "" for each, function in functions.items()}
+    helps |= {each: str(inner.info.help) for each, inner in groups.items() if inner is not None}
 
     class Group(LazyGroup):
-        listed: ClassVar = {each: getdoc(function) or "" for each, function in functions.items()}
+        listed: ClassVar = helps
 
         def build(self, name: str) -> TyperCommand | TyperGroup:
+            if (inner := groups.get(name)) is not None:
+                return _group(name, inner)
             function = functions[name]
             assert function is not None
             return _command(name, function)

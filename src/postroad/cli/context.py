@@ -1,12 +1,13 @@
-"""What `--api`, `--token` and `--json` say, and the environment where they are absent.
+"""What `--api`, `--token`, `--user` and `--json` say, and the environment where they are absent.
 
-A command has one parameter `context: Context`, and cli/commands.py gives it the three options. They stand behind the
+A command has one parameter `context: Context`, and cli/commands.py gives it the four options. They stand behind the
 command or before it, as in `postroad --json queue list`; an option behind the command wins.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
@@ -60,6 +61,17 @@ Token = Annotated[
         help="The API's token, if it requires one. [env var: POSTROAD_TOKEN, or POSTROAD_TOKEN_FILE for a file]",
     ),
 ]
+User = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        metavar="NAME",
+        envvar="POSTROAD_USER",
+        show_envvar=False,
+        callback=_or_before,
+        help="Log in as this user. [env var: POSTROAD_USER; POSTROAD_PASSWORD, or a prompt, for the password]",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", callback=_or_before, help="Print one JSON object per line.")]
 
 
@@ -69,6 +81,7 @@ class Context:
 
     api: str
     token: str | None
+    user: str | None
     as_json: bool
 
     def connect(self) -> QueueManager:
@@ -77,10 +90,20 @@ class Context:
         from postroad.errors import InvalidArgument
 
         try:
-            return postroad.connect(self.api, token=read_token(self.token))
+            token, user = chosen(self.token, self.user)
+            if user is not None:
+                return postroad.connect(self.api, user=user, password=read_password(user))
+            return postroad.connect(self.api, token=read_token(token))
         except InvalidArgument as fault:
             sentence = str(fault)
             fail(f"--api: {sentence[5:]}" if sentence.startswith("url: ") else sentence, ExitCode.USAGE)
+
+    def only_token(self) -> str | None:
+        """The token, for what cannot log in as a user."""
+        token, user = chosen(self.token, self.user)
+        if user is not None:
+            fail("--user: this command needs an administrator: use --token", ExitCode.USAGE)
+        return read_token(token)
 
     def print(self, value: object, text: str) -> None:
         """The value as JSON, or the text."""
@@ -109,6 +132,28 @@ class Context:
             print_line(none)
 
 
+def chosen(token: str | None, user: str | None) -> tuple[str | None, str | None]:
+    """The token or the user: an option wins over the environment."""
+    if token is None or user is None:
+        return token, user
+    token_given = token != os.environ.get("POSTROAD_TOKEN")
+    if token_given == (user != os.environ.get("POSTROAD_USER")):
+        fail("--user and --token (POSTROAD_USER and POSTROAD_TOKEN) must not be set together", ExitCode.USAGE)
+    return (token, None) if token_given else (None, user)
+
+
+def read_password(user: str) -> str:
+    """POSTROAD_PASSWORD, else what a person types. There is no option: other users of a computer see those."""
+    password = os.environ.get("POSTROAD_PASSWORD")
+    if password is not None:
+        return password
+    if not sys.stdin.isatty():
+        fail(f"--user: the password of {user} is missing; set POSTROAD_PASSWORD", ExitCode.USAGE)
+    from getpass import getpass
+
+    return getpass(f"password of {user}: ")
+
+
 def read_token(given: str | None) -> str | None:
     """The token that was given, else the content of the file that POSTROAD_TOKEN_FILE names."""
     file = os.environ.get("POSTROAD_TOKEN_FILE")
@@ -124,12 +169,13 @@ def read_token(given: str | None) -> str | None:
 
 
 def with_context(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with --json, --api and --token instead of its parameter `context`, if it has one."""
+    """The command with --json, --api, --token and --user instead of its parameter `context`, if it has one."""
     if signature(command).parameters.get("context") is None:
         return command
     options = [
         Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson),
         Parameter("api", Parameter.KEYWORD_ONLY, default=DEFAULT_API, annotation=Api),
         Parameter("token", Parameter.KEYWORD_ONLY, default=None, annotation=Token),
+        Parameter("user", Parameter.KEYWORD_ONLY, default=None, annotation=User),
     ]
     return with_options(command, "context", options, lambda given: Context(**given))

@@ -257,7 +257,7 @@ def replay(
             where,
             to=to,
             plans=lake / "replays",
-            token=read_token(context.token),
+            token=context.only_token(),
             dry_run=dry_run,
             progress=progress,
         )

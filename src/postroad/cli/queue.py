@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from postroad.cli.acl import app as acl
 from postroad.cli.context import Context
 from postroad.cli.lock import report_locked
 from postroad.cli.options import QueueName
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from postroad.values.info import QueueInfo
 
 app = typer.Typer(help="Create, list, show, change, purge, pause, release and delete queues.")
+app.add_typer(acl, name="acl")
 
 
 # What only outgoing queues have.

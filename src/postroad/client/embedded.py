@@ -131,6 +131,15 @@ class EmbeddedBackend:
     async def purge_queue(self, name: str) -> int:
         return await self.manager.purge_queue(as_name(name))
 
+    async def acl(self, name: str) -> str:
+        return self.manager.acl(as_name(name))
+
+    async def set_acl(self, name: str, sddl: str | None) -> str:
+        return await self.manager.set_acl(as_name(name), sddl)
+
+    async def edit_acl(self, name: str, edit: str, who: str, rights: Sequence[str]) -> str:
+        return await self.manager.edit_acl(as_name(name), edit, who, rights)
+
     async def pause_queue(self, name: str) -> QueueInfo:
         return self.manager.pause_queue(as_name(name))
 

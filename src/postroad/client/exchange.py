@@ -47,6 +47,7 @@ class Address:
     """The API at `url`, which may end in the API's own path, as the URLs of its pages do.
 
     `certificate` and `key` are PEM files that prove to the manager who calls; the key may be in the certificate's file.
+    `user` logs in with `password`; without either, with those in the URL.
     """
 
     def __init__(
@@ -55,6 +56,8 @@ class Address:
         token: str | None = None,
         certificate: str | Path | None = None,
         key: str | Path | None = None,
+        user: str | None = None,
+        password: str | None = None,
     ) -> None:
         try:
             parts = urlsplit(url)
@@ -85,11 +88,14 @@ class Address:
             "Accept": f"{RECORDS_TYPE}, {JSON};q=0.5",
             "Postroad-Client": _own_name(),
         }
+        if user is not None:
+            _check_login(user, password, token)
+        elif parts.username is not None:
+            user, password = unquote(parts.username), unquote(parts.password or "")
         if token is not None:
             self.headers["Authorization"] = f"Bearer {token}"
-        elif parts.username is not None:
-            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self.headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
+        elif user is not None:
+            self.headers["Authorization"] = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
 
     def target(self, path: str, query: Mapping[str, object] | None) -> str:
         """What a request for this path of the API asks for. A value of None is left out."""
@@ -241,6 +247,15 @@ class Exchange:
                 raise self._address.error(reply.status, reply.media_type, await reply.read())
             async for piece in reply.pieces():
                 yield piece
+
+
+def _check_login(user: str, password: str | None, token: str | None) -> None:
+    if not user or ":" in user or not user.isprintable():
+        raise InvalidArgument(f"user: must be the name of a user, without a colon, got {user!r}")
+    if token is not None:
+        raise InvalidArgument("user: must not be set together with token")
+    if password is None:
+        raise InvalidArgument("password: is missing")
 
 
 def _shown(url: str) -> str:

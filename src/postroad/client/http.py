@@ -125,6 +125,16 @@ class HttpBackend:
     async def purge_queue(self, name: str) -> int:
         return int(await self._exchange.json("POST", queue_path(name, "purge"), member="purged"))
 
+    async def acl(self, name: str) -> str:
+        return str(await self._exchange.json("GET", queue_path(name, "acl"), member="sddl"))
+
+    async def set_acl(self, name: str, sddl: str | None) -> str:
+        return str(await self._exchange.json("PATCH", queue_path(name, "acl"), {"sddl": sddl}, member="sddl"))
+
+    async def edit_acl(self, name: str, edit: str, who: str, rights: Sequence[str]) -> str:
+        entry = {edit: {"who": who, "rights": list(rights)}}
+        return str(await self._exchange.json("POST", queue_path(name, "acl"), entry, member="sddl"))
+
     async def pause_queue(self, name: str) -> QueueInfo:
         return read_info(QueueInfo, await self._exchange.json("POST", queue_path(name, "pause")))
 

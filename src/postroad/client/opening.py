@@ -28,11 +28,15 @@ def connect(
     url: str,
     *,
     token: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
     client_certificate: str | Path | None = None,
     client_key: str | Path | None = None,
 ) -> QueueManager:
     """The queue manager behind an HTTP API, as in `http://host:8180`. The first call connects, and raises
     ManagerUnavailable if there is no answer.
+
+    `token` calls as an administrator, `user` and `password` as a user of the manager's configuration.
 
     An API with `client_ca` wants a certificate: `client_certificate` and `client_key` are PEM files; without them, the
     environment variables POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY name them.
@@ -41,7 +45,7 @@ def connect(
     from postroad.client.http import HttpBackend
     from postroad.client.sync.transport import Transport
 
-    address = Address(url, token, client_certificate, client_key)
+    address = Address(url, token, client_certificate, client_key, user, password)
     return QueueManager(Backend(CallerThread(), HttpBackend(address, Transport(address))))
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import ssl
 import time
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -70,6 +71,9 @@ class ManagerApi:
         self._headers = {"User-Agent": f"postroad-spark/{__version__}"}
         if place.token is not None:
             self._headers["Authorization"] = f"Bearer {place.token}"
+        elif place.user is not None:
+            login = b64encode(f"{place.user}:{place.password}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {login}"
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:

@@ -49,6 +49,8 @@ class Place:
     queue: str
     token: str | None = field(repr=False)
     timeout_s: float
+    user: str | None = None  # logs in instead of the token
+    password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ READ = (
     *("arrivalFrom", "arrivalTo", "class", "priority", "label"),
 )
 SELECTING = READ[-5:]
-WRITE = (*_PLACE, "name", "transactional")
+WRITE = (*_PLACE, *_ACCOUNT, "name", "transactional")
 
 
 class Options:
@@ -139,15 +141,23 @@ def _place(options: Options) -> Place:
     if not options.text("queue"):
         raise InvalidArgument(r"queue: is missing; name one, as in .option('queue', r'private$\orders')")
     queue = options.read("queue", _QUEUE, "")
-    return Place(api.rstrip("/"), queue, options.text("token") or None, options.read("timeout", _SECONDS, TIMEOUT_S))
+    token, timeout_s = options.text("token") or None, options.read("timeout", _SECONDS, TIMEOUT_S)
+    user, password = (None, None) if options.text("rpc") is not None else _account(options)
+    if user is not None and (password is None or token is not None):
+        raise InvalidArgument(f"user: {'needs the option `password`' if token is None else 'excludes `token`'}")
+    return Place(api.rstrip("/"), queue, token, timeout_s, user, password)
+
+
+def _account(options: Options) -> tuple[str | None, str | None]:
+    user, password = (options.text(name) or None for name in _ACCOUNT)
+    if password is not None and user is None:
+        raise InvalidArgument("password: needs the option `user`")
+    return user, password
 
 
 def _rpc(options: Options) -> Rpc | None:
     text = options.text("rpc")
     if text is None:
-        for name in _ACCOUNT:
-            if options.text(name) is not None:
-                raise InvalidArgument(f"{name}: needs the option `rpc`; an HTTP API takes a `token`")
         return None
     for name, why in _NOT_BY_RPC.items():
         if options.text(name) is not None:
@@ -159,10 +169,7 @@ def _rpc(options: Options) -> Rpc | None:
         host, port = "", 0
     if not host or not port or parts.username is not None or parts.path or parts.query:
         raise InvalidArgument(f"rpc: must be a host, as in winserver or 10.0.0.5:2103, got {text!r}")
-    user, password = (options.text(name) or None for name in _ACCOUNT)
-    if password is not None and user is None:
-        raise InvalidArgument("password: needs the option `user`")
-    return Rpc(host, port, user, password)
+    return Rpc(host, port, *_account(options))
 
 
 _NOT_BY_RPC = {

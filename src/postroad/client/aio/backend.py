@@ -71,6 +71,14 @@ class Backend(Protocol):
 
     async def purge_queue(self, name: str) -> int: ...
 
+    async def acl(self, name: str) -> str:
+        """The access list in SDDL."""
+
+    async def set_acl(self, name: str, sddl: str | None) -> str: ...
+
+    async def edit_acl(self, name: str, edit: str, who: str, rights: Sequence[str]) -> str:
+        """`edit` is grant, deny or revoke."""
+
     async def pause_queue(self, name: str) -> QueueInfo: ...
 
     async def resume_queue(self, name: str) -> QueueInfo: ...

@@ -48,6 +48,8 @@ def connect(
     url: str,
     *,
     token: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
     client_certificate: str | Path | None = None,
     client_key: str | Path | None = None,
 ) -> Opening:
@@ -58,7 +60,7 @@ def connect(
         from postroad.client.exchange import Address
         from postroad.client.http import HttpBackend
 
-        address = Address(url, token, client_certificate, client_key)
+        address = Address(url, token, client_certificate, client_key, user, password)
         return HttpBackend(address, Transport(address))
 
     return Opening(backend)

@@ -257,6 +257,28 @@ class Queue:
         """Changes attributes, as in `change(quota_kb=1024, journal=True)`. The kind cannot change."""
         return self._backend.set_queue(self.name, attributes)
 
+    def acl(self) -> str:
+        """The access list: who may do what with the queue, in SDDL."""
+        return self._backend.acl(self.name)
+
+    def set_acl(self, sddl: str | None) -> str:
+        """Replaces the access list, and gives the new one. The owner stays if `sddl` names none, and without `D:`
+        everybody may do everything. None restores the default."""
+        return self._backend.set_acl(self.name, sddl)
+
+    def grant(self, who: str, *rights: str) -> str:
+        """Allows `who` more, as in `grant("ann", "peek", "receive")`; gives the new list. `who` is a user, a SID,
+        everyone or anonymous."""
+        return self._backend.edit_acl(self.name, "grant", who, rights)
+
+    def deny(self, who: str, *rights: str) -> str:
+        """Forbids these rights, whatever other entries allow."""
+        return self._backend.edit_acl(self.name, "deny", who, rights)
+
+    def revoke(self, who: str, *rights: str) -> str:
+        """Removes these rights from all entries of `who`, those that allow and those that deny."""
+        return self._backend.edit_acl(self.name, "revoke", who, rights)
+
     def purge(self) -> int:
         """Throws every message away; how many there were. Locked ones go when their reader is done."""
         return self._backend.purge_queue(self.name)
