@@ -22,7 +22,7 @@ from postroad.manager.offsets import Offsets
 from postroad.manager.reads import Name, Reads
 from postroad.manager.rescue import Rescue
 from postroad.message import Message
-from postroad.names import FormatName, PathName, PublicName, QueueKind
+from postroad.names import FormatName, PathName, PublicName, QueueKind, parse_name
 from postroad.net.limits import Limits
 from postroad.queues.carriers import Watcher
 from postroad.queues.info import describe_manager
@@ -43,6 +43,7 @@ from postroad.status.search import Search
 from postroad.store.interface import Store
 from postroad.store.memory import MemoryStore
 from postroad.values.info import ListenerInfo, ManagerInfo, QueueInfo
+from postroad.values.resolution import Destination, Resolution
 from postroad.values.trace import Trace
 
 log = logging.getLogger(__name__)
@@ -248,6 +249,19 @@ class Manager(Reads, Rescue):
         return queue
 
     # Sending
+
+    def resolve(self, destination: Name, names: Sequence[Name], certificate: bytes) -> Resolution:
+        """What an application must know to sign a message by itself. Nothing is sent, and no queue is made."""
+        protection = self.core.protection
+        parsed = [parse_name(name) if isinstance(name, str) else name for name in names]
+        registered = (sid for sid, known in protection.certificates.items() if certificate in known)
+        return Resolution(
+            str(self.core.identifier),
+            protection.profile.word,
+            tuple(Destination(str(name), str(manager)) for name, manager in self.core.resolve(destination)),
+            tuple(str(self.core.answer_name(name) if isinstance(name, PathName) else name) for name in parsed),
+            next(registered, None),
+        )
 
     async def send(self, destination: Name, messages: Sequence[Message], transaction: UUID | None = None) -> list[str]:
         """The ids of the messages, in their order; for several destinations, those of each in turn."""

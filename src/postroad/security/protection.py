@@ -30,6 +30,7 @@ class Protection:
         self.ring = ring
         self.certificates = certificates or {}
         self.send_cipher = send_cipher
+        self.profile = profile
         self.guard, self.opener = (
             Guard(
                 ring,
