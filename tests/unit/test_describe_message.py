@@ -184,7 +184,7 @@ def test_a_message_that_arrived_encrypted_says_so_though_it_is_stored_plain() ->
     packet = by_hand(user_flags=SECURITY, after_names=header, properties=properties(body=b"plain"))
     message = described(packet)
     assert (message["encrypted"], message["body"]) == (True, "plain")
-    assert described(by_hand(user_flags=SECURITY, after_names=security(0)))["encrypted"] is False
+    assert described(by_hand(user_flags=SECURITY, after_names=security(2, SOURCE.bytes_le)))["encrypted"] is False
 
 
 @pytest.mark.parametrize(("name", "version", "word"), SIGNATURES)
@@ -203,7 +203,7 @@ def test_the_cipher_of_an_encrypted_message() -> None:
 def test_the_words_of_algorithms_are_those_of_the_configuration() -> None:
     def packet(hashing: int, cipher: int) -> MessageView:
         return MessageView(
-            with_security(MessageView(SIGNED_AND_ENCRYPTED), 0x60, hash_algorithm=hashing, encryption_algorithm=cipher)
+            with_security(MessageView(SIGNED_AND_ENCRYPTED), 0x61, hash_algorithm=hashing, encryption_algorithm=cipher)
         )
 
     assert {hash_word(packet(number, 0)) for number in HashAlgorithm} == set(HASHES)

@@ -133,7 +133,9 @@ def _private_key(data: bytes, file: str | Path, password: str | bytes | None) ->
         key = load(data, secret)
     except TypeError:  # the library's word for a password too many or too few
         if secret is None:
-            raise CannotSign(f"{file}: the key is encrypted, and there is no password: give the password") from None
+            raise CannotSign(
+                f"{file}: the key is encrypted: give its password (commands take it from POSTROAD_KEY_PASSWORD)"
+            ) from None
         key = _private_key(data, file, None)  # a password that is not needed does no harm
     except (ValueError, UnsupportedAlgorithm):
         if secret is not None:

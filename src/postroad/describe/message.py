@@ -10,7 +10,6 @@ from enum import IntEnum
 
 from postroad.describe.values import (
     base64_text,
-    code_word,
     direct_format_name,
     identifier_text,
     rfc3339,
@@ -99,9 +98,17 @@ def cipher_word(view: MessageView) -> str | None:
     return _algorithm_word(EncryptionAlgorithm, view.encryption_algorithm) if is_encrypted(view) else None
 
 
+def algorithm_words(kind: type[IntEnum]) -> list[str]:
+    """The configuration's words for hashes or ciphers."""
+    return [_word(each) for each in kind]
+
+
 def _algorithm_word(kind: type[IntEnum], number: int) -> str | None:
-    word = code_word(kind, number)
-    return None if word is None else word.replace("-", "")
+    return next((_word(each) for each in kind if each == number), None)
+
+
+def _word(algorithm: IntEnum) -> str:
+    return algorithm.name.lower().replace("_", "")
 
 
 def sender_id(view: MessageView) -> str | None:
