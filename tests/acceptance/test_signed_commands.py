@@ -64,6 +64,7 @@ def test_a_signed_message_says_how_it_was_signed(alpha: Alpha) -> None:
     assert (shown["cipher"], shown["encrypted"], shown["sender_id"]) == (None, False, None)
 
 
+@pytest.mark.spec("DM-3.1.1.12-10", "QB-3.1.7.1.4-03")
 @pytest.mark.parametrize(("version", "hash", "level"), [("1.0", "sha256", 1), ("2.0", "sha256", 3)])
 def test_the_version_and_the_hash_are_the_senders_choice(alpha: Alpha, version: str, hash: str, level: int) -> None:
     queue = alpha.queue()
@@ -144,7 +145,6 @@ def test_a_wrong_value_names_its_option(alpha: Alpha, option: str, value: str) -
 # Queues that take authenticated messages only
 
 
-@pytest.mark.spec("MQ-2.3.1.11-01", "DM-3.1.1.2-05")
 def test_an_administrator_counts_as_authenticated(alpha: Alpha) -> None:
     """Without a token, a caller from this machine is administrator."""
     queue = alpha.queue(authenticate=True)

@@ -16,6 +16,7 @@ from postroad.errors import CannotSign, InvalidArgument, NotAuthenticated, Queue
 from postroad.names import parse_name
 from postroad.security.protection import Protection
 from postroad.security.signatures import PROFILES, Profile, Verified, verify
+from postroad.wire.view import MessageView
 from tests.faces import FACES, opened
 from tests.security_vectors import ADVANCED
 from tests.served import API, served
@@ -107,6 +108,7 @@ def assert_verified(manager: Any, files: Files, name: str, message: Message, *, 
     assert [verified(packet, files) for packet in packets] == [expected] * len(packets)
 
 
+@pytest.mark.spec("QB-3.1.7.1.4-01", "QB-3.1.7.1.4-03")
 @pytest.mark.parametrize("name", DESTINATIONS)
 def test_a_signature_is_right_for_every_kind_of_destination(
     manager: Any, signer: Signer, files: Files, name: str
@@ -142,6 +144,19 @@ def test_a_batch_and_a_transaction_are_signed_message_by_message(manager: Any, s
     with manager.transaction() as transaction:
         ids = manager.queue(r"private$\ordered").send(messages, transaction)
     assert all(verified(packet, files) for packet in sent(manager, ids))
+
+
+@pytest.mark.spec("QB-3.1.7.1.4-02", "DM-3.1.1.12-19")
+def test_the_signature_for_several_destinations_is_in_the_header_of_their_list(
+    manager: Any, signer: Signer, files: Files
+) -> None:
+    packets = sent(manager, manager.queue(DESTINATIONS[-2]).send([Message("x", sign=signer)]))
+    for view in map(MessageView, packets):
+        assert view.security_header is not None
+        assert view.multi_queue_header is not None
+        assert view.security_header.signature == b""
+        assert view.security_header.sender_certificate == files.der
+        assert len(view.multi_queue_header.signature) == 128
 
 
 def test_a_response_queue_of_one_of_several_destinations_is_refused(manager: Any, signer: Signer) -> None:

@@ -252,16 +252,7 @@ class Manager(Reads, Rescue):
 
     def resolve(self, destination: Name, names: Sequence[Name], certificate: bytes) -> Resolution:
         """What an application must know to sign a message by itself. Nothing is sent, and no queue is made."""
-        protection = self.core.protection
-        parsed = [parse_name(name) if isinstance(name, str) else name for name in names]
-        registered = (sid for sid, known in protection.certificates.items() if certificate in known)
-        return Resolution(
-            str(self.core.identifier),
-            protection.profile.word,
-            tuple(Destination(str(name), str(manager)) for name, manager in self.core.resolve(destination)),
-            tuple(str(self.core.answer_name(name) if isinstance(name, PathName) else name) for name in parsed),
-            next(registered, None),
-        )
+        return resolution(self.core, destination, names, certificate)
 
     async def send(self, destination: Name, messages: Sequence[Message], transaction: UUID | None = None) -> list[str]:
         """The ids of the messages, in their order; for several destinations, those of each in turn."""
@@ -313,3 +304,15 @@ def _refuse_base_priority(attributes: Mapping[str, object]) -> None:
 def _stored_identifier(store: Store) -> UUID | None:
     stored = store.state(IDENTITY_STATE).get(IDENTITY_STATE)
     return UUID(bytes=stored) if stored else None
+
+
+def resolution(core: LocalQueueManager, destination: Name, names: Sequence[Name], certificate: bytes) -> Resolution:
+    parsed = [parse_name(name) if isinstance(name, str) else name for name in names]
+    registered = (sid for sid, known in core.protection.certificates.items() if certificate in known)
+    return Resolution(
+        str(core.identifier),
+        core.protection.profile.word,
+        tuple(Destination(str(name), str(manager)) for name, manager in core.resolve(destination)),
+        tuple(str(core.answer_name(name) if isinstance(name, PathName) else name) for name in parsed),
+        next(registered, None),
+    )
