@@ -24,7 +24,7 @@ SUBSTITUTIONS = [
     )
 ]
 IMPORT = re.compile(r"^( *from \S+ import )([^(\n]+)$", re.MULTILINE)
-OUR_IMPORT = r"from (postroad\S*) import (?:\([^)]*\)|[^(\n]+)\n"
+OUR_IMPORT = r" *from (postroad\S*) import (?:\([^)]*\)|[^(\n]+)\n"
 OUR_IMPORTS = re.compile(rf"^(?:{OUR_IMPORT})+", re.MULTILINE)
 YIELDING = re.compile(r"^( +)for (\w+) in (.+):\n +yield \2$", re.MULTILINE)
 

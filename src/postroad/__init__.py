@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from postroad import aio as aio
     from postroad import errors as errors
     from postroad.client.opening import connect, open, remote
+    from postroad.client.signer import Signer
     from postroad.client.sync.handle import Cursor, OpenQueue
     from postroad.client.sync.manager import QueueManager
     from postroad.client.sync.queue import Queue
@@ -46,6 +47,7 @@ _HOMES = {
     name: module
     for module, names in {
         "postroad.client.opening": "connect open remote",
+        "postroad.client.signer": "Signer",
         "postroad.client.sync.handle": "Cursor OpenQueue",
         "postroad.client.sync.manager": "QueueManager",
         "postroad.client.sync.queue": "Queue",
@@ -77,6 +79,7 @@ __all__ = [
     "QueueNotFound",
     "QuotaExceeded",
     "ReceivedMessage",
+    "Signer",
     "StorageError",
     "Transaction",
     "TransactionUsage",

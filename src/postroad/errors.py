@@ -58,6 +58,7 @@ class VendorStatus(IntEnum):
     STORAGE = 0xE00E0001
     CONFIGURATION = 0xE00E0002
     ENCRYPTION = 0xE00E0003
+    SIGNING = 0xE00E0004
 
 
 class PostroadError(Exception):
@@ -316,6 +317,12 @@ class NotEncrypted(PostroadError):
     """A message could not be encrypted, or its queue wants another kind of body. It was not sent."""
 
     status = VendorStatus.ENCRYPTION
+
+
+class CannotSign(PostroadError):
+    """A message could not be signed: its key, its certificate or its destinations do not allow it. It was not sent."""
+
+    status = VendorStatus.SIGNING
 
 
 class RpcFault(PostroadError):

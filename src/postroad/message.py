@@ -5,9 +5,10 @@ Composing is a hot path: one `pack` for the fixed headers, names encoded once pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from struct import Struct, pack
+from typing import Protocol
 from uuid import UUID
 
 from postroad.errors import IllegalName, InvalidMessage, LocalProtocolError, MessageTooLarge
@@ -84,6 +85,17 @@ class Signature:
     sender_id: str | UUID | None = None
 
 
+class MessageSigner(Protocol):
+    """What signs messages before they are sent, such as `postroad.Signer`. `certificate` is DER."""
+
+    @property
+    def certificate(self) -> bytes: ...
+
+    def signature(self, packets: Sequence[bytes], profile: str, registered: str | None) -> Signature:
+        """The signature of one message, whose packets are one for each destination. `profile` is the manager's,
+        `registered` the SID that it knows for the certificate."""
+
+
 @dataclass(slots=True)
 class Message:
     """A message to send. A text body is stored as UTF-16 for the body types 8 and 31, as UTF-8 for all others.
@@ -93,7 +105,7 @@ class Message:
     after delivery. `dead_letter` keeps a copy in its dead-letter queue if delivery fails; `dead_letter_queue` asks for
     that copy in another queue of the sending manager. Times are in seconds. Acknowledgments go to `admin_queue`: `ack`
     and `admin_queue` have an effect only together. `encrypt` names a cipher for the body on its way to another manager
-    ("" is the manager's own choice); `signature` is made of the message as it will be sent.
+    ("" is the manager's own choice). A client signs the message with `sign`, and puts the result into `signature`.
     """
 
     body: bytes | str = b""
@@ -118,6 +130,7 @@ class Message:
     message_class: int = 0
     signature: Signature | None = None
     encrypt: str | None = None
+    sign: MessageSigner | None = None
 
 
 def _u32(value: int, what: str) -> int:

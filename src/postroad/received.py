@@ -10,7 +10,19 @@ from datetime import UTC, datetime
 from struct import Struct
 from uuid import UUID
 
-from postroad.describe.message import admin_text, delivery_word, destination_text, message_json, response_text
+from postroad.describe.message import (
+    admin_text,
+    authentication_level,
+    cipher_word,
+    delivery_word,
+    destination_text,
+    hash_word,
+    is_authenticated,
+    is_encrypted,
+    message_json,
+    response_text,
+    sender_id,
+)
 from postroad.describe.values import rfc3339_ns
 from postroad.errors import RemoteProtocolError
 from postroad.names import MessageId
@@ -119,6 +131,36 @@ class ReceivedMessage:
     def dead_letter_queue(self) -> str | None:
         """The queue that its sender has named for it; only the sender's own manager knows."""
         return self.view.dead_letter_queue
+
+    @property
+    def sender_id(self) -> str | None:
+        """The sender's SID. It is proved only if the message is `authenticated`."""
+        return sender_id(self.view)
+
+    @property
+    def authentication_level(self) -> int:
+        """0 for a message that nobody checked; 1, 3 or 5 by the version of its signature, 9 for digests of SOAP. 1 also
+        stands for a sender who had logged in."""
+        return authentication_level(self.view)
+
+    @property
+    def authenticated(self) -> bool:
+        return is_authenticated(self.view)
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether it arrived encrypted. Its body is plain all the same."""
+        return is_encrypted(self.view)
+
+    @property
+    def hash(self) -> str | None:
+        """The hash of its signature, such as sha512; None if it is not signed."""
+        return hash_word(self.view)
+
+    @property
+    def cipher(self) -> str | None:
+        """The cipher that it was encrypted with, such as aes256; None if it was not."""
+        return cipher_word(self.view)
 
     @property
     def sent_at(self) -> datetime:

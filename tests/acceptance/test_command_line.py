@@ -140,6 +140,7 @@ def test_no_command_at_all() -> None:
         ["send", r"private$\q", "--count", "0"],
         ["send", r"private$\q", "--sign", "certificate"],
         ["send", r"private$\q", "--encrypt", "body"],
+        ["decode", "--verify"],
         ["send", r"private$\q", "--ack", "full"],
         ["send", "orders"],
         ["receive", "DIRECT=OS:alpha"],

@@ -22,6 +22,7 @@ MESSAGE_KEYS = """
     id lookup_id class class_name label body body_type priority delivery correlation_id sent_at arrived_at
     source_manager destination_queue admin_queue response_queue dead_letter_queue extension_base64 app_tag hops
     authenticated encrypted sender_id first_in_transaction last_in_transaction transaction_id
+    authentication_level hash cipher
 """
 FULL_DISK = Path("/dev/full")
 Damage = Callable[[bytes], bytes]

@@ -41,6 +41,9 @@ MESSAGE_KEYS = {
     "first_in_transaction",
     "last_in_transaction",
     "transaction_id",
+    "authentication_level",
+    "hash",
+    "cipher",
 }
 BAD_LABEL = patched(V1, 89, b"\xfb")
 STREAM = FRAME_3 + FRAME_5 + FRAME_7 + V1 + V2

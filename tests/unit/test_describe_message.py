@@ -10,9 +10,14 @@ import pytest
 from hypothesis import given
 
 from postroad.describe import message_json, rfc3339, rfc3339_ns
+from postroad.describe.message import cipher_word, hash_word
+from postroad.security.algorithms import CIPHERS, HASHES
 from postroad.wire import MessageView, UserMessage
+from postroad.wire.constants import EncryptionAlgorithm, HashAlgorithm
+from postroad.wire.security_patch import with_security
 from tests.frames import EVERY_HEADER
 from tests.packets import ADDRESS, OTHER, SOURCE, by_hand, direct_name, patched, properties, u32
+from tests.security_vectors import SIGNATURES, SIGNED_AND_ENCRYPTED, vector
 from tests.strategies import user_messages
 from tests.vectors import FRAME_7, V1, V2
 
@@ -40,6 +45,9 @@ KEYS = {
     "first_in_transaction",
     "last_in_transaction",
     "transaction_id",
+    "authentication_level",
+    "hash",
+    "cipher",
 }
 DIRECT = 7 << 10
 SECURITY = 0x00080000
@@ -80,6 +88,9 @@ def test_an_express_message() -> None:
         "first_in_transaction": False,
         "last_in_transaction": False,
         "transaction_id": None,
+        "authentication_level": 0,
+        "hash": None,
+        "cipher": None,
     }
 
 
@@ -157,9 +168,47 @@ def test_senders(sender_id: bytes, flags: int, shown: str) -> None:
     assert message["authenticated"] is False
 
 
-def test_the_mark_of_an_authenticated_message() -> None:
+@pytest.mark.parametrize(("level", "authenticated"), [(0, False), (1, True), (3, True), (5, True), (9, False)])
+def test_the_mark_of_an_authenticated_message(level: int, authenticated: bool) -> None:
+    message = described(by_hand(user_flags=SECURITY, after_names=security(level << 8 | 2, SOURCE.bytes_le)))
+    assert (message["authentication_level"], message["authenticated"]) == (level, authenticated)
+
+
+def test_the_bit_of_an_old_sender_authenticates_nothing() -> None:
     message = described(by_hand(user_flags=SECURITY, after_names=security(0x0012, SOURCE.bytes_le)))
-    assert message["authenticated"] is True
+    assert (message["authentication_level"], message["authenticated"]) == (0, False)
+
+
+def test_a_message_that_arrived_encrypted_says_so_though_it_is_stored_plain() -> None:
+    header = security(0, key=bytes(16))
+    packet = by_hand(user_flags=SECURITY, after_names=header, properties=properties(body=b"plain"))
+    message = described(packet)
+    assert (message["encrypted"], message["body"]) == (True, "plain")
+    assert described(by_hand(user_flags=SECURITY, after_names=security(2, SOURCE.bytes_le)))["encrypted"] is False
+
+
+@pytest.mark.parametrize(("name", "version", "word"), SIGNATURES)
+def test_the_hash_of_a_signed_message(name: str, version: str, word: str) -> None:
+    message = described(vector(name, "packet"))
+    assert (message["hash"], message["cipher"]) == (word, None)
+
+
+def test_the_cipher_of_an_encrypted_message() -> None:
+    message = described(SIGNED_AND_ENCRYPTED)
+    assert message["encrypted"] is True
+    assert message["cipher"] in CIPHERS
+    assert message["hash"] in HASHES
+
+
+def test_the_words_of_algorithms_are_those_of_the_configuration() -> None:
+    def packet(hashing: int, cipher: int) -> MessageView:
+        return MessageView(
+            with_security(MessageView(SIGNED_AND_ENCRYPTED), 0x61, hash_algorithm=hashing, encryption_algorithm=cipher)
+        )
+
+    assert {hash_word(packet(number, 0)) for number in HashAlgorithm} == set(HASHES)
+    assert {cipher_word(packet(0, number)) for number in EncryptionAlgorithm} == set(CIPHERS)
+    assert (hash_word(packet(0, 0)), cipher_word(packet(0, 0))) == (None, None)
 
 
 @pytest.mark.parametrize(

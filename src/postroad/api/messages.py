@@ -15,16 +15,17 @@ from postroad.api.ranges import RANGE, answer_range, is_range
 from postroad.api.schema import (
     MAX_BATCH_MESSAGES,
     MESSAGE_PROPERTIES,
+    QUESTION,
     QUEUE,
     TRANSACTIONAL,
     check_batch,
+    make_message,
     read_sending,
 )
 from postroad.errors import AccessDenied, InvalidArgument, RemoteProtocolError
 from postroad.fields.kinds import GUID, LOOKUP_ID, MAX_LOOKUP_ID, SWITCH, choice, items, number, whole
 from postroad.fields.tables import Property, read_object
 from postroad.manager.rescue import MOVE_BATCH
-from postroad.message import Message
 from postroad.queues.access import Action
 from postroad.queues.queue import START
 from postroad.received import ReceivedMessage
@@ -133,7 +134,8 @@ async def send(call: Call) -> Response:
         transactional = sending.transactional or bool(transactional)
     else:
         fields: dict[str, Any] = {MESSAGE_PROPERTIES[name].field: value for name, value in given.items()}
-        messages = [Message(await call.body(MAX_PACKET_SIZE), **fields)]
+        fields["body"] = await call.body(MAX_PACKET_SIZE)
+        messages = [make_message(fields)]
     if transactional and transaction is not None:
         raise InvalidArgument("transactional: must not be set together with transaction")
     if transactional:
@@ -141,6 +143,22 @@ async def send(call: Call) -> Response:
     else:
         ids = await call.manager.send(queue, messages, transaction, call.token)
     return json_answer({"ids": ids}, HTTPStatus.CREATED)
+
+
+@OPERATIONS.add(
+    "POST /resolve",
+    "Resolve names, so a client can sign a message with its own key",
+    Answer(description="the names as packets have them, and how this manager signs", content={JSON: "Resolution"}),
+    body=Body({JSON: "Question"}),
+    errors=(HTTPStatus.NOT_FOUND,),
+    needs=Needs.NAMED,
+)
+async def resolve(call: Call) -> Response:
+    values = read_object(await call.json_object(), QUESTION, required=("destination",))
+    call.require(Action.SEND, values["destination"])
+    return json_answer(
+        call.manager.resolve(values["destination"], values.get("names", ()), values.get("certificate", b""))
+    )
 
 
 def _is_json(content_type: str) -> bool:
@@ -391,4 +409,4 @@ async def import_packets(call: Call) -> Response:
     return json_answer({"lookup_ids": await call.manager.insert(call.queue, packets)}, HTTPStatus.CREATED)
 
 
-SCHEMAS = {"Settlement": _SETTLEMENT, "Move": _MOVE}
+SCHEMAS = {"Settlement": _SETTLEMENT, "Move": _MOVE, "Question": QUESTION}

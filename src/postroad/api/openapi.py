@@ -30,6 +30,7 @@ from postroad.values.info import (
 )
 from postroad.values.offsets import HoldInfo, Mark, Submission
 from postroad.values.plain import key_of
+from postroad.values.resolution import Resolution
 from postroad.values.routes import Route, Table
 from postroad.values.trace import Finding, Trace
 from postroad.version import __version__
@@ -98,6 +99,9 @@ MESSAGE: Mapping[str, Json] = {
     "last_in_transaction": _SWITCH,
     "transaction_id": _NULLABLE_NUMBER,
     "aborts": _NUMBER,
+    "authentication_level": {"type": "integer", "enum": [0, 1, 3, 5, 9]},
+    "hash": _NULLABLE_TEXT,
+    "cipher": _NULLABLE_TEXT,
 }
 _PROBLEM: Mapping[str, Json] = {
     "title": _TEXT,
@@ -125,6 +129,7 @@ _DATACLASSES: Mapping[type[DataclassInstance], str] = {
     KeysInfo: "Keys",
     Finding: "Finding",
     Trace: "Trace",
+    Resolution: "Resolution",
     Route: "Route",
     Table: "RouteTable",
     TransactionInfo: "OpenTransaction",
@@ -248,6 +253,7 @@ def schemas() -> dict[str, Json]:
         "NewQueue": ["path"],
         "Settlement": ["lookup_ids", "delete"],
         "Move": ["to"],
+        "Question": ["destination"],
         "Renewal": ["leases"],
         "NewHold": ["from"],
         "HoldCommit": ["to"],

@@ -6,14 +6,32 @@ Strict: it refuses an unknown key and a value of the wrong type, and names them.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from postroad.errors import InvalidArgument, InvalidMessage
 from postroad.fields import queue
-from postroad.fields.kinds import BASE64, GUID, SWITCH, TEXT, UINT32, FieldFault, Kind, nullable, shown, text, whole
+from postroad.fields.kinds import (
+    BASE64,
+    GUID,
+    SWITCH,
+    TEXT,
+    UINT32,
+    FieldFault,
+    Kind,
+    items,
+    nullable,
+    parsed,
+    shown,
+    text,
+    whole,
+)
 from postroad.fields.tables import Property, checked, properties, read_object
-from postroad.message import ACK_WORDS, MAX_PRIORITY, Message, ack_flags
+from postroad.message import ACK_WORDS, MAX_PRIORITY, Message, Signature, ack_flags
+from postroad.security.algorithms import CIPHERS, DEFAULT_HASH, HASHES
+from postroad.security.sid import Sid
+from postroad.security.signatures import VERSIONS
 from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
 
 MAX_BATCH_MESSAGES = 10_000  # in one request: one commit takes as many in well under a second
@@ -27,6 +45,15 @@ def queue_name(name: str) -> str:
     A name without a backslash and an equals sign is never legal with a slash, so no other name changes.
     """
     return name if "\\" in name or "=" in name else name.replace("/", "\\")
+
+
+def one_of(words: Collection[str]) -> Kind[str]:
+    def check(value: Any) -> str:
+        if value not in words:
+            raise ValueError
+        return str(value)
+
+    return Kind(f"one of {', '.join(filter(None, words))}", {"type": "string", "enum": list(words)}, check)
 
 
 def _ack(value: Any) -> int:
@@ -53,6 +80,7 @@ ACK = Kind(
     },
     _ack,
 )
+SID = parsed("a SID such as S-1-5-21-1-2-3-1001", lambda value: str(Sid.parse(value)))
 SECONDS = nullable(whole(0, INFINITE))
 
 # The properties of a message that a sender sets: in JSON and, except for the body, in query parameters.
@@ -77,9 +105,27 @@ MESSAGE_PROPERTIES = properties(
     Property("extension_base64", "extension", BASE64, "bytes for the application's own use"),
     Property("connector_type", "connector_type", nullable(GUID), "the connector of a message to a foreign system"),
     Property("class", "message_class", whole(0, CUSTOM_CLASS_MASK), "the class of a connector's own acknowledgment"),
+    Property("signature_base64", "value", BASE64, "the sender's own signature, as it is on the wire"),
+    Property("certificate_base64", "certificate", BASE64, "the certificate (DER) of the key that signed"),
+    Property("hash", "hash", one_of(HASHES), f"the hash that was signed; the default is {DEFAULT_HASH}"),
+    Property("signature_version", "version", one_of(VERSIONS), "the version of the signature; the default is 2.0"),
+    Property("sender_id", "sender_id", nullable(SID), "the SID of the sender that the certificate is registered for"),
+    Property(
+        "encrypt",
+        "encrypt",
+        nullable(one_of(("", *CIPHERS))),
+        "the cipher for the body on its way to another manager; empty for the manager's send_cipher",
+    ),
 )
+_SIGNATURE = ("value", "certificate", "hash", "version", "sender_id")  # fields that make a Signature
 NEW_QUEUE = properties(
     Property("path", "path", QUEUE, r"the queue's path, as in private$\orders"), *queue.NEW_QUEUE.values()
+)
+
+QUESTION = properties(
+    Property("destination", "destination", QUEUE, "where the message goes"),
+    Property("names", "names", items(QUEUE, most=16), "other queues that the message names"),
+    Property("certificate_base64", "certificate", BASE64, "the certificate (DER) of the key that will sign"),
 )
 
 
@@ -106,10 +152,21 @@ def json_object(data: bytes) -> dict[str, object]:
     return value
 
 
+def make_message(values: dict[str, Any], place: str = "") -> Message:
+    """From the fields of MESSAGE_PROPERTIES. A signature comes with its certificate, and the rest of it with both."""
+    signed = {name: values.pop(name) for name in _SIGNATURE if name in values}
+    if not signed:
+        return Message(**values)
+    for name in ("signature_base64", "certificate_base64"):
+        if not signed.get(MESSAGE_PROPERTIES[name].field):
+            raise InvalidMessage(f"{place}{name}: is missing; a signed message needs it")
+    return Message(signature=Signature(**signed), **values)
+
+
 def read_message(data: object, place: str = "") -> Message:
     if not isinstance(data, dict):
         raise InvalidMessage(f"{place.rstrip('.') or 'body'}: must be a JSON object, got {shown(data)}")
-    return Message(**read_object(data, MESSAGE_PROPERTIES, InvalidMessage, place))
+    return make_message(read_object(data, MESSAGE_PROPERTIES, InvalidMessage, place), place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from postroad.cli.context import with_context
+from postroad.cli.options import OptionalValues
 from postroad.cli.property_options import with_attributes
 
 MARKUP: Final = "markdown"
@@ -138,6 +139,11 @@ def _command(name: str, function: Callable[..., None]) -> TyperCommand:
     command = typer.main.get_command(holder)
     assert isinstance(command, TyperCommand)
     command.get_params = partial(_spared, command.get_params)  # type: ignore[method-assign]
+    optional: OptionalValues | None = getattr(function, "optional_values", None)
+    if optional is not None:
+        valued = {name for each in command.params if not getattr(each, "is_flag", True) for name in each.opts}
+        parse = command.parse_args
+        command.parse_args = lambda ctx, args: parse(ctx, optional.spelled_out(args, valued))  # type: ignore[method-assign]
     return command
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from postroad.capture import DamagedPacket, DecodedPacket, Item, Origin
 from postroad.describe import describe_headers, packet_json, rfc3339_ns, sections_json
+from postroad.wire import MessageView
+
+if TYPE_CHECKING:
+    from postroad.describe.verification import Verifier
 
 
 class JsonPrinter:
     """An object has `packet` (its kind) or `error`, never both; packets, damaged ones too, are numbered from 1."""
 
-    def __init__(self, output: TextIO) -> None:
+    def __init__(self, output: TextIO, verifier: Verifier | None = None) -> None:
         self._output = output
+        self._verifier = verifier
         self._number = 0
 
     def print(self, item: Item) -> None:
@@ -23,7 +28,12 @@ class JsonPrinter:
         place = origin_json(item.origin)
         if isinstance(item, DecodedPacket):
             self._number += 1
-            return {"number": self._number, "size": len(item.data), **place, **packet_json(item.data, item.packet)}
+            described = {"number": self._number, "size": len(item.data), **place}
+            described |= packet_json(item.data, item.packet)
+            if self._verifier is not None and isinstance(item.packet, MessageView):
+                verdict = self._verifier.check(item.packet)
+                described["verified"] = None if isinstance(verdict, str) else verdict
+            return described
         if isinstance(item, DamagedPacket):
             self._number += 1
             return {

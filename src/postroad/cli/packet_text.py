@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from postroad.capture import DamagedPacket, DecodedPacket, Item, Origin, Skipped
 from postroad.cli.terminal import (
@@ -23,6 +23,9 @@ from postroad.describe import Section, describe_headers, describe_ping, packet_k
 from postroad.names import MessageId
 from postroad.wire import FinalAck, MessageView, OrderAck, Ping, body_text
 
+if TYPE_CHECKING:
+    from postroad.describe.verification import Verifier
+
 MAX_BODY_LINES = 12  # enough to recognise a message; --json has all of it
 BODY_WIDTH = 96
 _INDENT = "   "
@@ -32,14 +35,23 @@ _NAME_WIDTH = 32  # the longest field name and two spaces
 class TextPrinter:
     """One block for each item; packets, damaged ones too, are numbered from 1."""
 
-    def __init__(self, output: TextIO) -> None:
+    def __init__(self, output: TextIO, verifier: Verifier | None = None) -> None:
         self._write = block_writer(output)
+        self._verifier = verifier
         self._number = 0
 
     def print(self, item: Item) -> None:
         if not isinstance(item, Skipped):
             self._number += 1
-        self._write(_block(item, self._number))
+        self._write(self._block(item))
+
+    def _block(self, item: Item) -> Iterator[Line]:
+        yield from _block(item, self._number)
+        if self._verifier is not None and isinstance(item, DecodedPacket) and isinstance(item.packet, MessageView):
+            verdict = self._verifier.check(item.packet)
+            yield [(f"{_INDENT}Verification", HEADING)]
+            for name, text in {"not verified": verdict}.items() if isinstance(verdict, str) else verdict.items():
+                yield _field(name, str(text))
 
 
 def _block(item: Item, number: int) -> Iterator[Line]:

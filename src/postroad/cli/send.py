@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroad.cli.context import Context
+from postroad.cli.options import OptionalValues
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import print_json, print_line
 from postroad.cli.progress import Bar
@@ -16,15 +19,23 @@ from postroad.cli.progress import Bar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroad import Message, QueueManager
+    from postroad import Message, QueueManager, Signer
 
 STANDARD_INPUT = "-"
+KEY_PASSWORD = "POSTROAD_KEY_PASSWORD"
+DEFAULT_HASH = "sha512"
 BATCH_MESSAGES = 10_000  # what one request may hold
 BATCH_BYTES = 16 << 20
 _UTF16_TYPES = (8, 31)  # VT_BSTR, VT_LPWSTR
 _UINT32_MAX = 0xFFFFFFFF
 
 
+def _is_cipher(word: str) -> bool:
+    """Whether a word can be the value of --encrypt. The name of a destination never looks like one."""
+    return re.fullmatch(r"\w[\w-]*", word) is not None
+
+
+@OptionalValues(encrypt=_is_cipher)
 def send(
     context: Context,
     name: Annotated[
@@ -81,9 +92,40 @@ def send(
         str | None,
         typer.Option("--trace", metavar="NAME", help="PUBLIC=<guid> of the queue that gets a report from each hop."),
     ] = None,
-    sign: Annotated[str | None, typer.Option("--sign", metavar="CERT", help="Not part of this version yet.")] = None,
+    sign: Annotated[
+        str | None, typer.Option("--sign", metavar="CERT", help="Sign the message, with this certificate (PEM or DER).")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="KEY",
+            help=f"The certificate's RSA key (PEM or DER). The variable {KEY_PASSWORD} has its password, if any.",
+        ),
+    ] = None,
+    hash_word: Annotated[
+        str | None,
+        typer.Option("--hash", metavar="HASH", help="What is signed: sha512, sha256, sha1, md5, md4 or md2."),
+    ] = None,
+    signature: Annotated[
+        str | None,
+        typer.Option(
+            "--signature", metavar="VERSION", help="1.0, 2.0 or 3.0. By default 2.0, and 3.0 to several destinations."
+        ),
+    ] = None,
+    sender_id: Annotated[
+        str | None,
+        typer.Option(
+            "--sender-id", metavar="SID", help="The sender. By default the SID that the certificate is registered for."
+        ),
+    ] = None,
     encrypt: Annotated[
-        str | None, typer.Option("--encrypt", metavar="LEVEL", help="Not part of this version yet.")
+        str | None,
+        typer.Option(
+            "--encrypt",
+            metavar="[CIPHER]",
+            help="Encrypt the body on its way: aes256, aes192, aes128, rc4 or rc2. By default send_cipher.",
+        ),
     ] = None,
     body_type: Annotated[
         int,
@@ -102,15 +144,17 @@ def send(
     The body is that of --body, --file or standard input, or empty. Text is stored as UTF-8, and as UTF-16 for the body
     types 8 and 31; the bytes of a file are stored as they are, unless such a type asks for text and they are UTF-8.
     """
-    for option, given in (("--sign", sign), ("--encrypt", encrypt)):
-        if given is not None:
-            fail(f"{option} is not part of this version yet: signing and encryption are still to come", ExitCode.USAGE)
     acknowledgments = _acknowledgments(ack)
     if acknowledgments and admin_queue is None:
         fail("--ack: needs --admin-queue NAME, where the acknowledgments go", ExitCode.USAGE)
     from postroad import Message
+    from postroad.describe.message import algorithm_words
     from postroad.names import MessageId, parse_name
+    from postroad.wire.constants import EncryptionAlgorithm
 
+    ciphers = algorithm_words(EncryptionAlgorithm)
+    if encrypt and encrypt not in ciphers:
+        fail(f"--encrypt: must be one of {', '.join(ciphers)}, got {encrypt!r}", ExitCode.USAGE)
     message = Message(
         _body(body, file, standard_input, body_type),
         label=label,
@@ -128,6 +172,8 @@ def send(
         dead_letter=dead_letter,
         dead_letter_queue=_checked("--dead-letter-queue", dead_letter_queue, parse_name),
         trace=_checked("--trace", trace, _public_queue),
+        sign=_signer(sign, key, hash_word, signature, sender_id),
+        encrypt=encrypt,
     )
     from postroad.errors import TransactionUsage
 
@@ -165,6 +211,39 @@ def _send(manager: QueueManager, name: str, message: Message, count: int, transa
             if transaction is not None and not transaction.ended:
                 transaction.abort()
     return ids
+
+
+def _signer(
+    certificate: str | None, key: str | None, hash_word: str | None, version: str | None, sender_id: str | None
+) -> Signer | None:
+    if certificate is None:
+        for option, given in (
+            ("--key", key),
+            ("--hash", hash_word),
+            ("--signature", version),
+            ("--sender-id", sender_id),
+        ):
+            if given is not None:
+                fail(f"{option}: needs --sign CERT, the certificate of the key that signs", ExitCode.USAGE)
+        return None
+    if key is None:
+        fail("--sign: needs --key KEY, the private key of the certificate", ExitCode.USAGE)
+    from postroad import Signer
+    from postroad.errors import InvalidArgument
+
+    try:
+        return Signer.load(
+            certificate,
+            key,
+            password=os.environ.get(KEY_PASSWORD),
+            hash=hash_word or DEFAULT_HASH,
+            version=version,
+            sender_id=sender_id,
+        )
+    except InvalidArgument as fault:
+        argument, _, sentence = str(fault).partition(": ")
+        option = {"version": "--signature", "sender_id": "--sender-id"}.get(argument, f"--{argument}")
+        fail(f"{option}: {sentence}", ExitCode.USAGE)
 
 
 def _body(body: str | None, file: str | None, standard_input: str | None, body_type: int) -> bytes | str:

@@ -30,6 +30,7 @@ from postroad.values.info import (
 )
 from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+from postroad.values.resolution import Resolution
 from postroad.values.routes import Route, Table
 from postroad.values.trace import Trace
 
@@ -147,6 +148,9 @@ class EmbeddedBackend:
         return self.manager.resume_queue(as_name(name))
 
     # Sending
+
+    async def resolve(self, destination: str, names: Sequence[str], certificate: bytes) -> Resolution:
+        return self.manager.resolve(as_name(destination), [as_name(name) for name in names], certificate)
 
     async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]:
         parsed = as_name(name)

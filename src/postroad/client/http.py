@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from postroad.received import ReceivedMessage
     from postroad.values.offsets import Selection
     from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+    from postroad.values.resolution import Resolution
     from postroad.values.routes import Route, Table
     from postroad.values.trace import Trace
 
@@ -142,6 +144,16 @@ class HttpBackend:
         return read_info(QueueInfo, await self._exchange.json("POST", queue_path(name, "resume")))
 
     # Sending
+
+    async def resolve(self, destination: str, names: Sequence[str], certificate: bytes) -> Resolution:
+        from postroad.values.resolution import Resolution
+
+        question = {
+            "destination": destination,
+            "names": list(names),
+            "certificate_base64": b64encode(certificate).decode(),
+        }
+        return read_info(Resolution, await self._exchange.json("POST", "/resolve", question))
 
     async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]:
         path = queue_path(name, "messages")

@@ -17,7 +17,7 @@ from postroad.values.plain import from_json
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from postroad.message import Message
+    from postroad.message import Message, Signature
     from postroad.names import MessageId
     from postroad.received import ReceivedMessage
     from postroad.values.reading import QueueAccess, ReadCall, ShareMode
@@ -87,7 +87,7 @@ def _plain_properties() -> dict[str, Any]:
     """The properties of a message that JSON has as they are, each with its default."""
     from postroad.message import Message
 
-    others = {"body", "extension", "message_class", "correlation_id", "trace"}
+    others = {"body", "extension", "message_class", "correlation_id", "trace", "signature", "sign"}
     known = (each for each in fields(Message) if each.default is not MISSING and each.name not in others)
     return {each.name: each.default for each in known}
 
@@ -114,10 +114,24 @@ def message_json(message: Message) -> dict[str, object]:
         values["extension_base64"] = b64encode(message.extension).decode()
     if message.message_class:
         values["class"] = message.message_class
+    if message.signature is not None:
+        values |= _signature_json(message.signature)
     if message.correlation_id is not None:
         values["correlation_id"] = _identifier(message.correlation_id)
     if message.trace is not None:
         values["trace"] = f"PUBLIC={message.trace}" if isinstance(message.trace, UUID) else message.trace
+    return values
+
+
+def _signature_json(signature: Signature) -> dict[str, object]:
+    values: dict[str, object] = {
+        "signature_base64": b64encode(signature.value).decode(),
+        "certificate_base64": b64encode(signature.certificate).decode(),
+        "hash": signature.hash,
+        "signature_version": signature.version,
+    }
+    if signature.sender_id is not None:
+        values["sender_id"] = str(signature.sender_id)
     return values
 
 

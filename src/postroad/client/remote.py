@@ -355,6 +355,7 @@ class RemoteBackend:
     delete_queue = _cannot("delete a queue")
     pause_queue = _cannot("pause a queue")
     resume_queue = _cannot("resume a queue")
+    resolve = _cannot("resolve names: send from a queue manager of your own")
     send = _cannot("send: send from a queue manager of your own")
     send_transactional = _cannot("send: send from a queue manager of your own")
     begin = _cannot("begin a transaction: use `receiving`, which takes a message when its block ends")

@@ -205,6 +205,9 @@ _COLUMNS: dict[str, Callable[[_Batch], Any]] = {
     "first_in_transaction": lambda batch: batch.transaction_flag(TransactionFlags.FIRST),
     "last_in_transaction": lambda batch: batch.transaction_flag(TransactionFlags.LAST),
     "transaction_id": _Batch.transaction_ids,
+    "authentication_level": lambda batch: pa.array(np.zeros(len(batch.layout.rows), np.int32)),
+    "hash": _Batch.all_null,
+    "cipher": _Batch.all_null,
     ERROR: _Batch.all_null,
 }
 

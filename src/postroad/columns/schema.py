@@ -40,17 +40,22 @@ PROPERTIES: dict[str, Any] = {
     "first_in_transaction": TRUTH,
     "last_in_transaction": TRUTH,
     "transaction_id": LONG,
+    "authentication_level": INT,
+    "hash": TEXT,
+    "cipher": TEXT,
 }
 ERROR = "decode_error"  # why a packet does not decode; then all of its properties are null
 PACKET = "packet"
 # Known without decoding the packet.
 PLACE: dict[str, Any] = {"lookup_id": LONG, "arrived_at": TIME, "aborts": INT, "reason": INT, PACKET: BYTES}
+SECURITY = ("authentication_level", "hash", "cipher")  # added later: they stand behind all other columns
 # The order for people.
 MESSAGE = (
     *("id", "lookup_id", "class", "class_name", "label", "body", "body_text", "body_type", "priority", "delivery"),
     *("correlation_id", "sent_at", "arrived_at", "source_manager", "destination_queue", "admin_queue"),
     *("response_queue", "dead_letter_queue", "extension", "app_tag", "hops", "authenticated", "encrypted", "sender_id"),
     *("first_in_transaction", "last_in_transaction", "transaction_id", "aborts"),
+    *SECURITY,
 )
 _TYPES = {**PROPERTIES, **PLACE, ERROR: TEXT}
 KNOWN = (*MESSAGE, "reason", PACKET, ERROR)

@@ -6,6 +6,7 @@ Only the fields of the packet are here. Callers add `lookup_id` and `arrived_at`
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 
 from postroad.describe.values import (
     base64_text,
@@ -18,19 +19,22 @@ from postroad.describe.values import (
 from postroad.errors import IllegalFormatName
 from postroad.names import FormatName, MessageId, PrivateName
 from postroad.wire import MessageView, body_text
-from postroad.wire.constants import QueueCode, SecurityFlags, class_name
+from postroad.wire.constants import EncryptionAlgorithm, HashAlgorithm, QueueCode, SecurityFlags, class_name
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.queue_names import admin_name, destination_name, response_name
+from postroad.wire.security_patch import security_sizes
 from postroad.wire.user_header import QueueField
+
+XML_DIGESTS = 9
+_AS_SHIFT = 8
 
 
 def message_json(view: MessageView) -> dict[str, object]:
     """JSON-ready; a missing property is None, and exactly one of `body` and `body_base64` is present.
 
-    `authenticated` is the packet's own mark, which a queue manager sets after it has checked a signature.
+    `authentication_level` is the packet's own mark, which a queue manager sets after it has checked a signature.
     """
     transaction = view.transaction_header
-    security = view.security_header
     source = view.source_queue_manager
     return {
         "id": str(MessageId(source, view.message_id)),
@@ -51,13 +55,64 @@ def message_json(view: MessageView) -> dict[str, object]:
         "extension_base64": base64_text(view.extension) if view.extension else None,
         "app_tag": view.application_tag,
         "hops": view.hop_count,
-        "authenticated": bool(security and security.flags & SecurityFlags.AUTHENTICATED),
-        "encrypted": view.encrypted,
-        "sender_id": sender_text(security),
+        "authenticated": is_authenticated(view),
+        "encrypted": is_encrypted(view),
+        "sender_id": sender_id(view),
         "first_in_transaction": bool(transaction and transaction.first_in_transaction),
         "last_in_transaction": bool(transaction and transaction.last_in_transaction),
         "transaction_id": transaction.transaction_id if transaction else None,
+        "authentication_level": authentication_level(view),
+        "hash": hash_word(view),
+        "cipher": cipher_word(view),
     }
+
+
+def authentication_level(view: MessageView) -> int:
+    """AS, [MS-MQMQ] 2.2.20.6: 1, 3 and 5 for signatures of version 1.0, 2.0 and 3.0, 9 for the digests of SOAP. 1 also
+    stands for a sender who had logged in."""
+    sizes = security_sizes(view)
+    return (sizes.flags & SecurityFlags.SIGNATURE_TYPE) >> _AS_SHIFT if sizes else 0
+
+
+def is_authenticated(view: MessageView) -> bool:
+    """Whether its sender is proved. The digests of SOAP prove no sender."""
+    return authentication_level(view) not in (0, XML_DIGESTS)
+
+
+def is_encrypted(view: MessageView) -> bool:
+    """Whether the message arrived encrypted: it keeps its key, though its body is stored plain."""
+    sizes = security_sizes(view)
+    return sizes is not None and (view.encrypted or sizes.encryption_key > 0)
+
+
+def hash_word(view: MessageView) -> str | None:
+    """The hash of a signed message, by the configuration's word."""
+    if not view.signed:
+        header = view.multi_queue_header if security_sizes(view) else None
+        if header is None or not header.signature:
+            return None
+    return _algorithm_word(HashAlgorithm, view.hash_algorithm)
+
+
+def cipher_word(view: MessageView) -> str | None:
+    return _algorithm_word(EncryptionAlgorithm, view.encryption_algorithm) if is_encrypted(view) else None
+
+
+def algorithm_words(kind: type[IntEnum]) -> list[str]:
+    """The configuration's words for hashes or ciphers."""
+    return [_word(each) for each in kind]
+
+
+def _algorithm_word(kind: type[IntEnum], number: int) -> str | None:
+    return next((_word(each) for each in kind if each == number), None)
+
+
+def _word(algorithm: IntEnum) -> str:
+    return algorithm.name.lower().replace("_", "")
+
+
+def sender_id(view: MessageView) -> str | None:
+    return sender_text(view.security_header)
 
 
 def _body(view: MessageView) -> dict[str, object]:

@@ -34,9 +34,9 @@ class Kind(Enum):
 
 _TEXTS = (
     "id class_name label body body_base64 delivery correlation_id sent_at arrived_at source_manager destination_queue "
-    "admin_queue response_queue dead_letter_queue extension_base64 sender_id"
+    "admin_queue response_queue dead_letter_queue extension_base64 sender_id hash cipher"
 )
-_NUMBERS = "lookup_id class body_type priority app_tag hops aborts transaction_id"
+_NUMBERS = "lookup_id class body_type priority app_tag hops aborts transaction_id authentication_level"
 _TRUTHS = "authenticated encrypted first_in_transaction last_in_transaction"
 FIELDS: Mapping[str, Kind] = {
     **dict.fromkeys(_TEXTS.split(), Kind.TEXT),

@@ -25,7 +25,7 @@ from postroad.manager.offsets import Offsets
 from postroad.manager.reads import Name, Reads
 from postroad.manager.rescue import Rescue
 from postroad.message import Message
-from postroad.names import FormatName, PathName, PublicName, QueueKind
+from postroad.names import FormatName, PathName, PublicName, QueueKind, parse_name
 from postroad.net.limits import Limits
 from postroad.queues.carriers import Watcher
 from postroad.queues.info import describe_manager
@@ -50,6 +50,7 @@ from postroad.status.search import Search
 from postroad.store.interface import Store
 from postroad.store.memory import MemoryStore
 from postroad.values.info import ListenerInfo, ManagerInfo, QueueInfo
+from postroad.values.resolution import Destination, Resolution
 from postroad.values.trace import Trace
 
 log = logging.getLogger(__name__)
@@ -276,6 +277,10 @@ class Manager(Reads, Rescue, AccessLists):
 
     # Sending
 
+    def resolve(self, destination: Name, names: Sequence[Name], certificate: bytes) -> Resolution:
+        """What an application must know to sign a message by itself. Nothing is sent, and no queue is made."""
+        return resolution(self.core, destination, names, certificate)
+
     async def send(
         self,
         destination: Name,
@@ -337,3 +342,15 @@ def _refuse_base_priority(attributes: Mapping[str, object]) -> None:
 def _stored_identifier(store: Store) -> UUID | None:
     stored = store.state(IDENTITY_STATE).get(IDENTITY_STATE)
     return UUID(bytes=stored) if stored else None
+
+
+def resolution(core: LocalQueueManager, destination: Name, names: Sequence[Name], certificate: bytes) -> Resolution:
+    parsed = [parse_name(name) if isinstance(name, str) else name for name in names]
+    registered = (sid for sid, known in core.protection.certificates.items() if certificate in known)
+    return Resolution(
+        str(core.identifier),
+        core.protection.profile.word,
+        tuple(Destination(str(name), str(manager)) for name, manager in core.resolve(destination)),
+        tuple(str(core.answer_name(name) if isinstance(name, PathName) else name) for name in parsed),
+        next(registered, None),
+    )

@@ -503,13 +503,18 @@ class Delivery:
 
         `own` is for what a local application sends.
         """
+        queue = self.sendable(name)
+        return queue or self.queues.outgoing_queue(self.tick, as_format_name(name), int(now), own=own)
+
+    def sendable(self, name: FormatName | PathName) -> Queue | None:
+        """The same, without making an outgoing queue that is not there."""
         queue = self.queues.find(name)
         if queue is None:
             if self.queues.is_local(name):
                 raise QueueNotFound(f"there is no queue {name} on {self.queues.name}")
             if isinstance(name, MachineName):
                 raise UnsupportedFormatNameOperation(f"nobody can send to {name}: these queues are for reading")
-            return self.queues.outgoing_queue(self.tick, as_format_name(name), int(now), own=own)
+            return None
         if _is_system(queue):
             raise UnsupportedFormatNameOperation(
                 f"nobody can send to {name}: journals and dead letters are for reading"

@@ -470,12 +470,25 @@ class LocalQueueManager:
         """The messages as packets to one destination, if its queue takes them."""
         written = name if isinstance(name, FormatName) else self._written_name(queue)
         compose = Composer(
-            self.identifier, written, self._answer_name, header, self.delivery.manager_of(written)
+            self.identifier, written, self.answer_name, header, self.delivery.manager_of(written)
         ).compose
         return [
             compose(each, next(ids) & MAX_MESSAGE_ID, int(now), transactional=transaction is not None)
             for each in messages
         ]
+
+    def resolve(self, destination: FormatName | PathName | str) -> list[tuple[FormatName, UUID]]:
+        """The names in packets for this destination, each with the manager of a public queue. No queue is made."""
+        name = self._expanded(destination)
+        found = []
+        for element in name.elements if isinstance(name, MultipleElementName) else (name,):
+            queue = self.delivery.sendable(element)
+            if isinstance(element, FormatName):
+                written = element
+            else:
+                written = as_format_name(element) if queue is None else self._written_name(queue)
+            found.append((written, self.delivery.manager_of(written)))
+        return found
 
     def _name_host(self, queue: Queue, name: FormatName | PathName) -> None:
         """What an application here sends to, strangers may have us answer to."""
@@ -522,7 +535,7 @@ class LocalQueueManager:
     def _written_name(self, queue: Queue) -> FormatName:
         return self.queues.format_name(queue) if queue.is_outgoing else self.queues.direct_name(queue)
 
-    def _answer_name(self, path: PathName) -> FormatName:
+    def answer_name(self, path: PathName) -> FormatName:
         """A local path as other managers have to write it, to answer."""
         queue = self.queues.find(path)
         if queue is not None:

@@ -32,6 +32,7 @@ class Protection:
         self.accepted_hashes = tuple(accepted_hashes)
         self.accepted_ciphers = tuple(accepted_ciphers)
         self.send_cipher = send_cipher
+        self.profile = profile
         self.guard, self.opener = (
             Guard(
                 ring,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 from pyspark.sql import types as spark_types
 
-from postroad.columns.schema import BYTES, ERROR, INT, LONG, PACKET, PROPERTIES, TEXT, TIME, TRUTH
+from postroad.columns.schema import BYTES, ERROR, INT, LONG, PACKET, PROPERTIES, SECURITY, TEXT, TIME, TRUTH
 from postroad.columns.schema import MESSAGE as SHOWN
 from postroad.columns.schema import arrow_type as type_of
 from postroad.errors import InvalidArgument
@@ -35,28 +35,36 @@ def _columns() -> dict[str, pa.DataType]:
         columns[name] = type_of(name)
         if name == "lookup_id":
             columns[ARRIVAL] = LONG
-    return {**columns, ERROR: TEXT}
+    return _security_last({**columns, ERROR: TEXT})
+
+
+def _security_last(columns: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
+    return {name: kind for name, kind in columns.items() if name not in SECURITY} | {
+        name: columns[name] for name in SECURITY
+    }
 
 
 # Of a message in a queue.
 MESSAGE: Kinds = _columns()
 # Of a packet in a file: where it was found, what it is, and the message in it, if it is one.
-FOUND: Kinds = {
-    "file": TEXT,
-    "number": LONG,
-    "offset": LONG,
-    "line": LONG,
-    "frame": LONG,
-    "captured_at": TIME,
-    "source": TEXT,
-    "destination": TEXT,
-    "kind": TEXT,
-    "size": LONG,
-    "error": TEXT,
-    **PROPERTIES,
-    "details": TEXT,
-    PACKET: BYTES,
-}
+FOUND: Kinds = _security_last(
+    {
+        "file": TEXT,
+        "number": LONG,
+        "offset": LONG,
+        "line": LONG,
+        "frame": LONG,
+        "captured_at": TIME,
+        "source": TEXT,
+        "destination": TEXT,
+        "kind": TEXT,
+        "size": LONG,
+        "error": TEXT,
+        **PROPERTIES,
+        "details": TEXT,
+        PACKET: BYTES,
+    }
+)
 
 
 def choose(wanted: str | None, *, body: bool, packet: bool) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
     from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+    from postroad.values.resolution import Resolution
     from postroad.values.routes import Route, Table
     from postroad.values.trace import Trace
 
@@ -84,6 +85,9 @@ class Backend(Protocol):
     async def resume_queue(self, name: str) -> QueueInfo: ...
 
     # Sending
+
+    async def resolve(self, destination: str, names: Sequence[str], certificate: bytes) -> Resolution:
+        """The names of a destination and of other queues as packets have them. Nothing is sent."""
 
     async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]: ...
 

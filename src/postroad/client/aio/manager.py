@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from postroad.client.aio.backend import Backend
+    from postroad.client.signing import Signing
     from postroad.client.values import Name, Sendable
     from postroad.fields.queue import QueueAttributes
     from postroad.names import MessageId
@@ -41,6 +42,7 @@ class QueueManager:
 
     def __init__(self, backend: Backend) -> None:
         self._backend: Backend | None = backend
+        self._signing: Signing | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -58,6 +60,15 @@ class QueueManager:
         if self._backend is None:
             raise InvalidHandle("this queue manager was closed: open it, or connect to it, again")
         return self._backend
+
+    @property
+    def signing(self) -> Signing:
+        """What signs the messages that this connection sends."""
+        if self._signing is None:
+            from postroad.client.signing import Signing  # and with it everything about packets
+
+            self._signing = Signing()
+        return self._signing
 
     async def close(self) -> None:
         """Reads that wait end with OperationCancelled, open transactions of an embedded manager are aborted. A second

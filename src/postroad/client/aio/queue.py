@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from postroad.client.aio.manager import QueueManager
     from postroad.client.values import Place, Sendable
     from postroad.fields.queue import QueueAttributes
+    from postroad.message import Message
     from postroad.received import ReceivedMessage
     from postroad.values.info import QueueInfo
     from postroad.values.offsets import HoldInfo, Mark, Submission
@@ -67,14 +68,25 @@ class Queue:
         Bytes and text are messages without properties. A transactional queue takes messages within a transaction
         only: `tx`, or one of its own with `transactional=True`; any other queue, only without.
         """
-        values, alone = as_messages(messages)
-        if not transactional:
-            ids = await self._backend.send(self.name, values, None if tx is None else tx.id)
-        elif tx is None:
-            ids = await self._backend.send_transactional(self.name, values)
-        else:
+        if transactional and tx is not None:
             raise InvalidArgument("transactional: the messages go in the transaction that was given")
+        values, alone = as_messages(messages)
+        name = self.name
+        if any(each.sign is not None for each in values):
+            name, values = await self._signed(values, transactional or tx is not None)
+        if transactional:
+            ids = await self._backend.send_transactional(name, values)
+        else:
+            ids = await self._backend.send(name, values, None if tx is None else tx.id)
         return ids[0] if alone else ids
+
+    async def _signed(self, messages: list[Message], transactional: bool) -> tuple[str, list[Message]]:
+        """The messages with their signatures, and the name to send them to. It asks the manager for what is not known
+        yet on this connection."""
+        signing = self.manager.signing
+        for question in signing.unknown(self.name, messages):
+            signing.learn(question, await self._backend.resolve(*question))
+        return signing.sign(self.name, messages, transactional)
 
     # Receiving
 
@@ -216,6 +228,8 @@ class Queue:
         `name` has sent already: to try again is safe. Whether they go in a transaction is the queue's to say, if it is
         a local one and nobody else does."""
         values, _ = as_messages(messages)
+        if any(each.sign is not None for each in values):
+            raise InvalidArgument("sign: a submission cannot be signed; use send")
         return await self._backend.submit(self.name, name, epoch, partition, row, values, transactional)
 
     async def submit_arrow(

@@ -15,6 +15,7 @@ from postroad.errors import InvalidArgument, InvalidHandle, PostroadError, Queue
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from postroad.client.signing import Signing
     from postroad.client.sync.backend import Backend
     from postroad.client.values import Name, Sendable
     from postroad.fields.queue import QueueAttributes
@@ -42,6 +43,7 @@ class QueueManager:
 
     def __init__(self, backend: Backend) -> None:
         self._backend: Backend | None = backend
+        self._signing: Signing | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -59,6 +61,15 @@ class QueueManager:
         if self._backend is None:
             raise InvalidHandle("this queue manager was closed: open it, or connect to it, again")
         return self._backend
+
+    @property
+    def signing(self) -> Signing:
+        """What signs the messages that this connection sends."""
+        if self._signing is None:
+            from postroad.client.signing import Signing  # and with it everything about packets
+
+            self._signing = Signing()
+        return self._signing
 
     def close(self) -> None:
         """Reads that wait end with OperationCancelled, open transactions of an embedded manager are aborted. A second
