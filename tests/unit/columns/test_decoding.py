@@ -21,6 +21,8 @@ from postroad.wire.constants import BaseFlags, BodyType
 from tests import strategies
 from tests.messages import FINAL_ACK, FULL, INTERNAL, ORDER_ACK, PLAIN
 from tests.packets import OTHER, SOURCE
+from tests.security_vectors import SIGNATURES, SIGNED_AND_ENCRYPTED, vector
+from tests.vectors import V1
 
 REASON = 0xC002
 DESTINATIONS = (
@@ -139,6 +141,14 @@ def test_every_kind_of_packet() -> None:
         [PLAIN.encode(), FULL.encode(), None, *others, b"", PLAIN.encode()],
         [0, REASON, 0, *[0] * len(others), 0, REASON],
     )
+
+
+def test_the_security_of_messages_has_columns() -> None:
+    packets = pa.array([V1, *(vector(name, "packet") for name, _, _ in SIGNATURES), SIGNED_AND_ENCRYPTED], pa.binary())
+    found = decode(packets)
+    assert found["hash"].to_pylist()[:-1] == [None, *(word for _, _, word in SIGNATURES)]
+    assert [each is not None for each in found["cipher"].to_pylist()] == [False] * 6 + [True]
+    assert found["authentication_level"].to_pylist() == [0] * 7
 
 
 def test_no_packets_at_all() -> None:
