@@ -62,7 +62,7 @@ class AccessLists(DurableCore):
 
         def change() -> None:
             old = self.core.access.descriptor(queue)
-            self.core.set_acl(queue, self.clock(), changed(queue, old))
+            self.core.change_queue(queue, self.clock(), acl=changed(queue, old))
 
         await self.durably(change)
         return format_sddl(self.core.access.descriptor(queue))

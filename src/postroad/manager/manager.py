@@ -227,14 +227,10 @@ class Manager(Reads, Rescue, AccessLists):
         """`owner` is the user whose queue it is, [MS-MQDMPR] 3.1.7.1.3.1; None for the administrators."""
         if PathName.parse(path).tail.kind is not QueueKind.PUBLIC:
             _refuse_base_priority(attributes)
-
-        def create() -> Queue:
-            queue = self.core.create_queue(path, self.clock(), **attributes)
-            if owner is not None:
-                self.core.set_acl(queue, self.clock(), format_sddl(default_queue_descriptor(owner)))
-            return queue
-
-        return self._describe(await self.durably(create))
+        if owner is not None:
+            attributes["acl"] = format_sddl(default_queue_descriptor(owner))
+        queue = await self.durably(lambda: self.core.create_queue(path, self.clock(), **attributes))
+        return self._describe(queue)
 
     async def set_queue(self, name: Name, **attributes: object) -> QueueInfo:
         """Changes properties of a queue that may change: label, journal, quotas, limits."""

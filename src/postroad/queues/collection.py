@@ -314,21 +314,13 @@ class QueueCollection:
         for name in attributes:
             if name not in CHANGEABLE:
                 raise InvalidArgument(f"{name}: this property cannot change once the queue exists")
-        changes = check_attributes(queue.properties.queue_type, attributes)
-        self._set(tick, queue, now_s, changes)
-        if queue.journal is not None and "journal_quota_kb" in changes:
-            self.change(tick, queue.journal, now_s, quota_kb=changes["journal_quota_kb"])
-
-    def set_acl(self, tick: Tick, queue: Queue, now_s: int, acl: str | None) -> None:
-        """The security descriptor in SDDL, which the caller has checked; None for the default one."""
-        self._set(tick, queue, now_s, {"acl": acl})
-
-    def _set(self, tick: Tick, queue: Queue, now_s: int, changes: dict[str, Any]) -> None:
-        changes = changes | {"modify_time": now_s}
+        changes = check_attributes(queue.properties.queue_type, attributes) | {"modify_time": now_s}
         before = {name: getattr(queue.properties, name) for name in changes}
         queue.properties = replace(queue.properties, **changes)
         tick.undo.append(lambda gathering: self._undo_change(queue, before, gathering))
         tick.set_state(f"{QUEUE_STATE}{queue.number}", queue.properties.encode())
+        if queue.journal is not None and "journal_quota_kb" in changes:
+            self.change(tick, queue.journal, now_s, quota_kb=changes["journal_quota_kb"])
 
     def _undo_change(self, queue: Queue, before: dict[str, Any], gathering: Tick) -> None:
         queue.properties = replace(queue.properties, **before)

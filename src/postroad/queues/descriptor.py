@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from postroad.errors import AccessDenied, QueueNotAvailable, SharingViolation
-from postroad.names import FormatName
+from postroad.names import DirectName, FormatName, PathName
 from postroad.queues.cursor import Cursor
 from postroad.queues.queue import Queue
 from postroad.values.reading import QueueAccess, ShareMode
@@ -54,3 +55,19 @@ def check_sharing(existing: Iterable[OpenQueueDescriptor], access: QueueAccess, 
                 if exclusive
                 else "the queue is open for receiving elsewhere, so it cannot be opened exclusively"
             )
+
+
+def elsewhere(name: FormatName | PathName, manager: str, *, waiting: bool) -> str:
+    """Why a queue cannot be read here, and how it can."""
+    place = ["HOST", "QUEUE"]
+    if isinstance(name, DirectName):
+        place = [name.host, str(name.tail)[1:]]
+    elif isinstance(name, PathName):
+        place = [name.computer, str(name.tail)[1:]]
+    if any(each.startswith("-") for each in place):
+        place.insert(0, "--")  # or it would be read as an option
+    here = "; what waits here is on its way there" if waiting else ""
+    return (
+        f"the queue {name} is on another machine, not on {manager}{here}: read it there, or with "
+        f"`postroad remote receive {shlex.join(place)}`"
+    )

@@ -6,7 +6,6 @@ is true after `committed`.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
@@ -47,7 +46,7 @@ from postroad.queues.collection import DEADLETTER, DEADXACT, INTERNAL_QUEUES, JO
 from postroad.queues.commits import Ticks
 from postroad.queues.cursor import Cursor
 from postroad.queues.delivery import Delivery, as_format_name, check_kind, check_movable, is_internal
-from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, check_sharing
+from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, check_sharing, elsewhere
 from postroad.queues.expiry import Expiry
 from postroad.queues.holds import STATE as HOLD_STATE
 from postroad.queues.holds import Holding
@@ -221,10 +220,6 @@ class LocalQueueManager:
         with self.delivery.atomic:
             self.queues.change(self.tick, queue, int(now), **attributes)
 
-    def set_acl(self, queue: Queue, now: float, acl: str | None) -> None:
-        with self.delivery.atomic:
-            self.queues.set_acl(self.tick, queue, int(now), acl)
-
     def delete_queue(self, queue: Queue, now: float) -> None:
         """Delete Queue, [MS-MQDMPR] 3.1.7.1.4: every message of it, its journal and its subqueues goes with it."""
         if queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL) or is_internal(queue):
@@ -329,7 +324,7 @@ class LocalQueueManager:
         if queue is None and (self.queues.is_local(name) or isinstance(name, PublicName)):
             raise QueueNotFound(f"there is no queue {name} on {self.name}")
         if queue is None or queue.is_outgoing:
-            raise QueueNotFound(_elsewhere(name, self.name, waiting=queue is not None))
+            raise QueueNotFound(elsewhere(name, self.name, waiting=queue is not None))
         return queue
 
     def _open_several(
@@ -570,22 +565,6 @@ class LocalQueueManager:
         self.delivery.try_after(None, self.queues.idle.sweep, self.tick, now)
         self.counters.reserve(self.tick.batch)  # messages that never touch the store use up ids too
         self._expiry.run(now)
-
-
-def _elsewhere(name: FormatName | PathName, manager: str, *, waiting: bool) -> str:
-    """Why a queue cannot be read here, and how it can."""
-    place = ["HOST", "QUEUE"]
-    if isinstance(name, DirectName):
-        place = [name.host, str(name.tail)[1:]]
-    elif isinstance(name, PathName):
-        place = [name.computer, str(name.tail)[1:]]
-    if any(each.startswith("-") for each in place):
-        place.insert(0, "--")  # or it would be read as an option
-    here = "; what waits here is on its way there" if waiting else ""
-    return (
-        f"the queue {name} is on another machine, not on {manager}{here}: read it there, or with "
-        f"`postroad remote receive {shlex.join(place)}`"
-    )
 
 
 def _concerns_security(queue: Queue, messages: Sequence[Message], token: Token) -> bool:
