@@ -91,8 +91,6 @@ class Keys:
     async def prepare(self, destination: FormatName | PathName | str, messages: Sequence[Message]) -> None:
         """Makes the session keys that `core.send` will need. What cannot be encrypted is left to `core.send`."""
         words = {each.encrypt for each in messages if each.encrypt is not None}
-        if not words:
-            return
         try:
             managers = self._core.destination_managers(destination)
         except PostroadError:

@@ -286,7 +286,8 @@ class Manager(Reads, Rescue, AccessLists):
     ) -> list[str]:
         """The ids of the messages, in their order; for several destinations, those of each in turn. `token` is who
         sends."""
-        await self.keys.prepare(destination, messages)
+        if any(each.encrypt is not None for each in messages):
+            await self.keys.prepare(destination, messages)
         held = self.used(transaction)
         ids = await self.durably(lambda: self.core.send(destination, messages, self.clock(), held, token))
         return self._identifiers(ids)
@@ -307,7 +308,8 @@ class Manager(Reads, Rescue, AccessLists):
                 raise
             return self._identifiers(ids)
 
-        await self.keys.prepare(destination, messages)
+        if any(each.encrypt is not None for each in messages):
+            await self.keys.prepare(destination, messages)
         return await self.durably(send)
 
     def _identifiers(self, ids: Sequence[int]) -> list[str]:
