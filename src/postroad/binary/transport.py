@@ -180,8 +180,11 @@ class BinaryTransport:
         if self._timer is not None:
             self._timer.cancel()
         await self.manager.supervisor.stop("binary timers")
-        for task in (*self._connecting, *self._opening):
+        tasks = [*self._connecting, *self._opening]
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # what they have started themselves ends too
         self.service.stop()
         if self._acceptor is not None:
             self._acceptor.close()
