@@ -224,6 +224,7 @@ class LocalQueueManager:
     def set_acl(self, queue: Queue, now: float, acl: str | None) -> None:
         with self.delivery.atomic:
             self.queues.set_acl(self.tick, queue, int(now), acl)
+        self.reading.end_forbidden(self.queues.family(queue))
 
     def delete_queue(self, queue: Queue, now: float) -> None:
         """Delete Queue, [MS-MQDMPR] 3.1.7.1.4: every message of it, its journal and its subqueues goes with it."""
