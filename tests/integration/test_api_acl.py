@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,17 @@ def test_changes_survive_a_restart_and_are_audited(tmp_path: Path) -> None:
     with served(open_store(tmp_path / "data"), users=[ANN]) as api:
         assert api.call("GET", ACL).json == {"sddl": changed}
         assert api.call("GET", f"{ORDERS}/messages", headers=basic("ann")).status == 200
+
+
+def test_a_stored_list_that_cannot_be_read_leaves_the_queue_to_administrators(api: Served) -> None:
+    """Another version may have written it. An administrator replaces it as any other."""
+    queue = api.manager.core.queues.get(r"private$\orders")
+    queue.properties = replace(queue.properties, acl="D:(QA;;0xf003f;;;WD)")
+    for method, path in (("POST", f"{ORDERS}/messages"), ("GET", f"{ORDERS}/messages"), ("GET", ACL)):
+        assert api.call(method, path, {"body": "x"}, headers=basic("ann")).status == 403
+    listed = api.call("GET", f"{API}/queues", headers=basic("ann")).json["queues"]
+    assert r"private$\orders" not in [each["path"] for each in listed]
+    assert api.call("POST", f"{ORDERS}/messages", {"body": "x"}).status == 201
+    assert api.call("GET", ACL).json == {"sddl": "O:BAD:"}
+    assert edit(api, "grant", "ann", "write") == f"O:BAD:(A;;0x4;;;{ANN.sid})"
+    assert api.call("POST", f"{ORDERS}/messages", {"body": "x"}, headers=basic("ann")).status == 201

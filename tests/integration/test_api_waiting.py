@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import http.client
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from tests.served import API, ORDERS, PATIENCE_S, Reply, Served, served
+from postroad.security.sid import Sid
+from postroad.security.users import User
+from tests.served import API, ORDERS, PATIENCE_S, Reply, Served, basic, served
 
 
 @pytest.fixture
 def api() -> Iterator[Served]:
-    with served() as running:
+    with served(users=[User("ann", Sid.parse("S-1-5-21-1-2-3-1001"))]) as running:
         running.create()
         yield running
 
@@ -43,9 +45,9 @@ def begin(api: Served, path: str) -> http.client.HTTPConnection:
 class Later:
     """A call made in a thread of its own."""
 
-    def __init__(self, api: Served, path: str) -> None:
+    def __init__(self, api: Served, path: str, headers: Mapping[str, str] | None = None) -> None:
         self._replies: list[Reply] = []
-        self._thread = threading.Thread(target=lambda: self._replies.append(api.call("POST", path)))
+        self._thread = threading.Thread(target=lambda: self._replies.append(api.call("POST", path, headers=headers)))
         self._thread.start()
 
     def reply(self) -> Reply:
@@ -124,6 +126,37 @@ def test_a_waiting_read_ends_when_its_handle_is_closed(api: Served) -> None:
     waiting(api, 1)
     assert api.call("DELETE", f"{API}/handles/{handle}").status == 204
     assert later.reply().status == 409
+
+
+def access(api: Served, edit: str) -> None:
+    answer = api.call("POST", f"{ORDERS}/acl", {edit: {"who": "ann", "rights": ["receive"]}})
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize("call", ["receive", "peek", "lock"])
+def test_a_waiting_read_ends_when_its_reader_loses_the_right(api: Served, call: str) -> None:
+    """Others wait on."""
+    access(api, "grant")
+    refused = Later(api, f"{ORDERS}/{call}?timeout={PATIENCE_S}", basic("ann"))
+    waiting(api, 1)
+    stays = Later(api, f"{ORDERS}/{call}?timeout={PATIENCE_S}")
+    waiting(api, 2)
+    access(api, "revoke")
+    assert refused.reply().status == 403
+    api.send("a")
+    assert [each["body"] for each in stays.reply().json["messages"]] == ["a"]
+
+
+@pytest.mark.parametrize("call", ["receive", "peek"])
+def test_a_read_that_waits_at_a_cursor_ends_when_its_reader_loses_the_right(api: Served, call: str) -> None:
+    access(api, "grant")
+    opening = {"queue": "private$/orders", "access": "receive"}
+    handle = api.call("POST", f"{API}/handles", opening, headers=basic("ann")).json["handle"]
+    cursor = api.call("POST", f"{API}/handles/{handle}/cursors", headers=basic("ann")).json["cursor"]
+    later = Later(api, f"{API}/handles/{handle}/cursors/{cursor}/{call}", basic("ann"))
+    waiting(api, 1)
+    access(api, "revoke")
+    assert later.reply().status == 403
 
 
 def test_a_server_that_stops_ends_its_waiting_reads() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -319,6 +320,19 @@ def test_a_fault_of_our_own_ends_one_session_and_no_other(
         writer.close()
         assert "session broken off" in caplog.messages
         assert await opens(here, PORT)
+
+    run(tmp_path, here, body, rest="")
+
+
+def test_a_caller_that_has_gone_again_is_no_fault_of_ours(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    here = "127.0.20.73"
+
+    async def body(manager: Manager, service: BinaryService) -> None:
+        for _ in range(20):  # they wait for us to accept them, and reset the connection before
+            with socket.create_connection((here, PORT)) as caller:
+                caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert await opens(here, PORT)
+        assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
 
     run(tmp_path, here, body, rest="")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import postroad
 from postroad.errors import AccessDenied
+from postroad.message import Message
 from postroad.security.sid import Sid
 from postroad.security.users import User, Users
 from tests.remote.station import ORDERS, OTHER, OTHER_USER, PASSWORD, USER, Station, station
@@ -52,6 +55,24 @@ def test_a_user_with_a_sid_needs_the_right(running: Station) -> None:
         with pytest.raises(AccessDenied):
             queue.purge()
     assert running.labels() == ["two"]
+
+
+@pytest.mark.parametrize("right", ["peek", "receive"])
+def test_a_waiting_read_ends_when_its_reader_loses_the_right(running: Station, right: str) -> None:
+    allow(running, right)
+
+    async def revoke() -> None:
+        while not running.manager.queue(ORDERS).waiting:  # noqa: ASYNC110  # the manager has no event for who waits
+            await asyncio.sleep(0.005)
+        await running.manager.edit_acl(ORDERS, "revoke", USER, [right])
+        await running.manager.send(ORDERS, [Message(label="one")])
+
+    with remote(running) as manager, ThreadPoolExecutor(1) as later:
+        revoked = later.submit(running.run, revoke())
+        with pytest.raises(AccessDenied):
+            getattr(manager.queue(ORDERS), right)(20)
+        revoked.result()
+    assert running.labels() == ["one"]
 
 
 def test_a_list_binds_a_user_without_a_sid_too(running: Station) -> None:

@@ -20,6 +20,7 @@ import apsw
 import pytest
 
 from postroad.errors import CorruptRecord, StorageError
+from postroad.runtime.private_files import tighten
 from postroad.store import PRIORITY_SHIFT, Batch, Key, Record, SqliteStore
 from postroad.store import database as database_module
 from postroad.store.database import APPLICATION_ID, DATABASE_NAME, MIGRATIONS, PRAGMAS
@@ -188,6 +189,17 @@ def test_a_directory_that_is_shared_stays_open_and_the_messages_are_private(
     found.pop("something-else", None)
     assert found == {**PRIVATE, "": mode}
     store.close()
+
+
+@unix
+def test_what_is_no_file_keeps_its_rights(tmp_path: Path) -> None:
+    """A link in the data directory may lead to a device, which belongs to the whole computer. A pipe stands for it."""
+    pipe, link = tmp_path / "pipe", tmp_path / "keys.pem"
+    os.mkfifo(pipe)
+    pipe.chmod(0o666)
+    link.symlink_to(pipe)
+    tighten(link)
+    assert stat.S_IMODE(pipe.stat().st_mode) == 0o666
 
 
 # Which version it has

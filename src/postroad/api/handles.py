@@ -14,6 +14,7 @@ from postroad.errors import InvalidHandle, MessageNotFound
 from postroad.fields.kinds import LOOKUP_ID, FieldFault, choice
 from postroad.fields.tables import Property, read_object
 from postroad.queues.access import Action
+from postroad.queues.queue import Queue
 from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 
 ACCESSES = {"receive": QueueAccess.RECEIVE, "peek": QueueAccess.PEEK}
@@ -48,10 +49,19 @@ def _own(call: Call, action: Action | None = None) -> int:
     handle = _number(call, "handle")
     if not call.owns(call.manager.leases.core.handle_holder(handle)):
         raise InvalidHandle(f"there is no open queue {handle}")
-    descriptor = call.manager.core.descriptors.get(handle)
-    if action is not None and descriptor is not None and descriptor.queue is not None:
-        call.manager.core.access.require(descriptor.queue, call.token, action)
+    if action is not None and (queue := _queue(call, handle)) is not None:
+        call.manager.core.access.require(queue, call.token, action)
     return handle
+
+
+def _queue(call: Call, handle: int) -> Queue | None:
+    descriptor = call.manager.core.descriptors.get(handle)
+    return None if descriptor is None else descriptor.queue
+
+
+def _permitted(call: Call, handle: int, action: Action) -> bool:
+    queue = _queue(call, handle)
+    return queue is None or call.manager.core.access.allows(queue, call.token, action)
 
 
 @OPERATIONS.add(
@@ -107,8 +117,11 @@ def _reader(read_call: ReadCall) -> Handler:
     async def read(call: Call) -> Response:
         form = choose(call.request.headers.get("accept"), one=True, packet=bool(call.query["packet"]))
         timeout = call.query["timeout"]
-        handle = _own(call, Action.RECEIVE if read_call is ReadCall.RECEIVE else Action.PEEK)
-        reading = call.manager.read_cursor(handle, _number(call, "cursor"), read_call, timeout)
+        action = Action.RECEIVE if read_call is ReadCall.RECEIVE else Action.PEEK
+        handle = _own(call, action)
+        reading = call.manager.read_cursor(
+            handle, _number(call, "cursor"), read_call, timeout, lambda: _permitted(call, handle, action)
+        )
         try:
             message = await (reading if timeout == 0 else call.waits.run(call.request, reading))
         except MessageNotFound:

@@ -225,7 +225,7 @@ async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **argum
     queue, count, timeout = call.queue, call.query["count"], call.query["timeout"]
     if count > 1:
         count = min(count, _fitting(call, queue, MAX_ANSWER_MESSAGES, MAX_BATCH_BYTES))
-    reading = read(queue, count, timeout, **arguments)
+    reading = read(queue, count, timeout, permitted=call.permitted, **arguments)
     return await (reading if timeout == 0 else call.waits.run(call.request, reading))
 
 

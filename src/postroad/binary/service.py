@@ -382,7 +382,8 @@ class BinaryService:
                     case Acknowledged():
                         self.sender.acknowledged(event.tokens, now)
                     case Opened():
-                        self._opened(session, now)
+                        if session in self.addresses:  # it may have ended while its first messages were looked at
+                            self._opened(session, now)
                     case Closed():
                         self._closed(session, event, now)
         if stored:

@@ -17,13 +17,14 @@ from postroad.names import FormatName, PathName
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.leases import THIS_PROCESS, Holder
-from postroad.queues.waiting import WaitingRead
+from postroad.queues.waiting import WaitingRead, always
 from postroad.received import ReceivedMessage
 from postroad.store.interface import Record
 from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
 
 T = TypeVar("T")
 Name = FormatName | PathName | str
+Permitted = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +39,31 @@ class Reads(DurableCore):
     """A read that finds nothing waits. If its reader leaves meanwhile, no message is lost."""
 
     async def receive(
-        self, name: Name, count: int = 1, timeout: float | None = None, transaction: UUID | None = None
+        self,
+        name: Name,
+        count: int = 1,
+        timeout: float | None = None,
+        transaction: UUID | None = None,
+        permitted: Permitted = always,
     ) -> list[ReceivedMessage]:
-        """At least one message and at most `count`; waits for the first up to `timeout` seconds, None for ever."""
+        """At least one message and at most `count`; waits for the first up to `timeout` seconds, None for ever. The
+        wait ends with AccessDenied when the access list changes and `permitted` says no."""
         held = self.used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE)
         try:
-            request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self._deadline(timeout), transaction=held)
+            deadline = self._deadline(timeout)
+            request = WaitingRead(descriptor, ReadCall.RECEIVE, count, deadline, transaction=held, permitted=permitted)
             return _received(await self._receive(request))
         finally:
             self._close(descriptor)
 
     async def peek(
-        self, name: Name, count: int = 1, timeout: float | None = None, after: int | None = None
+        self,
+        name: Name,
+        count: int = 1,
+        timeout: float | None = None,
+        after: int | None = None,
+        permitted: Permitted = always,
     ) -> list[ReceivedMessage]:
         """Messages without removing them. With `after`, those after that lookup id, at once."""
         descriptor = self._open(name, QueueAccess.PEEK)
@@ -59,7 +72,7 @@ class Reads(DurableCore):
                 if count < 1:
                     raise InvalidArgument(f"count: must be at least 1, got {count}")
                 return _received(self.core.delivery.fresh(self.core.queues.get(name), count, self.clock(), after))
-            request = WaitingRead(descriptor, ReadCall.PEEK, count, self._deadline(timeout))
+            request = WaitingRead(descriptor, ReadCall.PEEK, count, self._deadline(timeout), permitted=permitted)
             return _received(await self._read(request))
         finally:
             self._close(descriptor)
@@ -87,7 +100,12 @@ class Reads(DurableCore):
         return _received([record])[0]
 
     async def lock(
-        self, name: Name, count: int = 1, timeout: float | None = None, holder: Holder = THIS_PROCESS
+        self,
+        name: Name,
+        count: int = 1,
+        timeout: float | None = None,
+        holder: Holder = THIS_PROCESS,
+        permitted: Permitted = always,
     ) -> Locked:
         """The first phase of a receive: no other reader gets the messages until `settle`, the end of their lease, or a
         restart."""
@@ -95,7 +113,8 @@ class Reads(DurableCore):
         queue = descriptor.queue
         assert queue is not None
         try:
-            request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self._deadline(timeout), two_phase=True)
+            deadline = self._deadline(timeout)
+            request = WaitingRead(descriptor, ReadCall.RECEIVE, count, deadline, two_phase=True, permitted=permitted)
             records = await self._read(request)
         finally:
             self._close(descriptor)
@@ -250,11 +269,12 @@ class Reads(DurableCore):
         self.core.close_cursor(descriptor, _cursor(descriptor, cursor))
 
     async def read_cursor(
-        self, handle: int, cursor: int, call: ReadCall, timeout: float | None = None
+        self, handle: int, cursor: int, call: ReadCall, timeout: float | None = None, permitted: Permitted = always
     ) -> ReceivedMessage:
         """Peeks at the cursor, peeks after it, or receives at it."""
         descriptor = self._descriptor(handle)
-        request = WaitingRead(descriptor, call, 1, self._deadline(timeout), _cursor(descriptor, cursor))
+        deadline = self._deadline(timeout)
+        request = WaitingRead(descriptor, call, 1, deadline, _cursor(descriptor, cursor), permitted=permitted)
         records = await (self._receive(request) if request.destructive else self._read(request))
         return _received(records)[0]
 

@@ -119,6 +119,7 @@ class Acceptor:
     async def _serve(self, connection: socket.socket, admission: Admission) -> None:
         handshake_s = None if self._tls is None else TLS_HANDSHAKE_S
         try:
+            connection.getpeername()  # a peer that has gone again has no address, and its protocol needs one
             await self._loop.connect_accepted_socket(
                 lambda: self._factory(admission), connection, ssl=self._tls, ssl_handshake_timeout=handshake_s
             )

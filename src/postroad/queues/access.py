@@ -6,15 +6,22 @@ manager's. Outgoing queues are for administrators, but anyone may send.
 
 from __future__ import annotations
 
+import logging
 from enum import Enum
 from functools import lru_cache
 
-from postroad.errors import AccessDenied, RemoteProtocolError
+from postroad.errors import AccessDenied, PostroadError, RemoteProtocolError
 from postroad.queues.collection import JOURNAL, QueueCollection
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
-from postroad.security.access import Token, allowed, default_manager_descriptor, default_queue_descriptor
-from postroad.security.descriptors import SecurityDescriptor
+from postroad.security.access import (
+    ADMINISTRATORS,
+    Token,
+    allowed,
+    default_manager_descriptor,
+    default_queue_descriptor,
+)
+from postroad.security.descriptors import Acl, SecurityDescriptor
 from postroad.security.rights import QUEUE_MAPPING, QueueManagerRight, QueueRight
 from postroad.security.sddl import parse_sddl
 from postroad.security.sid import Sid
@@ -22,6 +29,8 @@ from postroad.security.users import Users
 from postroad.wire.constants import SecurityFlags, SenderIdType
 from postroad.wire.security_patch import security_parts
 from postroad.wire.view import MessageView
+
+_log = logging.getLogger(__name__)
 
 
 class Action(Enum):
@@ -64,14 +73,22 @@ _DEAD_LETTER_RIGHTS = _MANAGER_RIGHTS | {
 }
 _WRITE = QueueRight.WRITE_MESSAGE.value
 _DEFAULT = default_queue_descriptor()
+_CLOSED = SecurityDescriptor(owner=ADMINISTRATORS, dacl=Acl())
 _ANONYMOUS, _EVERYONE = Token.anonymous(), Token.everyone()
 _SENDER_ID_TYPE = SecurityFlags.SENDER_ID_TYPE.value
 
 
 @lru_cache(maxsize=4096)
 def descriptor_of(acl: str | None) -> SecurityDescriptor:
-    """The descriptor that a queue has by its property; InvalidArgument for text that is no SDDL."""
-    return _DEFAULT if acl is None else parse_sddl(acl).mapped(QUEUE_MAPPING)
+    """The descriptor that a queue has by its property. A stored list that this version cannot read must not stop the
+    manager, nor open the queue: only administrators may use it."""
+    if acl is None:
+        return _DEFAULT
+    try:
+        return parse_sddl(acl).mapped(QUEUE_MAPPING)
+    except PostroadError as fault:
+        _log.error("access list not understood: only administrators may use the queue", extra={"reason": str(fault)})
+        return _CLOSED
 
 
 def no_right(action: Action, queue: Queue) -> str:

@@ -219,6 +219,8 @@ class LocalQueueManager:
     def change_queue(self, queue: Queue, now: float, **attributes: object) -> None:
         with self.delivery.atomic:
             self.queues.change(self.tick, queue, int(now), **attributes)
+        if "acl" in attributes:
+            self.reading.end_forbidden(self.queues.family(queue))
 
     def delete_queue(self, queue: Queue, now: float) -> None:
         """Delete Queue, [MS-MQDMPR] 3.1.7.1.4: every message of it, its journal and its subqueues goes with it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from postroad.errors import (
+    AccessDenied,
     InvalidArgument,
     MessageAlreadyReceived,
     MessageNotFound,
@@ -18,6 +19,7 @@ from postroad.errors import (
     TransactionSequence,
     TransactionUsage,
 )
+from postroad.queues.access import Action, no_right
 from postroad.queues.cursor import Cursor, CursorCall, CursorState
 from postroad.queues.delivery import Delivery, is_stale
 from postroad.queues.descriptor import READING, RECEIVING, OpenQueueDescriptor
@@ -177,6 +179,13 @@ class Reading:
                 self.cancel(queue, request, error)
                 return Status.OK
         return Status.STATUS_NOT_FOUND
+
+    def end_forbidden(self, queues: Iterable[Queue]) -> None:
+        """Ends the waiting reads whose readers have lost the right: their access list has changed."""
+        for queue in queues:
+            for request in [each for each in queue.waiting if not each.permitted()]:
+                action = Action.RECEIVE if request.destructive else Action.PEEK
+                self.cancel(queue, request, AccessDenied(no_right(action, queue)))
 
     # The second phase
 

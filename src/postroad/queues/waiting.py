@@ -19,6 +19,10 @@ CURSOR_CALLS = {
 }
 
 
+def always() -> bool:
+    return True
+
+
 @dataclass(slots=True, eq=False)
 class WaitingRead:
     """One read, from its first look on. `deadline` is None for one that waits for ever.
@@ -36,6 +40,7 @@ class WaitingRead:
     tag: object = None
     satisfied: Callable[[list[Record]], None] = lambda records: None
     failed: Callable[[PostroadError], None] = lambda error: None
+    permitted: Callable[[], bool] = always  # asked when the queue's access list has changed
 
     @property
     def destructive(self) -> bool:

@@ -251,6 +251,7 @@ class RemoteReadService:
             two_phase=request.action == Action.RECEIVE,
             # A Peek Message event has no tag: only its end and closing the queue end a waiting peek.
             tag=(request.queue_handle, request.request_id) if request.action == Action.RECEIVE else None,
+            permitted=lambda: self._permits(remote.descriptor.queue, caller, receive=request.action == Action.RECEIVE),
         )
         entry = self._enter(request, remote, waiting)
         try:

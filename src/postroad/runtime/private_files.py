@@ -35,13 +35,15 @@ def open_private(path: Path, flags: int) -> int:
 def tighten(path: Path) -> None:
     """Removes the rights of others to an existing file or directory; warns if that fails.
 
-    A directory with the sticky bit, such as /tmp, is shared on purpose and stays as it is.
+    A directory with the sticky bit, such as /tmp, is shared on purpose and stays as it is. So does what is neither a
+    file nor a directory: a link may lead to a device of the whole computer.
     """
     if os.name == "nt":
         return
     try:
         mode = path.stat().st_mode
-        if mode & _OTHERS and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
+        ours = stat.S_ISREG(mode) or (stat.S_ISDIR(mode) and not mode & stat.S_ISVTX)
+        if mode & _OTHERS and ours:
             path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
             log.info("removed the rights of other users", extra={"path": path, "mode": f"{stat.S_IMODE(mode):04o}"})
     except FileNotFoundError:

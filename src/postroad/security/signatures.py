@@ -44,6 +44,7 @@ from postroad.wire.view import MessageView
 VERSIONS: Final = ("1.0", "2.0", "3.0")
 LEVELS: Final = {"1.0": 1, "2.0": 3, "3.0": 5}  # SecurityHeader.Flags.AS after checking
 _U32 = Struct("<I")
+_UINT32_MAX = 0xFFFFFFFF  # a PUBLICKEYBLOB has no room for more: a stranger's exponent would only cost time
 _CHANGED = (SecurityFlags.SENDER_ID_TYPE | SecurityFlags.AUTHENTICATED | SecurityFlags.SIGNATURE_TYPE).value
 _OURS = (SecurityFlags.DEFAULT_PROVIDER | SecurityFlags.SECURITY_DATA).value
 
@@ -284,7 +285,7 @@ def public_key_of(certificate: bytes) -> RSAPublicKey | Refused:
         key = x509.load_der_x509_certificate(certificate).public_key()
     except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
         return bad_signature(Reason.BAD_CERTIFICATE)
-    if not isinstance(key, RSAPublicKey):
+    if not isinstance(key, RSAPublicKey) or key.public_numbers().e > _UINT32_MAX:
         return bad_signature(Reason.BAD_CERTIFICATE)
     return key if key.key_size >= MIN_RSA_BITS else bad_signature(Reason.WEAK_KEY)
 

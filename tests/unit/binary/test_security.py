@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from postroad.binary.session import Session
 from postroad.errors import NotEncrypted
 from postroad.message import Message
 from postroad.security.access import ADMINISTRATORS
@@ -288,6 +289,28 @@ def test_by_default_the_sender_hears_nothing_of_the_reason(network: Network, str
         message = Message(b"body", ack="full", admin_queue=stranger.direct(ACKS))
         stranger.send(session, spoil(stranger.compose(beta.direct(ORDERS), message)))
     assert (stranger.messages, stranger.final_acks, beta.messages(ORDERS)) == ([], [], [])
+
+
+def test_a_session_that_ends_while_its_first_messages_are_checked(beta: Station, stranger: Stranger) -> None:
+    """It had just opened: both events come from one read. What it sent is stored, as nobody said it was not."""
+    held: list[Callable[[], None]] = []
+    check = beta.open
+    beta.open = lambda session, packets, done: held.append(lambda: check(session, packets, done))  # type: ignore[method-assign]
+    incoming = beta.accepted(stranger.address)
+    assert incoming is not None
+    outgoing = Session.initiate(stranger.identifier, beta.identifier, stranger.settings, beta.network.now)
+    for _ in range(2):
+        incoming.receive_data(outgoing.data_to_send(), beta.network.now)
+        outgoing.receive_data(incoming.data_to_send(), beta.network.now)
+    packet = signed(stranger.compose(beta.direct(ORDERS), Message(b"body", recoverable=True)))
+    outgoing.send(packet, packet, beta.network.now, recoverable=True)
+    beta.received(incoming, outgoing.data_to_send())
+    beta.disconnected(incoming)
+    (checked,) = held
+    checked()
+    beta.network.run()
+    assert [view.body for view in beta.messages(ORDERS)] == [b"body"]
+    assert beta.service.sessions == {}
 
 
 # Who may send

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import sha512
+from math import gcd
 from uuid import UUID
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateNumbers, RSAPublicNumbers
 from cryptography.hazmat.primitives.asymmetric.utils import NoDigestInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -269,6 +271,28 @@ def test_a_short_key_is_refused() -> None:
 def test_a_key_that_is_not_rsa_is_refused() -> None:
     certificate = certificate_of(ec.generate_private_key(ec.SECP256R1()))
     assert verify(SIGNED_2_0, certificate) == bad_signature(Reason.BAD_CERTIFICATE)
+
+
+def test_an_exponent_that_no_key_blob_can_hold_is_refused() -> None:
+    """A stranger chooses the certificate: an exponent as long as the modulus makes each check take a hundred times as
+    long."""
+    numbers = SENDER.private_numbers()
+    order = (numbers.p - 1) * (numbers.q - 1)
+    exponent = (1 << 32) + 1
+    while gcd(exponent, order) != 1:
+        exponent += 2
+    d = pow(exponent, -1, order)
+    key = RSAPrivateNumbers(
+        numbers.p,
+        numbers.q,
+        d,
+        d % (numbers.p - 1),
+        d % (numbers.q - 1),
+        numbers.iqmp,
+        RSAPublicNumbers(exponent, numbers.public_numbers.n),
+    ).private_key()
+    certificate = certificate_of(key)
+    assert verify(sign(PLAIN, key, certificate), certificate) == bad_signature(Reason.BAD_CERTIFICATE)
 
 
 @pytest.mark.parametrize("value", [b"", b"\1", bytes(128), b"\xff" * 128, bytes(127) + b"\1", bytes(256)])
