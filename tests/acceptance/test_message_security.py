@@ -247,6 +247,7 @@ def test_what_a_queue_holds_can_be_verified_from_a_file(network: Network, tmp_pa
 # Refused
 
 
+@pytest.mark.spec("QB-3.1.5.8.3-01", "QB-3.1.5.8.3-11", "DM-3.1.1.2-05", "DM-3.1.1.2-06")
 @pytest.mark.parametrize(
     ("properties", "options", "sent_by", "reason", "message_class"),
     [
@@ -313,6 +314,7 @@ def stored(peer: Peer) -> bytes:
     return b"".join(each.read_bytes() for each in peer.data.rglob("*") if each.is_file())
 
 
+@pytest.mark.spec("MQ-2.2.20.6-09")
 def test_a_router_never_has_the_body(network: Network) -> None:
     """The label shows that the packet is on its disk, the message that is only signed shows that bodies are seen."""
     queue = network.beta.queue()
@@ -334,6 +336,15 @@ def test_a_router_never_has_the_body(network: Network) -> None:
     found = {each["body"]: each for each in (received(network.beta.manager.queue(queue.name)) for _ in range(2))}
     assert [found[each]["encrypted"] for each in ("a secret of two", "not a secret")] == [True, False]
     assert [each["authentication_level"] for each in found.values()] == [3, 3]
+
+
+def test_a_copy_at_the_sender_stays_encrypted(network: Network) -> None:
+    queue = network.beta.queue()
+    network.send(name_of(queue), "--body", "a secret of two", "--recoverable", "--journal", "--encrypt")
+    copy = received(network.alpha.manager.queue(";journal"))
+    assert (copy["encrypted"], copy.get("body")) == (True, None)
+    assert b"a secret of two" not in stored(network.alpha)
+    assert received(queue)["body"] == "a secret of two"
 
 
 class Load(threading.Thread):
@@ -474,6 +485,7 @@ class Line:
         self._socket.sendall(packet)
 
 
+@pytest.mark.spec("QB-3.1.5.8.3-23")
 @pytest.mark.parametrize("claimed", [False, True])
 def test_the_sid_of_an_unsigned_message_counts_only_where_it_is_believed(network: Network, claimed: bool) -> None:
     peer = network.gamma if claimed else network.beta
@@ -531,6 +543,7 @@ def damaged(packet: bytes, elsewhere: bytes) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.spec("QB-3.1.5.8.3-13", "QB-3.1.5.8.3-21", "MQ-2.2.19.3-23", "MQ-2.2.19.3-28")
 @pytest.mark.parametrize("known", [False, True], ids=["new session key", "known session key"])
 def test_the_answer_is_the_same_whatever_is_wrong_with_an_encrypted_message(network: Network, known: bool) -> None:
     beta = network.beta
