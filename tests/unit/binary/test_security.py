@@ -20,7 +20,7 @@ from postroad.security.refusals import COULD_NOT_ENCRYPT, Reason
 from postroad.security.sid import Sid
 from postroad.security.signatures import sign
 from postroad.security.users import User, Users
-from postroad.wire.constants import MessageClass
+from postroad.wire.constants import MessageClass, SenderIdType
 from postroad.wire.message import UserMessage
 from postroad.wire.security_header import SecurityHeader
 from postroad.wire.transaction_header import TxSequenceId
@@ -202,7 +202,7 @@ def test_a_signed_message_is_authenticated(beta: Station, stranger: Stranger, na
     assert (view.body, level(view), arrived_encrypted(view)) == (b"body", 3, also is encrypted)
 
 
-@pytest.mark.spec("MQ-2.2.20.6-05")
+@pytest.mark.spec("MQ-2.2.20.6-07")
 def test_what_a_peer_says_of_its_own_authentication_is_not_believed(beta: Station, stranger: Stranger) -> None:
     session = stranger.call(beta)
     packet = with_flags(claiming(stranger.compose(beta.direct(ORDERS), Message(b"body"))), 0x0910)
@@ -316,7 +316,7 @@ def test_a_session_that_ends_while_its_first_messages_are_checked(beta: Station,
 # Who may send
 
 
-@pytest.mark.spec("QB-3.1.5.8.3-23", "QB-3.1.5.8.3-25")
+@pytest.mark.spec("QB-3.1.5.8.3-23")
 def test_a_verified_sender_may_send_where_his_list_says_so(beta: Station, stranger: Stranger) -> None:
     session = stranger.call(beta)
     stranger.send(session, signed(stranger.compose(beta.direct(CLOSED), Message(b"body"))))
@@ -342,6 +342,31 @@ def test_an_unsigned_sender_is_believed_where_the_operator_says_so(beta: Station
     administrators = UserMessage.decode(stranger.compose(beta.direct(CLOSED), Message(b"body")))
     stranger.send(session, replace(administrators, security=SecurityHeader(1, ADMINISTRATORS.encode())).encode())
     assert len(beta.messages(CLOSED)) == 1  # a group is nobody
+
+
+def of_a_manager(packet: bytes) -> bytes:
+    """Sent by a queue manager for itself."""
+    message = UserMessage.decode(packet)
+    source = message.user.source_queue_manager.bytes_le
+    return replace(message, security=SecurityHeader(SenderIdType.QUEUE_MANAGER, source)).encode()
+
+
+def nameless(packet: bytes) -> bytes:
+    """Signed, and no sender named."""
+    return signed(packet, None)
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-25", "DM-3.1.1.12-32")
+@pytest.mark.parametrize(("spoil", "is_anonymous"), [(plain, True), (nameless, True), (of_a_manager, False)])
+def test_nobody_is_anonymous_and_a_manager_is_everyone(
+    beta: Station, stranger: Stranger, spoil: Spoil, is_anonymous: bool
+) -> None:
+    session = stranger.call(beta)
+    for sddl, arrives in (("(A;;0x4;;;AN)", is_anonymous), ("(D;;0x4;;;AN)(A;;0x4;;;WD)", not is_anonymous)):
+        set_acl(beta, CLOSED, f"O:BAD:{sddl}")
+        before = len(beta.messages(CLOSED))
+        stranger.send(session, spoil(stranger.compose(beta.direct(CLOSED), Message(b"body"))))
+        assert len(beta.messages(CLOSED)) - before == arrives
 
 
 def test_no_list_and_the_default_list_let_everyone_send(beta: Station, stranger: Stranger) -> None:

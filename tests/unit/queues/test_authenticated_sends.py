@@ -88,6 +88,25 @@ def test_the_manager_chooses_aes_256_where_the_sender_names_no_cipher(harness: H
     assert (cipher_word(view), b"secret" in view.data) == (used, False)
 
 
+@pytest.mark.spec("DM-3.1.7.1.30-02")
+def test_a_security_header_is_there_for_a_signature_a_key_or_a_sender(harness: Harness) -> None:
+    with_keys(harness)
+    harness.create(r"private$\strict", authenticate=True)
+    ann = harness.manager.access.users.token(Sid.parse(SID))
+    for name, message in (
+        (ORDERS, Message("nothing")),
+        (r"private$\strict", Message("a sender")),
+        (ELSEWHERE, Message("a key", encrypt="")),
+        (r"PUBLIC=8f3c6a52-0d1e-4b7a-9c55-2f1f0f6f7a10", signed(harness, Message("a signature"))),
+    ):
+        send(harness, message, ann, name)
+    assert not harness.messages(ORDERS)[0].has_security
+    others = [r"private$\strict", ELSEWHERE, r"PUBLIC=8f3c6a52-0d1e-4b7a-9c55-2f1f0f6f7a10"]
+    headers = [view.security_header for each in others for view in harness.messages(each)]
+    found = [(each.security_id, bool(each.encryption_key), bool(each.signature)) for each in headers if each]
+    assert found == [(Sid.parse(SID).encode(), False, False), (b"", True, False), (b"", False, True)]
+
+
 @pytest.mark.spec("QB-5.1-02")
 def test_a_body_for_a_direct_name_is_not_encrypted_and_not_sent(harness: Harness) -> None:
     """Signatures are not refused for direct names: the receiver checks them as for any other name."""

@@ -11,11 +11,12 @@ from postroad.message import Message
 from postroad.names import PrivateName
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus
-from postroad.security.caches import KEY_LIFETIME_S
+from postroad.security.caches import CERTIFICATE_LIFETIME_S, KEY_LIFETIME_S
+from postroad.security.guard import Opened, Sealer
 from postroad.security.protection import Protection
 from postroad.store import MemoryStore
 from postroad.wire.view import MessageView
-from tests.security_vectors import RING, Counted
+from tests.security_vectors import REGISTERED, RING, SIGNED_2_0, Counted
 
 BETA = UUID(int=0xB)
 FAR = PrivateName(BETA, 8)
@@ -26,7 +27,7 @@ class Managed:
 
     def __init__(self) -> None:
         self.uptime = 0.0
-        self.protection = Protection(Counted(), RING)
+        self.protection = Protection(Counted(), RING, REGISTERED)
         self.core = LocalQueueManager(
             "alpha",
             UUID(int=0xA),
@@ -46,6 +47,12 @@ class Managed:
         header = MessageView(list(queue.everything())[-1].packet).security_header
         assert header is not None
         return header.encryption_key
+
+
+def sealed(packet: bytes) -> bytes:
+    found = Sealer(Counted()).seal(packet, RING.public_keys, "aes256", 0.0)
+    assert isinstance(found, bytes)
+    return found
 
 
 @pytest.mark.spec("QB-3.1.6.11-01", "QB-3.1.7.1.5-17")
@@ -68,6 +75,24 @@ def test_an_old_key_is_not_used_whatever_the_system_clock_says() -> None:
     assert managed.send(1_000_000.0) == first  # the system's time was set: nothing has grown older
     managed.uptime = KEY_LIFETIME_S + 1
     assert managed.send(1000.0) != first
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-10", "QB-3.1.5.8.3-18", "QB-3.1.6.10-01", "QB-3.1.6.13-01")
+def test_what_came_in_is_dropped_after_its_time_without_another_message() -> None:
+    managed = Managed()
+    opener = managed.protection.opener
+    assert isinstance(opener.open(sealed(SIGNED_2_0), 0.0), Opened)
+    assert (len(opener.session_keys), len(opener.known_certificates)) == (1, 1)
+    for uptime, left in (
+        (0.0, (1, 1)),
+        (KEY_LIFETIME_S + 59, (1, 1)),  # the timer has a minute more
+        (KEY_LIFETIME_S + 61, (0, 1)),
+        (CERTIFICATE_LIFETIME_S + 59, (0, 1)),
+        (CERTIFICATE_LIFETIME_S + 61, (0, 0)),
+    ):
+        managed.uptime = uptime
+        managed.keys.cleanup()
+        assert (len(opener.session_keys), len(opener.known_certificates)) == left
 
 
 @pytest.mark.spec("QB-3.1.6.10-01", "QB-3.1.6.13-01")

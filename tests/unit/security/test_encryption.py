@@ -85,7 +85,13 @@ def test_the_vector_is_decrypted_and_its_signature_is_right() -> None:
 
 
 @pytest.mark.spec(
-    "QB-3.1.7.1.5-01", "QB-3.1.7.1.5-18", "QB-3.1.7.1.5-19", "QB-3.1.7.1.5-21", "QB-3.1.7.1.5-23", "QB-3.1.7.1-04"
+    "QB-3.1.7.1.5-01",
+    "QB-3.1.7.1.5-18",
+    "QB-3.1.7.1.5-19",
+    "QB-3.1.7.1.5-21",
+    "QB-3.1.7.1.5-23",
+    "QB-3.1.7.1-04",
+    "DM-3.1.7.1.32-05",
 )
 def test_encrypting_the_signed_vector_gives_the_encrypted_one() -> None:
     """But for ProviderInfo, which we write and the vector leaves out."""
@@ -135,7 +141,7 @@ def test_every_cipher_of_the_vectors_works_in_a_packet(level: int, number: int, 
     assert MessageView(found.packet).body.hex() == case["plain"]
 
 
-@pytest.mark.spec("QB-3.1.5.8.3-19")
+@pytest.mark.spec("QB-3.1.5.8.3-19", "QB-3.1.3.1-16", "QB-6-26")
 def test_a_key_of_40_bits_in_128_is_refused_by_default() -> None:
     case = VECTORS["V8_rc2"]["enhanced_40_padded"]
     key, blob = bytes.fromhex(case["session_key"]), bytes.fromhex(case["simpleblob"])

@@ -358,7 +358,9 @@ def published(*levels: PrivacyLevel) -> bytes:
     return encode_public_keys(keys)
 
 
-@pytest.mark.spec("QB-3.1.7.1.5-06", "QB-3.1.7.1.5-07", "QB-3.1.7.1.5-08", "QB-3.1.7.1.5-09", "QB-6-32")
+@pytest.mark.spec(
+    "QB-3.1.7.1.5-06", "QB-3.1.7.1.5-07", "QB-3.1.7.1.5-08", "QB-3.1.7.1.5-09", "QB-6-32", "QB-3.1.3.1-15"
+)
 @pytest.mark.parametrize(
     ("levels", "word", "used", "bits"),
     [

@@ -101,7 +101,16 @@ def test_keys_of_unknown_providers_are_left_out() -> None:
     assert peer_keys(encode_public_keys([DsPublicKey(ProviderType.RSA_FULL, "Acme", b"not a blob")])) == {}
 
 
-@pytest.mark.spec("MQ-2.2.22-02", "MQ-2.2.22-03")
+@pytest.mark.spec("MQ-2.3.2.33-01")
+def test_published_signing_keys_can_be_read() -> None:
+    blob = encode_public_key(SENDER.public_key(), signing=True)
+    data = encode_public_keys([DsPublicKey(ProviderType.RSA_FULL, algorithms.BASE.name, blob)])
+    (entry,) = decode_public_keys(data)
+    assert entry.key == vector("V2_certificate", "signing_key_blob")
+    assert decode_public_key(entry.key, signing=True).public_numbers() == SENDER.public_key().public_numbers()
+
+
+@pytest.mark.spec("MQ-2.2.22-02", "MQ-2.2.22-03", "DM-3.1.1.15-01")
 def test_a_registered_certificate_is_that_of_the_vector_both_ways() -> None:
     data = vector("V2_certificate", "mqusersigncerts")
     (entry,) = decode_user_certificates(data)

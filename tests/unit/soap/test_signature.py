@@ -119,7 +119,14 @@ def made(*references: Reference, method: str = DSA) -> Signature:
     return Signature(method, references, bytes(40))
 
 
-@pytest.mark.spec("SRM-2.2.7.1.2-02", "SRM-2.2.7.1.2-03", "SRM-2.2.7.1.2.2-02", "SRM-3.1.7.2.4-28", "SRM-3.1.7.2.4-29")
+@pytest.mark.spec(
+    "SRM-2.2.7.1.2-02",
+    "SRM-2.2.7.1.2-03",
+    "SRM-2.2.7.1.2.2-02",
+    "SRM-3.1.7.2.4-28",
+    "SRM-3.1.7.2.4-29",
+    "DM-3.1.1.12-11",
+)
 def test_what_a_signature_says_of_the_parts() -> None:
     body, extension = references_of(PARTS, MANAGER)
     assert body == Reference(f"cid:body@{MANAGER}", SHA1, sha1(ORDER_BODY).digest())

@@ -355,6 +355,7 @@ def test_a_second_part_of_a_name_does_not_take_the_place_of_the_signed_one(beta:
     assert beta.messages(ORDERS) == []
 
 
+@pytest.mark.spec("DM-3.1.1.12-11")
 def test_a_part_that_was_added_to_a_signed_message_is_refused(beta: Station) -> None:
     alone = Attachments(b"hello")
     envelope = replace(stranger_message(beta.url(ORDERS)), signature=signature_of(alone))
