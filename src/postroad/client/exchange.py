@@ -140,7 +140,9 @@ class Address:
             import ssl
 
             if isinstance(fault, ssl.SSLCertVerificationError):
-                return f"its certificate is not trusted: {fault}"
+                return (
+                    f"its certificate is not trusted ({fault.verify_message}): set SSL_CERT_FILE to a PEM file with it"
+                )
             if isinstance(fault, ssl.SSLError):
                 return self._tls_reason(fault)
         if fault.errno and not isinstance(fault, socket.gaierror):

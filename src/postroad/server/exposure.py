@@ -73,7 +73,8 @@ def _api(config: Configuration, everybody: str) -> tuple[str, str, str]:
     if not needed:
         return NOBODY, encryption, f"{everybody} may do everything"
     words = " and ".join(needed)
-    return words, encryption, f"callers with the {words} may do everything"
+    users = "; users may do what access lists allow" if config.users else ""
+    return words, encryption, f"callers with the {words} may do everything{users}"
 
 
 def is_open_to_strangers(listener: ListenerInfo) -> bool:
