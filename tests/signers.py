@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
 )
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509 import load_der_x509_certificate
 
 from tests.security_vectors import BASE, SENDER, certificate_of
@@ -52,4 +53,11 @@ def short_key_files(directory: Path) -> Files:
 def elliptic_key_file(directory: Path) -> Path:
     file = directory / "elliptic.key"
     file.write_bytes(elliptic_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return file
+
+
+def pkcs12_file(directory: Path) -> Path:
+    """Key and certificate in one file, as Windows exports them."""
+    key, file = elliptic_key(SECP256R1()), directory / "exported.pfx"
+    file.write_bytes(serialize_key_and_certificates(None, key, None, None, NoEncryption()))
     return file

@@ -267,4 +267,8 @@ def test_the_audit_log_names_the_user_and_what_was_refused(tmp_path: Path) -> No
     with served(token=TOKEN, users=[ANN], audit=audit) as api:
         assert api.call("POST", QUEUES, {"path": "private$/orders"}, headers=basic("ann")).status == 403
     (line,) = (json.loads(line) for line in audit.read_text().splitlines())
-    assert (line["who"], line["what"], line["outcome"]) == ("ann", "create queue", "no right to create queues")
+    assert (line["who"], line["what"], line["outcome"]) == (
+        "ann",
+        "create queue",
+        "no right to create queues: only administrators have it",
+    )

@@ -85,16 +85,27 @@ def test_tls_where_plain_http_is_spoken(url: str) -> None:
     assert refusal.value.fault == f"{url.removeprefix('http://')} does not speak TLS; write {url}"
 
 
-def test_a_certificate_that_nobody_trusts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "known", "fault"),
+    [
+        ("127.0.0.1", False, r"\(unable to get local issuer .*\): set SSL_CERT_FILE to a PEM file with its issuer;"),
+        ("10.0.0.7", True, r"\(IP address mismatch, certificate is not valid for '127.0.0.1'\);"),
+    ],
+)
+def test_a_certificate_that_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, known: bool, fault: str
+) -> None:
     server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
     authority = Authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*authority.issue("127.0.0.1"))
+    context.load_cert_chain(*authority.issue(name))
+    if known:
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     server.socket = context.wrap_socket(server.socket, server_side=True)
     with server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"https://127.0.0.1:{server.server_port}"
-        with postroad.connect(url) as qm, pytest.raises(errors.ManagerUnavailable, match="is not trusted"):
+        with postroad.connect(url) as qm, pytest.raises(errors.ManagerUnavailable, match=f"is not trusted {fault}"):
             qm.info()
         server.shutdown()
 

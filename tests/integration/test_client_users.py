@@ -26,6 +26,7 @@ from tests.faces import FACES, opened
 from tests.served import PASSWORD, Served, served
 
 ANN = User("ann", Sid.parse("S-1-5-21-1-2-3-1001"))
+BOB = User("bob", Sid.parse("S-1-5-21-1-2-3-1002"))
 TOKEN = "the-token-of-this-api"
 QUEUE = r"private$\orders"
 NO_RIGHT = rf"no right to receive from {QUEUE}: an administrator grants it with `postroad queue acl grant`"
@@ -35,7 +36,7 @@ LOGIN = {"POSTROAD_USER": "ann", "POSTROAD_PASSWORD": PASSWORD}
 
 @pytest.fixture
 def api() -> Iterator[Served]:
-    with served(token=TOKEN, users=[ANN]) as running:
+    with served(token=TOKEN, users=[ANN, BOB]) as running:
         with postroad.connect(running.server.url, token=TOKEN) as manager:
             manager.create_queue(QUEUE)
         yield running
@@ -126,6 +127,8 @@ def test_a_command_logs_in_and_says_what_is_missing(api: Served) -> None:
     assert run(api, "send", QUEUE, "--body", "x", **LOGIN).code == 0
     refused = run(api, "receive", QUEUE, "--timeout", "0", **LOGIN)
     assert (refused.code, refused.last_error) == (1, f"postroad: {NO_RIGHT}")
+    system = run(api, "peek", ";deadletter", "--timeout", "0", **LOGIN)  # no command grants this right
+    assert system.last_error.endswith(r"the messages of system$;deadletter: only administrators have it")
     assert run(api, "queue", "acl", "grant", QUEUE, "ann", "receive", POSTROAD_TOKEN=TOKEN).code == 0
     assert run(api, "receive", QUEUE, "--timeout", "0", "--user", "ann", POSTROAD_PASSWORD=PASSWORD).code == 0
     assert run(api, "queue", "list", POSTROAD_USER="ann", POSTROAD_PASSWORD="wrong").code == 1
@@ -184,11 +187,12 @@ def test_the_commands_of_access_lists(api: Served) -> None:
 def test_the_commands_of_the_documentation(api: Served) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "who-may-use-a-queue.md").read_text(encoding="utf-8")
     commands = re.findall(r"^postroad (queue acl .*)$", page, re.MULTILINE)
-    assert len(commands) == 4
-    for each in commands:
-        assert run(api, *shlex.split(each), POSTROAD_TOKEN=TOKEN).code == 0, each
-    shown = run(api, "queue", "acl", "show", QUEUE, POSTROAD_TOKEN=TOKEN).text.strip()
-    assert shown == f"O:BAD:(D;;0x4;;;AN)(A;;0x20020;;;WD)(A;;0x4;;;AN)(A;;0xf003f;;;BA)(A;;0x3;;;{ANN.sid})"
+    assert len(commands) == 9
+    found = [run(api, *shlex.split(each), POSTROAD_TOKEN=TOKEN).text.strip() for each in commands[:4]]
+    assert found[-1] == f"O:BAD:(D;;0x4;;;AN)(A;;0x20020;;;WD)(A;;0x4;;;AN)(A;;0xf003f;;;BA)(A;;0x3;;;{ANN.sid})"
+    run(api, "queue", "acl", "set", QUEUE, "--default", POSTROAD_TOKEN=TOKEN)
+    found = [run(api, *shlex.split(each), POSTROAD_TOKEN=TOKEN).text.strip() for each in commands[4:]]
+    assert found[-1] == f"O:BAD:(A;;0x20020;;;WD)(A;;0xf003f;;;BA)(A;;0x4;;;{ANN.sid})(A;;0x3;;;{BOB.sid})"
     words = re.findall(r"`([a-z-]+)`", page[page.index("| right |") : page.index("A queue of the configuration")])
     assert set(words) == set(QUEUE_RIGHT_WORDS)
 

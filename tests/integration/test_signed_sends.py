@@ -20,7 +20,7 @@ from postroad.wire.view import MessageView
 from tests.faces import FACES, opened
 from tests.security_vectors import ADVANCED
 from tests.served import API, served
-from tests.signers import PASSWORD, SID, Files, elliptic_key_file, key_files, short_key_files
+from tests.signers import PASSWORD, SID, Files, elliptic_key_file, key_files, pkcs12_file, short_key_files
 
 PUBLIC = UUID(int=77)
 OTHER = UUID(int=88)
@@ -279,8 +279,9 @@ def test_what_cannot_sign_says_what_to_do(tmp_path: Path) -> None:
     for certificate, key, fault in (
         (tmp_path / "none.pem", ann.key, "none.pem: cannot be read: No such file"),
         (ann.certificate, tmp_path / "none.key", "none.key: cannot be read: No such file"),
-        (ann.key, ann.key, "must be an X.509 certificate"),
-        (ann.certificate, ann.certificate, "must be an RSA private key"),
+        (ann.key, ann.key, "must be an X.509 certificate in PEM or DER, got a private key"),
+        (ann.certificate, ann.certificate, "must be an RSA private key in PEM or DER, got a certificate"),
+        (pkcs12_file(tmp_path), ann.key, r"must be an X.509 certificate .*, got a PKCS #12 file \(.pfx\): convert it"),
         (ann.certificate, elliptic_key_file(tmp_path), "must be an RSA key, got another kind"),
         (ann.certificate, bob.key, "the key does not belong to the certificate"),
         (short.certificate, short.key, "the key has 512 bits, and at least 1024 are needed"),

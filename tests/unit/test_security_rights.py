@@ -195,5 +195,8 @@ def test_the_words_for_the_rights_on_a_queue() -> None:
 def test_a_word_that_is_no_right() -> None:
     with pytest.raises(InvalidArgument, match=r"^right must be one of write, peek, .*, full, got 'read'$"):
         parse_queue_rights(["write", "read"])
+    for word, meant in (("recieve", "receive"), ("Peek", "peek"), ("send", "write")):
+        with pytest.raises(InvalidArgument, match=rf"got '{word}'; did you mean {meant}\?$"):
+            parse_queue_rights([word])
     with pytest.raises(InvalidArgument, match=r"^right must be at least one of write, .*, got none$"):
         parse_queue_rights([])

@@ -37,7 +37,7 @@ _HOW_TO_SEND_IT = "send Authorization: Bearer TOKEN, or use --token or POSTROAD_
 _TOKEN_MISSING = f"a token is required: {_HOW_TO_SEND_IT}; a user logs in with --user or POSTROAD_USER, user= in Python"
 _TOKEN_WRONG = f"the token is wrong: {_HOW_TO_SEND_IT}"
 _LOGIN_WRONG = "the user or the password is wrong"
-_NEEDS_TLS = "a password needs TLS, except from this computer: use https"
+_NEEDS_TLS = "a password needs TLS, except from 127.0.0.1 and ::1: use https, and set api.tls_certificate"
 _SENT_TWICE = "Authorization must be sent once, got it several times"
 _BUSY = "too many logins from other callers wait for their turn: try again later"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})

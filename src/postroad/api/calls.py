@@ -175,7 +175,7 @@ class Call:
         elif needs is Needs.MANAGER and not access.may_see_manager(token):
             raise AccessDenied("no right to see the properties of the queue manager")
         elif needs is Needs.CREATE and not access.may_create(token):
-            raise AccessDenied("no right to create queues")
+            raise AccessDenied("no right to create queues: only administrators have it")
 
     def permitted(self) -> bool:
         """Whether `authorize` would still let the call through."""

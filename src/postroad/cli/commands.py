@@ -39,7 +39,9 @@ COMMANDS = {
         "Show the manager, its queues, sessions, remote readers, locks, transactions and listeners, and what needs "
         "attention, with the reasons.",
     ),
-    "queue": Source("queue", "app", "Create, list, show, change, purge, pause, release and delete queues."),
+    "queue": Source(
+        "queue", "app", "Create, list, show, change, purge, pause, release and delete queues, and set who may use them."
+    ),
     "send": Source("send", "send", "Send a message, and print its id."),
     "receive": Source("read", "receive", "Receive messages from a queue, and print them."),
     "peek": Source("read", "peek", "Print the first messages of a queue, and leave them there."),
@@ -47,7 +49,7 @@ COMMANDS = {
     "move": Source("rescue", "move", "Move messages to another local queue."),
     "export": Source("rescue", "export", "Write the messages of a queue to a file, byte for byte, in queue order."),
     "import": Source("rescue", "import_packets", "Put the messages of a file into a local queue, byte for byte."),
-    "keys": Source("keys", "app", "Show and rotate the manager's keys."),
+    "keys": Source("keys", "app", "Show and replace the keys that others encrypt messages to this manager with."),
     "lock": Source("lock", "app", "List and release messages that clients have locked."),
     "transaction": Source("lock", "transactions", "List and abort the open transactions of clients."),
     "remote": Source("remote", "app", "Read the queues of any MSMQ server on another computer."),

@@ -13,7 +13,7 @@ from postroad.cli.output import print_line, print_table
 if TYPE_CHECKING:
     from postroad.values.info import KeysInfo
 
-app = typer.Typer(help="Show and rotate the manager's keys.")
+app = typer.Typer(help="Show and replace the keys that others encrypt messages to this manager with.")
 
 
 @app.command("show")

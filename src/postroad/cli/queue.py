@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from postroad.fields.queue import QueueAttributes
     from postroad.values.info import QueueInfo
 
-app = typer.Typer(help="Create, list, show, change, purge, pause, release and delete queues.")
+app = typer.Typer(help="Create, list, show, change, purge, pause, release and delete queues, and set who may use them.")
 app.add_typer(acl, name="acl")
 
 

@@ -26,6 +26,7 @@ KEY_PASSWORD = "POSTROAD_KEY_PASSWORD"
 DEFAULT_HASH = "sha512"
 BATCH_MESSAGES = 10_000  # what one request may hold
 BATCH_BYTES = 16 << 20
+_CIPHERS = "aes256, aes192, aes128, rc4, rc2"  # the strongest first
 _UTF16_TYPES = (8, 31)  # VT_BSTR, VT_LPWSTR
 _UINT32_MAX = 0xFFFFFFFF
 
@@ -105,7 +106,9 @@ def send(
     ] = None,
     hash_word: Annotated[
         str | None,
-        typer.Option("--hash", metavar="HASH", help="What is signed: sha512, sha256, sha1, md5, md4 or md2."),
+        typer.Option(
+            "--hash", metavar="HASH", help="The hash to sign: sha512 (the default), sha256, sha1, md5, md4 or md2."
+        ),
     ] = None,
     signature: Annotated[
         str | None,
@@ -124,7 +127,8 @@ def send(
         typer.Option(
             "--encrypt",
             metavar="[CIPHER]",
-            help="Encrypt the body on its way: aes256, aes192, aes128, rc4 or rc2. By default send_cipher.",
+            help="Encrypt the body on its way: aes256, aes192, aes128, rc4 or rc2. Without a word, the send_cipher "
+            "of the manager.",
         ),
     ] = None,
     body_type: Annotated[
@@ -152,9 +156,8 @@ def send(
     from postroad.names import MessageId, parse_name
     from postroad.wire.constants import EncryptionAlgorithm
 
-    ciphers = algorithm_words(EncryptionAlgorithm)
-    if encrypt and encrypt not in ciphers:
-        fail(f"--encrypt: must be one of {', '.join(ciphers)}, got {encrypt!r}", ExitCode.USAGE)
+    if encrypt and encrypt not in algorithm_words(EncryptionAlgorithm):
+        fail(f"--encrypt: must be one of {_CIPHERS}, got {encrypt!r}", ExitCode.USAGE)
     message = Message(
         _body(body, file, standard_input, body_type),
         label=label,

@@ -32,6 +32,7 @@ KEEP_ALIVE_S = 30.0  # less than the server's, so no request goes into a connect
 _PROBLEM = "application/problem+json"
 _PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "hresult", "code", "error"})
 _PASSWORD = re.compile(r"//[^/]*@")
+_UNKNOWN_ISSUER = frozenset({18, 19, 20, 21})  # OpenSSL's numbers: self-signed, or from an unknown authority
 _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})  # what a plain answer looks like to OpenSSL
 
 
@@ -140,7 +141,10 @@ class Address:
             import ssl
 
             if isinstance(fault, ssl.SSLCertVerificationError):
-                return f"its certificate is not trusted: {fault}"
+                hint = (
+                    ": set SSL_CERT_FILE to a PEM file with its issuer" if fault.verify_code in _UNKNOWN_ISSUER else ""
+                )
+                return f"its certificate is not trusted ({fault.verify_message.rstrip('.')}){hint}"
             if isinstance(fault, ssl.SSLError):
                 return self._tls_reason(fault)
         if fault.errno and not isinstance(fault, socket.gaierror):

@@ -23,6 +23,7 @@ from postroad.security.signatures import PROFILES, VERSIONS, hash_input, signatu
 from postroad.wire.view import MessageView
 
 _PEM = b"-----BEGIN "
+_PKCS12 = bytes.fromhex("06092a864886f70d0107")  # PKCS #7 content: no certificate and no key begins with it
 
 
 class Signer:
@@ -119,11 +120,22 @@ def _read(file: str | Path) -> bytes:
         raise CannotSign(f"{file}: cannot be read: {fault.strerror}") from None
 
 
+def _found(data: bytes) -> str:
+    """What the file has instead, as far as its content shows it."""
+    if b"PRIVATE KEY-----" in data:
+        return ", got a private key"
+    if b"-----BEGIN CERTIFICATE-----" in data:
+        return ", got a certificate"
+    if _PKCS12 in data[:64]:
+        return ", got a PKCS #12 file (.pfx): convert it with `openssl pkcs12 -nodes -in FILE -out both.pem`"
+    return ""
+
+
 def _certificate(data: bytes, file: str | Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(data) if _PEM in data else x509.load_der_x509_certificate(data)
     except (ValueError, x509.InvalidVersion):
-        raise CannotSign(f"{file}: must be an X.509 certificate in PEM or DER") from None
+        raise CannotSign(f"{file}: must be an X.509 certificate in PEM or DER{_found(data)}") from None
 
 
 def _private_key(data: bytes, file: str | Path, password: str | bytes | None) -> RSAPrivateKey:
@@ -140,9 +152,9 @@ def _private_key(data: bytes, file: str | Path, password: str | bytes | None) ->
     except (ValueError, UnsupportedAlgorithm):
         if secret is not None:
             raise CannotSign(f"{file}: the password is wrong, or this is no private key") from None
-        raise CannotSign(f"{file}: must be an RSA private key in PEM or DER") from None
+        raise CannotSign(f"{file}: must be an RSA private key in PEM or DER{_found(data)}") from None
     if not isinstance(key, RSAPrivateKey):
-        raise CannotSign(f"{file}: must be an RSA key, got another kind")
+        raise CannotSign(f"{file}: must be an RSA key, got another kind: make one with `openssl req -newkey rsa:2048`")
     return key
 
 

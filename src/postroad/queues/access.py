@@ -92,7 +92,9 @@ def descriptor_of(acl: str | None) -> SecurityDescriptor:
 
 
 def no_right(action: Action, queue: Queue) -> str:
-    return f"no right to {action.value} {queue.name}: an administrator grants it with `postroad queue acl grant`"
+    fixed = queue.properties.queue_type in (QueueType.SYSTEM, QueueType.OUTGOING)  # the manager's list counts there
+    how = "only administrators have it" if fixed else "an administrator grants it with `postroad queue acl grant`"
+    return f"no right to {action.value} {queue.name}: {how}"
 
 
 class Access:

@@ -113,10 +113,12 @@ class Securing:
         if not self.access.may_send(queue, token):
             raise SendRefused(AccessDenied(no_right(Action.SEND, queue)), NO_ACCESS.acknowledgment, [packet])
         if properties.privacy is QueuePrivacy.BODY and message.encrypt is None:
-            fault = f"the queue {queue.name} takes encrypted messages only: send with encrypt"
+            fault = (
+                f"the queue {queue.name} takes encrypted messages only: use --encrypt for commands, encrypt= in Python"
+            )
             raise SendRefused(NotEncrypted(fault), BODY_NOT_ENCRYPTED.acknowledgment, [packet])
         if properties.privacy is QueuePrivacy.NONE and message.encrypt is not None:
-            fault = f"the queue {queue.name} takes no encrypted messages: send without encrypt"
+            fault = f"the queue {queue.name} takes no encrypted messages: leave out encrypt"
             raise SendRefused(NotEncrypted(fault), BODY_ENCRYPTED.acknowledgment, [packet])
         view = MessageView(packet)
         if is_secured(view):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import IntFlag
 from types import MappingProxyType
 
@@ -219,8 +220,10 @@ def parse_queue_rights(words: Iterable[str]) -> int:
     """The mask of all these words. Raises InvalidArgument for an unknown word, or for none."""
     mask = 0
     for word in words:
-        if word not in QUEUE_RIGHT_WORDS:
-            raise InvalidArgument(f"right must be one of {', '.join(QUEUE_RIGHT_WORDS)}, got {word!r}")
+        if word not in QUEUE_RIGHT_WORDS:  # "send" is the word for it on Windows, and close to none of ours
+            close = ["write"] if word == "send" else get_close_matches(word.lower(), QUEUE_RIGHT_WORDS, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise InvalidArgument(f"right must be one of {', '.join(QUEUE_RIGHT_WORDS)}, got {word!r}{hint}")
         mask |= QUEUE_RIGHT_WORDS[word]
     if not mask:
         raise InvalidArgument(f"right must be at least one of {', '.join(QUEUE_RIGHT_WORDS)}, got none")
