@@ -31,7 +31,7 @@ def allow(harness: Harness, mask: int | None, sid: Sid | str = SID, queue: str =
     """`mask` None removes the list."""
     manager = harness.queues.manager
     acl = None if mask is None else f"O:BAD:(A;;0x{mask:x};;;{sid})" if mask else "O:BAD:"
-    manager.set_acl(manager.queues.get(queue), harness.queues.now, acl)
+    manager.change_queue(manager.queues.get(queue), harness.queues.now, acl=acl)
 
 
 def opened(harness: Harness, access: int = DesiredAccess.RECEIVE, caller: Caller = SOMEBODY, name: str = ORDERS) -> int:
