@@ -25,6 +25,7 @@ from postroad.security.access import Token
 from postroad.security.guard import Opened, Verdict, is_secured
 from postroad.security.refusals import EXPIRED, NO_QUEUE, TOO_MANY_HOPS, Refused
 from postroad.security.sid import Sid
+from postroad.security.signatures import is_signed
 from postroad.store.interface import NEVER, Record
 from postroad.transfer.arrivals import (
     REMOVALS,
@@ -230,7 +231,11 @@ class Receiver:
         if queue is None:
             return NO_QUEUE
         if isinstance(opened, Refused):
-            return opened
+            # A queue that takes no such message answers the same whether it could be decrypted or not.
+            if is_signed(view):
+                return opened
+            visible = Credentials(self.core.access.claimed_sender(view), encrypted=view.encrypted)
+            return refusal(queue, view, visible, self.core.access, now) or opened
         return refusal(queue, view, self._credentials(view, opened), self.core.access, now)
 
     def _credentials(self, view: MessageView, opened: Opened | None) -> Credentials:

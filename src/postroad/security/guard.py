@@ -34,7 +34,14 @@ from postroad.security.caches import (
 )
 from postroad.security.encryption import ReceiveCache, SessionKey, decrypt, encrypt
 from postroad.security.keys import KeyRing, RandomBytes, peer_keys
-from postroad.security.refusals import UNSUPPORTED_PROVIDER, Reason, Refused, bad_signature, not_encrypted
+from postroad.security.refusals import (
+    UNSUPPORTED_PROVIDER,
+    Reason,
+    Refused,
+    bad_encryption,
+    bad_signature,
+    not_encrypted,
+)
 from postroad.security.sid import Sid
 from postroad.security.signatures import LISTED, Profile, Verified, is_signed, public_key_of, verify_with
 from postroad.wire.constants import PrivacyLevel, QueueCode, SecurityFlags, SenderIdType
@@ -160,7 +167,8 @@ class Guard:
             return Opened(with_security_flags(view, flags), cipher=cipher)
         verified = self._verify(view, header, now)
         if isinstance(verified, Refused):
-            return verified
+            # A second class would say that the padding of a changed body was right.
+            return verified if cipher is None else bad_encryption(verified.reason)
         sender = header.security_id if flags & _SENDER_ID_TYPE == SenderIdType.SID else None
         stored = with_security_flags(view, flags | verified.level << _AS_SHIFT)
         return Opened(stored, verified.level, verified.hash, cipher, sender)

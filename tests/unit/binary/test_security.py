@@ -268,6 +268,43 @@ def test_a_message_is_refused_with_its_class(
     assert beta.core.delivery.tally.refused == {why: 1}
 
 
+def forged_and_encrypted(packet: bytes) -> bytes:
+    return encrypted(forged(packet))
+
+
+def unregistered_and_encrypted(packet: bytes) -> bytes:
+    return encrypted(unregistered(packet))
+
+
+def signed_and_damaged(packet: bytes) -> bytes:
+    return damaged(signed(packet))
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-05", "QB-3.1.5.8.3-11")
+@pytest.mark.parametrize(
+    ("path", "right", "wrong", "told"),
+    [
+        (STRICT, encrypted, damaged, MessageClass.NACK_BAD_SIGNATURE),
+        (CLOSED, encrypted, damaged, MessageClass.NACK_ACCESS_DENIED),
+        (r"private$\open", encrypted, damaged, MessageClass.NACK_BAD_ENCRYPTION),
+        (LEDGER, encrypted, damaged, MessageClass.NACK_NOT_TRANSACTIONAL_MSG),
+        (ORDERS, forged_and_encrypted, signed_and_damaged, MessageClass.NACK_BAD_ENCRYPTION),
+        (STRICT, forged_and_encrypted, signed_and_damaged, MessageClass.NACK_BAD_ENCRYPTION),
+        (STRICT, unregistered_and_encrypted, signed_and_damaged, MessageClass.NACK_BAD_ENCRYPTION),
+    ],
+)
+def test_a_refusal_does_not_say_whether_the_padding_was_right(
+    beta: Station, stranger: Stranger, path: str, right: Spoil, wrong: Spoil, told: MessageClass
+) -> None:
+    """Else somebody with a recorded message could find out its body, with changed copies of it."""
+    session = stranger.call(beta)
+    message = Message(b"body", ack="full", admin_queue=stranger.direct(ACKS))
+    for spoil in (right, wrong):
+        stranger.send(session, spoil(stranger.compose(beta.direct(path), message)))
+    assert [view.message_class for view in stranger.messages] == [told, told]
+    assert beta.messages(path) == []
+
+
 def test_the_session_goes_on_after_a_refusal_and_order_is_kept(beta: Station, stranger: Stranger) -> None:
     session = stranger.call(beta)
     packets = [
