@@ -42,7 +42,8 @@ def trace(
 
 
 def _extent(found: Trace) -> str:
-    looked = f": {found.looked_at} messages were searched"
+    was = "1 message was" if found.looked_at == 1 else f"{found.looked_at} messages were"
+    looked = f": {was} searched"
     if not found.cut_off:
         return looked
     ends = f"of {', '.join(found.cut_off)} only the first and the last {found.limit_per_queue // 2}"
