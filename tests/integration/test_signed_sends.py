@@ -268,7 +268,7 @@ def test_the_client_signs_by_the_profile_of_its_manager(signer: Signer, files: F
 def test_a_key_with_a_password(tmp_path: Path) -> None:
     files = key_files(tmp_path, ADVANCED, "ann", PASSWORD)
     Signer.load(files.certificate, files.key, password=PASSWORD)
-    with pytest.raises(CannotSign, match="give the password"):
+    with pytest.raises(CannotSign, match="give its password"):
         Signer.load(files.certificate, files.key)
     with pytest.raises(CannotSign, match="the password is wrong"):
         Signer.load(files.certificate, files.key, password="another")
