@@ -242,6 +242,15 @@ def test_guessing_is_slowed_down_and_audited(tmp_path: Path) -> None:
     assert "guess" not in audit.read_text()
 
 
+def test_a_call_without_the_right_is_audited(tmp_path: Path) -> None:
+    audit = tmp_path / "audit.jsonl"
+    with served(token=TOKEN, users=[ANN], audit=audit) as api:
+        assert api.call("GET", f"{API}/status", headers=basic("ann")).status == 403
+    (line,) = map(json.loads, audit.read_text().splitlines())
+    assert (line["what"], line["who"], line["call"]) == ("access refused", "ann", "GET /status")
+    assert (line["from"], line["outcome"]) == ("127.0.0.1", "refused")
+
+
 def test_a_login_that_worked_before_does_not_wait_while_others_guess() -> None:
     with served(users=[ANN]) as api:
         assert api.call("GET", QUEUES, headers=basic("ann")).status == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import struct
 import threading
@@ -403,3 +404,17 @@ def test_a_fault_of_our_own_in_checking_ends_one_session_and_no_other(
         assert len(await send_all(here, signed_and_plain(here, 1))) == 1
 
     run(tmp_path, here, body, rest="")
+
+
+def test_the_audit_log_says_why_a_message_was_refused(tmp_path: Path) -> None:
+    here = "127.0.20.73"
+
+    async def body(manager: Manager, service: BinaryService) -> None:
+        await manager.create_queue(r"private$\orders")
+        forged = [packet.replace(b"x", b"y") for packet in signed_and_plain(here, 2)]
+        assert len(await send_all(here, forged)) == 2
+
+    run(tmp_path, here, body, rest='[audit]\nfile = "audit.jsonl"')
+    (line,) = map(json.loads, (tmp_path / "audit.jsonl").read_text().splitlines())
+    assert (line["what"], line["why"], line["outcome"]) == ("message refused", "wrong-signature", "refused")
+    assert (line["queue"], line["from"]) == (f"DIRECT=TCP:{here}\\private$\\orders", "127.0.0.1")

@@ -112,3 +112,16 @@ def test_strangers_cannot_fill_the_disk_with_refused_logins(tmp_path: Path, cloc
     clock[0] += 60
     logins.failed("10.0.0.1", clock[0], door="rpc", who=None)
     assert lines(tmp_path / "audit.jsonl")[-1]["not_listed_before"] == 1000 - MAX_REFUSED_A_MINUTE
+
+
+def test_refusals_of_each_kind_are_limited_by_themselves(tmp_path: Path, clock: list[float]) -> None:
+    audit = AuditLog(tmp_path / "audit.jsonl", lambda: clock[0])
+    for _ in range(MAX_REFUSED_A_MINUTE + 5):
+        audit("message refused", why="wrong-signature")
+    audit("access refused", who="ann")
+    audit("purge", who="token")
+    found = [line["what"] for line in lines(tmp_path / "audit.jsonl")]
+    assert found == ["message refused"] * MAX_REFUSED_A_MINUTE + ["access refused", "purge"]
+    clock[0] += 60
+    audit("access refused", who="ann")
+    assert lines(tmp_path / "audit.jsonl")[-1]["not_listed_before"] == 5

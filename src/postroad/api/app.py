@@ -25,7 +25,7 @@ from postroad.api.problems import HttpFault, on_bug, on_error, on_fault, on_http
 from postroad.api.waits import ClientLeft, Waits
 from postroad.errors import AccessDenied, PostroadError
 from postroad.manager import Manager
-from postroad.security.audit import DONE
+from postroad.security.audit import ACCESS_REFUSED, DONE
 
 OPERATIONS: tuple[Operation, ...] = (
     *messages.OPERATIONS,  # first, because the router searches from the top and these are called most
@@ -124,10 +124,18 @@ def _endpoint(by_method: Mapping[str, Operation], manager: Manager, waits: Waits
     async def endpoint(request: Request) -> Response:
         operation = by_method["GET" if request.method == "HEAD" else request.method]
         call = Call(request, manager, waits, operation)
-        if operation.audited is None:
+        if operation.audited is not None:
+            return await _audited(operation, operation.audited, call)
+        try:
             call.authorize()
             return await operation.handler(call)
-        return await _audited(operation, operation.audited, call)
+        except AccessDenied as error:
+            queue = call.queue if "queue" in request.path_params else None
+            caller, asked = call.caller, f"{operation.method} {operation.path}"
+            manager.audit(
+                ACCESS_REFUSED, who=caller.who, address=caller.address, queue=queue, call=asked, why=str(error)
+            )
+            raise
 
     return endpoint
 

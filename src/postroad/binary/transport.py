@@ -27,6 +27,7 @@ from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.runtime.logs import RateLimitedLog
 from postroad.runtime.supervision import RETRY_S, Supervisor
+from postroad.security.audit import MESSAGE_REFUSED, AuditLog
 from postroad.security.guard import Verdict
 from postroad.security.refusals import Refused
 from postroad.transfer.watching import TransferWatcher
@@ -45,6 +46,7 @@ class Host(Protocol):
     binary: BinaryService | None
     supervisor: Supervisor
     limits: Limits
+    audit: AuditLog
 
     def commit_soon(self) -> None: ...
 
@@ -204,6 +206,9 @@ class BinaryTransport:
         words = class_words(refused.acknowledgment)
         facts = {"id": str(identifier), "to": destination_text(view), "reason": words, "why": refused.reason}
         self._refusals.warn(self.clock(), facts)
+        if refused.of_security:
+            address = self.service.neighbours.address_of(view.source_queue_manager_bytes)
+            self.manager.audit(MESSAGE_REFUSED, address=address, queue=facts["to"], id=facts["id"], why=refused.reason)
 
     def _log_suspicion(self, event: str, facts: Mapping[str, object]) -> None:
         kind = self._suspicions.get(event)

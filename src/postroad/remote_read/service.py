@@ -17,6 +17,7 @@ from postroad.names.queue_format import Arm, QueueFormat
 from postroad.queues.access import Action as QueueAction
 from postroad.queues.descriptor import RECEIVING
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager
+from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.waiting import WaitingRead
 from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry, RemoteReadState
@@ -193,7 +194,8 @@ class RemoteReadService:
         """The access check of [MS-MQDMPR] 3.1.7.1.5 with the caller's identity.
 
         A queue without an access list of its own is open to callers whom the listener admits without a login, and to
-        users without a SID in the configuration: before there were access lists, both could read everything.
+        users without a SID in the configuration: before there were access lists, both could read everything. Dead
+        letters and the manager's journal may hold anyone's messages: of users, they take one with the right.
         """
         if queue is None:
             return True  # it was deleted: the read itself reports that
@@ -201,7 +203,8 @@ class RemoteReadService:
         user = None if caller.user is None else access.users.named(caller.user)
         derived = None if caller.user is None else _derived_sid(self.core.identifier, caller.user)
         sid = derived if user is None else user.sid
-        if sid == derived and not access.has_own_list(queue):
+        system = queue.properties.queue_type is QueueType.SYSTEM
+        if sid == derived and not access.has_own_list(queue) and not (system and caller.user is not None):
             return True
         token = Token.anonymous() if sid is None else access.users.token(sid)
         return access.allows(queue, token, QueueAction.RECEIVE if receive else QueueAction.PEEK)

@@ -1,4 +1,4 @@
-"""The audit log: one JSON line for each administrative change and each refused login.
+"""The audit log: one JSON line for each administrative change, refused login, refused call and refused message.
 
 A line says who did what, when, from where, and with which outcome. It never has messages or secrets.
 """
@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,10 @@ from typing import Any, Final
 from postroad.runtime.private_files import open_private
 
 LOGIN_REFUSED: Final = "login refused"
+ACCESS_REFUSED: Final = "access refused"  # to a user who lacks the right
+MESSAGE_REFUSED: Final = "message refused"  # for its signature, its encryption or its sender
 DONE: Final = "done"
+_REFUSALS = frozenset({LOGIN_REFUSED, ACCESS_REFUSED, MESSAGE_REFUSED})
 # Unknown callers cause these lines and must not fill the disk: further ones of a minute are counted in the next line.
 MAX_REFUSED_A_MINUTE: Final = 60
 MAX_TEXT: Final = 1024  # of one fact: names of queues are shorter, and a line is written in one piece
@@ -40,7 +44,7 @@ class AuditLog:
         self._told = float("-inf")
         self._torn = False
         self._minute = 0
-        self._refused = 0
+        self._refused: Counter[str] = Counter()  # lines of this minute, by event
 
     def check(self) -> None:
         """Raises OSError if the file cannot be written."""
@@ -54,15 +58,18 @@ class AuditLog:
         if self.file is None:
             return
         now = self._clock()
-        if event == LOGIN_REFUSED:
+        if event in _REFUSALS:
             outcome = "refused"
             minute = int(now // 60)
             if minute != self._minute:
-                if self._refused > MAX_REFUSED_A_MINUTE:
-                    facts["not_listed_before"] = self._refused - MAX_REFUSED_A_MINUTE
-                self._minute, self._refused = minute, 0
-            self._refused += 1
-            if self._refused > MAX_REFUSED_A_MINUTE:
+                self._minute = minute
+                if unlisted := self._refused.total() - sum(
+                    min(each, MAX_REFUSED_A_MINUTE) for each in self._refused.values()
+                ):
+                    facts["not_listed_before"] = unlisted
+                self._refused.clear()
+            self._refused[event] += 1
+            if self._refused[event] > MAX_REFUSED_A_MINUTE:
                 return
         when = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"when": when, "who": who, "from": address, "what": event, **facts, "outcome": outcome}

@@ -41,12 +41,27 @@ class Reason(StrEnum):
     TOO_MANY_HOPS = "too-many-hops"
 
 
+_OF_SECURITY = frozenset(
+    {
+        MessageClass.NACK_ACCESS_DENIED,
+        MessageClass.NACK_BAD_SIGNATURE,
+        MessageClass.NACK_BAD_ENCRYPTION,
+        MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """`acknowledgment` is the class of the NACK and of the negative FinalAck."""
 
     acknowledgment: int
     reason: Reason
+
+    @property
+    def of_security(self) -> bool:
+        """Whether it belongs in the audit log."""
+        return self.acknowledgment in _OF_SECURITY
 
 
 def bad_signature(reason: Reason) -> Refused:

@@ -18,15 +18,21 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from postroad.describe.message import destination_text
 from postroad.errors import StorageError
+from postroad.names import MessageId
 from postroad.net.endpoints import endpoint, plain_address
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.runtime.logs import RateLimitedLog
 from postroad.runtime.supervision import RETRY_S, Supervisor
+from postroad.security.audit import MESSAGE_REFUSED, AuditLog
+from postroad.security.refusals import Refused
 from postroad.soap.multipart import MAX_ENTITY_SIZE
 from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming, Outcome
 from postroad.soap.service import Peer, Post, SoapService
 from postroad.transfer.watching import TransferWatcher
+from postroad.wire.patch import brought_by
+from postroad.wire.view import MessageView
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +61,7 @@ class Host(Protocol):
 
     clock: Callable[[], float]
     supervisor: Supervisor
+    audit: AuditLog
 
     def commit_soon(self) -> None: ...
 
@@ -78,7 +85,7 @@ class SoapTransport:
         self._not_before = 0.0  # of the next timer, after a failure
         self._refusals = RateLimitedLog(log, "SOAP request refused")
         self._notices: dict[str, RateLimitedLog] = {}
-        self.watcher = TransferWatcher(suspicious=self._notice)
+        self.watcher = TransferWatcher(refused=self._note_refusal, suspicious=self._notice)
 
     def start(self) -> None:
         service = self.service
@@ -171,6 +178,12 @@ class SoapTransport:
     def _tell(self, address: str, reason: str | None) -> None:
         """What was wrong with a request: its answer has no room for it."""
         self._refusals.warn(self.manager.clock(), {"peer": address, "reason": reason})
+
+    def _note_refusal(self, view: MessageView, refused: Refused) -> None:
+        if refused.of_security:
+            queue, identifier = destination_text(view), MessageId(view.source_queue_manager, view.message_id)
+            address = brought_by(view.data) or None
+            self.manager.audit(MESSAGE_REFUSED, address=address, queue=queue, id=identifier, why=refused.reason)
 
     def _notice(self, event: str, facts: Mapping[str, object]) -> None:
         """What somebody ought to look at, and may happen as often as strangers like."""

@@ -9,6 +9,7 @@ from postroad.names.base import QueueFormatType
 from postroad.remote_read.entries import RemoteReadState
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.values import Ack, Action, DesiredAccess, DesiredShare
+from postroad.security.users import User, Users, derive_sid
 from postroad.values.reading import QueueAccess, ShareMode
 from tests.unit.queues.harness import ORDERS, OTHER, refused
 from tests.unit.remote_read.harness import CLIENT, FIRST_HANDLE, NOBODY, OK, SOMEBODY, Harness, Reader, parts
@@ -61,6 +62,10 @@ def test_every_name_of_a_local_queue_opens_it(harness: Harness, name: str) -> No
 
 def test_the_managers_own_queues_and_journals_open(harness: Harness) -> None:
     machine = f"MACHINE={harness.queues.manager.identifier}"
+    for suffix in ("DEADLETTER", "JOURNAL"):  # they may hold anyone's messages
+        assert harness.try_open(f"{machine};{suffix}")[0] == Status.ACCESS_DENIED
+    sid = derive_sid(harness.queues.manager.identifier, "reader")
+    harness.queues.manager.access.users = Users([User("reader", sid, administrator=True)])
     assert harness.open(f"{machine};DEADLETTER").path.lower() == "system$;deadletter"
     assert harness.open(f"{machine};JOURNAL").path.lower() == "system$;journal"
     assert harness.open(rf"DIRECT=OS:alpha\{ORDERS};JOURNAL").path == f"{ORDERS};journal"
