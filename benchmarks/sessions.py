@@ -26,7 +26,7 @@ class _Driver:
     def connect(self, peer: Peer) -> None:
         pass
 
-    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict] | None], None]) -> None:
         raise NotImplementedError
 
     def flush(self, session: Session) -> None:

@@ -16,11 +16,11 @@ from postroad.binary.session import Session
 from postroad.queues.access import Access
 from postroad.queues.commits import Done
 from postroad.queues.queue import Queue
-from postroad.security.guard import Guard, Verdict
+from postroad.security.guard import Guard
 from postroad.security.keys import KeyRing
 from postroad.security.signatures import public_key_of
 from postroad.simulation.loop import STARTED
-from postroad.simulation.node import OPENING_S, Node
+from postroad.simulation.node import Node
 from postroad.simulation.scenario import Scenario
 from postroad.simulation.seeds import http_scenario, random_scenario
 from postroad.simulation.verdict import SECURITY_CLASSES, judge
@@ -182,19 +182,6 @@ def let_everyone_send(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Access, "may_send", lambda access, queue, token: True)
 
 
-def read_on_while_packets_are_opened(patch: pytest.MonkeyPatch) -> None:
-    def open_packets(node: Node, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
-        verdicts = [node.core.protection.opener.open(packet, node.now) for packet in packets]
-
-        def opened() -> None:
-            done(verdicts)
-            node.changed()
-
-        node.after(OPENING_S * node.stage.chance.random(), opened)
-
-    patch.setattr(Node, "open", open_packets)
-
-
 @pytest.mark.parametrize(
     ("break_it", "first"),  # the search begins where nothing has to be waited for that is stuck for ever
     [
@@ -206,7 +193,6 @@ def read_on_while_packets_are_opened(patch: pytest.MonkeyPatch) -> None:
         (believe_every_certificate, 14),
         (forget_previous_keys, 9),
         (let_everyone_send, 13),
-        (read_on_while_packets_are_opened, 114),
     ],
 )
 def test_a_fault_put_in_by_hand_is_found(

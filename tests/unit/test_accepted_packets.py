@@ -90,7 +90,7 @@ class House:
 
     def connect(self, peer: Peer) -> None: ...
 
-    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict] | None], None]) -> None:
         done([self.core.protection.opener.open(packet, STARTED) for packet in packets])
 
     def flush(self, session: Session) -> None:

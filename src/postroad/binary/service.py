@@ -63,8 +63,9 @@ class Driver(Protocol):
     def flush(self, session: Session) -> None:
         """Writes what the session has to send, and closes the connection of one that is over."""
 
-    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
-        """Decrypts and checks packets, off the event loop, and calls `done`. Until then the session reads nothing."""
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict] | None], None]) -> None:
+        """Decrypts and checks packets, off the event loop, and calls `done`, with None if that failed. Until then the
+        session ought to read nothing."""
 
     def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
         """Calls `done` when everything changed so far is durable, or could not be. Duplicates were dropped: they rely
@@ -105,6 +106,7 @@ class BinaryService:
         self._unresolved_timers: Deadlines[Queue] = Deadlines()
         self._active: dict[Queue, None] = {}  # queues with messages, and some that had some
         self._refusing = 0
+        self._opening: dict[Session, list[Event]] = {}  # whose messages are looked at, and what came after them
         self._hops: dict[Queue, tuple[list[Hop], int]] = {}
         self.unresolved: dict[Queue, float] = {}  # queues without a way, and when it is asked for again
         # A message can become free again where nobody sees it: its lock was another's, or a tick was lost. So queues
@@ -359,31 +361,50 @@ class BinaryService:
         self._after(session, now)
 
     def _after(self, session: Session, now: float) -> None:
-        """What follows from what a session has taken in. Signatures and keys are looked at first, elsewhere."""
+        """What follows from what a session has taken in."""
         events = session.events()
-        address = self.addresses.get(session, "")
+        waiting = self._opening.get(session)
+        if waiting is None:
+            self._handle(session, events, now)
+        else:  # behind the messages that are being looked at
+            waiting += events
+            self._flush(session)
+
+    def _handle(self, session: Session, events: list[Event], now: float) -> None:
+        """Signatures and keys of messages are looked at first, elsewhere."""
         secured = [
             event.data for event in events if type(event) is Received and self.receiver.needs_opening(event.packet)
         ]
-        if secured:
-            self.driver.open(session, secured, lambda opened: self._take(session, events, address, now, iter(opened)))
-        else:
-            self._take(session, events, address, now, iter(()))
+        if not secured:
+            self._take(session, events, now, iter(()))
+            return
+        self._opening[session] = []
+        self.driver.open(session, secured, lambda opened: self._opened_all(session, events, opened, now))
 
-    def _take(self, session: Session, events: list[Event], address: str, now: float, opened: Iterator[Verdict]) -> None:
+    def _opened_all(self, session: Session, events: list[Event], opened: list[Verdict] | None, now: float) -> None:
+        """None: the driver failed. The session ends, and the peer sends again what it has no acknowledgment of."""
+        later = self._opening.pop(session)
+        if opened is None:
+            session.close("messages could not be checked")
+            later = [each for each in (*events, *later, *session.events()) if not isinstance(each, Received)]
+        else:
+            self._take(session, events, now, iter(opened))
+        if later:
+            self._handle(session, later, now)
+
+    def _take(self, session: Session, events: list[Event], now: float, opened: Iterator[Verdict]) -> None:
         stored = 0
         with self.core.delivery.together(now):
             for event in events:
                 match event:
                     case Received():
                         found = next(opened) if self.receiver.needs_opening(event.packet) else None
-                        self.receiver.take(session, event, address, now, found)
+                        self.receiver.take(session, event, self.addresses[session], now, found)
                         stored = event.number or stored
                     case Acknowledged():
                         self.sender.acknowledged(event.tokens, now)
                     case Opened():
-                        if session in self.addresses:  # it may have ended while its first messages were looked at
-                            self._opened(session, now)
+                        self._opened(session, now)
                     case Closed():
                         self._closed(session, event, now)
         if stored:

@@ -281,7 +281,7 @@ class BinaryTransport:
         if session.closed:
             link.transport.close()
 
-    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict] | None], None]) -> None:
         """In a thread of its own: RSA would hold up every other session."""
         link = self.links.get(session)
         transport = None if link is None else link.transport
@@ -296,19 +296,24 @@ class BinaryTransport:
         session: Session,
         transport: asyncio.Transport | None,
         packets: list[bytes],
-        done: Callable[[list[Verdict]], None],
+        done: Callable[[list[Verdict] | None], None],
     ) -> None:
         """A few at a time, so that sessions take turns: one can make us try keys for seconds."""
         loop = asyncio.get_running_loop()
         verdicts: list[Verdict] = []
+        failed = False
         try:
             for start in range(0, len(packets), OPENED_AT_ONCE):
                 some = packets[start : start + OPENED_AT_ONCE]
                 verdicts += await loop.run_in_executor(self._opener, self._open_all, some)
-            done(verdicts)
+        except Exception:  # a bug: this peer sends again what was not acknowledged, and no other suffers
+            log.exception("session broken off", extra={"peer": self.service.addresses.get(session)})
+            failed = True
+        try:
+            done(None if failed else verdicts)
             if transport is not None and not transport.is_closing():
                 transport.resume_reading()
-        except Exception:  # a bug: this peer sends again what was not acknowledged, and no other suffers
+        except Exception:  # the same
             log.exception("session broken off", extra={"peer": self.service.addresses.get(session)})
             if transport is not None:
                 transport.abort()

@@ -147,15 +147,15 @@ def _with_any_key(
     except RemoteProtocolError:
         return None
     size = provider.key_size(cipher)
-    fitting = []
+    fitting: set[tuple[bytes, bytes]] = set()
     for key in keys:
         session_key = unwrap_session_key(key, blob)
         right = len(session_key) == size and blob.session_key_algorithm is cipher.number
         opened = _with_key(view, cipher, session_key if right else bytes(size))
         if right and opened is not None:
-            fitting.append(opened)
+            fitting.add(opened)
     # A wrong key can give a session key of the right length by chance, which RC4 cannot notice. Two that fit are none.
-    return fitting[0] if len(fitting) == 1 else None
+    return fitting.pop() if len(fitting) == 1 else None
 
 
 def _with_key(view: MessageView, cipher: Cipher, session_key: bytes) -> tuple[bytes, bytes] | None:

@@ -236,7 +236,7 @@ class Node:
         self._sessions[end] = session
         self.flush(session)
 
-    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict] | None], None]) -> None:
         """As from another thread: other sessions go on meanwhile, this one is not read."""
         verdicts = [self.core.protection.opener.open(packet, self.now) for packet in packets]
         self._held[session] = bytearray()

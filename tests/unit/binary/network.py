@@ -158,7 +158,7 @@ class Station(Party):
     def connect(self, peer: Peer) -> None:
         self.network.pending.append((self, peer))
 
-    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict] | None], None]) -> None:
         done([self.core.protection.opener.open(packet, self.network.now) for packet in packets])
 
     def when_durable(self, done: Done) -> None:

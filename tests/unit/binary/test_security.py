@@ -7,6 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from postroad.binary.session import Session
 from postroad.errors import NotEncrypted
@@ -25,6 +26,7 @@ from postroad.wire.message import UserMessage
 from postroad.wire.security_header import SecurityHeader
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
+from tests import security_vectors
 from tests.security_vectors import CERTIFICATE, REGISTERED, RING, SENDER, SID, Counted, certificate_of
 from tests.unit.binary.network import ACKS, DEADLETTER, DEADXACT, LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
@@ -175,12 +177,13 @@ def test_transactional_messages_keep_their_order_encrypted_or_not(
     assert [arrived_encrypted(view) for view in beta.messages(LEDGER)] == [False, True] * 3
 
 
+@pytest.mark.parametrize("new", [SENDER, security_vectors.ADVANCED], ids=["another key", "the same key again"])
 def test_after_a_restart_and_after_a_rotation_old_messages_can_be_read(
-    network: Network, alpha: Station, beta: Station
+    network: Network, alpha: Station, beta: Station, new: RSAPrivateKey
 ) -> None:
     network.held.add((alpha, beta))
     alpha.send(beta.private(ORDERS), Message(SECRET, recoverable=True, encrypt=""))
-    rotated = RING.rotated(lambda bits: SENDER, 1024)
+    rotated = RING.rotated(lambda bits: new, 1024)
     network.protections["beta"] = Protection(Counted(), rotated, REGISTERED)
     network.held.clear()
     beta.restart()

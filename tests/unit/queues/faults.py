@@ -129,7 +129,7 @@ class House:
 
     # The drivers of both protocols
 
-    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict]], None]) -> None:
+    def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict] | None], None]) -> None:
         done([self.core.protection.opener.open(packet, self.now) for packet in packets])
 
     def connect(self, peer: Peer) -> None: ...
