@@ -114,7 +114,12 @@ class QueueSettings:
         "[MS-MQMQ] 2.3.1.7",
         none=MAX_QUOTA_KB,
     )
-    authenticate: bool = queue_property(SWITCH, False, "take signed messages only", "[MS-MQMQ] 2.3.1.11")
+    authenticate: bool = queue_property(
+        SWITCH,
+        False,
+        "take signed messages only, and those of users who have logged in to the API",
+        "[MS-MQMQ] 2.3.1.11",
+    )
     privacy: QueuePrivacy = queue_property(
         choice(QueuePrivacy),
         QueuePrivacy.OPTIONAL,
