@@ -18,7 +18,7 @@ import pytest
 import postroad as client
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import Received
+from postroad.binary.states import Received, singly
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name
 from postroad.values.info import QueueInfo
@@ -95,7 +95,7 @@ class Caller:
                 self.session.disconnected()
                 return
             self.session.receive_data(data, time.time())
-            for event in self.session.events():
+            for event in singly(self.session.events()):
                 if isinstance(event, Received):
                     self.taken.append(event.packet)
                     self.session.stored(event.number, time.time())

@@ -23,7 +23,7 @@ from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import Acknowledged, Opened, Received
+from postroad.binary.states import Acknowledged, Opened, Received, singly
 from postroad.config import load_configuration
 from postroad.manager import Manager
 from postroad.message import Composer, Message
@@ -79,7 +79,7 @@ class Listener:
         with closing(writer):
             while data := await reader.read(65536):
                 session.receive_data(data, time.time())
-                for event in session.events():
+                for event in singly(session.events()):
                     if isinstance(event, Received) and isinstance(event.packet, MessageView):
                         self.labels.put_nowait(event.packet.label)
                 writer.write(session.data_to_send())
@@ -351,7 +351,7 @@ async def send_all(host: str, packets: list[bytes]) -> list[object]:
             writer.write(session.data_to_send())
             with suppress(ConnectionResetError):
                 session.receive_data(await reader.read(65536), time.time())
-            for event in session.events():
+            for event in singly(session.events()):
                 if isinstance(event, Acknowledged):
                     acknowledged += event.tokens
     writer.close()

@@ -17,7 +17,7 @@ import pytest
 from postroad.api import ApiServer, TlsFiles
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import Received
+from postroad.binary.states import Received, singly
 from postroad.config import load_configuration
 from postroad.manager import Manager
 from postroad.message import Message
@@ -184,7 +184,7 @@ class Peer:
         session = Session.accept(STRANGER, BinarySettings(), time.time())
         while not (deaf and session.opened_at) and (data := await reader.read(65536)):
             session.receive_data(data, time.time())
-            for event in session.events():
+            for event in singly(session.events()):
                 if isinstance(event, Received):
                     if isinstance(event.packet, MessageView):
                         self.labels.add(event.packet.label)

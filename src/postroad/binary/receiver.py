@@ -14,7 +14,7 @@ from postroad.binary.sender import Sender
 from postroad.binary.sequences import IncomingSequence, IncomingSequences
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import Received
+from postroad.binary.states import Event, Received, ReceivedRun
 from postroad.binary.tracing import send_report
 from postroad.deadlines import Deadlines, earliest
 from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
@@ -26,7 +26,7 @@ from postroad.security.guard import Opened, Verdict, is_secured
 from postroad.security.refusals import EXPIRED, NO_QUEUE, TOO_MANY_HOPS, Refused
 from postroad.security.sid import Sid
 from postroad.security.signatures import is_signed
-from postroad.store.interface import NEVER, Record
+from postroad.store.interface import NEVER, Key, Record
 from postroad.transfer.arrivals import (
     REMOVALS,
     Credentials,
@@ -43,8 +43,9 @@ from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import ORDER_QUEUE_NUMBER, FinalAck, OrderAck, order_queue
 from postroad.wire.patch import as_stored, with_hop_count
 from postroad.wire.queue_names import destination_name
+from postroad.wire.runs import Run
 from postroad.wire.transaction_header import TxSequenceId
-from postroad.wire.view import MessageView
+from postroad.wire.view import MessageView, has_expired
 
 _NOBODY = NULL_GUID.bytes_le  # QueueManagerAddress of a direct name
 _UNKNOWN = Credentials(Token.anonymous())
@@ -110,8 +111,56 @@ class Receiver:
         except ManagerFull as fault:
             session.close(str(fault))
 
-    def needs_opening(self, packet: MessageView | OrderAck | FinalAck) -> bool:
+    def take_run(self, session: Session, event: ReceivedRun, address: str, now: float) -> None:
+        """Several plain messages of a session, as one; one by one where one of them is out of the ordinary."""
+        if not self._take_together(session, event.run, plain(address), now):
+            for each in event.each():
+                self.take(session, each, address, now)
+
+    def _take_together(self, session: Session, run: Run, address: str, now: float) -> bool:
+        """Whether all of them are now in their queue. If not, nothing has changed.
+
+        They are alike, so what the first one may do the others may. What each must pass is asked of all at once: time,
+        room, and that none has come before.
+        """
+        view = run.view
+        source = view.source_queue_manager_bytes
+        queue = self._destination(view)
+        if (
+            queue is None
+            or view.queue_manager_address_bytes not in (self._own, _NOBODY)
+            or self._refusal(queue, view, None, now) is not None
+            or has_expired(view.time_to_reach_queue, run.oldest_s, now)
+            or not self.core.delivery.has_room(queue, run.size)
+            or self.neighbours.admit(source, address, session, now) is not Trust.FIRST_HAND
+        ):
+            return False
+        tick = self.core.delivery.tick
+        if not view.transactional:
+            if self.history.has_any(run.identifiers):
+                return False
+            self.core.delivery.arrive_all(queue, run.packets, view, now)
+            self.history.add_all(run.identifiers, now, tick if view.recoverable else None, address)
+        else:
+            name, sequence = self.incoming.find(view)
+            if sequence is None or not sequence.accepts(*_place(view)):
+                return False
+            self._schedule_order_ack(name, session, sequence, view, address, now)
+            records = self.core.delivery.arrive_all(queue, run.packets, view, now)
+            added = [Key(record.queue, record.lookup_id) for record in records]
+            self.incoming.advance(tick, name, sequence, _place(view)[0], run.last_number, added, now)
+        if view.recoverable:
+            self.neighbours.delivered(source)
+        return True
+
+    def needs_opening(self, event: Event) -> bool:
         """Whether signature or key have to be looked at, 3.1.5.8.3: only at the destination. A router knows no keys."""
+        if type(event) is ReceivedRun:
+            packet: object = event.run.view
+        elif type(event) is Received:
+            packet = event.packet
+        else:
+            return False
         return (
             isinstance(packet, MessageView)
             and packet.has_security
@@ -183,13 +232,13 @@ class Receiver:
                 self._order_acks.pop(dropped, None)
             sequence = self.incoming.begin(name, view)
         self._schedule_order_ack(name, session, sequence, view, address, now)
-        fields = view.transaction_fields
-        assert fields is not None
-        if sequence.accepts(TxSequenceId(fields[1], fields[2]), fields[3], fields[4]):
+        place, number, previous = _place(view)
+        if sequence.accepts(place, number, previous):
             tick = self.core.tick
             before = len(tick.batch.puts)
             self._deliver(data, view, address, now, opened)
-            self.incoming.advance(tick, name, sequence, view, tick.last_puts(len(tick.batch.puts) - before), now)
+            added = tick.last_puts(len(tick.batch.puts) - before)
+            self.incoming.advance(tick, name, sequence, place, number, added, now)
         else:
             self.incoming.reject(self.core.tick, name, sequence, now)
 
@@ -452,3 +501,10 @@ class Receiver:
             origin = self.neighbours.address_of(view.source_queue_manager_bytes)
             direct = origin if view.queue_manager_address_bytes == _NOBODY else None
             self._send_final_ack(view, reason, direct, origin, now)
+
+
+def _place(view: MessageView) -> tuple[TxSequenceId, int, int]:
+    """The place of a transactional message: its sequence, its number there, and the previous number."""
+    fields = view.transaction_fields
+    assert fields is not None
+    return TxSequenceId(fields[1], fields[2]), fields[3], fields[4]

@@ -115,17 +115,21 @@ class IncomingSequences:
             tick.set_state(name, sequence.encode())
 
     def advance(
-        self, tick: Tick, name: str, sequence: IncomingSequence, view: MessageView, added: Iterable[Key], now: float
+        self,
+        tick: Tick,
+        name: str,
+        sequence: IncomingSequence,
+        place: TxSequenceId,
+        number: int,
+        added: Iterable[Key],
+        now: float,
     ) -> None:
-        """The message is accepted, or finally refused: either way the sequence moves past it. `added` is what the tick
-        has got by it."""
-        fields = view.transaction_fields
-        assert fields is not None
+        """Messages up to this number are accepted, or finally refused: either way the sequence moves past them. `added`
+        is what the tick has got by them."""
         step = self._steps.of(tick, name, sequence)
-        place = TxSequenceId(fields[1], fields[2])
         if place != sequence.sequence_id:
             sequence.sequence_id, sequence.durable, sequence.order_acked = place, 0, 0
-        sequence.number = fields[3]
+        sequence.number = number
         sequence.rejects = 0
         sequence.last_access_s = int(now)
         step.added += added

@@ -5,7 +5,7 @@ Without I/O or clock: whoever drives it gives it a way to connect, to write and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -18,7 +18,7 @@ from postroad.binary.report import progress, report, session_info
 from postroad.binary.sender import Sender
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import Acknowledged, Closed, Event, Opened, Received, SessionState
+from postroad.binary.states import Acknowledged, Closed, Event, Opened, Received, ReceivedRun, SessionState, singly
 from postroad.deadlines import Deadlines, earliest
 from postroad.errors import NoRoute
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
@@ -372,34 +372,46 @@ class BinaryService:
 
     def _handle(self, session: Session, events: list[Event], now: float) -> None:
         """Signatures and keys of messages are looked at first, elsewhere."""
-        secured = [
-            event.data for event in events if type(event) is Received and self.receiver.needs_opening(event.packet)
-        ]
-        if not secured:
-            self._take(session, events, now, iter(()))
+        needs_opening = self.receiver.needs_opening
+        if not any(needs_opening(event) for event in events):
+            self._take(session, events, now, {})
             return
+        events = singly(events)
+        secured = {place: event for place, event in enumerate(events) if needs_opening(event)}
+        packets = [event.data for event in secured.values() if isinstance(event, Received)]
         self._opening[session] = []
-        self.driver.open(session, secured, lambda opened: self._opened_all(session, events, opened, now))
 
-    def _opened_all(self, session: Session, events: list[Event], opened: list[Verdict] | None, now: float) -> None:
+        def done(opened: list[Verdict] | None) -> None:
+            verdicts = None if opened is None else dict(zip(secured, opened, strict=True))
+            self._opened_all(session, events, verdicts, now)
+
+        self.driver.open(session, packets, done)
+
+    def _opened_all(
+        self, session: Session, events: list[Event], opened: Mapping[int, Verdict] | None, now: float
+    ) -> None:
         """None: the driver failed. The session ends, and the peer sends again what it has no acknowledgment of."""
         later = self._opening.pop(session)
         if opened is None:
             session.close("messages could not be checked")
-            later = [each for each in (*events, *later, *session.events()) if not isinstance(each, Received)]
+            messages = (Received, ReceivedRun)
+            later = [each for each in (*events, *later, *session.events()) if not isinstance(each, messages)]
         else:
-            self._take(session, events, now, iter(opened))
+            self._take(session, events, now, opened)
         if later:
             self._handle(session, later, now)
 
-    def _take(self, session: Session, events: list[Event], now: float, opened: Iterator[Verdict]) -> None:
+    def _take(self, session: Session, events: list[Event], now: float, opened: Mapping[int, Verdict]) -> None:
+        """`opened` has what security made of messages, by their places among the events."""
         stored = 0
         with self.core.delivery.together(now):
-            for event in events:
+            for place, event in enumerate(events):
                 match event:
+                    case ReceivedRun():
+                        self.receiver.take_run(session, event, self.addresses[session], now)
+                        stored = event.number or stored
                     case Received():
-                        found = next(opened) if self.receiver.needs_opening(event.packet) else None
-                        self.receiver.take(session, event, self.addresses[session], now, found)
+                        self.receiver.take(session, event, self.addresses[session], now, opened.get(place))
                         stored = event.number or stored
                     case Acknowledged():
                         self.sender.acknowledged(event.tokens, now)

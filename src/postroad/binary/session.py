@@ -21,6 +21,7 @@ from postroad.binary.states import (
     Opened,
     PacketKind,
     Received,
+    ReceivedRun,
     SessionState,
 )
 from postroad.deadlines import earliest
@@ -40,6 +41,7 @@ from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.packets import Packet, decode_packet
 from postroad.wire.patch import with_session_header
+from postroad.wire.runs import is_plain, plain_run
 from postroad.wire.session_header import SessionHeader
 from postroad.wire.view import MessageView
 
@@ -144,13 +146,13 @@ class ReceivedMessages:
     _last_acked: int = 0  # LastAckedRecoverableMsgSeqNumber
     _express_unacked: int = 0
 
-    def add(self, *, recoverable: bool) -> int:
-        """3.1.5.8.2. Its number among the recoverable ones, or 0."""
-        self.count += 1
+    def add(self, count: int = 1, *, recoverable: bool) -> int:
+        """3.1.5.8.2. The number of the last one among the recoverable ones, or 0."""
+        self.count += count
         if not recoverable:
-            self._express_unacked += 1
+            self._express_unacked += count
             return 0
-        self.recoverable_count += 1
+        self.recoverable_count += count
         return self.recoverable_count
 
     def store(self, number: int) -> None:
@@ -323,14 +325,20 @@ class Session:
             self._acknowledge_if_due(now)
 
     def _take_all(self, packets: list[bytes], now: float) -> None:
-        for packet in packets:
-            if self.closed:
-                return
+        place = 0
+        while place < len(packets) and not self.closed:
             self.received_ack = True
             try:
-                self._take(packet, decode_packet(packet), now)
+                packet = decode_packet(packets[place])
+                if self.state is SessionState.OPEN and type(packet) is MessageView and place + 1 < len(packets):
+                    taken = self._take_run(packet, packets, place, now)
+                    place += taken
+                    if taken:
+                        continue
+                self._take(packets[place], packet, now)
             except RemoteProtocolError as fault:
                 self.close(f"the peer broke the protocol: {fault}")
+            place += 1
 
     def _take(self, data: bytes, packet: Packet, now: float) -> None:
         kind = _KINDS.get(type(packet), PacketKind.USER_MESSAGE)
@@ -428,16 +436,30 @@ class Session:
 
     def _take_message(self, data: bytes, packet: MessageView | OrderAck | FinalAck, now: float) -> None:
         """3.1.5.8.2 and 3.1.5.8.7: counted whatever becomes of it, duplicates too, and before its SessionHeader."""
+        number = self._count(1, is_recoverable(data), now)
+        self._events.append(Received(data, packet, number))
+        if isinstance(packet, MessageView) and (header := packet.session_header) is not None:
+            self._take_session_header(header, now)
+
+    def _take_run(self, view: MessageView, packets: list[bytes], place: int, now: float) -> int:
+        """Takes the plain messages from this place on together, if there are several. Returns how many it took."""
+        if not is_plain(view):
+            return 0
+        run = plain_run(view, packets, place)
+        count = len(run.packets)
+        if count == 1:
+            return 0
+        self._events.append(ReceivedRun(run, self._count(count, view.recoverable, now)))
+        return count
+
+    def _count(self, count: int, recoverable: bool, now: float) -> int:
+        """The number of the last one among the recoverable ones, or 0. The ack timer runs from now on."""
         self.session_active = True
-        recoverable = is_recoverable(data)
         if recoverable and not self.received.recoverable_unacked:
             self._start_ack_timer(self._recoverable_ack_s, now)
         elif self._ack_send_at is None:
             self._start_ack_timer(self._express_ack_s, now)
-        number = self.received.add(recoverable=recoverable)
-        self._events.append(Received(data, packet, number))
-        if isinstance(packet, MessageView) and (header := packet.session_header) is not None:
-            self._take_session_header(header, now)
+        return self.received.add(count, recoverable=recoverable)
 
     def stored(self, number: int, now: float) -> None:
         """Recoverable messages up to `number` are durable, or finally disregarded: they may be acknowledged."""

@@ -5,6 +5,7 @@ A pair that is not in the table is a protocol error, and closes the session. The
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from uuid import UUID
 
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.wire.ordering import FinalAck, OrderAck
+from postroad.wire.runs import Run
 from postroad.wire.view import MessageView
 
 
@@ -89,10 +91,31 @@ class Received(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ReceivedRun:
+    """Plain messages that came together: the same as a Received for each; `number` is that of the last one."""
+
+    run: Run
+    number: int
+
+    def each(self) -> Iterator[Received]:
+        first = self.number - len(self.run.packets) + 1 if self.number else 0
+        for place, data in enumerate(self.run.packets):
+            yield Received(data, MessageView(data), first and first + place)
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """The peer has these messages: it has read an express one, and stored a recoverable one."""
 
     tokens: tuple[object, ...]
 
 
-Event = Opened | Closed | Received | Acknowledged
+Event = Opened | Closed | Received | ReceivedRun | Acknowledged
+
+
+def singly(events: Iterable[Event]) -> list[Event]:
+    """The same events, with a Received for each message of a run."""
+    found: list[Event] = []
+    for event in events:
+        found += event.each() if isinstance(event, ReceivedRun) else (event,)
+    return found

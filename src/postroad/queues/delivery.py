@@ -6,10 +6,10 @@ letters and administration acknowledgments ([MS-MQQB] 3.1.7.2.1, 3.1.7.15).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import repeat
 from uuid import UUID
 
 from postroad.errors import (
@@ -34,13 +34,14 @@ from postroad.queues.collection import (
     QueueCollection,
     leads_to_internal,
 )
+from postroad.queues.outcomes import OF_TAKING, POSITIVE, Tally, asks_for
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import QUOTA_UNIT, START, PositionState, Queue
 from postroad.queues.tick import Atomic, Counters, Tick
 from postroad.security.relay import Relay
 from postroad.store.express import ExpressStore
-from postroad.store.interface import NEVER, PRIORITY_SHIFT, Key, Record
-from postroad.wire.constants import INFINITE, AckFlags, MessageClass
+from postroad.store.interface import NEVER, PRIORITY_SHIFT, Key, Record, new_records
+from postroad.wire.constants import INFINITE, MessageClass
 from postroad.wire.fields import identifier_of, is_recoverable, is_transactional, priority_of, times_of
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.queue_names import admin_name, destination_name
@@ -56,46 +57,6 @@ INSECURE_NACKS = frozenset(
         MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER,
     }
 )
-_EXPIRED = frozenset({MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_REACH_QUEUE_TIMEOUT})
-_PURGED = frozenset({MessageClass.NACK_Q_PURGED, MessageClass.NACK_DELETED, MessageClass.NACK_Q_DELETED})
-_POSITIVE = frozenset({MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE})
-# Acknowledgments of a message that was here and goes: one at the most for each.
-_OF_TAKING = _PURGED | {MessageClass.ACK_RECEIVE, MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_RECEIVE_REJECTED}
-
-
-def asks_for(ack_flags: int, message_class: int) -> bool:
-    """Whether a message with these flags wants an acknowledgment of this class ([MS-MQMQ] 2.2.19.3)."""
-    if message_class == MessageClass.ACK_REACH_QUEUE:
-        wanted = AckFlags.POSITIVE_ARRIVAL
-    elif message_class == MessageClass.ACK_RECEIVE:
-        wanted = AckFlags.POSITIVE_RECEIVE
-    elif message_class >= MessageClass.NACK_Q_DELETED:
-        wanted = AckFlags.NEGATIVE_RECEIVE
-    else:
-        wanted = AckFlags.NEGATIVE_ARRIVAL
-    return ack_flags & wanted.value != 0
-
-
-@dataclass(slots=True)
-class Tally:
-    """What has happened to messages since the start. A tick that fails is not taken back: these are for watching."""
-
-    added: int = 0
-    received: int = 0
-    expired: int = 0
-    purged: int = 0
-    dead_lettered: int = 0
-    follow_up_errors: int = 0  # what followed from a change and failed: the change stands
-    withheld: int = 0  # acknowledgments, reports and messages of strangers to hosts that they may not make us call
-    refused: Counter[str] = field(default_factory=Counter)  # messages of other managers, by reason
-
-    def count_taken(self, reason: int) -> None:
-        if reason == MessageClass.ACK_RECEIVE:
-            self.received += 1
-        elif reason in _EXPIRED:
-            self.expired += 1
-        elif reason in _PURGED:
-            self.purged += 1
 
 
 @dataclass(eq=False, repr=False)
@@ -151,6 +112,13 @@ class Delivery:
             setting = f"quota_kb of {queue.name}"
             raise QuotaExceeded(f"the queue {queue.name}", quota, queue.used_bytes, size, setting)
 
+    def has_room(self, queue: Queue, size: int) -> bool:
+        try:
+            self.check_quota(queue, size)
+        except QuotaExceeded:
+            return False
+        return True
+
     def add(
         self,
         queue: Queue,
@@ -164,7 +132,7 @@ class Delivery:
     ) -> Record:
         """One message into a queue, by the ordering rules. Quotas are the caller's to check."""
         record = self._put(queue, packet, priority, expires_s, now, reason, aborts)
-        self._announce(queue, record, now)
+        self._announce(queue, (record,), now)
         return record
 
     def _put(
@@ -185,22 +153,22 @@ class Delivery:
         self.tally.added += 1
         return record
 
-    def _announce(self, queue: Queue, record: Record, now: float) -> None:
-        """Whoever waits for an express message hears of it at once; of others, when they are durable."""
-        if is_recoverable(record.packet) or not (queue.waiting or queue.is_outgoing):
+    def _announce(self, queue: Queue, records: Sequence[Record], now: float) -> None:
+        """Readers that wait for an express message hear of it at once; of others, when they are durable."""
+        if is_recoverable(records[0].packet) or not (queue.waiting or queue.is_outgoing):
             return
-        self.atomic.then(self._announced, queue, record, now)
+        self.atomic.then(self._announced, queue, records, now)
 
-    def _announced(self, queue: Queue, record: Record, now: float) -> None:
+    def _announced(self, queue: Queue, records: Sequence[Record], now: float) -> None:
         try:
             if queue.waiting:
-                self._wake(queue, now, (record.lookup_id,))
+                self._wake(queue, now, [record.lookup_id for record in records])
             elif self._ready is None:
                 queue.ready(now)
             else:
                 self._ready[queue] = None
         except Exception as error:
-            self.note_failure(record.packet, error)
+            self.note_failure(records[0].packet, error)
 
     def note_failure(self, packet: bytes | None, error: Exception) -> None:
         """Something that follows from a change has failed, and the change stands."""
@@ -251,8 +219,31 @@ class Delivery:
         record = self._put(queue, packet, priority, self.expiry(queue, packet, now), now)
         if not queue.is_outgoing and (view.ack_flags or view.positive_journaling):
             self.atomic.then(self._arrived, packet, view, now)
-        self._announce(queue, record, now)  # last, because a waiting reader takes the message at once
+        self._announce(queue, (record,), now)  # last, because a waiting reader takes the message at once
         return record
+
+    def arrive_all(self, queue: Queue, packets: list[bytes], view: MessageView, now: float) -> list[Record]:
+        """Messages that ask for nothing reach their queue. Their kind, priority and times are those of `view`."""
+        priority = 0 if view.transactional else view.priority
+        first = (7 - priority) << PRIORITY_SHIFT | self.counters.take_arrivals(len(packets))
+        lookup_ids = range(first, first + len(packets))
+        if _is_system(queue) or (view.time_to_be_received == INFINITE and not queue.is_outgoing):
+            expiries: Iterable[int] = repeat(NEVER)
+        else:
+            expiries = [self.expiry(queue, packet, now) for packet in packets]
+        records = new_records(queue.number, lookup_ids, int(now * 1000), expiries, packets)
+        queue.last_added_at = now
+        if view.recoverable:
+            self.tick.put_all(queue, records)
+        else:
+            self.express.put_all(records)
+            queue.add_express(sum(map(len, packets)), len(packets))
+            queue.opened_before(first)
+            if self.tick.steps is not None:
+                self.tick.steps += [(self._drop_express, queue, record) for record in records]
+        self.tally.added += len(records)
+        self._announce(queue, records, now)
+        return records
 
     def _arrived(self, packet: bytes, view: MessageView, now: float) -> None:
         if view.ack_flags:
@@ -455,7 +446,7 @@ class Delivery:
         way = self._own_way(view, admin) if carrier is None else carrier.way_back(view, admin)
         if way is None:
             return
-        body = b"" if message_class in _POSITIVE or view.encrypted else view.body
+        body = b"" if message_class in POSITIVE or view.encrypted else view.body
         ack = Message(
             body,
             label=view.label,
@@ -469,7 +460,7 @@ class Delivery:
             message_class=message_class,
         )
         try:
-            self.send_own(admin, ack, now, way, follows=message_class in _OF_TAKING)
+            self.send_own(admin, ack, now, way, follows=message_class in OF_TAKING)
         except StorageError:
             raise
         except PostroadError:

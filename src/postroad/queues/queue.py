@@ -153,8 +153,8 @@ class Queue:
         self.reserved_bytes -= size
         self.usage.used_bytes -= size
 
-    def add_express(self, size: int) -> None:
-        self.express_count += 1
+    def add_express(self, size: int, count: int = 1) -> None:
+        self.express_count += count
         self.express_bytes += size
         self.usage.used_bytes += size
 

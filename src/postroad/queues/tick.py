@@ -6,14 +6,14 @@ Changes of several steps and the numbers that messages get belong here too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from postroad.errors import StorageError
-from postroad.store.interface import ARRIVAL_MASK, MAX_ARRIVAL, Batch, Key, Record
+from postroad.store.interface import ARRIVAL_MASK, MAX_ARRIVAL, Batch, Key, Record, keys
 
 if TYPE_CHECKING:
     from postroad.queues.delivery import Delivery
@@ -80,6 +80,26 @@ class Tick:
             change.first_arrival = record.lookup_id & ARRIVAL_MASK  # arrival numbers only grow
         if change.first is None or record.lookup_id < change.first:
             change.first = record.lookup_id
+        queue.reserve(size)
+
+    def put_all(self, queue: Queue, records: Sequence[Record]) -> None:
+        """Several new records of one queue, one after the other."""
+        if not records:
+            return
+        lookup_ids = [record.lookup_id for record in records]
+        size = sum([len(record.packet) for record in records])
+        self.batch.puts.update(zip(keys(queue.number, lookup_ids), records, strict=True))
+        self.writes += 1
+        change = self.change(queue)
+        if self.steps is not None:
+            self.steps.append((_unput_all, self, queue, records, change.first, change.first_arrival))
+        change.added += len(records)
+        change.added_bytes += size
+        first = min(lookup_ids)
+        if change.first is None:
+            change.first_arrival = lookup_ids[0] & ARRIVAL_MASK  # arrival numbers only grow
+        if change.first is None or first < change.first:
+            change.first = first
         queue.reserve(size)
 
     def set_state(self, name: str, value: bytes | None) -> None:
@@ -172,6 +192,13 @@ def _unput(tick: Tick, queue: Queue, record: Record, first: int | None, first_ar
         change.added_bytes -= len(record.packet)
         change.first, change.first_arrival = first, first_arrival
         queue.release(len(record.packet))
+
+
+def _unput_all(
+    tick: Tick, queue: Queue, records: Sequence[Record], first: int | None, first_arrival: int | None
+) -> None:
+    for record in reversed(records):
+        _unput(tick, queue, record, first, first_arrival)
 
 
 def _undelete(
@@ -277,6 +304,12 @@ class Counters:
         arrival = self._arrival
         self._arrival = arrival + 1
         return arrival
+
+    def take_arrivals(self, number: int) -> int:
+        """The first of `number` consecutive ones."""
+        first = self._arrival
+        self._arrival = first + number
+        return first
 
     def take_message_ids(self, number: int) -> int:
         """The first of `number` consecutive ids; those above MAX_MESSAGE_ID start again at 0."""

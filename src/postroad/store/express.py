@@ -5,7 +5,7 @@ Nothing here survives the process, and nothing here touches a disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 
@@ -30,6 +30,14 @@ class ExpressStore:
         pack_key(record.queue, record.lookup_id)
         with self._lock:
             self._put(record)
+
+    def put_all(self, records: Sequence[Record]) -> None:
+        """Adds records."""
+        for record in records:
+            pack_key(record.queue, record.lookup_id)
+        with self._lock:
+            for record in records:
+                self._put(record)
 
     replace = put
 

@@ -7,11 +7,12 @@ or of a refused message is the carrier's to say.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from heapq import heapify, heapreplace
-from itertools import starmap
+from itertools import islice
 from struct import Struct
 
 from postroad.errors import ManagerFull, QuotaExceeded
@@ -40,6 +41,7 @@ from postroad.wire.view import MessageView
 
 HISTORY_STATE = "history/"
 _ENTRY = Struct("<20sI")
+_SECONDS = Struct("<I")
 DROPPED = 64  # of a full table, the share that makes room: one look at all addresses for many newcomers
 
 
@@ -126,6 +128,14 @@ def foreign_id(identifier: bytes, address: str) -> bytes:
     return blake2b(identifier + address.encode(), digest_size=len(identifier)).digest()
 
 
+@dataclass(slots=True, eq=False)
+class _Origin:
+    """An address that messages come from, "" for those of an earlier run, and the ids of these, the oldest first."""
+
+    address: str
+    identifiers: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
+
+
 class MessageIdHistory:
     """The newest `size` ids, each with the time it was last seen. Kept in the store in blocks, one for each tick.
 
@@ -136,25 +146,25 @@ class MessageIdHistory:
         self.size = size
         self.lifetime_s = lifetime_s
         self._prefix = prefix
-        self._seen: OrderedDict[bytes, int] = OrderedDict()
-        self._senders: dict[bytes, str] = {}  # by id: the address that it came from, as far as is known
-        self._by_sender: dict[str, OrderedDict[bytes, None]] = {}  # the other way round, the oldest first
+        self._seen: OrderedDict[bytes, tuple[int, _Origin]] = OrderedDict()  # when and from where, the oldest first
+        self._origins: dict[str, _Origin] = {}  # by address; each has some ids
         self._blocks: OrderedDict[str, int] = OrderedDict()  # by name: how many ids they hold
         self._kept = 0  # ids in all of them
-        self._gathering: list[tuple[bytes, int]] = []
+        self._gathering: list[bytes] = []  # entries of the gathering tick, one or several in each
         self._tick: Tick | None = None
         self._next_block = 0
         for name, block in sorted(store.state(prefix).items()):
             entries = list(_ENTRY.iter_unpack(block))
             for identifier, seen_s in entries:
-                self._note(identifier, seen_s, "")
+                self._note((identifier,), seen_s, "")
             self._blocks[name] = len(entries)
             self._kept += len(entries)
             self._next_block = int(name.removeprefix(prefix)) + 1
 
     def start(self, now: float) -> None:
         """What the store knew is as good as just seen: a clock that was set meanwhile must not make it forgotten."""
-        self._seen = OrderedDict.fromkeys(self._seen, int(now))
+        for identifier, (_, origin) in self._seen.items():
+            self._seen[identifier] = (int(now), origin)
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -162,17 +172,30 @@ class MessageIdHistory:
     def __contains__(self, identifier: bytes) -> bool:
         return identifier in self._seen
 
+    def has_any(self, identifiers: list[bytes]) -> bool:
+        """Whether one of them has come already, or is there twice."""
+        return not self._seen.keys().isdisjoint(identifiers) or len(set(identifiers)) < len(identifiers)
+
     def seen_at(self, identifier: bytes) -> int | None:
         """When a message came last, in seconds; None for one that did not, or that is forgotten."""
-        return self._seen.get(identifier)
+        found = self._seen.get(identifier)
+        return None if found is None else found[0]
 
     def refresh(self, identifier: bytes, now: float) -> None:
         """3.1.5.8.1: a duplicate came, so more may."""
-        self._note(identifier, int(now), self._senders.get(identifier, ""))
+        found = self._seen.get(identifier)
+        self._drop(identifier)
+        self._note((identifier,), int(now), "" if found is None else found[1].address)
 
     def add(self, identifier: bytes, now: float, tick: Tick | None, address: str = "") -> None:
         """3.1.5.8.2. With a tick the id becomes durable with the message; an express one's is only remembered."""
-        self._note(identifier, int(now), address)
+        self._drop(identifier)
+        self.add_all((identifier,), now, tick, address)
+
+    def add_all(self, identifiers: Sequence[bytes], now: float, tick: Tick | None, address: str) -> None:
+        """The same for several that have not come before."""
+        seen_s = int(now)
+        self._note(identifiers, seen_s, address)
         if len(self._seen) > self.size:
             self._make_room()
         if tick is None:
@@ -182,56 +205,64 @@ class MessageIdHistory:
             self._gathering = []
             self._next_block += 1
             tick.on_seal.append(partial(self._write, tick, self._next_block, self._gathering))
-        self._gathering.append((identifier, int(now)))
+        stamp = _SECONDS.pack(seen_s)
+        self._gathering.append(stamp.join(identifiers) + stamp)
 
-    def _note(self, identifier: bytes, seen_s: int, address: str) -> None:
-        if identifier in self._seen:
-            self._drop(identifier)
-        self._seen[identifier] = seen_s
-        self._senders[identifier] = address
-        theirs = self._by_sender.get(address)
-        if theirs is None:
-            theirs = self._by_sender[address] = OrderedDict()
-        theirs[identifier] = None
+    def _note(self, identifiers: Iterable[bytes], seen_s: int, address: str) -> None:
+        """They are the newest, and none of them is here yet."""
+        origin = self._origins.get(address)
+        if origin is None:
+            origin = self._origins[address] = _Origin(address)
+        self._seen.update(dict.fromkeys(identifiers, (seen_s, origin)))
+        origin.identifiers.update(dict.fromkeys(identifiers))
 
     def _drop(self, identifier: bytes) -> None:
-        if self._seen.pop(identifier, None) is None:
-            return
-        address = self._senders.pop(identifier)
-        theirs = self._by_sender[address]
-        del theirs[identifier]
-        if not theirs:
-            del self._by_sender[address]
+        found = self._seen.pop(identifier, None)
+        if found is not None:
+            origin = found[1]
+            del origin.identifiers[identifier]
+            if not origin.identifiers:
+                del self._origins[origin.address]
 
     def _make_room(self) -> None:
-        largest = [(-len(theirs), address) for address, theirs in self._by_sender.items()]
+        """Down to the size, and some more."""
+        largest = [(-len(origin.identifiers), address) for address, origin in self._origins.items()]
         heapify(largest)
-        for _ in range(self.size // DROPPED + 1):
+        surplus = len(self._seen) - self.size + self.size // DROPPED
+        while surplus > 0:
             count, address = largest[0]
-            self._drop(next(iter(self._by_sender[address])))
-            heapreplace(largest, (count + 1, address))
+            # From the largest one at once, until another one is as large.
+            others = min((each[0] for each in largest[1:3]), default=0)
+            dropped = min(surplus, max(1, others - count), -count)
+            oldest = self._origins[address].identifiers
+            for identifier in list(islice(oldest, dropped)):
+                self._drop(identifier)
+            heapreplace(largest, (count + dropped, address))
+            surplus -= dropped
 
     def forget(self, identifier: bytes) -> None:
         """A message that the gathering tick was to bring is not coming after all."""
         self._drop(identifier)
-        self._gathering[:] = [each for each in self._gathering if each[0] != identifier]
+        entries = _ENTRY.iter_unpack(b"".join(self._gathering))
+        self._gathering[:] = [_ENTRY.pack(*entry) for entry in entries if entry[0] != identifier]
 
-    def _write(self, tick: Tick, number: int, entries: list[tuple[bytes, int]]) -> None:
+    def _write(self, tick: Tick, number: int, entries: list[bytes]) -> None:
         """The block of a tick that is sealed; the oldest go when those behind them hold as many as are kept."""
         name = f"{self._prefix}{number:012d}"
-        tick.set_state(name, b"".join(starmap(_ENTRY.pack, entries)))
-        self._blocks[name] = len(entries)
-        self._kept += len(entries)
+        block = b"".join(entries)
+        tick.set_state(name, block)
+        self._blocks[name] = len(block) // _ENTRY.size
+        self._kept += self._blocks[name]
         dropped: list[tuple[str, int]] = []
         while len(self._blocks) > 1 and self._kept - next(iter(self._blocks.values())) >= self.size:
             dropped.append(self._blocks.popitem(last=False))
             self._kept -= dropped[-1][1]
             tick.set_state(dropped[-1][0], None)
-        tick.on_failure.append(lambda error: self._lost(name, entries, dropped))
+        tick.on_failure.append(lambda error: self._lost(name, block, dropped))
 
-    def _lost(self, name: str, entries: list[tuple[bytes, int]], dropped: list[tuple[str, int]]) -> None:
+    def _lost(self, name: str, block: bytes, dropped: list[tuple[str, int]]) -> None:
         """The tick never was: its messages have not come, and the blocks that it dropped are still there."""
-        for identifier, _ in entries:
+        for identifier, _ in _ENTRY.iter_unpack(block):
             self._drop(identifier)
         self._kept -= self._blocks.pop(name, 0)
         for old, count in reversed(dropped):
@@ -243,9 +274,9 @@ class MessageIdHistory:
     def deadline(self) -> float | None:
         """MessageIDHistory Cleanup Timer, 3.1.2.8: it runs as long as there is something to forget."""
         oldest = next(iter(self._seen.values()), None)
-        return None if oldest is None else oldest + self.lifetime_s + 1
+        return None if oldest is None else oldest[0] + self.lifetime_s + 1
 
     def clean(self, now: float) -> None:
-        """3.1.6.7: ids that nobody has repeated for long are forgotten."""
-        while self._seen and next(iter(self._seen.values())) < now - self.lifetime_s:
+        """3.1.6.7: ids that have not been repeated for long are forgotten."""
+        while self._seen and next(iter(self._seen.values()))[0] < now - self.lifetime_s:
             self._drop(next(iter(self._seen)))

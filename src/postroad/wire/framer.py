@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from postroad.errors import RemoteProtocolError
 from postroad.wire.base_header import LAYOUT, check_base_header
-from postroad.wire.constants import BASE_HEADER_SIZE, MAX_PACKET_SIZE, SESSION_HEADER_SIZE, BaseFlags
+from postroad.wire.constants import (
+    BASE_HEADER_SIZE,
+    MAX_PACKET_SIZE,
+    SESSION_HEADER_SIZE,
+    SIGNATURE,
+    VERSION,
+    BaseFlags,
+)
 
 # The most bytes that a peer can make us keep between two feeds: one incomplete packet.
 MAX_BUFFERED = MAX_PACKET_SIZE + SESSION_HEADER_SIZE
@@ -18,11 +25,12 @@ class Framer:
     The first bad header ends the stream: `error` says why, `position` says where, and no more packets are returned.
     """
 
-    __slots__ = ("_buffer", "_limit", "_over_limit", "error", "position")
+    __slots__ = ("_buffer", "_limit", "_needed", "_over_limit", "error", "position")
 
     def __init__(self, limit: int = MAX_BUFFERED) -> None:
         """`limit` is the largest size of a packet, until `lift_limit`."""
         self._buffer = bytearray()
+        self._needed = 0  # bytes in the buffer, before there is something to cut
         self._limit = limit
         self._over_limit = False  # the error is a packet above the limit, which may be valid once the limit is lifted
         self.error: RemoteProtocolError | None = None
@@ -47,37 +55,39 @@ class Framer:
         if self.error:
             return []
         if self._buffer:
-            self._buffer += data
-            with memoryview(self._buffer) as view:
-                packets, taken = self._cut(view)
-            del self._buffer[:taken]
-        else:
-            packets, taken = self._cut(memoryview(data))
-            self._buffer += data[taken:]
-        self.position += taken
-        if self.error and not self._over_limit:
+            if len(self._buffer) + len(data) < self._needed:
+                self._buffer += data
+                return []
+            data = bytes(self._buffer) + data
             self._buffer.clear()
+        packets, taken = self._cut(data)
+        self.position += taken
+        if not self.error or self._over_limit:
+            self._buffer += data[taken:]
         return packets
 
-    def _cut(self, view: memoryview) -> tuple[list[bytes], int]:
+    def _cut(self, data: bytes) -> tuple[list[bytes], int]:
         packets: list[bytes] = []
-        offset, end = 0, len(view)
+        offset, end = 0, len(data)
+        self._needed = BASE_HEADER_SIZE
         while end - offset >= BASE_HEADER_SIZE:
-            version, _, flags, signature, size, _ = LAYOUT.unpack_from(view, offset)
-            try:
-                check_base_header(version, signature, size)
-            except RemoteProtocolError as error:
-                self.error = error
+            version, _, flags, signature, size, _ = LAYOUT.unpack_from(data, offset)
+            if signature != SIGNATURE or version != VERSION or not BASE_HEADER_SIZE <= size <= MAX_PACKET_SIZE:
+                try:
+                    check_base_header(version, signature, size)
+                except RemoteProtocolError as error:
+                    self.error = error
                 break
             # [MS-MQMQ] 2.2.19.1: PacketSize does not count the SessionHeader after a UserMessage, and only that one.
             if flags & _SESSION_OR_INTERNAL == _SESSION_ONLY:
                 size += SESSION_HEADER_SIZE
             if end - offset < size:
+                self._needed = size
                 if size > self._limit:
                     self._over_limit = True
                     fault = f"a packet must have at most {self._limit} bytes here, got {size}"
                     self.error = RemoteProtocolError(fault, offset)
                 break
-            packets.append(bytes(view[offset : offset + size]))
+            packets.append(data[offset : offset + size])
             offset += size
         return packets, offset

@@ -47,6 +47,12 @@ _Trailers = tuple[DebugHeader | None, SoapHeader | None, MultiQueueFormatHeader 
 _NO_TRAILERS: _Trailers = (None, None, None)
 
 
+def has_expired(time_to_reach_queue: int, sent_time: int, now: float) -> bool:
+    """[MS-MQQB] 3.1.7.1.2 and [MC-MQSRM] 2.2.6.17. A sender's clock ahead of ours does not make a message expire
+    sooner."""
+    return time_to_reach_queue != INFINITE and int(now) - sent_time > time_to_reach_queue
+
+
 class MessageView:
     """`data` is exactly one packet, with its SessionHeader. Raises RemoteProtocolError if it is not a UserMessage.
 
@@ -197,9 +203,8 @@ class MessageView:
         return self._fixed[5]
 
     def has_expired(self, now: float) -> bool:
-        """Whether TimeToReachQueue is over: [MS-MQQB] 3.1.7.1.2 and [MC-MQSRM] 2.2.6.17. A sender's clock ahead of
-        ours does not make a message expire sooner."""
-        return self.time_to_reach_queue != INFINITE and int(now) - self.sent_time > self.time_to_reach_queue
+        """Whether TimeToReachQueue is over."""
+        return has_expired(self._fixed[5], self._fixed[9], now)
 
     # UserHeader
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import Acknowledged, Closed, Event, Opened, Received, SessionState
+from postroad.binary.states import Acknowledged, Closed, Event, Opened, Received, SessionState, singly
 from postroad.wire import (
     BaseHeader,
     ConnectionParameters,
@@ -194,7 +194,7 @@ class Link:
             data = end.session.data_to_send()
             end.trace += data
             self.other(end).transit += data
-            end.events += end.session.events()
+            end.events += singly(end.session.events())
 
     def deliver(self, to: End, size: int | None = None) -> None:
         """Gives an end the next `size` bytes that are on their way to it, or all."""

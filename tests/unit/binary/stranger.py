@@ -6,7 +6,7 @@ from uuid import UUID
 
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import Acknowledged, Received
+from postroad.binary.states import Acknowledged, Received, singly
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name
 from postroad.wire.ordering import FinalAck, OrderAck, order_queue
@@ -137,7 +137,7 @@ class Stranger(Party):
                 self.flush(session)
 
     def _take_events(self, session: Session) -> None:
-        for event in session.events():
+        for event in singly(session.events()):
             if isinstance(event, Received):
                 self.taken.append(event.packet)
                 if self.stores:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from postroad.binary.session import MAX_HANDSHAKE_PACKET, Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.states import Closed, Event, Opened, PacketKind, Received, SessionState
+from postroad.binary.states import Closed, Event, Opened, PacketKind, Received, SessionState, singly
 from postroad.wire import (
     BaseHeader,
     ConnectionParameters,
@@ -325,7 +325,7 @@ def shown(session: Session) -> list[object]:
     def value(event: Event) -> object:
         return (event.data, event.number) if isinstance(event, Received) else event
 
-    return [value(event) for event in session.events()]
+    return [value(event) for event in singly(session.events())]
 
 
 @st.composite
@@ -352,7 +352,7 @@ def test_whatever_comes_the_session_lives_or_closes(data: bytes, state: SessionS
     """No exception, one end at the most, nothing after it, and no timer left behind."""
     session = in_state(state)
     session.receive_data(data, START)
-    events = session.events()
+    events = singly(session.events())
     assert sum(isinstance(event, Closed) for event in events) == session.closed
     assert sum(isinstance(event, Opened) for event in events) <= 1
     if session.closed:
