@@ -169,7 +169,7 @@ class ApiSettings:
 class BinarySettings:
     """`[binary]`: MS-MQQB"""
 
-    window_size: int = setting(whole(1, UINT16_MAX), 64)
+    window_size: int = setting(whole(1, UINT16_MAX), 1024)
     ack_timeout_ms: int = setting(whole(20_000, 120_000), 120_000)  # the range of [MS-MQQB] 2.2.2.1
     insecure_nacks: bool = setting(SWITCH, False)
     retry_connect_s: float = setting(number(0.001, YEAR_S), 1.0)

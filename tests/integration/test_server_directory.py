@@ -121,13 +121,13 @@ def test_a_setting_says_when_idle_sessions_close(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("QB-6-17")
-def test_a_server_offers_a_window_of_64_unless_it_is_told_another(tmp_path: Path) -> None:
+def test_a_server_offers_a_window_of_1024_unless_it_is_told_another(tmp_path: Path) -> None:
     def look(session: Session, said: bytes) -> int:
         packets = [decode_packet(each) for each in Framer().feed(said)]
         (parameters,) = (each for each in packets if isinstance(each, ConnectionParameters))
         return parameters.window_size
 
-    assert with_session(configured(tmp_path), look) == 0x40
+    assert with_session(configured(tmp_path), look) == 1024
     assert with_session(configured(tmp_path, "window_size = 9"), look) == 9
 
 

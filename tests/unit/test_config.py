@@ -114,7 +114,11 @@ def test_a_name_is_enough_and_the_rest_has_defaults(tmp_path: Path) -> None:
     listen = config.listen
     assert (listen.host, listen.binary, listen.ping, listen.http) == ("127.0.0.1", 1801, 3527, 80)
     assert (listen.rpc, listen.api, listen.epm) == (2103, 8180, None)
-    assert (config.binary.window_size, config.binary.ack_timeout_ms, config.binary.retry_connect_s) == (64, 120000, 1.0)
+    assert (config.binary.window_size, config.binary.ack_timeout_ms, config.binary.retry_connect_s) == (
+        1024,
+        120000,
+        1.0,
+    )
     assert config.binary.resend_s == (30, 30, 30, 300, 300, 300, 1800, 1800, 1800, 21600) == config.srmp.resend_s
     assert (config.binary.insecure_nacks, config.binary.ping, config.srmp.retransmission_ms) == (False, False, 20000)
     assert (config.peers, config.users, config.queues) == ((), (), ())

@@ -15,7 +15,7 @@ ROUTING_CLEANUP_MS = 120_000
 class BinarySettings:
     """Times end in their unit. A queue manager has one of these; every session of it obeys."""
 
-    window_size: int = 64
+    window_size: int = 1024  # what we propose: the smaller one of both ends applies, and notes 36 and 50 have 64
     ack_timeout_ms: int = 120_000  # AckWaitTimeout
     initialization_ms: int = 60_000
     cleanup_ms: int = CLEANUP_MS

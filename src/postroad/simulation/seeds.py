@@ -131,7 +131,7 @@ def _line(chance: Random) -> Line:
 def _settings(chance: Random) -> BinarySettings:
     ack_timeout_ms = chance.choice((20_000, 30_000, 120_000))
     return BinarySettings(
-        window_size=chance.choice((1, 2, 8, 64)),
+        window_size=chance.choice((1, 2, 8, 64, 1024)),
         ack_timeout_ms=ack_timeout_ms,
         initialization_ms=chance.choice((5_000, 20_000)),
         cleanup_ms=ack_timeout_ms * chance.choice((2, 20)),  # a session that is idle must have acknowledged before

@@ -32,8 +32,8 @@ from tests.packets import ADDRESS, SOURCE
 
 HERE, THERE, STRANGER = SOURCE, ADDRESS, UUID("5c5c5c5c-0000-4000-8000-00000000beef")
 START = 5_000.0
-DEFAULTS = BinarySettings()
-FAST = BinarySettings(ack_timeout_ms=20_000)  # the shortest that the protocol allows
+DEFAULTS = BinarySettings(window_size=64)  # the window that Windows proposes
+FAST = BinarySettings(window_size=64, ack_timeout_ms=20_000)  # the shortest time that the protocol allows
 
 
 def message(*, recoverable: bool = False, transactional: bool = False) -> bytes:

@@ -38,6 +38,7 @@ from tests.follow_ups import raised
 
 STARTED = 1_700_000_000.0
 DISK_FULL = StorageError("the disk is full")
+WINDOWS_DEFAULTS = BinarySettings(window_size=64)  # a window that a test fills with few messages
 MOST_STEPS = 20_000  # of one `run`: two managers that never fall silent are a bug
 
 ORDERS = r"private$\orders"
@@ -306,7 +307,7 @@ class Network:
     def station(
         self, name: str, number: int, settings: BinarySettings | None = None, *, insecure_nacks: bool = False
     ) -> Station:
-        return Station(self, name, number, settings or BinarySettings(), insecure_nacks)
+        return Station(self, name, number, settings or WINDOWS_DEFAULTS, insecure_nacks)
 
     def resolve(self, station: Station, name: FormatName) -> list[Hop]:
         if isinstance(name, DirectName):

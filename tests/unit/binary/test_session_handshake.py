@@ -210,6 +210,7 @@ class TestAnswered:
         assert base_flags(packet) & INTERNAL
         assert internal_flags(packet) == 0x0003
         assert unpack_from("<IIHH", packet, 20) == (500, 120_000, 0, 64)
+        assert unpack_from("<IIHH", answered(settings=BinarySettings()).data_to_send(), 20) == (500, 120_000, 0, 1024)
         other = BinarySettings(ack_timeout_ms=20_000, window_size=9)
         assert unpack_from("<IIHH", answered(settings=other).data_to_send(), 20) == (500, 20_000, 0, 9)
 

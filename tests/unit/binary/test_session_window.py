@@ -157,6 +157,31 @@ class TestAcknowledgingInTime:
         header = only_header(session.data_to_send())
         assert (header.ack_sequence_number, header.recoverable_msg_ack_flags) == (16, 0xFF)
 
+    @pytest.mark.parametrize(("peer_window", "acknowledged_at"), [(64, 32), (1024, 512), (9, 4), (1, 1), (0, 512)])
+    def test_half_of_the_smaller_window_is_acknowledged_at_once(self, peer_window: int, acknowledged_at: int) -> None:
+        """Windows proposes 64 and waits at 64, whatever we propose."""
+        session = accepted(BinarySettings(), window=peer_window)
+        session.receive_data(EXPRESS * (acknowledged_at - 1), START)
+        assert session.data_to_send() == b""
+        session.receive_data(EXPRESS, START)
+        assert only_header(session.data_to_send()).ack_sequence_number == acknowledged_at
+
+    def test_in_a_wide_window_every_32_recoverable_messages_are_acknowledged(self) -> None:
+        session = accepted(BinarySettings(), window=1024)
+        session.receive_data(RECOVERABLE * 100, START)
+        assert session.data_to_send() == b""
+        session.stored(100, START)
+        found = headers(session.data_to_send())
+        assert [each.recoverable_msg_ack_seq_number for each in found] == [1, 33, 65]
+        assert {each.recoverable_msg_ack_flags for each in found} == {0xFFFFFFFF}
+        session.on_timer(START + 0.5)
+        assert only_header(session.data_to_send()).recoverable_msg_ack_flags == 0xF
+
+    def test_a_window_that_the_peer_has_narrowed_counts_at_once(self) -> None:
+        session = accepted(BinarySettings(), window=1024)
+        session.receive_data(EXPRESS * 5 + ack(sent=5, window=1), START)
+        assert only_header(session.data_to_send()).ack_sequence_number == 5
+
     def test_one_read_of_many_messages_is_one_acknowledgment(self) -> None:
         session = accepted()
         session.receive_data(EXPRESS * 64, START)
