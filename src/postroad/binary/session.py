@@ -483,13 +483,13 @@ class Session:
             self._send_ack(now)
 
     def _send_ack(self, now: float) -> None:
-        self._out.append(SessionAck(self.received.header(self.sent, self.settings.window_size)).encode())
+        self._out.append(SessionAck.encode_plain(self.received.header(self.sent, self.settings.window_size)))
         self._restart_ack_timer(now)
 
     def announce_pause(self) -> None:
         """3.1.7.13: acknowledges what can be, and asks the peer for one message at a time."""
         if self.state is SessionState.OPEN:
-            self._out.append(SessionAck(self.received.header(self.sent, PAUSED_WINDOW)).encode())
+            self._out.append(SessionAck.encode_plain(self.received.header(self.sent, PAUSED_WINDOW)))
             self.session_active = False
             if not self.received.unacked:  # what is still to be stored needs the timer
                 self._ack_send_at = None

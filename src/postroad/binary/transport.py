@@ -338,12 +338,17 @@ class BinaryTransport:
         """Something happened: the next deadline may be another one, and the core may have something to commit."""
         self.manager.commit_soon()
         deadline = self.service.deadline
+        due = None
+        loop = asyncio.get_running_loop()
+        if deadline is not None:
+            due = loop.time() + max(0.0, max(deadline, self._not_before) - self.clock())
         if self._timer is not None:
+            if due is not None and self._timer.when() <= due:
+                return  # deadlines are put off all the time: a timer that comes early finds nothing due and waits again
             self._timer.cancel()
             self._timer = None
-        if deadline is not None:
-            wait = max(0.0, deadline - self.clock(), self._not_before - self.clock())
-            self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
+        if due is not None:
+            self._timer = loop.call_at(due, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -203,6 +203,18 @@ class SessionAck(InternalPacket):
     session: SessionHeader
 
     @classmethod
+    def plain(cls, data: bytes) -> SessionAck | None:
+        """The packet, if its headers are those that `encode_plain` writes. No packet comes to a sender more often."""
+        if len(data) != cls.size or not data.startswith(_PLAIN_ACK):
+            return None
+        return cls(SessionHeader.decode(data, _BODY))
+
+    @staticmethod
+    def encode_plain(session: SessionHeader) -> bytes:
+        """The same bytes as `SessionAck(session).encode()`, without the objects."""
+        return _PLAIN_ACK + session.encode()
+
+    @classmethod
     def decode(cls, data: bytes, base: BaseHeader, internal: InternalHeader) -> SessionAck:
         cls.check(base, data)
         if internal.refused:
@@ -213,3 +225,6 @@ class SessionAck(InternalPacket):
         if self.refused:  # [MS-MQQB] 2.2.1: CS is for the packets that open a session
             raise LocalProtocolError("a SessionAck cannot refuse a connection")
         return self.session.encode()
+
+
+_PLAIN_ACK = SessionAck(SessionHeader()).encode()[:_BODY]

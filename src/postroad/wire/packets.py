@@ -18,7 +18,7 @@ _INTERNAL = 0x0008
 def decode_packet(data: bytes) -> Packet:
     """Decodes one complete packet of a session. Raises RemoteProtocolError if the bytes are not a packet."""
     if len(data) > 2 and data[2] & _INTERNAL:
-        return _decode_internal(data)
+        return SessionAck.plain(data) or _decode_internal(data)
     view = MessageView(data)
     check_place(view)
     # Reports and administration acknowledgments are UserMessages whatever their class.

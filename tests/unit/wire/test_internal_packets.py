@@ -293,3 +293,18 @@ def test_session_header_layout() -> None:
     example = decode_packet(FRAME_8)
     assert isinstance(example, SessionAck)
     assert example.session == SessionHeader(ack_sequence_number=1, window_size=64)
+
+
+@pytest.mark.parametrize("header", [SessionHeader(), SessionHeader(1, 2, 0xFFFFFFFF, 4, 0xFFFF, 6)])
+def test_a_plain_session_ack_is_written_and_read_without_its_parts(header: SessionHeader) -> None:
+    packet = SessionAck.encode_plain(header)
+    assert packet == SessionAck(header).encode()
+    assert SessionAck.plain(packet) == decode_packet(packet) == SessionAck(header)
+
+
+@pytest.mark.parametrize("offset", range(20))
+def test_a_session_ack_with_other_headers_is_not_plain(offset: int) -> None:
+    packet = bytearray(SessionAck.encode_plain(SessionHeader(1)))
+    packet[offset] ^= 0x40
+    assert SessionAck.plain(bytes(packet)) is None
+    assert SessionAck.plain(SessionAck.encode_plain(SessionHeader(1)) + b"x") is None
