@@ -123,6 +123,7 @@ PURE = (
     "transfer",
     "binary.settings",
     "binary.states",
+    "binary.received",
     "binary.session",
     "binary.sequences",
     "binary.awaiting",

@@ -48,27 +48,37 @@ class Framer:
         self._limit = MAX_BUFFERED
         if self._over_limit:
             self._over_limit, self.error = False, None
-        return self.feed(b"")
+        held = bytes(self._buffer)
+        self._buffer.clear()
+        return self.feed(held)
 
     def feed(self, data: bytes) -> list[bytes]:
         """The packets that `data` completes, including those before a fault."""
         if self.error:
             return []
-        if self._buffer:
-            if len(self._buffer) + len(data) < self._needed:
-                self._buffer += data
-                return []
-            data = bytes(self._buffer) + data
-            self._buffer.clear()
-        packets, taken = self._cut(data)
-        self.position += taken
+        packets: list[bytes] = []
+        taken = 0
+        while self._buffer:  # the beginning of a packet: first its header, then the rest of it
+            missing = self._needed - len(self._buffer)
+            self._buffer += data[taken : taken + missing]
+            taken = min(taken + missing, len(data))
+            if len(self._buffer) < self._needed:
+                return packets
+            if self._cut(bytes(self._buffer), 0, packets):
+                self._buffer.clear()
+            elif self.error:
+                break
+        if not self.error:
+            taken = self._cut(data, taken, packets)
         if not self.error or self._over_limit:
             self._buffer += data[taken:]
+        else:
+            self._buffer.clear()
         return packets
 
-    def _cut(self, data: bytes) -> tuple[list[bytes], int]:
-        packets: list[bytes] = []
-        offset, end = 0, len(data)
+    def _cut(self, data: bytes, offset: int, packets: list[bytes]) -> int:
+        """Adds the packets from the offset on. Returns the offset after the last one."""
+        start, end = offset, len(data)
         self._needed = BASE_HEADER_SIZE
         while end - offset >= BASE_HEADER_SIZE:
             version, _, flags, signature, size, _ = LAYOUT.unpack_from(data, offset)
@@ -90,4 +100,5 @@ class Framer:
                 break
             packets.append(data[offset : offset + size])
             offset += size
-        return packets, offset
+        self.position += offset - start
+        return offset

@@ -57,7 +57,7 @@ def plain_run(view: MessageView, packets: Sequence[bytes], start: int) -> Run:
     unpack = _layout(place_at, properties_at).unpack_from
     text_at = properties_at + _PROPERTIES_SIZE  # of the label, the extension and the body
     first = unpack(view.data)
-    head, _, to_reach, managers, to_be_received, oldest_s, _, names, first_place, security = first[:10]
+    head, _, envelope, oldest_s, _, names, first_place, security = first[:8]
     source = view.source_queue_manager_bytes
     sequence = first_place[4:12]
     last_number = 0 if not first_place else TRANSACTION.unpack(first_place)[4]
@@ -72,9 +72,7 @@ def plain_run(view: MessageView, packets: Sequence[bytes], start: int) -> Run:
         (
             its_head,
             size,
-            its_to_reach,
-            its_managers,
-            its_to_be_received,
+            its_envelope,
             sent_s,
             number,
             its_names,
@@ -89,11 +87,9 @@ def plain_run(view: MessageView, packets: Sequence[bytes], start: int) -> Run:
         ) = unpack(packet)
         if (
             its_head != head
-            or its_managers != managers
+            or its_envelope != envelope
             or its_names != names
             or its_security != security
-            or its_to_reach != to_reach
-            or its_to_be_received != to_be_received
             or ack_flags
             or message_class
         ):
@@ -136,8 +132,9 @@ _PROPERTIES_SIZE = Struct("<" + _PROPERTIES).size
 
 @lru_cache(maxsize=256)
 def _layout(place_at: int, properties_at: int) -> Struct:
-    """Of a whole packet up to its label. UserHeader.Flags and the queues are one field; what stands between
-    them and MessagePropertiesHeader is the TransactionHeader, if there is one, and the SecurityHeader."""
+    """Of a whole packet up to its label. What is the same in a run is one field where it stands together:
+    TimeToReachQueue, both managers and TimeToBeReceived; UserHeader.Flags and the queues. Between the queues and
+    MessagePropertiesHeader are the TransactionHeader, if there is one, and the SecurityHeader."""
     place = min(TRANSACTION.size, properties_at - place_at)
     security = properties_at - place_at - place
-    return Struct(f"<8sII32sII4s{place_at - 60}s{place}s{security}s{_PROPERTIES}")
+    return Struct(f"<8sI40sI4s{place_at - 60}s{place}s{security}s{_PROPERTIES}")

@@ -207,3 +207,23 @@ def test_a_long_list_of_queues_is_refused_before_it_is_read() -> None:
     with pytest.raises(RemoteProtocolError, match="a list of 4097 queues") as caught:
         decode_packet(lying)
     assert caught.value.offset == count_at
+
+
+@pytest.mark.parametrize("split", range(1, len(V1) + 40, 7))
+def test_what_a_limit_held_up_comes_when_it_is_lifted(split: int) -> None:
+    """However the bytes are cut: the session lifts the limit right after the packet that opens it."""
+    large = base_header(5000) + bytes(4984)
+    stream = V1 + large + V1 + V1[:10]
+    framer = Framer(4096)
+    assert len(V1) < 4096
+    found = framer.feed(stream[:split])
+    if framer.error is None:
+        found += framer.feed(stream[split:])
+        rest = b""
+    else:
+        rest = stream[split:]
+    found += framer.lift_limit()
+    found += framer.feed(rest)
+    assert framer.error is None
+    assert found == [V1, large, V1]
+    assert (framer.buffered, framer.position) == (10, len(stream) - 10)
