@@ -26,13 +26,15 @@ from postroad.security.guard import Opened, Verdict, is_secured
 from postroad.security.refusals import EXPIRED, NO_QUEUE, TOO_MANY_HOPS, Refused
 from postroad.security.sid import Sid
 from postroad.security.signatures import is_signed
-from postroad.store.interface import NEVER, Key, Record
+from postroad.store.interface import NEVER, Record, keys
 from postroad.transfer.arrivals import (
     REMOVALS,
     Credentials,
     Destinations,
     MessageIdHistory,
+    arrive_all,
     foreign_id,
+    has_room,
     overflow,
     refusal,
 )
@@ -131,7 +133,7 @@ class Receiver:
             or view.queue_manager_address_bytes not in (self._own, _NOBODY)
             or self._refusal(queue, view, None, now) is not None
             or has_expired(view.time_to_reach_queue, run.oldest_s, now)
-            or not self.core.delivery.has_room(queue, run.size)
+            or not has_room(self.core.delivery, queue, run.size)
             or self.neighbours.admit(source, address, session, now) is not Trust.FIRST_HAND
         ):
             return False
@@ -139,15 +141,15 @@ class Receiver:
         if not view.transactional:
             if self.history.has_any(run.identifiers):
                 return False
-            self.core.delivery.arrive_all(queue, run.packets, view, now)
+            arrive_all(self.core.delivery, queue, run, now)
             self.history.add_all(run.identifiers, now, tick if view.recoverable else None, address)
         else:
             name, sequence = self.incoming.find(view)
             if sequence is None or not sequence.accepts(*_place(view)):
                 return False
             self._schedule_order_ack(name, session, sequence, view, address, now)
-            records = self.core.delivery.arrive_all(queue, run.packets, view, now)
-            added = [Key(record.queue, record.lookup_id) for record in records]
+            records = arrive_all(self.core.delivery, queue, run, now)
+            added = keys(queue.number, [record.lookup_id for record in records])
             self.incoming.advance(tick, name, sequence, _place(view)[0], run.last_number, added, now)
         if view.recoverable:
             self.neighbours.delivered(source)

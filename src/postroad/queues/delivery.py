@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import repeat
 from uuid import UUID
 
 from postroad.errors import (
@@ -40,7 +39,7 @@ from postroad.queues.queue import QUOTA_UNIT, START, PositionState, Queue
 from postroad.queues.tick import Atomic, Counters, Tick
 from postroad.security.relay import Relay
 from postroad.store.express import ExpressStore
-from postroad.store.interface import NEVER, PRIORITY_SHIFT, Key, Record, new_records
+from postroad.store.interface import NEVER, PRIORITY_SHIFT, Key, Record
 from postroad.wire.constants import INFINITE, MessageClass
 from postroad.wire.fields import identifier_of, is_recoverable, is_transactional, priority_of, times_of
 from postroad.wire.layout import NULL_GUID
@@ -112,13 +111,6 @@ class Delivery:
             setting = f"quota_kb of {queue.name}"
             raise QuotaExceeded(f"the queue {queue.name}", quota, queue.used_bytes, size, setting)
 
-    def has_room(self, queue: Queue, size: int) -> bool:
-        try:
-            self.check_quota(queue, size)
-        except QuotaExceeded:
-            return False
-        return True
-
     def add(
         self,
         queue: Queue,
@@ -152,6 +144,20 @@ class Delivery:
                 self.tick.steps.append((self._drop_express, queue, record))
         self.tally.added += 1
         return record
+
+    def put_all(self, queue: Queue, records: Sequence[Record], now: float) -> None:
+        """New messages, all of them recoverable or all express, into their queue. Nothing else follows from them."""
+        queue.last_added_at = now
+        self.tally.added += len(records)
+        if is_recoverable(records[0].packet):
+            self.tick.put_all(queue, records)
+            return
+        self.express.put_all(records)
+        queue.add_express(sum([len(record.packet) for record in records]), len(records))
+        queue.opened_before(min(record.lookup_id for record in records))
+        if self.tick.steps is not None:
+            self.tick.steps += [(self._drop_express, queue, record) for record in records]
+        self._announce(queue, records, now)
 
     def _announce(self, queue: Queue, records: Sequence[Record], now: float) -> None:
         """Readers that wait for an express message hear of it at once; of others, when they are durable."""
@@ -221,29 +227,6 @@ class Delivery:
             self.atomic.then(self._arrived, packet, view, now)
         self._announce(queue, (record,), now)  # last, because a waiting reader takes the message at once
         return record
-
-    def arrive_all(self, queue: Queue, packets: list[bytes], view: MessageView, now: float) -> list[Record]:
-        """Messages that ask for nothing reach their queue. Their kind, priority and times are those of `view`."""
-        priority = 0 if view.transactional else view.priority
-        first = (7 - priority) << PRIORITY_SHIFT | self.counters.take_arrivals(len(packets))
-        lookup_ids = range(first, first + len(packets))
-        if _is_system(queue) or (view.time_to_be_received == INFINITE and not queue.is_outgoing):
-            expiries: Iterable[int] = repeat(NEVER)
-        else:
-            expiries = [self.expiry(queue, packet, now) for packet in packets]
-        records = new_records(queue.number, lookup_ids, int(now * 1000), expiries, packets)
-        queue.last_added_at = now
-        if view.recoverable:
-            self.tick.put_all(queue, records)
-        else:
-            self.express.put_all(records)
-            queue.add_express(sum(map(len, packets)), len(packets))
-            queue.opened_before(first)
-            if self.tick.steps is not None:
-                self.tick.steps += [(self._drop_express, queue, record) for record in records]
-        self.tally.added += len(records)
-        self._announce(queue, records, now)
-        return records
 
     def _arrived(self, packet: bytes, view: MessageView, now: float) -> None:
         if view.ack_flags:

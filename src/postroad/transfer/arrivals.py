@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from heapq import heapify, heapreplace
-from itertools import islice
+from itertools import islice, repeat
 from struct import Struct
 
 from postroad.errors import ManagerFull, QuotaExceeded
@@ -36,7 +36,9 @@ from postroad.security.refusals import (
     QUEUE_FULL,
     Refused,
 )
-from postroad.store.interface import Store
+from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record, Store, new_records
+from postroad.wire.constants import INFINITE
+from postroad.wire.runs import Run
 from postroad.wire.view import MessageView
 
 HISTORY_STATE = "history/"
@@ -120,6 +122,29 @@ def overflow(delivery: Delivery, queue: Queue, size: int) -> Refused | None:
             raise ManagerFull(str(fault)) from fault
         return QUEUE_FULL
     return None
+
+
+def has_room(delivery: Delivery, queue: Queue, size: int) -> bool:
+    try:
+        delivery.check_quota(queue, size)
+    except QuotaExceeded:
+        return False
+    return True
+
+
+def arrive_all(delivery: Delivery, queue: Queue, run: Run, now: float) -> list[Record]:
+    """The messages of a run reach their queue, which has room for them."""
+    view, packets = run.view, run.packets
+    priority = 0 if view.transactional else view.priority
+    first = (7 - priority) << PRIORITY_SHIFT | delivery.counters.take_arrivals(len(packets))
+    if view.time_to_be_received == INFINITE and not queue.is_outgoing:
+        expiries: Iterable[int] = repeat(NEVER)
+    else:
+        expiries = [delivery.expiry(queue, packet, now) for packet in packets]
+    lookup_ids = range(first, first + len(packets))
+    records = new_records(queue.number, lookup_ids, int(now * 1000), expiries, packets)
+    delivery.put_all(queue, records, now)
+    return records
 
 
 def foreign_id(identifier: bytes, address: str) -> bytes:
