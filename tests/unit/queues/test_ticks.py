@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from postroad.errors import QueueNotFound
-from postroad.message import Message
+from postroad.message import Composer, Message
+from postroad.names import parse_format_name
+from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record, new_records
 from postroad.values.reading import QueueAccess
 from tests.unit.queues.harness import DISK_FULL, ELSEWHERE, LEDGER, ORDERS, Harness
 
@@ -46,6 +50,45 @@ def test_what_was_taken_in_a_lost_tick_is_there_again_and_serves_who_waits(harne
     assert answer.waits
     harness.lose(lost)
     assert answer.labels == ["a"]
+
+
+@pytest.mark.parametrize("recoverable", [False, True])
+def test_records_that_come_together_are_as_good_as_one_after_the_other(harness: Harness, recoverable: bool) -> None:
+    manager, queue = harness.manager, harness.queue(ORDERS)
+    packets = composed("abc", recoverable=recoverable)
+    manager.delivery.put_all(queue, records_of(harness, packets), harness.now)
+    harness.tick()
+    assert harness.labels(ORDERS) == ["a", "b", "c"]
+    assert (queue.count, queue.used_bytes, queue.reserved_bytes) == (3, sum(map(len, packets)), 0)
+    assert manager.delivery.tally.added == 3
+    assert queue.last_added_at == harness.now
+
+
+@pytest.mark.parametrize("recoverable", [False, True])
+def test_they_are_taken_back_together(harness: Harness, recoverable: bool) -> None:
+    manager, queue = harness.manager, harness.queue(ORDERS)
+    records = records_of(harness, composed("abc", recoverable=recoverable))
+    with pytest.raises(KeyError), manager.delivery.atomic:
+        manager.delivery.put_all(queue, records, harness.now)
+        raise KeyError
+    assert (queue.count, queue.used_bytes, manager.tick.batch.puts) == (0, 0, {})
+    harness.send(ORDERS, "later")
+    assert harness.labels(ORDERS) == ["later"]
+    assert queue.count == 1
+
+
+def composed(labels: str, *, recoverable: bool) -> list[bytes]:
+    composer = Composer(UUID(int=7), parse_format_name(r"DIRECT=OS:.\private$\orders"))
+    return [
+        composer.compose(Message(label=label, recoverable=recoverable), number, 5)
+        for number, label in enumerate(labels)
+    ]
+
+
+def records_of(harness: Harness, packets: list[bytes]) -> list[Record]:
+    first = 4 << PRIORITY_SHIFT | harness.manager.counters.take_arrivals(len(packets))
+    ids = range(first, first + len(packets))
+    return new_records(harness.queue(ORDERS).number, ids, 5, [NEVER] * len(packets), packets)
 
 
 def test_callers_hear_how_their_tick_ended(harness: Harness) -> None:
