@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
+from postroad.queues.tick import Tick
 from postroad.store import MemoryStore
 from postroad.transfer.arrivals import MessageIdHistory, foreign_id
 
@@ -57,3 +62,64 @@ def test_what_has_expired_is_forgotten_for_every_address() -> None:
     known.clean(2000.0)
     assert identifier(1) not in known
     assert identifier(2) in known
+
+
+def test_several_that_come_together_are_known_at_once() -> None:
+    known = history(10)
+    some = [identifier(number) for number in range(5)]
+    assert not known.has_any(some)
+    assert known.has_any([identifier(6), identifier(6)])  # one of them would be a duplicate of the other
+    known.add_all(some, 1.0, None, HONEST)
+    assert known.has_any([identifier(9), identifier(4)])
+    assert not known.has_any([identifier(9)])
+    assert known.deadline == 1.0 + 1800 + 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_together_or_one_by_one_the_same_are_known_and_written(seed: int) -> None:
+    """A batch may forget fewer of the oldest on its way, and never more than it has to."""
+    random = Random(seed)
+    together, singly = history(50), history(50)
+    ticks = Tick(), Tick()
+    number = 0
+    for now in range(20):
+        address = random.choice((HONEST, STRANGER, STRANGER, ""))
+        some = [identifier(number + place) for place in range(random.randrange(1, 9))]
+        number += len(some)
+        together.add_all(some, now, ticks[0], address)
+        for each in some:
+            singly.add(each, now, ticks[1], address)
+        if random.random() < 0.2:
+            for known in (together, singly):
+                known.refresh(some[0], now + 0.5)
+                known.forget(some[-1])
+        assert len(together) <= 50
+        assert all(each in together for each in some[:-1])
+    for tick in ticks:
+        for callback in tick.on_seal:
+            callback()
+    assert ticks[0].batch.state == ticks[1].batch.state
+    assert abs(len(together) - len(singly)) <= 9
+
+
+def test_one_that_is_alone_gives_up_only_its_own_oldest() -> None:
+    known = history(128)
+    known.add_all([identifier(number) for number in range(20)], 0.0, None, HONEST)
+    known.add_all([identifier(number) for number in range(100, 208)], 0.0, None, STRANGER)
+    known.add_all([identifier(300)], 0.0, None, STRANGER)
+    assert len(known) == 126
+    assert [number for number in range(100, 110) if identifier(number) not in known] == [100, 101, 102]
+    assert all(identifier(number) in known for number in range(20))
+
+
+def test_a_lost_tick_is_forgotten_and_nothing_else() -> None:
+    known = history(100)
+    known.add_all([identifier(1), identifier(2)], 0.0, None, HONEST)
+    tick = Tick()
+    known.add_all([identifier(3), identifier(4)], 0.0, tick, HONEST)
+    known.add(identifier(5), 0.0, tick, STRANGER)
+    for callback in tick.on_seal:
+        callback()
+    for lost in tick.on_failure:
+        lost(None)  # type: ignore[arg-type]
+    assert [number for number in range(6) if identifier(number) in known] == [1, 2]

@@ -68,9 +68,14 @@ def test_records_that_come_together_are_as_good_as_one_after_the_other(harness: 
 def test_they_are_taken_back_together(harness: Harness, recoverable: bool) -> None:
     manager, queue = harness.manager, harness.queue(ORDERS)
     records = records_of(harness, composed("abc", recoverable=recoverable))
-    with pytest.raises(KeyError), manager.delivery.atomic:
-        manager.delivery.put_all(queue, records, harness.now)
-        raise KeyError
+
+    def put_and_fail() -> None:
+        with manager.delivery.atomic:
+            manager.delivery.put_all(queue, records, harness.now)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        put_and_fail()
     assert (queue.count, queue.used_bytes, manager.tick.batch.puts) == (0, 0, {})
     harness.send(ORDERS, "later")
     assert harness.labels(ORDERS) == ["later"]
