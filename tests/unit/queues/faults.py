@@ -39,7 +39,7 @@ from tests.unit.queues.harness import ACKS, ELSEWHERE, IDENTIFIER, LEDGER, NAME,
 HTTP = "DIRECT=http://10.0.0.5/msmq/private$/orders"
 STRANGER = UUID(int=0xEE)
 ACKS_NAME = rf"DIRECT=OS:{NAME}\{ACKS}"
-_STORE_CALLS = ("put", "replace", "delete", "commit", "scan", "scan_back", "get", "expired")
+_STORE_CALLS = ("put", "put_all", "replace", "delete", "delete_all", "commit", "scan", "scan_back", "get", "expired")
 
 
 class Broken(RuntimeError):
@@ -212,7 +212,7 @@ class House:
             "outgoing": dict(core.queues.outgoing),
             "infos": dict(core.queues.outgoing_info),
             "by_path": dict(core.queues._by_path),
-            "express": {number: list(records.values()) for number, records in core.express._queues.items()},
+            "express": {queue: core.express.scan(queue.number, limit=1000) for queue in core.queues},
             "transactions": {
                 key: (each.ended, list(each.operations), list(each.waiting)) for key, each in core.transactions.items()
             },
