@@ -2,7 +2,7 @@
 
 With `--peers DIR`, where DIR holds scripts that measure RabbitMQ and NATS with native clients (`brokers.py`,
 `native_bench.py`), the same machine in the same minutes gives the ratios. `--security` measures signed and encrypted
-messages alone.
+messages alone, `--kind` and `--window` plain ones of this kind and window alone.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import argparse
 import asyncio
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import print_table
@@ -43,7 +45,7 @@ ROUNDS = 3
 SENDER, RECEIVER = "127.0.0.41", "127.0.0.42"
 PORT = 11841
 UNCONFIRMED = 1000  # messages that wait for the disk at a time: what the peers' clients allow themselves
-WINDOWS = (64, 512)  # the specification's window of a session, and one that only Postroads have
+WINDOWS = (64, 1024)  # the specification's window of a session, and one that only Postroads have
 KINDS = ("express", "recoverable", "transactional")
 SECURITY = ("plain", "signed", "encrypted", "signed and encrypted")
 QUEUE = PrivateName(RECEIVER_ID, FIRST_PRIVATE_NUMBER)  # a direct name does not say whose key to use
@@ -60,37 +62,68 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=30_000)
     parser.add_argument("--peers", type=Path, help="a directory with brokers.py and native_bench.py")
     parser.add_argument("--security", action="store_true", help="only signed and encrypted messages, and plain ones")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="only plain messages of this kind")
+    parser.add_argument("--window", type=int, action="append", help="only this window")
     arguments = parser.parse_args()
     logging.getLogger("postroad").addHandler(logging.NullHandler())  # the receiver is gone before the sender is
     messages = arguments.messages
     if not arguments.security:
-        compare_kinds(messages, arguments.peers)
-    compare_security(messages)
+        compare_kinds(messages, arguments.peers, arguments.kind or KINDS, arguments.window or WINDOWS)
+    if arguments.security or not (arguments.kind or arguments.window):
+        compare_security(messages)
 
 
-def compare_kinds(messages: int, peers_at: Path | None) -> None:
-    rates: dict[tuple[str, int], float] = {}
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of one run, or the best of several: messages a second, and processor time of both ends for each message."""
+
+    rate: float = 0.0
+    sender_us: float = math.inf
+    receiver_us: float = math.inf
+
+    def best(self, other: Figures) -> Figures:
+        return Figures(
+            max(self.rate, other.rate),
+            min(self.sender_us, other.sender_us),
+            min(self.receiver_us, other.receiver_us),
+        )
+
+
+def compare_kinds(messages: int, peers_at: Path | None, kinds: Sequence[str], windows: Sequence[int]) -> None:
+    figures = {(kind, window): Figures() for kind in kinds for window in windows}
     peers: dict[str, float] = {}
     for _ in range(ROUNDS):  # in turn, so other load on the machine affects all of them
-        for kind in KINDS:
-            for window in WINDOWS:
-                rates[kind, window] = max(rates.get((kind, window), 0.0), measure(kind, messages, window))
+        for (kind, window), best in figures.items():
+            figures[kind, window] = best.best(measure(kind, messages, window))
         for name, options, _kind in PEERS if peers_at is not None else ():
             assert peers_at is not None
             peers[name] = max(peers.get(name, 0.0), measure_peer(peers_at, options, messages))
+    compared = windows if peers else ()
     rows = [
-        (f"Postroad, {kind}, window of {window}", f"{rate:,.0f}", *("" for _ in WINDOWS))
-        for (kind, window), rate in rates.items()
+        (
+            f"Postroad, {kind}, window of {window}",
+            f"{best.rate:,.0f}",
+            f"{best.sender_us:.1f}",
+            f"{best.receiver_us:.1f}",
+            *("" for _ in compared),
+        )
+        for (kind, window), best in figures.items()
     ]
     for name, _options, kind in PEERS if peers else ():
-        ours = (f"{rates[kind, window] / peers[name]:.2f}" for window in WINDOWS)
-        rows.append((name, f"{peers[name]:,.0f}", *ours))
+        ours = (f"{figures[kind, window].rate / peers[name]:.2f}" if kind in kinds else "" for window in windows)
+        rows.append((name, f"{peers[name]:,.0f}", "", "", *ours))
     print_table(
         "Sender's store to receiver's store over TCP, 1 KiB",
-        ("", "messages/s", *(f"Postroad of it, window of {window}" for window in WINDOWS)),
+        (
+            "",
+            "messages/s",
+            "sender us",
+            "receiver us",
+            *(f"Postroad of it, window of {window}" for window in compared),
+        ),
         rows,
-        f"best of {ROUNDS} rounds of {messages:,}, at most {UNCONFIRMED} waiting for the disk; a peer's figure is end "
-        "to end through one broker",
+        f"best of {ROUNDS} rounds of {messages:,}, at most {UNCONFIRMED} waiting for the disk; us: processor time a "
+        "message; a peer's figure is end to end through one broker",
     )
 
 
@@ -101,7 +134,7 @@ def compare_security(messages: int) -> None:
     for _ in range(ROUNDS):
         for security in SECURITY:
             for window in WINDOWS:
-                rate = measure("recoverable", messages, window, parties, security)
+                rate = measure("recoverable", messages, window, parties, security).rate
                 rates[security, window] = max(rates.get((security, window), 0.0), rate)
     rows = [
         (
@@ -123,7 +156,7 @@ def compare_security(messages: int) -> None:
     )
 
 
-def measure(kind: str, messages: int, window: int, parties: Parties | None = None, security: str = "plain") -> float:
+def measure(kind: str, messages: int, window: int, parties: Parties | None = None, security: str = "plain") -> Figures:
     with tempfile.TemporaryDirectory() as directory:
         if parties is not None:
             Path(directory, KEYS).write_text(parties.ring.to_pem())
@@ -132,9 +165,9 @@ def measure(kind: str, messages: int, window: int, parties: Parties | None = Non
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:
             assert receiver.stdout is not None
             receiver.stdout.readline()  # it listens
-            started = asyncio.run(send(kind, directory, messages, window, parties, security))
-            ended = json.loads(receiver.stdout.readline())
-        return messages / (float(ended) - started)
+            started, sender_s = asyncio.run(send(kind, directory, messages, window, parties, security))
+            ended, receiver_s = json.loads(receiver.stdout.readline())
+        return Figures(messages / (ended - started), sender_s / messages * 1e6, receiver_s / messages * 1e6)
 
 
 async def open_manager(name: str, host: str, directory: str, window: int) -> tuple[Manager, BinaryTransport]:
@@ -179,12 +212,12 @@ def compose(kind: str, parties: Parties | None, security: str) -> Message:
 
 async def send(
     kind: str, directory: str, messages: int, window: int, parties: Parties | None = None, security: str = "plain"
-) -> float:
-    """When it began, by the clock that both processes share."""
+) -> tuple[float, float]:
+    """When it began, by the clock that both processes share, and the processor time that it took."""
     manager, transport = await open_manager("sender", SENDER, directory, window)
     name = rf"DIRECT=TCP:{RECEIVER}\private$\bench" if parties is None else str(QUEUE)
     batch = [compose(kind, parties, security)] * BATCH
-    started = time.time()
+    started, busy_s = time.time(), time.process_time()
     batches = iter(range(messages // BATCH))
 
     async def produce() -> None:
@@ -198,18 +231,20 @@ async def send(
     queue = manager.core.queues.get(name)
     await _until(lambda: queue.count <= len(queue.positions))  # everything is on its way; the receiver tells the rest
     await asyncio.sleep(1.0)
+    busy_s = time.process_time() - busy_s
     await transport.stop()
     await manager.stop()
-    return started
+    return started, busy_s
 
 
 async def receive(kind: str, directory: str, messages: int, window: int) -> None:
     manager, transport = await open_manager("receiver", RECEIVER, directory, window)
     await manager.create_queue(r"private$\bench", transactional=kind == "transactional")
     print("listening", flush=True)
+    busy_s = time.process_time()
     queue = manager.core.queues.get(r"private$\bench")
     await _until(lambda: queue.count >= messages)
-    print(json.dumps(time.time()), flush=True)
+    print(json.dumps((time.time(), time.process_time() - busy_s)), flush=True)
     await asyncio.sleep(2.0)
     await transport.stop()
     await manager.stop()
