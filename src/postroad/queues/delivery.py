@@ -6,7 +6,6 @@ letters and administration acknowledgments ([MS-MQQB] 3.1.7.2.1, 3.1.7.15).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,10 +35,11 @@ from postroad.queues.collection import (
 )
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import QUOTA_UNIT, START, PositionState, Queue
+from postroad.queues.tally import PURGED, Tally
 from postroad.queues.tick import Atomic, Counters, Tick
 from postroad.security.relay import Relay
 from postroad.store.express import ExpressStore
-from postroad.store.interface import NEVER, PRIORITY_SHIFT, Key, Record
+from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record
 from postroad.wire.constants import INFINITE, AckFlags, MessageClass
 from postroad.wire.fields import identifier_of, is_recoverable, is_transactional, priority_of, times_of
 from postroad.wire.layout import NULL_GUID
@@ -56,11 +56,9 @@ INSECURE_NACKS = frozenset(
         MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER,
     }
 )
-_EXPIRED = frozenset({MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_REACH_QUEUE_TIMEOUT})
-_PURGED = frozenset({MessageClass.NACK_Q_PURGED, MessageClass.NACK_DELETED, MessageClass.NACK_Q_DELETED})
 _POSITIVE = frozenset({MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE})
 # Acknowledgments of a message that was here and goes: one at the most for each.
-_OF_TAKING = _PURGED | {MessageClass.ACK_RECEIVE, MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_RECEIVE_REJECTED}
+_OF_TAKING = PURGED | {MessageClass.ACK_RECEIVE, MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_RECEIVE_REJECTED}
 
 
 def asks_for(ack_flags: int, message_class: int) -> bool:
@@ -74,28 +72,6 @@ def asks_for(ack_flags: int, message_class: int) -> bool:
     else:
         wanted = AckFlags.NEGATIVE_ARRIVAL
     return ack_flags & wanted.value != 0
-
-
-@dataclass(slots=True)
-class Tally:
-    """What has happened to messages since the start. A tick that fails is not taken back: these are for watching."""
-
-    added: int = 0
-    received: int = 0
-    expired: int = 0
-    purged: int = 0
-    dead_lettered: int = 0
-    follow_up_errors: int = 0  # what followed from a change and failed: the change stands
-    withheld: int = 0  # acknowledgments, reports and messages of strangers to hosts that they may not make us call
-    refused: Counter[str] = field(default_factory=Counter)  # messages of other managers, by reason
-
-    def count_taken(self, reason: int) -> None:
-        if reason == MessageClass.ACK_RECEIVE:
-            self.received += 1
-        elif reason in _EXPIRED:
-            self.expired += 1
-        elif reason in _PURGED:
-            self.purged += 1
 
 
 @dataclass(eq=False, repr=False)
@@ -179,28 +155,55 @@ class Delivery:
         else:
             self.express.put(record)
             queue.add_express(len(packet))
-            queue.opened_before(lookup_id)
+            queue.came((record,))
             if self.tick.steps is not None:
-                self.tick.steps.append((self._drop_express, queue, record))
+                self.tick.steps.append((self._drop_express, queue, (record,)))
         self.tally.added += 1
         return record
+
+    def add_all(self, queue: Queue, packets: Sequence[bytes], ranks: Sequence[int], now: float) -> list[Record]:
+        """The same for several messages, each with its priority; they expire as their packets say."""
+        number, arrived_ms = queue.number, int(now * 1000)
+        records: list[Record] = []
+        times, expires_s = None, NEVER
+        for packet, rank, arrival in zip(packets, ranks, self.counters.take_arrivals(len(packets)), strict=True):
+            if (found := times_of(packet)) != times:  # most messages of a moment share theirs
+                times, expires_s = found, self.expiry(queue, packet, now)
+            lookup_id = (7 - rank) << PRIORITY_SHIFT | arrival
+            records.append(Record(number, lookup_id, arrived_ms, expires_s, 0, packet))
+        queue.last_added_at = now
+        self.tally.added += len(records)
+        express = [record for record in records if not is_recoverable(record.packet)]
+        if not express:
+            self.tick.put_all(queue, records)
+            return records
+        if len(express) != len(records):
+            self.tick.put_all(queue, [record for record in records if is_recoverable(record.packet)])
+        self.express.put_all(express)
+        queue.add_express(sum([len(record.packet) for record in express]), len(express))
+        queue.came(express)
+        if self.tick.steps is not None:
+            self.tick.steps.append((self._drop_express, queue, express))
+        if queue.waiting or queue.is_outgoing:
+            self.atomic.then(self._announced, queue, express, now)
+        return records
 
     def _announce(self, queue: Queue, record: Record, now: float) -> None:
         """Whoever waits for an express message hears of it at once; of others, when they are durable."""
         if is_recoverable(record.packet) or not (queue.waiting or queue.is_outgoing):
             return
-        self.atomic.then(self._announced, queue, record, now)
+        self.atomic.then(self._announced, queue, (record,), now)
 
-    def _announced(self, queue: Queue, record: Record, now: float) -> None:
+    def _announced(self, queue: Queue, records: Sequence[Record], now: float) -> None:
         try:
             if queue.waiting:
-                self._wake(queue, now, (record.lookup_id,))
+                self._wake(queue, now, [record.lookup_id for record in records])
             elif self._ready is None:
                 queue.ready(now)
             else:
                 self._ready[queue] = None
         except Exception as error:
-            self.note_failure(record.packet, error)
+            self.note_failure(records[0].packet, error)
 
     def note_failure(self, packet: bytes | None, error: Exception) -> None:
         """Something that follows from a change has failed, and the change stands."""
@@ -261,10 +264,10 @@ class Delivery:
         if view.positive_journaling and not view.transactional and self._is_own(view):
             self.try_after(packet, self.copy, self.queues.system(JOURNAL), packet, now)
 
-    def leave(self, queue: Queue, packet: bytes, now: float) -> Record:
-        """A message of our own enters the outgoing queue that leads to its destination."""
-        rank = 0 if is_transactional(packet) else priority_of(packet)
-        return self.add(queue, packet, rank, self.expiry(queue, packet, now), now)
+    def leave(self, queue: Queue, packets: Sequence[bytes], now: float) -> list[Record]:
+        """Messages of our own enter the outgoing queue that leads to their destination."""
+        ranks = [0 if is_transactional(packet) else priority_of(packet) for packet in packets]
+        return self.add_all(queue, packets, ranks, now)
 
     # Out
 
@@ -326,29 +329,54 @@ class Delivery:
             queue.mark(record.lookup_id, PositionState.DELETED)
             self.tick.delete(queue, record, state)
         else:
-            self.express.delete(Key(record.queue, record.lookup_id))
-            state = queue.positions.pop(record.lookup_id, None)
-            queue.remove_express(len(record.packet))
-            if steps is not None:
-                steps.append((self._return_express, queue, record, state))
+            self._discard_express(queue, (record,))
 
-    def _drop_express(self, queue: Queue, record: Record) -> None:
-        """The way back of an express message that was put into a queue."""
-        self.express.delete(Key(record.queue, record.lookup_id))
-        queue.remove_express(len(record.packet))
+    def discard_all(self, queue: Queue, records: Sequence[Record]) -> None:
+        """The same for several messages of a queue."""
+        if len(records) == 1:
+            self.discard(queue, records[0])
+            return
+        steps, positions = self.tick.steps, queue.positions
+        recoverable = [record for record in records if is_recoverable(record.packet)]
+        if recoverable:
+            ids = [record.lookup_id for record in recoverable]
+            states = [] if steps is None else [positions.get(each) for each in ids]
+            queue.mark_all(ids, PositionState.DELETED)
+            self.tick.delete_all(queue, recoverable, states)
+        if len(recoverable) < len(records):
+            self._discard_express(queue, [record for record in records if not is_recoverable(record.packet)])
 
-    def _return_express(self, queue: Queue, record: Record, state: PositionState | None) -> None:
-        """The way back of an express message that was taken out of a queue."""
-        self.express.put(record)
-        queue.add_express(len(record.packet))
-        queue.unmark(record.lookup_id, state)
+    def _discard_express(self, queue: Queue, records: Sequence[Record]) -> None:
+        self.express.delete_all(records)
+        states = queue.forget([record.lookup_id for record in records])
+        queue.remove_express(sum([len(record.packet) for record in records]), len(records))
+        if self.tick.steps is not None:
+            self.tick.steps.append((self._return_express, queue, records, states))
+
+    def _drop_express(self, queue: Queue, records: Sequence[Record]) -> None:
+        """The way back of express messages that were put into a queue."""
+        self.express.delete_all(records)
+        queue.forget([record.lookup_id for record in records])
+        queue.remove_express(sum([len(record.packet) for record in records]), len(records))
+
+    def _return_express(self, queue: Queue, records: Sequence[Record], states: Sequence[PositionState | None]) -> None:
+        """The way back of express messages that were taken out of a queue."""
+        self.express.put_all(records)
+        queue.add_express(sum([len(record.packet) for record in records]), len(records))
+        for record, state in zip(records, states, strict=True):
+            queue.unmark(record.lookup_id, state)
 
     def replace_express(self, record: Record) -> None:
         """An express message with other words beside its packet."""
         before = self.express.get(record.queue, record.lookup_id)
-        self.express.replace(record)
+        self._set_express(record)
         if self.tick.steps is not None and before is not None:
-            self.tick.steps.append((self.express.replace, before))
+            self.tick.steps.append((self._set_express, before))
+
+    def _set_express(self, record: Record) -> None:
+        self.express.replace(record)
+        if queue := self.queues.by_number.get(record.queue):
+            queue.changed()
 
     def lock(self, queue: Queue, lookup_id: int, state: PositionState = PositionState.LOCKED) -> None:
         """The position is a reader's, or waits for the end of a purge."""
@@ -367,7 +395,8 @@ class Delivery:
         """Available messages whose time has not run out; those whose time has are taken out on the way."""
         while True:
             records = queue.available(limit, after)
-            stale = [record for record in records if is_stale(record, now)]
+            soon = int(now)
+            stale = [record for record in records if NEVER < record.expires_s < soon]
             if not stale:
                 return records
             for record in stale:
@@ -576,23 +605,3 @@ def is_internal(queue: Queue) -> bool:
 def as_format_name(name: FormatName | PathName) -> FormatName:
     """A path on another computer as a direct name."""
     return name if isinstance(name, FormatName) else DirectName.from_path(name)
-
-
-def check_movable(target: Queue) -> None:
-    if target.is_outgoing:
-        raise UnsupportedFormatNameOperation(
-            f"messages move within a queue manager, and {target.name} is another one's: send them anew"
-        )
-    if target.properties.queue_type is QueueType.JOURNAL or is_internal(target):
-        raise AccessDenied(f"messages cannot be moved to {target.name}")
-
-
-def check_kind(target: Queue, view: MessageView) -> None:
-    """A queue for applications holds transactional messages or others, never both."""
-    properties = target.properties
-    if (
-        properties.queue_type in (QueueType.PRIVATE, QueueType.PUBLIC, QueueType.SUBQUEUE)
-        and properties.transactional != view.transactional
-    ):
-        kind, other = ("transactional", "is not") if properties.transactional else ("not transactional", "is")
-        raise TransactionUsage(f"the queue {target.name} is {kind} and the message {other}")

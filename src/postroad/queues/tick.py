@@ -6,7 +6,7 @@ Changes of several steps and the numbers that messages get belong here too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from struct import Struct
@@ -26,6 +26,10 @@ _LAYOUT = Struct("<QI")
 ARRIVAL_BLOCK = 1 << 20
 MESSAGE_ID_BLOCK = 1 << 16
 MAX_MESSAGE_ID = (1 << 32) - 1
+
+
+def key_of(record: Record) -> Key:
+    return Key(record.queue, record.lookup_id)
 
 
 @dataclass(slots=True)
@@ -82,6 +86,25 @@ class Tick:
             change.first = record.lookup_id
         queue.reserve(size)
 
+    def put_all(self, queue: Queue, records: Sequence[Record]) -> None:
+        """New records of one queue, in the order they arrived."""
+        if not records:
+            return
+        self.batch.puts.update(zip(map(key_of, records), records, strict=True))
+        self.writes += len(records)
+        change = self.change(queue)
+        if self.steps is not None:
+            self.steps.append((_unput_all, self, queue, records, change.first, change.first_arrival))
+        size = sum([len(record.packet) for record in records])
+        change.added += len(records)
+        change.added_bytes += size
+        foremost = min(records).lookup_id
+        if change.first is None:
+            change.first_arrival = records[0].lookup_id & ARRIVAL_MASK  # arrival numbers only grow
+        if change.first is None or foremost < change.first:
+            change.first = foremost
+        queue.reserve(size)
+
     def set_state(self, name: str, value: bytes | None) -> None:
         if self.steps is not None:
             self.steps.append((_restore, self.batch.state, name, self.batch.state.get(name, _ABSENT)))
@@ -113,6 +136,21 @@ class Tick:
         change.removed_bytes += len(record.packet)
         self.taken.append((queue, record.lookup_id))
 
+    def delete_all(self, queue: Queue, records: Sequence[Record], states: Sequence[PositionState | None] = ()) -> None:
+        """The same for records of one queue. Where it can be taken back, `states` are those that their positions had
+        before."""
+        keys = list(map(key_of, records))
+        puts = self.batch.puts
+        replacements = [puts.pop(key) for key in keys if key in puts] if puts else []
+        if self.steps is not None:
+            self.steps.append((_undelete_all, self, queue, records, replacements, states))
+        self.batch.deletes.update(keys)
+        self.writes += len(records)
+        change = self.change(queue)
+        change.removed += len(records)
+        change.removed_bytes += sum([len(record.packet) for record in records])
+        self.taken += [(queue, record.lookup_id) for record in records]
+
     def withdraw(self, queue: Queue) -> list[Record]:
         """Takes back what this tick adds to a queue all of whose stored records are taken."""
         records = [record for key, record in self.batch.puts.items() if key.queue == queue.number]
@@ -123,12 +161,12 @@ class Tick:
             self.steps.append((self.sequenced.__setitem__, queue, sequenced))
         return records
 
-    def note_sequenced(self, queue: Queue, key: Key) -> None:
-        """The record has a number of our own sequence to this queue's destination."""
+    def note_sequenced(self, queue: Queue, records: Sequence[Record]) -> None:
+        """The records have numbers of our own sequence to this queue's destination."""
         keys = self.sequenced.setdefault(queue, [])
-        keys.append(key)
         if self.steps is not None:
-            self.steps.append((keys.pop,))
+            self.steps.append((keys.__delitem__, slice(len(keys), None)))
+        keys += map(key_of, records)
 
     def last_puts(self, count: int) -> list[Key]:
         """The keys of the newest records, the last one first."""
@@ -174,6 +212,13 @@ def _unput(tick: Tick, queue: Queue, record: Record, first: int | None, first_ar
         queue.release(len(record.packet))
 
 
+def _unput_all(
+    tick: Tick, queue: Queue, records: Sequence[Record], first: int | None, first_arrival: int | None
+) -> None:
+    for record in reversed(records):
+        _unput(tick, queue, record, first, first_arrival)
+
+
 def _undelete(
     tick: Tick, queue: Queue, record: Record, replacement: Record | None, state: PositionState | None
 ) -> None:
@@ -186,6 +231,18 @@ def _undelete(
     change.removed_bytes -= len(record.packet)
     tick.taken.pop()
     queue.unmark(record.lookup_id, state)
+
+
+def _undelete_all(
+    tick: Tick,
+    queue: Queue,
+    records: Sequence[Record],
+    replacements: Sequence[Record],
+    states: Sequence[PositionState | None],
+) -> None:
+    found = {each.lookup_id: each for each in replacements}
+    for record, state in reversed(list(zip(records, states, strict=True))):
+        _undelete(tick, queue, record, found.get(record.lookup_id), state)
 
 
 def _restore(values: dict[Any, Any], key: object, before: object) -> None:
@@ -277,6 +334,12 @@ class Counters:
         arrival = self._arrival
         self._arrival = arrival + 1
         return arrival
+
+    def take_arrivals(self, number: int) -> range:
+        """The same for `number` messages."""
+        first = self._arrival
+        self._arrival = first + number
+        return range(first, self._arrival)
 
     def take_message_ids(self, number: int) -> int:
         """The first of `number` consecutive ids; those above MAX_MESSAGE_ID start again at 0."""
