@@ -9,6 +9,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from postroad.binary.awaiting import AwaitingFinalAcks
 from postroad.binary.session import MAX_UNWRITTEN, Session
@@ -22,8 +23,7 @@ from postroad.queues.queue import PositionState, Queue
 from postroad.queues.tick import Tick
 from postroad.store.interface import Record
 from postroad.transfer import outgoing as transfer
-from postroad.wire.constants import MessageClass
-from postroad.wire.fields import is_transactional, message_id_of, wants_copy, wants_positive_copy
+from postroad.wire.fields import is_recoverable, is_traced, is_transactional, message_id_of, wants_copy
 from postroad.wire.local_part import without_local_part
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.patch import with_previous_number
@@ -40,6 +40,20 @@ class Flight(transfer.Flight):
     order_acked: bool = False
 
 
+# What a session keeps of a message that no sequence of our own counts, and when it was sent: no object of its own for
+# each. A Flight is made of it where one is asked for.
+Uncounted = tuple[Queue, Record, float]
+
+
+def flight_of(token: object) -> Flight:
+    """The flight that a token of a session stands for."""
+    if isinstance(token, Flight):
+        return token
+    assert isinstance(token, tuple)
+    queue, record, sent_at = token
+    return Flight(queue, record, sent_at=sent_at)
+
+
 @dataclass(slots=True)
 class OutgoingSequence(transfer.OutgoingTransfer[Flight]):
     """OutgoingTransferSequence, 3.1.1.3.1.1: what of an outgoing queue the far end has not put in order yet."""
@@ -51,7 +65,7 @@ class OutgoingSequence(transfer.OutgoingTransfer[Flight]):
     def previous(self, sequence_id: TxSequenceId, number: int) -> int:
         """PreviousTxSequenceNumber of a message: it bridges those that have expired, and no other."""
         for flight in reversed(self.unacked):
-            if flight.sequence == sequence_id and flight.number < number:
+            if flight.number < number and (flight.sequence is sequence_id or flight.sequence == sequence_id):
                 return flight.number
         return min(self.last_acked.get(sequence_id, 0), number - 1)
 
@@ -122,102 +136,130 @@ class Sender:
                 share = min(share, max(1, MAX_UNWRITTEN * queue.count // queue.total_bytes))
             found = self._ready(queue, self.core.delivery.fresh(queue, share, now))
             # One that has expired may have been answered on this very session, and narrowed its window.
-            for record, view in found[: session.free]:
-                if session.full:
-                    break
-                self._send(session, queue, record, view, now)
-                if view.tracing:
-                    traced.append(view)
-                sent += 1
+            going = _fitting(found[: session.free], session.room)
+            if going:
+                self._send(session, queue, going, now, ordering=highest == _FIRST_OF_ALL)
+                traced += [MessageView(record.packet) for record in going if is_traced(record.packet)]
+                sent += len(going)
             if len(found) == share:  # fewer: there are no more, or they wait for others
                 waiting.append(queue)
         for view in traced:  # last, because a report may go out by this session too
             self.core.delivery.try_after(view.data, send_report, self.core, view, now, address)
         return sent
 
-    def _ready(self, queue: Queue, records: list[Record]) -> list[tuple[Record, MessageView]]:
+    def _ready(self, queue: Queue, records: list[Record]) -> list[Record]:
         """Those that may go now, 3.1.1.5: a new sequence starts when the far end has put the last one in order.
 
         The receiver knows one sequence at a time: of one that another has followed it would acknowledge nothing more.
         And it never takes what it was told to do without, so that a gap is told when it is durable, not before.
         """
+        if not [record for record in records if is_transactional(record.packet)]:
+            return records
         sequence = self.sequences.get(queue)
         active = sequence.unacked[-1].sequence if sequence is not None and sequence.unacked else None
         last: int | None = None
-        found: list[tuple[Record, MessageView]] = []
-        for record in records:
-            view = MessageView(record.packet)
-            place = transfer.own_place(view, self._own)
-            if place is not None:
-                sequence_id, number = place
-                if active is not None and sequence_id != active:
-                    break
-                if last is None:
-                    last = 0 if sequence is None else sequence.previous(sequence_id, number)
-                if number - last > 1 and transfer.is_losing(queue, record.lookup_id):
-                    break
-                active, last = place
-            found.append((record, view))
-        return found
+        for index, place in enumerate(transfer.own_places(records, self._own)):
+            if place is None:
+                continue
+            sequence_id, number, _ = place
+            if active is not None and sequence_id is not active and sequence_id != active:
+                return records[:index]
+            if last is None:
+                last = 0 if sequence is None else sequence.previous(sequence_id, number)
+            if number - last > 1 and transfer.is_losing(queue, records[index].lookup_id):
+                return records[:index]
+            active, last = sequence_id, number
+        return records
 
     def _is_ordering(self, queue: Queue) -> bool:
         return leads_to_internal(self.core.queues.outgoing_info[queue].destination)
 
-    def _send(self, session: Session, queue: Queue, record: Record, view: MessageView, now: float) -> None:
-        flight = Flight(queue, record, sent_at=now)
-        packet = without_local_part(record.packet)
-        queue.mark(record.lookup_id, PositionState.LOCKED)
-        fields = view.transaction_fields
-        if fields is not None and (place := transfer.own_place(view, self._own)) is not None:
-            flight.sequence, flight.number = sequence_id, number = place
-            sequence = self.sequences.setdefault(queue, OutgoingSequence())
-            previous = sequence.previous(sequence_id, number)
-            if previous != fields[4]:
-                packet = with_previous_number(packet, previous)
-            sequence.add(flight)
-            self._by_sequence[sequence_id] = queue
-            self._sent_by_id[view.message_id] = flight
-            if sequence.resend_at is None:
-                self._resend_at(queue, sequence, now + self.settings.resend_s[sequence.resend_index])
-        ordering = not view.base_flags and view.message_class != MessageClass.NORMAL
-        session.send(packet, flight, now, recoverable=view.recoverable, plain=ordering)
+    def _send(self, session: Session, queue: Queue, records: list[Record], now: float, *, ordering: bool) -> None:
+        queue.mark_all([record.lookup_id for record in records], PositionState.LOCKED)
+        packets = [without_local_part(record.packet) for record in records]
+        tokens: list[Uncounted | Flight] = [(queue, record, now) for record in records]
+        for index, place in enumerate(transfer.own_places(records, self._own)):
+            if place is not None:
+                tokens[index], packets[index] = self._count(queue, records[index], packets[index], *place, now)
+        if ordering:  # an ordering acknowledgment never carries a SessionHeader
+            for packet, token in zip(packets, tokens, strict=True):
+                session.send(packet, token, now, recoverable=is_recoverable(packet), plain=True)
+            return
+        start = 0
+        for recoverable, run in groupby(map(is_recoverable, packets)):
+            end = start + len([*run])
+            session.send_all(packets[start:end], tokens[start:end], now, recoverable=recoverable)
+            start = end
+
+    def _count(
+        self,
+        queue: Queue,
+        record: Record,
+        packet: bytes,
+        sequence_id: TxSequenceId,
+        number: int,
+        previous: int,
+        now: float,
+    ) -> tuple[Flight, bytes]:
+        """A message of one of our sequences, and its packet as it is sent."""
+        sequence = self.sequences.get(queue)
+        if sequence is None:
+            sequence = self.sequences[queue] = OutgoingSequence()
+        flight = Flight(queue, record, sequence_id, number, now)
+        before = sequence.previous(sequence_id, number)
+        if before != previous:
+            packet = with_previous_number(packet, before)
+        sequence.add(flight)
+        self._by_sequence[sequence_id] = queue
+        self._sent_by_id[message_id_of(packet)] = flight
+        if sequence.resend_at is None:
+            self._resend_at(queue, sequence, now + self.settings.resend_s[sequence.resend_index])
+        return flight, packet
 
     def acknowledged(self, tokens: Iterable[object], now: float) -> None:
-        """3.1.5.5.2 and 3.1.5.5.3: the next hop has them."""
-        for flight in tokens:
-            assert isinstance(flight, Flight)
-            flight.session_acked = True
-            try:
-                if not flight.number:
-                    self._delivered(flight, now)
-                elif flight.order_acked:
-                    self._settled(flight)
-                    self._end_sequence(flight.queue, flight.sequence, flight.number)
-            except Exception as error:  # the others have arrived too
-                self.core.delivery.note_failure(flight.record.packet, error)
+        """3.1.5.5.2 and 3.1.5.5.3: the next hop has them. A message that is not of one of our sequences is done with;
+        its source keeps a copy if it asked to."""
+        delivered: dict[Queue, list[Record]] = {}
+        for token in tokens:
+            if isinstance(token, Flight):
+                token.session_acked = True
+                if token.order_acked:
+                    self.core.delivery.try_after(token.record.packet, self._settle, token)
+            else:
+                assert isinstance(token, tuple)
+                queue, record, _ = token
+                if (records := delivered.get(queue)) is None:
+                    delivered[queue] = [record]
+                else:
+                    records.append(record)
+        for queue, records in delivered.items():
+            transfer.leave_all(self.core, queue, records, now)
 
-    def _delivered(self, flight: Flight, now: float) -> None:
-        """A message that is not of one of our sequences is done with; its source keeps a copy if it asked to."""
-        if flight.held:
-            transfer.leave(self.core, flight, copy=wants_positive_copy(flight.record.packet), now=now)
+    def _settle(self, flight: Flight) -> None:
+        self._settled(flight)
+        self._end_sequence(flight.queue, flight.sequence, flight.number)
 
     def _settled(self, flight: Flight) -> None:
         sequence = self.sequences.get(flight.queue)
         if sequence is not None:
             sequence.ordered.discard(flight)
-        self._ordered(flight)
+        self._ordered(flight.queue, [flight])
 
-    def _ordered(self, flight: Flight) -> None:
-        """Both acknowledgments are there: it leaves the queue, to wait for the final one if anybody wants to know."""
-        if not flight.held:
-            return
-        packet = flight.record.packet
-        message_id = message_id_of(packet)
-        if wants_copy(packet) and self.core.delivery.journals_at_source(MessageView(packet)):
-            self.awaiting_final_ack.move(flight.queue, flight.record, message_id)
-        else:
-            self.core.delivery.discard(flight.queue, flight.record)
-        self._forget_sent(message_id)
+    def _ordered(self, queue: Queue, flights: list[Flight]) -> None:
+        """Both acknowledgments are there: they leave the queue, to wait for the final one if anybody wants to know."""
+        leaving: list[Record] = []
+        for flight in flights:
+            if not flight.held:
+                continue
+            record = flight.record
+            message_id = message_id_of(record.packet)
+            if wants_copy(record.packet) and self.core.delivery.journals_at_source(MessageView(record.packet)):
+                self.awaiting_final_ack.move(queue, record, message_id)
+            else:
+                leaving.append(record)
+            self._forget_sent(message_id)
+        if leaving:
+            self.core.delivery.discard_all(queue, leaving)
 
     def _forget_sent(self, message_id: int) -> Flight | None:
         """The gathering tick takes the message out of its queue. If that is lost, it is there as before."""
@@ -246,7 +288,7 @@ class Sender:
         covered: list[Flight] = []
         rest: list[Flight] = []
         for flight in sequence.unacked:
-            in_order = flight.sequence == ack.sequence_id and flight.number <= ack.sequence_number
+            in_order = flight.number <= ack.sequence_number and flight.sequence == ack.sequence_id
             (covered if in_order else rest).append(flight)
         sequence.unacked = rest
         sequence.last_ack_time = now
@@ -256,10 +298,9 @@ class Sender:
         sequence.last_ack = max(sequence.last_ack, (ack.sequence_id, ack.sequence_number))
         for flight in covered:
             flight.order_acked = True
-            if flight.session_acked:
-                self._ordered(flight)
-            else:
+            if not flight.session_acked:
                 sequence.ordered.add(flight)
+        self._ordered(queue, [flight for flight in covered if flight.session_acked])
         self._end_sequence(queue, ack.sequence_id, ack.sequence_number)
         if covered:
             sequence.resend_index = 0
@@ -359,8 +400,8 @@ class Sender:
         acknowledged waits for its own timer.
         """
         lost: set[Flight] = set()
-        for flight in session.sent.in_flight:
-            assert isinstance(flight, Flight)
+        for token in session.sent.in_flight:
+            flight = flight_of(token)
             lost.add(flight)
             if flight.order_acked:  # it has arrived, whatever the next hop had still to say
                 self._settled(flight)
@@ -402,3 +443,12 @@ def _destination(view: MessageView) -> FormatName:
     name = destination_name(view)
     assert name is not None
     return name
+
+
+def _fitting(records: list[Record], room: int) -> list[Record]:
+    """The first of the records: no more than what fills the room, and at least one where there is some."""
+    for index, record in enumerate(records):
+        if room < 0:
+            return records[:index]
+        room -= len(record.packet)
+    return records

@@ -6,8 +6,9 @@ sent, and when again, is the carrier's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
 from postroad.errors import Status
@@ -17,6 +18,7 @@ from postroad.queues.outgoing import SILENT, ConnectionAttempt, ConnectionStatus
 from postroad.queues.queue import PositionState, Queue
 from postroad.store.interface import Record
 from postroad.wire.constants import MessageClass
+from postroad.wire.fields import SOURCE, transaction_fields_of, wants_positive_copy
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
@@ -77,6 +79,23 @@ def own_place(view: MessageView, own: bytes) -> tuple[TxSequenceId, int] | None:
     return TxSequenceId(fields[1], fields[2]), fields[3]
 
 
+def own_places(records: Sequence[Record], own: bytes) -> list[tuple[TxSequenceId, int, int] | None]:
+    """Of each record, sequence, number and previous number of a message of the manager `own`; None as in `own_place`.
+    Messages of one sequence share its id."""
+    packets = [record.packet for record in records]
+    found: list[tuple[TxSequenceId, int, int] | None] = []
+    sequence = TxSequenceId(0, 0)
+    for packet, fields in zip(packets, transaction_fields_of(packets), strict=True):
+        if fields is None or packet[SOURCE] != own:
+            found.append(None)
+            continue
+        _, ordinal, time_stamp, number, previous = fields
+        if ordinal != sequence.ordinal or time_stamp != sequence.time_stamp:
+            sequence = TxSequenceId(ordinal, time_stamp)
+        found.append((sequence, number, previous))
+    return found
+
+
 def is_losing(queue: Queue, before: int) -> bool:
     """Whether something before this position is on its way out, and not durably gone."""
     return any(state is PositionState.DELETED and at < before for at, state in queue.positions.items())
@@ -88,6 +107,18 @@ def leave(core: LocalQueueManager, flight: Flight, *, copy: bool, now: float) ->
     core.delivery.discard(flight.queue, flight.record)
     if copy and core.delivery.journals_at_source(MessageView(packet)):
         core.delivery.try_after(packet, core.delivery.copy, core.queues.system(JOURNAL), packet, now)
+
+
+def leave_all(core: LocalQueueManager, queue: Queue, records: Sequence[Record], now: float) -> None:
+    """The next hop has messages that no sequence of our own counts. Those that are still where they were leave."""
+    positions = queue.positions
+    held = [record for record in records if positions.get(record.lookup_id) in _HELD]
+    if copied := [record for record in held if wants_positive_copy(record.packet)]:
+        for record in copied:
+            core.delivery.try_after(record.packet, partial(leave, core, Flight(queue, record), copy=True, now=now))
+        held = [record for record in held if not wants_positive_copy(record.packet)]
+    if held:
+        core.delivery.try_after(held[0].packet, core.delivery.discard_all, queue, held)
 
 
 def withdraw(core: LocalQueueManager, place: tuple[Queue, Record] | None) -> None:
