@@ -33,14 +33,14 @@ from postroad.queues.collection import (
     QueueCollection,
     leads_to_internal,
 )
+from postroad.queues.outcomes import OF_TAKING, POSITIVE, Tally, asks_for
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import QUOTA_UNIT, START, PositionState, Queue
-from postroad.queues.tally import PURGED, Tally
 from postroad.queues.tick import Atomic, Counters, Tick
 from postroad.security.relay import Relay
 from postroad.store.express import ExpressStore
-from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record
-from postroad.wire.constants import INFINITE, AckFlags, MessageClass
+from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record, new_records
+from postroad.wire.constants import INFINITE, MessageClass
 from postroad.wire.fields import identifier_of, is_recoverable, is_transactional, priority_of, times_of
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.queue_names import admin_name, destination_name
@@ -56,22 +56,6 @@ INSECURE_NACKS = frozenset(
         MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER,
     }
 )
-_POSITIVE = frozenset({MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE})
-# Acknowledgments of a message that was here and goes: one at the most for each.
-_OF_TAKING = PURGED | {MessageClass.ACK_RECEIVE, MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_RECEIVE_REJECTED}
-
-
-def asks_for(ack_flags: int, message_class: int) -> bool:
-    """Whether a message with these flags wants an acknowledgment of this class ([MS-MQMQ] 2.2.19.3)."""
-    if message_class == MessageClass.ACK_REACH_QUEUE:
-        wanted = AckFlags.POSITIVE_ARRIVAL
-    elif message_class == MessageClass.ACK_RECEIVE:
-        wanted = AckFlags.POSITIVE_RECEIVE
-    elif message_class >= MessageClass.NACK_Q_DELETED:
-        wanted = AckFlags.NEGATIVE_RECEIVE
-    else:
-        wanted = AckFlags.NEGATIVE_ARRIVAL
-    return ack_flags & wanted.value != 0
 
 
 @dataclass(eq=False, repr=False)
@@ -140,7 +124,7 @@ class Delivery:
     ) -> Record:
         """One message into a queue, by the ordering rules. Quotas are the caller's to check."""
         record = self._put(queue, packet, priority, expires_s, now, reason, aborts)
-        self._announce(queue, record, now)
+        self._announce(queue, (record,), now)
         return record
 
     def _put(
@@ -163,36 +147,31 @@ class Delivery:
 
     def add_all(self, queue: Queue, packets: Sequence[bytes], ranks: Sequence[int], now: float) -> list[Record]:
         """The same for several messages, each with its priority; they expire as their packets say."""
-        number, arrived_ms = queue.number, int(now * 1000)
-        records: list[Record] = []
-        times, expires_s = None, NEVER
-        for packet, rank, arrival in zip(packets, ranks, self.counters.take_arrivals(len(packets)), strict=True):
-            if (found := times_of(packet)) != times:  # most messages of a moment share theirs
-                times, expires_s = found, self.expiry(queue, packet, now)
-            lookup_id = (7 - rank) << PRIORITY_SHIFT | arrival
-            records.append(Record(number, lookup_id, arrived_ms, expires_s, 0, packet))
+        first = self.counters.take_arrivals(len(packets))
+        lookup_ids = [(7 - rank) << PRIORITY_SHIFT | first + place for place, rank in enumerate(ranks)]
+        times = [times_of(packet) for packet in packets]
+        expiries = {each: self._expiry(queue, *each, now) for each in set(times)}
+        records = new_records(queue.number, lookup_ids, int(now * 1000), [expiries[each] for each in times], packets)
         queue.last_added_at = now
         self.tally.added += len(records)
         express = [record for record in records if not is_recoverable(record.packet)]
         if not express:
             self.tick.put_all(queue, records)
             return records
-        if len(express) != len(records):
-            self.tick.put_all(queue, [record for record in records if is_recoverable(record.packet)])
+        self.tick.put_all(queue, [record for record in records if is_recoverable(record.packet)])
         self.express.put_all(express)
         queue.add_express(sum([len(record.packet) for record in express]), len(express))
         queue.came(express)
         if self.tick.steps is not None:
             self.tick.steps.append((self._drop_express, queue, express))
-        if queue.waiting or queue.is_outgoing:
-            self.atomic.then(self._announced, queue, express, now)
+        self._announce(queue, express, now)
         return records
 
-    def _announce(self, queue: Queue, record: Record, now: float) -> None:
-        """Whoever waits for an express message hears of it at once; of others, when they are durable."""
-        if is_recoverable(record.packet) or not (queue.waiting or queue.is_outgoing):
+    def _announce(self, queue: Queue, records: Sequence[Record], now: float) -> None:
+        """Readers that wait for an express message hear of it at once; of others, when they are durable."""
+        if is_recoverable(records[0].packet) or not (queue.waiting or queue.is_outgoing):
             return
-        self.atomic.then(self._announced, queue, (record,), now)
+        self.atomic.then(self._announced, queue, records, now)
 
     def _announced(self, queue: Queue, records: Sequence[Record], now: float) -> None:
         try:
@@ -239,9 +218,11 @@ class Delivery:
 
         Journals and dead letters keep what they have.
         """
+        return self._expiry(queue, *times_of(packet), now)
+
+    def _expiry(self, queue: Queue, to_reach_queue: int, to_be_received: int, sent_time: int, now: float) -> int:
         if _is_system(queue):
             return NEVER
-        to_reach_queue, to_be_received, sent_time = times_of(packet)
         shortest = min(to_be_received, to_reach_queue) if queue.is_outgoing else to_be_received
         if shortest == INFINITE:
             return NEVER
@@ -254,7 +235,7 @@ class Delivery:
         record = self._put(queue, packet, priority, self.expiry(queue, packet, now), now)
         if not queue.is_outgoing and (view.ack_flags or view.positive_journaling):
             self.atomic.then(self._arrived, packet, view, now)
-        self._announce(queue, record, now)  # last, because a waiting reader takes the message at once
+        self._announce(queue, (record,), now)  # last, because a waiting reader takes the message at once
         return record
 
     def _arrived(self, packet: bytes, view: MessageView, now: float) -> None:
@@ -484,7 +465,7 @@ class Delivery:
         way = self._own_way(view, admin) if carrier is None else carrier.way_back(view, admin)
         if way is None:
             return
-        body = b"" if message_class in _POSITIVE or view.encrypted else view.body
+        body = b"" if message_class in POSITIVE or view.encrypted else view.body
         ack = Message(
             body,
             label=view.label,
@@ -498,7 +479,7 @@ class Delivery:
             message_class=message_class,
         )
         try:
-            self.send_own(admin, ack, now, way, follows=message_class in _OF_TAKING)
+            self.send_own(admin, ack, now, way, follows=message_class in OF_TAKING)
         except StorageError:
             raise
         except PostroadError:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, repeat
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from postroad.errors import StorageError
-from postroad.store.interface import ARRIVAL_MASK, MAX_ARRIVAL, Batch, Key, Record
+from postroad.store.interface import ARRIVAL_MASK, MAX_ARRIVAL, Batch, Key, Record, keys
 
 if TYPE_CHECKING:
     from postroad.queues.delivery import Delivery
@@ -26,10 +26,6 @@ _LAYOUT = Struct("<QI")
 ARRIVAL_BLOCK = 1 << 20
 MESSAGE_ID_BLOCK = 1 << 16
 MAX_MESSAGE_ID = (1 << 32) - 1
-
-
-def key_of(record: Record) -> Key:
-    return Key(record.queue, record.lookup_id)
 
 
 @dataclass(slots=True)
@@ -87,22 +83,23 @@ class Tick:
         queue.reserve(size)
 
     def put_all(self, queue: Queue, records: Sequence[Record]) -> None:
-        """New records of one queue, in the order they arrived."""
+        """Several new records of one queue, one after the other."""
         if not records:
             return
-        self.batch.puts.update(zip(map(key_of, records), records, strict=True))
-        self.writes += len(records)
+        lookup_ids = [record.lookup_id for record in records]
+        size = sum([len(record.packet) for record in records])
+        self.batch.puts.update(zip(keys(queue.number, lookup_ids), records, strict=True))
+        self.writes += 1
         change = self.change(queue)
         if self.steps is not None:
             self.steps.append((_unput_all, self, queue, records, change.first, change.first_arrival))
-        size = sum([len(record.packet) for record in records])
         change.added += len(records)
         change.added_bytes += size
-        foremost = min(records).lookup_id
+        first = min(lookup_ids)
         if change.first is None:
-            change.first_arrival = records[0].lookup_id & ARRIVAL_MASK  # arrival numbers only grow
-        if change.first is None or foremost < change.first:
-            change.first = foremost
+            change.first_arrival = lookup_ids[0] & ARRIVAL_MASK  # arrival numbers only grow
+        if change.first is None or first < change.first:
+            change.first = first
         queue.reserve(size)
 
     def set_state(self, name: str, value: bytes | None) -> None:
@@ -139,17 +136,18 @@ class Tick:
     def delete_all(self, queue: Queue, records: Sequence[Record], states: Sequence[PositionState | None] = ()) -> None:
         """The same for records of one queue. Where it can be taken back, `states` are those that their positions had
         before."""
-        keys = list(map(key_of, records))
+        lookup_ids = [record.lookup_id for record in records]
+        deleted = keys(queue.number, lookup_ids)
         puts = self.batch.puts
-        replacements = [puts.pop(key) for key in keys if key in puts] if puts else []
+        replacements = [puts.pop(key) for key in deleted if key in puts] if puts else []
         if self.steps is not None:
             self.steps.append((_undelete_all, self, queue, records, replacements, states))
-        self.batch.deletes.update(keys)
-        self.writes += len(records)
+        self.batch.deletes.update(deleted)
+        self.writes += 1
         change = self.change(queue)
         change.removed += len(records)
         change.removed_bytes += sum([len(record.packet) for record in records])
-        self.taken += [(queue, record.lookup_id) for record in records]
+        self.taken += zip(repeat(queue), lookup_ids)
 
     def withdraw(self, queue: Queue) -> list[Record]:
         """Takes back what this tick adds to a queue all of whose stored records are taken."""
@@ -163,10 +161,10 @@ class Tick:
 
     def note_sequenced(self, queue: Queue, records: Sequence[Record]) -> None:
         """The records have numbers of our own sequence to this queue's destination."""
-        keys = self.sequenced.setdefault(queue, [])
+        noted = self.sequenced.setdefault(queue, [])
         if self.steps is not None:
-            self.steps.append((keys.__delitem__, slice(len(keys), None)))
-        keys += map(key_of, records)
+            self.steps.append((noted.__delitem__, slice(len(noted), None)))
+        noted += keys(queue.number, [record.lookup_id for record in records])
 
     def last_puts(self, count: int) -> list[Key]:
         """The keys of the newest records, the last one first."""
@@ -335,11 +333,11 @@ class Counters:
         self._arrival = arrival + 1
         return arrival
 
-    def take_arrivals(self, number: int) -> range:
-        """The same for `number` messages."""
+    def take_arrivals(self, number: int) -> int:
+        """The first of `number` consecutive ones."""
         first = self._arrival
         self._arrival = first + number
-        return range(first, self._arrival)
+        return first
 
     def take_message_ids(self, number: int) -> int:
         """The first of `number` consecutive ids; those above MAX_MESSAGE_ID start again at 0."""

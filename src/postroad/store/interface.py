@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
 from struct import Struct
 from typing import NamedTuple, Protocol
 
@@ -37,6 +39,23 @@ class Record(NamedTuple):
     aborts: int  # how often an aborted transaction put it back
     packet: bytes
     reason: int = 0  # of a dead letter: the message class that says why it died
+
+
+_make_key = partial(tuple.__new__, Key)  # without a call of Python code for each
+_make_record = partial(tuple.__new__, Record)
+
+
+def keys(queue: int, lookup_ids: Iterable[int]) -> list[Key]:
+    """The keys of records of one queue."""
+    return list(map(_make_key, zip(repeat(queue), lookup_ids)))
+
+
+def new_records(
+    queue: int, lookup_ids: Iterable[int], arrived_ms: int, expires_s: Iterable[int], packets: Iterable[bytes]
+) -> list[Record]:
+    """Records of messages that arrive together in one queue."""
+    parts = zip(repeat(queue), lookup_ids, repeat(arrived_ms), expires_s, repeat(0), packets, repeat(0))
+    return list(map(_make_record, parts))
 
 
 class Columns(NamedTuple):
