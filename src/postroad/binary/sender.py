@@ -134,11 +134,11 @@ class Sender:
             share = free if highest == _FIRST_OF_ALL else max(1, free // (len(waiting) + 1))
             if queue.total_bytes > MAX_UNWRITTEN:  # large ones are not read before there is room for them
                 share = min(share, max(1, MAX_UNWRITTEN * queue.count // queue.total_bytes))
-            found = self._ready(queue, self.core.delivery.fresh(queue, share, now))
+            found, places = self._ready(queue, self.core.delivery.fresh(queue, share, now))
             # One that has expired may have been answered on this very session, and narrowed its window.
             going = _fitting(found[: session.free], session.room)
             if going:
-                self._send(session, queue, going, now, ordering=highest == _FIRST_OF_ALL)
+                self._send(session, queue, going, places, now, ordering=highest == _FIRST_OF_ALL)
                 traced += [MessageView(record.packet) for record in going if is_traced(record.packet)]
                 sent += len(going)
             if len(found) == share:  # fewer: there are no more, or they wait for others
@@ -147,40 +147,46 @@ class Sender:
             self.core.delivery.try_after(view.data, send_report, self.core, view, now, address)
         return sent
 
-    def _ready(self, queue: Queue, records: list[Record]) -> list[Record]:
-        """Those that may go now, 3.1.1.5: a new sequence starts when the far end has put the last one in order.
+    def _ready(self, queue: Queue, records: list[Record]) -> tuple[list[Record], transfer.Places]:
+        """Those that may go now, with the places of those that our sequences count, by index.
+
+        3.1.1.5: a new sequence starts when the far end has put the last one in order.
 
         The receiver knows one sequence at a time: of one that another has followed it would acknowledge nothing more.
         And it never takes what it was told to do without, so that a gap is told when it is durable, not before.
         """
-        if not [record for record in records if is_transactional(record.packet)]:
-            return records
         sequence = self.sequences.get(queue)
         active = sequence.unacked[-1].sequence if sequence is not None and sequence.unacked else None
         last: int | None = None
-        for index, place in enumerate(transfer.own_places(records, self._own)):
-            if place is None:
-                continue
-            sequence_id, number, _ = place
+        places = transfer.own_places(records, self._own)
+        for index, (sequence_id, number, _) in places.items():
             if active is not None and sequence_id is not active and sequence_id != active:
-                return records[:index]
+                return records[:index], places
             if last is None:
                 last = 0 if sequence is None else sequence.previous(sequence_id, number)
             if number - last > 1 and transfer.is_losing(queue, records[index].lookup_id):
-                return records[:index]
+                return records[:index], places
             active, last = sequence_id, number
-        return records
+        return records, places
 
     def _is_ordering(self, queue: Queue) -> bool:
         return leads_to_internal(self.core.queues.outgoing_info[queue].destination)
 
-    def _send(self, session: Session, queue: Queue, records: list[Record], now: float, *, ordering: bool) -> None:
+    def _send(
+        self,
+        session: Session,
+        queue: Queue,
+        records: list[Record],
+        places: transfer.Places,
+        now: float,
+        *,
+        ordering: bool,
+    ) -> None:
         queue.mark_all([record.lookup_id for record in records], PositionState.LOCKED)
         packets = [without_local_part(record.packet) for record in records]
         tokens: list[Uncounted | Flight] = [(queue, record, now) for record in records]
-        for index, place in enumerate(transfer.own_places(records, self._own)):
-            if place is not None:
-                tokens[index], packets[index] = self._count(queue, records[index], packets[index], *place, now)
+        if places:
+            self._count(queue, records, places, tokens, packets, now)
         if ordering:  # an ordering acknowledgment never carries a SessionHeader
             for packet, token in zip(packets, tokens, strict=True):
                 session.send(packet, token, now, recoverable=is_recoverable(packet), plain=True)
@@ -194,27 +200,34 @@ class Sender:
     def _count(
         self,
         queue: Queue,
-        record: Record,
-        packet: bytes,
-        sequence_id: TxSequenceId,
-        number: int,
-        previous: int,
+        records: list[Record],
+        places: transfer.Places,
+        tokens: list[Uncounted | Flight],
+        packets: list[bytes],
         now: float,
-    ) -> tuple[Flight, bytes]:
-        """A message of one of our sequences, and its packet as it is sent."""
+    ) -> None:
+        """Messages of our sequences are awaited until the far end has put them in order: each has a Flight for its
+        token, and a packet that names the one before it."""
         sequence = self.sequences.get(queue)
         if sequence is None:
             sequence = self.sequences[queue] = OutgoingSequence()
-        flight = Flight(queue, record, sequence_id, number, now)
-        before = sequence.previous(sequence_id, number)
-        if before != previous:
-            packet = with_previous_number(packet, before)
-        sequence.add(flight)
-        self._by_sequence[sequence_id] = queue
-        self._sent_by_id[message_id_of(packet)] = flight
-        if sequence.resend_at is None:
+        newest = sequence.unacked[-1] if sequence.unacked else None
+        for index, (sequence_id, number, previous) in places.items():
+            if index >= len(records):
+                break
+            flight = Flight(queue, records[index], sequence_id, number, now)
+            if newest is not None and newest.sequence is sequence_id and newest.number == previous:
+                sequence.unacked.append(flight)
+            else:
+                before = sequence.previous(sequence_id, number)
+                if before != previous:
+                    packets[index] = with_previous_number(packets[index], before)
+                sequence.add(flight)
+                self._by_sequence[sequence_id] = queue
+            newest = sequence.unacked[-1]
+            tokens[index] = self._sent_by_id[message_id_of(packets[index])] = flight
+        if newest is not None and sequence.resend_at is None:
             self._resend_at(queue, sequence, now + self.settings.resend_s[sequence.resend_index])
-        return flight, packet
 
     def acknowledged(self, tokens: Iterable[object], now: float) -> None:
         """3.1.5.5.2 and 3.1.5.5.3: the next hop has them. A message that is not of one of our sequences is done with;
@@ -248,10 +261,7 @@ class Sender:
     def _ordered(self, queue: Queue, flights: list[Flight]) -> None:
         """Both acknowledgments are there: they leave the queue, to wait for the final one if anybody wants to know."""
         leaving: list[Record] = []
-        for flight in flights:
-            if not flight.held:
-                continue
-            record = flight.record
+        for record in transfer.held(queue, [flight.record for flight in flights]):
             message_id = message_id_of(record.packet)
             if wants_copy(record.packet) and self.core.delivery.journals_at_source(MessageView(record.packet)):
                 self.awaiting_final_ack.move(queue, record, message_id)
@@ -287,8 +297,11 @@ class Sender:
             return
         covered: list[Flight] = []
         rest: list[Flight] = []
+        known: TxSequenceId | None = None  # the same id, as the flights have it
         for flight in sequence.unacked:
-            in_order = flight.number <= ack.sequence_number and flight.sequence == ack.sequence_id
+            if flight.sequence is not known and flight.sequence == ack.sequence_id:
+                known = flight.sequence
+            in_order = flight.sequence is known and flight.number <= ack.sequence_number
             (covered if in_order else rest).append(flight)
         sequence.unacked = rest
         sequence.last_ack_time = now

@@ -82,16 +82,16 @@ class Ticks:
 
     def _note_records(self, tick: Tick) -> None:
         """Queues hear of the records that are new, or have changed."""
-        by_number = self._core.queues.by_number
+        puts, by_number = tick.batch.puts, self._core.queues.by_number
+        for key in tick.replaced:
+            if key in puts and (replaced := by_number.get(key.queue)):
+                replaced.changed()
         added: dict[int, list[Record]] = {}
-        for key, record in tick.batch.puts.items():
-            if key in tick.replaced:
-                if queue := by_number.get(record.queue):
-                    queue.changed()
-            elif (records := added.get(record.queue)) is not None:
+        for key, record in puts.items():
+            if (records := added.get(record.queue)) is None:
+                records = added[record.queue] = []
+            if key not in tick.replaced:
                 records.append(record)
-            else:
-                added[record.queue] = [record]
         for queue in tick.changes:
             if records := added.get(queue.number):
                 queue.came(records)

@@ -33,6 +33,10 @@ _ERRORS = {
 }
 
 
+# By the indexes of records: sequence, number and previous number of a message that a sequence of our own counts.
+Places = dict[int, tuple[TxSequenceId, int, int]]
+
+
 @dataclass(slots=True, eq=False)
 class Flight:
     """A message of an outgoing queue that was sent. `number` is 0 unless a sequence of our own counts it."""
@@ -79,21 +83,25 @@ def own_place(view: MessageView, own: bytes) -> tuple[TxSequenceId, int] | None:
     return TxSequenceId(fields[1], fields[2]), fields[3]
 
 
-def own_places(records: Sequence[Record], own: bytes) -> list[tuple[TxSequenceId, int, int] | None]:
-    """Of each record, sequence, number and previous number of a message of the manager `own`; None as in `own_place`.
-    Messages of one sequence share its id."""
+def own_places(records: Sequence[Record], own: bytes) -> Places:
+    """The places of messages of the manager `own` that its sequences count. Those of one sequence share its id."""
     packets = [record.packet for record in records]
-    found: list[tuple[TxSequenceId, int, int] | None] = []
+    found: Places = {}
     sequence = TxSequenceId(0, 0)
-    for packet, fields in zip(packets, transaction_fields_of(packets), strict=True):
-        if fields is None or packet[SOURCE] != own:
-            found.append(None)
+    for index, fields in enumerate(transaction_fields_of(packets)):
+        if fields is None or packets[index][SOURCE] != own:
             continue
         _, ordinal, time_stamp, number, previous = fields
         if ordinal != sequence.ordinal or time_stamp != sequence.time_stamp:
             sequence = TxSequenceId(ordinal, time_stamp)
-        found.append((sequence, number, previous))
+        found[index] = (sequence, number, previous)
     return found
+
+
+def held(queue: Queue, records: Sequence[Record]) -> list[Record]:
+    """Those that are still where they were when they were sent."""
+    positions = queue.positions
+    return [record for record in records if positions.get(record.lookup_id) in _HELD]
 
 
 def is_losing(queue: Queue, before: int) -> bool:
@@ -111,14 +119,13 @@ def leave(core: LocalQueueManager, flight: Flight, *, copy: bool, now: float) ->
 
 def leave_all(core: LocalQueueManager, queue: Queue, records: Sequence[Record], now: float) -> None:
     """The next hop has messages that no sequence of our own counts. Those that are still where they were leave."""
-    positions = queue.positions
-    held = [record for record in records if positions.get(record.lookup_id) in _HELD]
-    if copied := [record for record in held if wants_positive_copy(record.packet)]:
+    leaving = held(queue, records)
+    if copied := [record for record in leaving if wants_positive_copy(record.packet)]:
         for record in copied:
             core.delivery.try_after(record.packet, partial(leave, core, Flight(queue, record), copy=True, now=now))
-        held = [record for record in held if not wants_positive_copy(record.packet)]
-    if held:
-        core.delivery.try_after(held[0].packet, core.delivery.discard_all, queue, held)
+        leaving = [record for record in leaving if not wants_positive_copy(record.packet)]
+    if leaving:
+        core.delivery.try_after(leaving[0].packet, core.delivery.discard_all, queue, leaving)
 
 
 def withdraw(core: LocalQueueManager, place: tuple[Queue, Record] | None) -> None:
