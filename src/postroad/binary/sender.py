@@ -233,30 +233,33 @@ class Sender:
         """3.1.5.5.2 and 3.1.5.5.3: the next hop has them. A message that is not of one of our sequences is done with;
         its source keeps a copy if it asked to."""
         delivered: dict[Queue, list[Record]] = {}
+        settled: dict[Queue, list[Flight]] = {}
         for token in tokens:
             if isinstance(token, Flight):
                 token.session_acked = True
                 if token.order_acked:
-                    self.core.delivery.try_after(token.record.packet, self._settle, token)
+                    settled.setdefault(token.queue, []).append(token)
             else:
                 assert isinstance(token, tuple)
                 queue, record, _ = token
                 if (records := delivered.get(queue)) is None:
-                    delivered[queue] = [record]
-                else:
-                    records.append(record)
+                    records = delivered[queue] = []
+                records.append(record)
         for queue, records in delivered.items():
             transfer.leave_all(self.core, queue, records, now)
+        for queue, flights in settled.items():
+            self.core.delivery.try_after(flights[0].record.packet, self._settle, queue, flights)
 
-    def _settle(self, flight: Flight) -> None:
-        self._settled(flight)
-        self._end_sequence(flight.queue, flight.sequence, flight.number)
-
-    def _settled(self, flight: Flight) -> None:
-        sequence = self.sequences.get(flight.queue)
+    def _settle(self, queue: Queue, flights: list[Flight]) -> None:
+        """Messages that were put in order before the next hop said that it has them."""
+        sequence = self.sequences.get(queue)
         if sequence is not None:
-            sequence.ordered.discard(flight)
-        self._ordered(flight.queue, [flight])
+            sequence.ordered.difference_update(flights)
+        self._ordered(queue, flights)
+        last_number = self.core.transacting.last_number(queue.properties.path)
+        for flight in flights:
+            if flight.number == last_number:
+                self._end_sequence(queue, flight.sequence, flight.number)
 
     def _ordered(self, queue: Queue, flights: list[Flight]) -> None:
         """Both acknowledgments are there: they leave the queue, to wait for the final one if anybody wants to know."""
@@ -417,7 +420,7 @@ class Sender:
             flight = flight_of(token)
             lost.add(flight)
             if flight.order_acked:  # it has arrived, whatever the next hop had still to say
-                self._settled(flight)
+                self._settle(flight.queue, [flight])
             else:
                 flight.release(self.core, now)
         for queue in {flight.queue for flight in lost if flight.number}:

@@ -116,6 +116,10 @@ class Transacting:
         """Whether this is the newest message to a destination."""
         return self._sequences.get(destination) == sequence and self._sequence_numbers.get(destination) == number
 
+    def last_number(self, destination: str) -> int:
+        """The number of the newest message to a destination; 0 where no sequence is open."""
+        return self._sequence_numbers.get(destination, 0)
+
     def end_sequence(self, destination: str) -> None:
         """[MS-MQQB] 3.1.5.6: all of it has arrived in order. The next message begins a new one, at 1."""
         self._sequences.pop(destination, None)
