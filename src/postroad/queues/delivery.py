@@ -41,7 +41,15 @@ from postroad.security.relay import Relay
 from postroad.store.express import ExpressStore
 from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record, new_records
 from postroad.wire.constants import INFINITE, MessageClass
-from postroad.wire.fields import identifier_of, is_recoverable, is_transactional, priority_of, times_of
+from postroad.wire.fields import (
+    arrived_by_http,
+    asks_for_nothing,
+    identifier_of,
+    is_recoverable,
+    is_transactional,
+    priority_of,
+    times_of,
+)
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.queue_names import admin_name, destination_name
 from postroad.wire.view import MessageView
@@ -254,24 +262,29 @@ class Delivery:
 
     def take(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """Message Position Deleted: the message goes, for `reason`, and everybody who has to know is told."""
-        self.discard(queue, record)
-        self.tally.count_taken(reason)
-        if self.tick.steps is None:
-            self._taken(queue, record, reason, now)
-        else:
-            self.atomic.follow_ups.append((self._taken, (queue, record, reason, now)))
+        self.take_all(queue, (record,), reason, now)
 
-    def _taken(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        if not record.reason:  # the end of a dead letter was reported when it died
-            self._tell(queue, record.packet, reason, now)
-        for carrier in self.queues.carriers:
-            self.try_after(record.packet, carrier.removed, queue, record, reason, now)
-        for watcher in self.watchers:
-            self.try_after(record.packet, watcher.removed, queue, record, reason, now)
+    def take_all(self, queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
+        """The same for several messages of a queue."""
+        self.discard_all(queue, records)
+        self.tally.count_taken(reason, len(records))
+        self.atomic.then(self._taken, queue, records, reason, now)
 
-    def receive(self, queue: Queue, record: Record, now: float) -> None:
-        """A reader has the message. One that was on its way to another manager has been deleted before it arrived."""
-        self.take(queue, record, MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.ACK_RECEIVE, now)
+    def _taken(self, queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
+        for record in records:
+            packet = record.packet
+            # The end of a dead letter was reported when it died.
+            if not record.reason and (queue.properties.journal or not asks_for_nothing(packet)):
+                self._tell(queue, packet, reason, now)
+            if queue.is_outgoing or is_transactional(packet) or arrived_by_http(packet):
+                for carrier in self.queues.carriers:
+                    self.try_after(packet, carrier.removed, queue, record, reason, now)
+            for watcher in self.watchers:
+                self.try_after(packet, watcher.removed, queue, record, reason, now)
+
+    def receive(self, queue: Queue, records: Sequence[Record], now: float) -> None:
+        """A reader has the messages. Those on their way to another manager have been deleted before they arrived."""
+        self.take_all(queue, records, MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.ACK_RECEIVE, now)
 
     def undelivered(self, queue: Queue, packet: bytes, reason: int, now: float) -> None:
         """A message that was promised to a queue never gets there: whoever has to know is told."""
@@ -304,24 +317,14 @@ class Delivery:
 
     def discard(self, queue: Queue, record: Record) -> None:
         """The message goes, and nobody is told."""
-        steps = self.tick.steps
-        if is_recoverable(record.packet):
-            state = None if steps is None else queue.positions.get(record.lookup_id)
-            queue.mark(record.lookup_id, PositionState.DELETED)
-            self.tick.delete(queue, record, state)
-        else:
-            self._discard_express(queue, (record,))
+        self.discard_all(queue, (record,))
 
     def discard_all(self, queue: Queue, records: Sequence[Record]) -> None:
         """The same for several messages of a queue."""
-        if len(records) == 1:
-            self.discard(queue, records[0])
-            return
-        steps, positions = self.tick.steps, queue.positions
         recoverable = [record for record in records if is_recoverable(record.packet)]
         if recoverable:
             ids = [record.lookup_id for record in recoverable]
-            states = [] if steps is None else [positions.get(each) for each in ids]
+            states = [] if self.tick.steps is None else [queue.positions.get(each) for each in ids]
             queue.mark_all(ids, PositionState.DELETED)
             self.tick.delete_all(queue, recoverable, states)
         if len(recoverable) < len(records):

@@ -119,26 +119,13 @@ class Tick:
         self.batch.puts[key] = record
         self.replaced.add(key)
 
-    def delete(self, queue: Queue, record: Record, state: PositionState | None = None) -> None:
-        """The record goes; until the commit it stays where it is, and nobody else can take it. `state` is the one that
-        its position had before."""
-        key = Key(record.queue, record.lookup_id)
-        replacement = self.batch.puts.pop(key, None)  # deletes come first in a batch: it must not outlive its record
-        if self.steps is not None:
-            self.steps.append((_undelete, self, queue, record, replacement, state))
-        self.batch.deletes.add(key)
-        self.writes += 1
-        change = self.change(queue)
-        change.removed += 1
-        change.removed_bytes += len(record.packet)
-        self.taken.append((queue, record.lookup_id))
-
     def delete_all(self, queue: Queue, records: Sequence[Record], states: Sequence[PositionState | None] = ()) -> None:
-        """The same for records of one queue. Where it can be taken back, `states` are those that their positions had
-        before."""
+        """Records of one queue go; until the commit they stay where they are, and nobody else can take them. Where it
+        can be taken back, `states` are those that their positions had before."""
         lookup_ids = [record.lookup_id for record in records]
         deleted = keys(queue.number, lookup_ids)
         puts = self.batch.puts
+        # Deletes come first in a batch: a replacement must not outlive its record.
         replacements = [puts.pop(key) for key in deleted if key in puts] if puts else []
         if self.steps is not None:
             self.steps.append((_undelete_all, self, queue, records, replacements, states))
@@ -217,20 +204,6 @@ def _unput_all(
         _unput(tick, queue, record, first, first_arrival)
 
 
-def _undelete(
-    tick: Tick, queue: Queue, record: Record, replacement: Record | None, state: PositionState | None
-) -> None:
-    key = Key(record.queue, record.lookup_id)
-    tick.batch.deletes.discard(key)
-    if replacement is not None:
-        tick.batch.puts[key] = replacement
-    change = tick.changes[queue]
-    change.removed -= 1
-    change.removed_bytes -= len(record.packet)
-    tick.taken.pop()
-    queue.unmark(record.lookup_id, state)
-
-
 def _undelete_all(
     tick: Tick,
     queue: Queue,
@@ -238,9 +211,14 @@ def _undelete_all(
     replacements: Sequence[Record],
     states: Sequence[PositionState | None],
 ) -> None:
-    found = {each.lookup_id: each for each in replacements}
-    for record, state in reversed(list(zip(records, states, strict=True))):
-        _undelete(tick, queue, record, found.get(record.lookup_id), state)
+    change = tick.changes[queue]
+    change.removed -= len(records)
+    change.removed_bytes -= sum([len(record.packet) for record in records])
+    tick.batch.deletes.difference_update(keys(queue.number, [record.lookup_id for record in records]))
+    tick.batch.puts.update({Key(each.queue, each.lookup_id): each for each in replacements})
+    del tick.taken[-len(records) :]
+    for record, state in zip(records, states, strict=True):
+        queue.unmark(record.lookup_id, state)
 
 
 def _restore(values: dict[Any, Any], key: object, before: object) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count, groupby
+from operator import itemgetter
 from struct import Struct
 from uuid import UUID
 
@@ -195,23 +196,26 @@ class Transacting:
             self._carry_out(transaction, now)
 
     def _carry_out(self, transaction: Transaction, now: float) -> None:
-        runs = [(sent_to, [*run]) for sent_to, run in groupby(transaction.operations, _sent_to)]
-        first = {queue: place for place, (queue, _) in reversed([*enumerate(runs)]) if queue is not None}
-        last = {queue: place for place, (queue, _) in enumerate(runs) if queue is not None}
-        for place, (queue, operations) in enumerate(runs):
-            if queue is None:
+        """Operations of one kind on one queue that follow each other are done together."""
+        runs = [(*kind, [*run]) for kind, run in groupby(transaction.operations, itemgetter(0, 1))]
+        sends = [(place, queue) for place, (kind, queue, _) in enumerate(runs) if kind is OperationType.ENQUEUE]
+        first = {queue: place for place, queue in reversed(sends)}
+        last = {queue: place for place, queue in sends}
+        for place, (kind, queue, operations) in enumerate(runs):
+            records = [each.record for each in operations]
+            if kind is OperationType.ENQUEUE:
+                packets = [record.packet for record in records]
+                self.delivery.reserve(queue, -sum(map(len, packets)))
+                self._enqueue(queue, packets, transaction.number, place == first[queue], place == last[queue], now)
+            elif kind is OperationType.DEQUEUE:
+                self.delivery.receive(queue, records, now)
+            else:
                 for each in operations:
-                    self._take_out(each, now)
-                continue
-            packets = [each.record.packet for each in operations]
-            self.delivery.reserve(queue, -sum(map(len, packets)))
-            self._enqueue(queue, packets, transaction.number, place == first[queue], place == last[queue], now)
+                    self._move(each, now)
 
-    def _take_out(self, operation: TransactionalOperation, now: float) -> None:
+    def _move(self, operation: TransactionalOperation, now: float) -> None:
         _, queue, record, target = operation
-        if target is None:
-            self.delivery.receive(queue, record, now)
-            return
+        assert target is not None
         self.delivery.reserve(target, -len(record.packet))
         if target.deleted:
             self.reading.put_back(queue, record, now)
@@ -309,8 +313,3 @@ class Transacting:
             queue = request.descriptor.queue
             if queue is not None:
                 self.reading.cancel(queue, request, TransactionSequence("the transaction ended while the read waited"))
-
-
-def _sent_to(operation: TransactionalOperation) -> Queue | None:
-    """The queue that a message was sent to; None for other operations."""
-    return operation.queue if operation.operation is OperationType.ENQUEUE else None

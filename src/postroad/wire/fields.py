@@ -64,6 +64,12 @@ def wants_copy(packet: bytes) -> bool:
     return packet[61] & 0x03 != 0
 
 
+def asks_for_nothing(packet: bytes) -> bool:
+    """Whether nobody wants to know what becomes of the message: it has no AdminQueue, asks for no copy, and did not
+    come by HTTP."""
+    return not packet[61] & 0xE3 and not packet[63] & _BY_HTTP
+
+
 def priority_of(packet: bytes) -> int:
     return packet[2] & 7
 
