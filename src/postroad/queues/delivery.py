@@ -253,10 +253,12 @@ class Delivery:
         if view.positive_journaling and not view.transactional and self._is_own(view):
             self.try_after(packet, self.copy, self.queues.system(JOURNAL), packet, now)
 
-    def leave(self, queue: Queue, packets: Sequence[bytes], now: float) -> list[Record]:
-        """Messages of our own enter the outgoing queue that leads to their destination."""
-        ranks = [0 if is_transactional(packet) else priority_of(packet) for packet in packets]
-        return self.add_all(queue, packets, ranks, now)
+    def enter(self, queue: Queue, packets: Sequence[bytes], now: float) -> list[Record]:
+        """Messages of our own come into the queue of their destination, or into the outgoing one that leads there."""
+        if queue.is_outgoing or all(map(asks_for_nothing, packets)):
+            ranks = [0 if is_transactional(packet) else priority_of(packet) for packet in packets]
+            return self.add_all(queue, packets, ranks, now)
+        return [self.arrive(queue, packet, MessageView(packet), now) for packet in packets]
 
     # Out
 
@@ -367,6 +369,12 @@ class Delivery:
         if self.tick.steps is not None:
             self.tick.steps.append((queue.unmark, lookup_id, queue.positions.get(lookup_id)))
         queue.mark(lookup_id, state)
+
+    def lock_all(self, queue: Queue, lookup_ids: Sequence[int]) -> None:
+        """The positions are a reader's."""
+        if self.tick.steps is not None:
+            self.tick.steps += [(queue.unmark, each, queue.positions.get(each)) for each in lookup_ids]
+        queue.mark_all(lookup_ids, PositionState.LOCKED)
 
     def unlock(self, queue: Queue, lookup_id: int) -> None:
         """The position is Available again."""

@@ -427,7 +427,7 @@ class LocalQueueManager:
                     plans.append((queue, packets))
                 for queue, packets in plans:
                     if transaction is None:
-                        self._accept(queue, messages, packets, now)
+                        self.delivery.enter(queue, packets, now)
                     else:
                         self.transacting.send(queue, packets, transaction)
         except SendRefused as refusal:
@@ -514,16 +514,6 @@ class LocalQueueManager:
                 reason, refusal = MessageClass.NACK_Q_EXCEED_QUOTA, error
         if refusal is not None:
             raise SendRefused(refusal, reason, packets)
-
-    def _accept(self, queue: Queue, messages: Sequence[Message], packets: list[bytes], now: float) -> None:
-        if queue.is_outgoing:
-            self.delivery.leave(queue, packets, now)
-            return
-        if not [each for each in messages if each.ack or each.journal]:  # nothing follows from their arrival
-            self.delivery.add_all(queue, packets, [each.priority for each in messages], now)
-            return
-        for packet in packets:
-            self.delivery.arrive(queue, packet, MessageView(packet), now)
 
     def _written_name(self, queue: Queue) -> FormatName:
         return self.queues.format_name(queue) if queue.is_outgoing else self.queues.direct_name(queue)

@@ -111,8 +111,7 @@ class Reading:
         if transaction is None and not two_phase:
             self.delivery.receive(queue, records, now)
             return
-        for record in records:
-            self.delivery.lock(queue, record.lookup_id)
+        self.delivery.lock_all(queue, [record.lookup_id for record in records])
         if transaction is not None:
             dequeue = OperationType.DEQUEUE
             transaction.add(self.delivery.tick, *[TransactionalOperation(dequeue, queue, record) for record in records])
@@ -207,6 +206,15 @@ class Reading:
             self.delivery.receive(queue, (record,), now)
         else:
             self.put_back(queue, record, now)
+
+    def end_all(self, queue: Queue, records: Sequence[Record], now: float) -> None:
+        """The same for several messages that were received."""
+        positions = queue.positions
+        if queue.deleted or [each for each in records if positions.get(each.lookup_id) is not PositionState.LOCKED]:
+            for record in records:
+                self.end(queue, record, now, delete=True)
+        else:
+            self.delivery.receive(queue, records, now)
 
     def put_back(self, queue: Queue, record: Record, now: float) -> None:
         """The position is Available again, in its old place."""

@@ -239,10 +239,7 @@ class Transacting:
         self._sequence_numbers[path] = number + len(packets)
         if queue.is_outgoing:
             self._note_place(self._tick, path)
-            records = self.delivery.leave(queue, packets, now)
-        else:
-            records = [self.delivery.arrive(queue, packet, MessageView(packet), now) for packet in packets]
-        self._tick.note_sequenced(queue, records)
+        self._tick.note_sequenced(queue, self.delivery.enter(queue, packets, now))
 
     def _set_number(self, destination: str, number: int) -> None:
         if number:
