@@ -413,7 +413,7 @@ class Queue:
     def _leave_front(self, lookup_ids: Sequence[int]) -> None:
         """What a sender takes from the front is never looked at twice."""
         front, count = self._front, len(lookup_ids)
-        if not front or max(lookup_ids) < front[0].lookup_id:
+        if not count or not front or max(lookup_ids) < front[0].lookup_id:
             return
         size = 0
         if count <= len(front) and front[0].lookup_id == lookup_ids[0] and front[count - 1].lookup_id == lookup_ids[-1]:
