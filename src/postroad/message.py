@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from operator import attrgetter
 from struct import Struct, pack
 from typing import Protocol
 from uuid import UUID
@@ -29,6 +30,7 @@ from postroad.wire.constants import (
     HashAlgorithm,
     UserFlags,
 )
+from postroad.wire.fields import MESSAGE_ID
 from postroad.wire.layout import NULL_GUID, Writer
 from postroad.wire.local_part import with_dead_letter_queue
 from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
@@ -38,9 +40,11 @@ from postroad.wire.queue_names import destination_field, other_field
 from postroad.wire.trace_header import DebugHeader
 
 _FIXED = Struct("<BBHIII16s16sIIII")  # BaseHeader and the fixed part of UserHeader
+_ID = Struct("<I")
 _UNNUMBERED = pack("<IIIII", 0, 0, 0, 1, 0)  # a TransactionHeader without sequence numbers, which the commit fills in
 _RECOVERABLE = 0x20
 _SHA1, _RC4 = int(HashAlgorithm.SHA1), int(EncryptionAlgorithm.RC4)
+_BODY = 6  # its place among the parts of a packet
 _PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
 
 Resolve = Callable[[PathName], FormatName]
@@ -133,6 +137,14 @@ class Message:
     sign: MessageSigner | None = None
 
 
+# All that a packet has of a message, but for its body.
+_properties = attrgetter(
+    *("label", "priority", "recoverable", "body_type", "app_tag", "correlation_id", "response_queue", "admin_queue"),
+    *("ack", "time_to_reach_queue", "time_to_be_received", "journal", "dead_letter", "dead_letter_queue", "trace"),
+    *("extension", "connector_type", "message_class"),
+)
+
+
 def _u32(value: int, what: str) -> int:
     if not 0 <= value <= 0xFFFFFFFF:
         raise InvalidMessage(f"{what}: must be between 0 and {0xFFFFFFFF}, got {value}")
@@ -204,6 +216,33 @@ class Composer:
 
     def compose(self, message: Message, message_id: int, sent_time: int, *, transactional: bool = False) -> bytes:
         """One packet. The commit fills in the TransactionHeader of a transactional one."""
+        return self._compose(message, message_id, sent_time, transactional)[0]
+
+    def compose_all(
+        self, messages: Iterable[Message], ids: Iterable[int], sent_time: int, *, transactional: bool = False
+    ) -> list[bytes]:
+        """A packet for each message. Of messages that differ in their ids and bodies only, the rest is written once."""
+        packets: list[bytes] = []
+        common: tuple[object, ...] | None = None
+        head = middle = tail = b""
+        size = 0
+        for message, message_id in zip(messages, ids, strict=True):
+            body = message.body
+            if isinstance(body, str):
+                body = encode_body(body, message.body_type)
+            properties = _properties(message)
+            if properties == common and len(body) == size:
+                packets.append(b"".join((head, _ID.pack(message_id), middle, body, tail)))
+                continue
+            packet, body_at = self._compose(message, message_id, sent_time, transactional)
+            packets.append(packet)
+            common, size = properties, len(body)
+            head, middle = packet[: MESSAGE_ID.start], packet[MESSAGE_ID.stop : body_at]
+            tail = packet[body_at + size :]
+        return packets
+
+    def _compose(self, message: Message, message_id: int, sent_time: int, transactional: bool) -> tuple[bytes, int]:
+        """The packet, and where its body is."""
         acks = message.ack if isinstance(message.ack, int) else ack_flags(message.ack)
         # [MS-MQMQ] 2.2.19.2: there is an administration queue if and only if acknowledgments are requested.
         admin_queue = message.admin_queue if acks else None
@@ -290,9 +329,10 @@ class Composer:
             flags,
         )
         packet = b"".join(parts)
+        body_at = sum(map(len, parts[:_BODY]))
         if message.dead_letter_queue is None:
-            return packet
-        return with_dead_letter_queue(packet, _local_queue(message.dead_letter_queue))
+            return packet, body_at
+        return with_dead_letter_queue(packet, _local_queue(message.dead_letter_queue)), body_at
 
     def _encode_names(self, key: tuple[FormatName | str | None, FormatName | str | None, UUID | None]) -> _Names:
         """User flags, QueueManagerAddress and the name bytes, kept for the next message with the same names."""

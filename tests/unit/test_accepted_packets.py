@@ -338,7 +338,7 @@ def _open_session() -> Session:
 
 def _outgoing(house: House, name: str, view: MessageView) -> Queue:
     queue = house.core.queues.outgoing_queue(house.core.tick, parse_format_name(name), int(STARTED))
-    house.core.delivery.leave(queue, as_stored(view.data), STARTED)
+    house.core.delivery.enter(queue, [as_stored(view.data)], STARTED)
     house.tick()
     return queue
 

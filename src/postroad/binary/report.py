@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from postroad.binary.sender import Flight
+from postroad.binary.sender import Flight, flight_of
 from postroad.binary.session import Session
 from postroad.deadlines import earliest
 from postroad.queues.carriers import CarrierReport
@@ -161,9 +161,8 @@ def _flights(service: BinaryService, queue: Queue) -> dict[int, Flight]:
     sequence = service.sender.sequences.get(queue)
     found = [] if sequence is None else list(sequence.unacked)
     for peer in service.peers_of(queue):
-        for flight in () if peer.session is None else peer.session.sent.in_flight:
-            assert isinstance(flight, Flight)
-            if flight.queue is queue:
+        for token in () if peer.session is None else peer.session.sent.in_flight:
+            if (flight := flight_of(token)).queue is queue:
                 found.append(flight)
     return {
         each.record.lookup_id: each

@@ -9,6 +9,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from postroad.binary.awaiting import AwaitingFinalAcks
 from postroad.binary.session import MAX_UNWRITTEN, Session
@@ -22,8 +23,7 @@ from postroad.queues.queue import PositionState, Queue
 from postroad.queues.tick import Tick
 from postroad.store.interface import Record
 from postroad.transfer import outgoing as transfer
-from postroad.wire.constants import MessageClass
-from postroad.wire.fields import is_transactional, message_id_of, wants_copy, wants_positive_copy
+from postroad.wire.fields import is_recoverable, is_traced, is_transactional, message_id_of, wants_copy
 from postroad.wire.local_part import without_local_part
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.patch import with_previous_number
@@ -40,6 +40,20 @@ class Flight(transfer.Flight):
     order_acked: bool = False
 
 
+# What a session keeps of a message that no sequence of our own counts, and when it was sent: no object of its own for
+# each. A Flight is made of it where one is asked for.
+Uncounted = tuple[Queue, Record, float]
+
+
+def flight_of(token: object) -> Flight:
+    """The flight that a token of a session stands for."""
+    if isinstance(token, Flight):
+        return token
+    assert isinstance(token, tuple)
+    queue, record, sent_at = token
+    return Flight(queue, record, sent_at=sent_at)
+
+
 @dataclass(slots=True)
 class OutgoingSequence(transfer.OutgoingTransfer[Flight]):
     """OutgoingTransferSequence, 3.1.1.3.1.1: what of an outgoing queue the far end has not put in order yet."""
@@ -51,7 +65,7 @@ class OutgoingSequence(transfer.OutgoingTransfer[Flight]):
     def previous(self, sequence_id: TxSequenceId, number: int) -> int:
         """PreviousTxSequenceNumber of a message: it bridges those that have expired, and no other."""
         for flight in reversed(self.unacked):
-            if flight.sequence == sequence_id and flight.number < number:
+            if flight.number < number and (flight.sequence is sequence_id or flight.sequence == sequence_id):
                 return flight.number
         return min(self.last_acked.get(sequence_id, 0), number - 1)
 
@@ -120,23 +134,23 @@ class Sender:
             share = free if highest == _FIRST_OF_ALL else max(1, free // (len(waiting) + 1))
             if queue.total_bytes > MAX_UNWRITTEN:  # large ones are not read before there is room for them
                 share = min(share, max(1, MAX_UNWRITTEN * queue.count // queue.total_bytes))
-            found = self._ready(queue, self.core.delivery.fresh(queue, share, now))
+            found, places = self._ready(queue, self.core.delivery.fresh(queue, share, now))
             # One that has expired may have been answered on this very session, and narrowed its window.
-            for record, view in found[: session.free]:
-                if session.full:
-                    break
-                self._send(session, queue, record, view, now)
-                if view.tracing:
-                    traced.append(view)
-                sent += 1
+            going = _fitting(found[: session.free], session.room)
+            if going:
+                self._send(session, queue, going, places, now, ordering=highest == _FIRST_OF_ALL)
+                traced += [MessageView(record.packet) for record in going if is_traced(record.packet)]
+                sent += len(going)
             if len(found) == share:  # fewer: there are no more, or they wait for others
                 waiting.append(queue)
         for view in traced:  # last, because a report may go out by this session too
             self.core.delivery.try_after(view.data, send_report, self.core, view, now, address)
         return sent
 
-    def _ready(self, queue: Queue, records: list[Record]) -> list[tuple[Record, MessageView]]:
-        """Those that may go now, 3.1.1.5: a new sequence starts when the far end has put the last one in order.
+    def _ready(self, queue: Queue, records: list[Record]) -> tuple[list[Record], transfer.Places]:
+        """Those that may go now, with the places of those that our sequences count, by index.
+
+        3.1.1.5: a new sequence starts when the far end has put the last one in order.
 
         The receiver knows one sequence at a time: of one that another has followed it would acknowledge nothing more.
         And it never takes what it was told to do without, so that a gap is told when it is durable, not before.
@@ -144,80 +158,121 @@ class Sender:
         sequence = self.sequences.get(queue)
         active = sequence.unacked[-1].sequence if sequence is not None and sequence.unacked else None
         last: int | None = None
-        found: list[tuple[Record, MessageView]] = []
-        for record in records:
-            view = MessageView(record.packet)
-            place = transfer.own_place(view, self._own)
-            if place is not None:
-                sequence_id, number = place
-                if active is not None and sequence_id != active:
-                    break
-                if last is None:
-                    last = 0 if sequence is None else sequence.previous(sequence_id, number)
-                if number - last > 1 and transfer.is_losing(queue, record.lookup_id):
-                    break
-                active, last = place
-            found.append((record, view))
-        return found
+        places = transfer.own_places(records, self._own)
+        for index, (sequence_id, number, _) in places.items():
+            if active is not None and sequence_id is not active and sequence_id != active:
+                return records[:index], places
+            if last is None:
+                last = 0 if sequence is None else sequence.previous(sequence_id, number)
+            if number - last > 1 and transfer.is_losing(queue, records[index].lookup_id):
+                return records[:index], places
+            active, last = sequence_id, number
+        return records, places
 
     def _is_ordering(self, queue: Queue) -> bool:
         return leads_to_internal(self.core.queues.outgoing_info[queue].destination)
 
-    def _send(self, session: Session, queue: Queue, record: Record, view: MessageView, now: float) -> None:
-        flight = Flight(queue, record, sent_at=now)
-        packet = without_local_part(record.packet)
-        queue.mark(record.lookup_id, PositionState.LOCKED)
-        fields = view.transaction_fields
-        if fields is not None and (place := transfer.own_place(view, self._own)) is not None:
-            flight.sequence, flight.number = sequence_id, number = place
-            sequence = self.sequences.setdefault(queue, OutgoingSequence())
-            previous = sequence.previous(sequence_id, number)
-            if previous != fields[4]:
-                packet = with_previous_number(packet, previous)
-            sequence.add(flight)
-            self._by_sequence[sequence_id] = queue
-            self._sent_by_id[view.message_id] = flight
-            if sequence.resend_at is None:
-                self._resend_at(queue, sequence, now + self.settings.resend_s[sequence.resend_index])
-        ordering = not view.base_flags and view.message_class != MessageClass.NORMAL
-        session.send(packet, flight, now, recoverable=view.recoverable, plain=ordering)
+    def _send(
+        self,
+        session: Session,
+        queue: Queue,
+        records: list[Record],
+        places: transfer.Places,
+        now: float,
+        *,
+        ordering: bool,
+    ) -> None:
+        queue.mark_all([record.lookup_id for record in records], PositionState.LOCKED)
+        packets = [without_local_part(record.packet) for record in records]
+        tokens: list[Uncounted | Flight] = [(queue, record, now) for record in records]
+        if places:
+            self._count(queue, records, places, tokens, packets, now)
+        if ordering:  # an ordering acknowledgment never carries a SessionHeader
+            for packet, token in zip(packets, tokens, strict=True):
+                session.send(packet, token, now, recoverable=is_recoverable(packet), plain=True)
+            return
+        start = 0
+        for recoverable, run in groupby(map(is_recoverable, packets)):
+            end = start + len([*run])
+            session.send_all(packets[start:end], tokens[start:end], now, recoverable=recoverable)
+            start = end
+
+    def _count(
+        self,
+        queue: Queue,
+        records: list[Record],
+        places: transfer.Places,
+        tokens: list[Uncounted | Flight],
+        packets: list[bytes],
+        now: float,
+    ) -> None:
+        """Messages of our sequences are awaited until the far end has put them in order: each has a Flight for its
+        token, and a packet that names the one before it."""
+        sequence = self.sequences.get(queue)
+        if sequence is None:
+            sequence = self.sequences[queue] = OutgoingSequence()
+        newest = sequence.unacked[-1] if sequence.unacked else None
+        for index, (sequence_id, number, previous) in places.items():
+            if index >= len(records):
+                break
+            flight = Flight(queue, records[index], sequence_id, number, now)
+            if newest is not None and newest.sequence is sequence_id and newest.number == previous:
+                sequence.unacked.append(flight)
+            else:
+                before = sequence.previous(sequence_id, number)
+                if before != previous:
+                    packets[index] = with_previous_number(packets[index], before)
+                sequence.add(flight)
+                self._by_sequence[sequence_id] = queue
+            newest = sequence.unacked[-1]
+            tokens[index] = self._sent_by_id[message_id_of(packets[index])] = flight
+        if newest is not None and sequence.resend_at is None:
+            self._resend_at(queue, sequence, now + self.settings.resend_s[sequence.resend_index])
 
     def acknowledged(self, tokens: Iterable[object], now: float) -> None:
-        """3.1.5.5.2 and 3.1.5.5.3: the next hop has them."""
-        for flight in tokens:
-            assert isinstance(flight, Flight)
-            flight.session_acked = True
-            try:
-                if not flight.number:
-                    self._delivered(flight, now)
-                elif flight.order_acked:
-                    self._settled(flight)
-                    self._end_sequence(flight.queue, flight.sequence, flight.number)
-            except Exception as error:  # the others have arrived too
-                self.core.delivery.note_failure(flight.record.packet, error)
+        """3.1.5.5.2 and 3.1.5.5.3: the next hop has them. A message that is not of one of our sequences is done with;
+        its source keeps a copy if it asked to."""
+        delivered: dict[Queue, list[Record]] = {}
+        settled: dict[Queue, list[Flight]] = {}
+        for token in tokens:
+            if isinstance(token, Flight):
+                token.session_acked = True
+                if token.order_acked:
+                    settled.setdefault(token.queue, []).append(token)
+            else:
+                assert isinstance(token, tuple)
+                queue, record, _ = token
+                if (records := delivered.get(queue)) is None:
+                    records = delivered[queue] = []
+                records.append(record)
+        for queue, records in delivered.items():
+            transfer.leave_all(self.core, queue, records, now)
+        for queue, flights in settled.items():
+            self.core.delivery.try_after(flights[0].record.packet, self._settle, queue, flights)
 
-    def _delivered(self, flight: Flight, now: float) -> None:
-        """A message that is not of one of our sequences is done with; its source keeps a copy if it asked to."""
-        if flight.held:
-            transfer.leave(self.core, flight, copy=wants_positive_copy(flight.record.packet), now=now)
-
-    def _settled(self, flight: Flight) -> None:
-        sequence = self.sequences.get(flight.queue)
+    def _settle(self, queue: Queue, flights: list[Flight]) -> None:
+        """Messages that were put in order before the next hop said that it has them."""
+        sequence = self.sequences.get(queue)
         if sequence is not None:
-            sequence.ordered.discard(flight)
-        self._ordered(flight)
+            sequence.ordered.difference_update(flights)
+        self._ordered(queue, flights)
+        last_number = self.core.transacting.last_number(queue.properties.path)
+        for flight in flights:
+            if flight.number == last_number:
+                self._end_sequence(queue, flight.sequence, flight.number)
 
-    def _ordered(self, flight: Flight) -> None:
-        """Both acknowledgments are there: it leaves the queue, to wait for the final one if anybody wants to know."""
-        if not flight.held:
-            return
-        packet = flight.record.packet
-        message_id = message_id_of(packet)
-        if wants_copy(packet) and self.core.delivery.journals_at_source(MessageView(packet)):
-            self.awaiting_final_ack.move(flight.queue, flight.record, message_id)
-        else:
-            self.core.delivery.discard(flight.queue, flight.record)
-        self._forget_sent(message_id)
+    def _ordered(self, queue: Queue, flights: list[Flight]) -> None:
+        """Both acknowledgments are there: they leave the queue, to wait for the final one if anybody wants to know."""
+        leaving: list[Record] = []
+        for record in transfer.held(queue, [flight.record for flight in flights]):
+            message_id = message_id_of(record.packet)
+            if wants_copy(record.packet) and self.core.delivery.journals_at_source(MessageView(record.packet)):
+                self.awaiting_final_ack.move(queue, record, message_id)
+            else:
+                leaving.append(record)
+            self._forget_sent(message_id)
+        if leaving:
+            self.core.delivery.discard_all(queue, leaving)
 
     def _forget_sent(self, message_id: int) -> Flight | None:
         """The gathering tick takes the message out of its queue. If that is lost, it is there as before."""
@@ -245,8 +300,11 @@ class Sender:
             return
         covered: list[Flight] = []
         rest: list[Flight] = []
+        known: TxSequenceId | None = None  # the same id, as the flights have it
         for flight in sequence.unacked:
-            in_order = flight.sequence == ack.sequence_id and flight.number <= ack.sequence_number
+            if flight.sequence is not known and flight.sequence == ack.sequence_id:
+                known = flight.sequence
+            in_order = flight.sequence is known and flight.number <= ack.sequence_number
             (covered if in_order else rest).append(flight)
         sequence.unacked = rest
         sequence.last_ack_time = now
@@ -256,10 +314,9 @@ class Sender:
         sequence.last_ack = max(sequence.last_ack, (ack.sequence_id, ack.sequence_number))
         for flight in covered:
             flight.order_acked = True
-            if flight.session_acked:
-                self._ordered(flight)
-            else:
+            if not flight.session_acked:
                 sequence.ordered.add(flight)
+        self._ordered(queue, [flight for flight in covered if flight.session_acked])
         self._end_sequence(queue, ack.sequence_id, ack.sequence_number)
         if covered:
             sequence.resend_index = 0
@@ -359,11 +416,11 @@ class Sender:
         acknowledged waits for its own timer.
         """
         lost: set[Flight] = set()
-        for flight in session.sent.in_flight:
-            assert isinstance(flight, Flight)
+        for token in session.sent.in_flight:
+            flight = flight_of(token)
             lost.add(flight)
             if flight.order_acked:  # it has arrived, whatever the next hop had still to say
-                self._settled(flight)
+                self._settle(flight.queue, [flight])
             else:
                 flight.release(self.core, now)
         for queue in {flight.queue for flight in lost if flight.number}:
@@ -402,3 +459,12 @@ def _destination(view: MessageView) -> FormatName:
     name = destination_name(view)
     assert name is not None
     return name
+
+
+def _fitting(records: list[Record], room: int) -> list[Record]:
+    """The first of the records: no more than what fills the room, and at least one where there is some."""
+    for index, record in enumerate(records):
+        if room < 0:
+            return records[:index]
+        room -= len(record.packet)
+    return records

@@ -7,8 +7,10 @@ message means is not its business: see sender.py and receiver.py.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import repeat
+from operator import itemgetter
 from uuid import UUID
 
 from postroad.binary.received import MAX_RECOVERABLE_ACKS, WRAP, ReceivedMessages
@@ -59,12 +61,9 @@ def unwrapped(value: int, newest: int) -> int:
     return newest - ((newest - value) & WRAP)
 
 
-class _Sent(NamedTuple):
-    """A message in flight, with its SequenceNumber and RecoverableSequenceNumber (3.1.1.3.1.2)."""
-
-    number: int
-    recoverable_number: int
-    token: object
+_Sent = tuple[
+    int, int, object
+]  # SequenceNumber and RecoverableSequenceNumber of a message (3.1.1.3.1.2), and its token
 
 
 @dataclass(slots=True)
@@ -77,14 +76,16 @@ class SentMessages:
     _express: deque[_Sent] = field(default_factory=deque)
     _recoverable: deque[_Sent] = field(default_factory=deque)
 
-    def add(self, token: object, *, recoverable: bool) -> None:
+    def add(self, tokens: Sequence[object], *, recoverable: bool) -> None:
         """3.1.7.1.3"""
-        self.count += 1
+        numbers = range(self.count + 1, self.count + len(tokens) + 1)
+        self.count += len(tokens)
         if recoverable:
-            self.recoverable_count += 1
-            self._recoverable.append(_Sent(self.count, self.recoverable_count, token))
+            places = range(self.recoverable_count + 1, self.recoverable_count + len(tokens) + 1)
+            self.recoverable_count += len(tokens)
+            self._recoverable.extend(zip(numbers, places, tokens, strict=True))
         else:
-            self._express.append(_Sent(self.count, 0, token))
+            self._express.extend(zip(numbers, repeat(0), tokens, strict=False))
 
     @property
     def unacknowledged(self) -> int:
@@ -99,8 +100,8 @@ class SentMessages:
     @property
     def in_flight(self) -> list[object]:
         """The tokens of messages that are not acknowledged, in the order they were sent."""
-        sent = sorted((*self._express, *self._recoverable), key=lambda each: each.number)
-        return [each.token for each in sent]
+        sent = sorted((*self._express, *self._recoverable), key=itemgetter(0))
+        return [token for _, _, token in sent]
 
     def acknowledge(self, header: SessionHeader) -> list[object]:
         """The tokens that a SessionHeader of the peer releases: each comes once."""
@@ -108,10 +109,11 @@ class SentMessages:
 
     def _acknowledge_all(self, header: SessionHeader) -> list[object]:
         """3.1.5.5.1 and 3.1.5.5.2. A number that was never sent is taken for one long past: it releases nothing."""
-        self._acked = max(self._acked, unwrapped(header.ack_sequence_number, self.count))
+        self._acked = acked = max(self._acked, unwrapped(header.ack_sequence_number, self.count))
         done: list[object] = []
-        while self._express and self._express[0].number <= self._acked:
-            done.append(self._express.popleft().token)
+        express = self._express
+        while express and express[0][0] <= acked:
+            done.append(express.popleft()[2])
         return done
 
     def _acknowledge_recoverable(self, header: SessionHeader) -> list[object]:
@@ -121,14 +123,19 @@ class SentMessages:
             return []
         base = unwrapped(header.recoverable_msg_ack_seq_number, self.recoverable_count)
         done: list[object] = []
+        waiting = self._recoverable
+        bits = flags.bit_length()
+        covered = base if flags != (1 << bits) - 1 else base + max(bits - 1, 0)  # most peers leave no gaps
+        while waiting and waiting[0][1] <= covered:
+            done.append(waiting.popleft()[2])
         kept: list[_Sent] = []
-        while self._recoverable and (place := self._recoverable[0].recoverable_number - base) < MAX_RECOVERABLE_ACKS:
-            sent = self._recoverable.popleft()
-            if place <= 0 or flags >> place & 1:
-                done.append(sent.token)
+        while waiting and (place := waiting[0][1] - base) < bits:
+            sent = waiting.popleft()
+            if flags >> place & 1:
+                done.append(sent[2])
             else:
                 kept.append(sent)
-        self._recoverable.extendleft(reversed(kept))
+        waiting.extendleft(reversed(kept))
         return done
 
 
@@ -230,9 +237,14 @@ class Session:
         return max(0, self.window - self.sent.unacknowledged)
 
     @property
+    def room(self) -> int:
+        """Bytes of messages that may still wait to be written."""
+        return MAX_UNWRITTEN - self._unwritten
+
+    @property
     def full(self) -> bool:
         """Whether what waits to be written ought to be, before `send` is called again."""
-        return self._unwritten > MAX_UNWRITTEN
+        return self.room < 0
 
     # What goes in
 
@@ -426,7 +438,9 @@ class Session:
         """3.1.5.5: mark, delete, and check that both ends have counted alike."""
         self._last_window = header.window_size
         tokens = self.sent.acknowledge(header)
-        if tokens:
+        if tokens and self._events and type(last := self._events[-1]) is Acknowledged:
+            self._events[-1] = Acknowledged((*last.tokens, *tokens))
+        elif tokens:
             self._events.append(Acknowledged(tuple(tokens)))
         disagreement = self.received.disagreement(header)
         if disagreement is not None:
@@ -438,15 +452,30 @@ class Session:
 
     def send(self, packet: bytes, token: object, now: float, *, recoverable: bool, plain: bool = False) -> None:
         """3.1.7.1.3. `token` comes back when the peer has the message. A `plain` one never carries a SessionHeader."""
-        if not self.free:
-            fault = "the window is full" if self.state is SessionState.OPEN else "the session is not open"
-            raise LocalProtocolError(fault)
-        self.sent.add(token, recoverable=recoverable)
+        self._check_free(1)
+        self.sent.add((token,), recoverable=recoverable)
         if not plain and self._should_piggy_back(now):
             packet = with_session_header(packet, self.received.header(self.sent, self.settings.window_size))
             self._restart_ack_timer(now)
-        self._out.append(packet)
-        self._unwritten += len(packet)
+        self._write((packet,), now)
+
+    def send_all(self, packets: Sequence[bytes], tokens: Sequence[object], now: float, *, recoverable: bool) -> None:
+        """The same for messages that are all recoverable or all express, and none of them plain."""
+        self._check_free(len(packets))
+        if packets and self._should_piggy_back(now):  # once: the timer starts again
+            self.send(packets[0], tokens[0], now, recoverable=recoverable)
+            packets, tokens = packets[1:], tokens[1:]
+        self.sent.add(tokens, recoverable=recoverable)
+        self._write(packets, now)
+
+    def _check_free(self, count: int) -> None:
+        if count > self.free:
+            fault = "the window is full" if self.state is SessionState.OPEN else "the session is not open"
+            raise LocalProtocolError(fault)
+
+    def _write(self, packets: Sequence[bytes], now: float) -> None:
+        self._out += packets
+        self._unwritten += sum(map(len, packets))
         self.session_active = True
         if self._ack_wait_at is None:
             self._ack_wait_at = now + self._ack_wait_s

@@ -129,8 +129,11 @@ class Reads(DurableCore):
 
         def end() -> None:
             with self.core.delivery.atomic:
-                for record in records:
-                    self.core.reading.end(queue, record, self.clock(), delete=delete)
+                if delete:
+                    self.core.reading.end_all(queue, records, self.clock())
+                else:
+                    for record in records:
+                        self.core.reading.end(queue, record, self.clock(), delete=False)
             self.leases.settled(queue, records)
 
         await self.durably(end)
@@ -211,8 +214,7 @@ class Reads(DurableCore):
         def end() -> None:
             try:
                 with self.core.delivery.atomic:
-                    for record in records:
-                        self.core.reading.end(queue, record, self.clock(), delete=True)
+                    self.core.reading.end_all(queue, records, self.clock())
             except BaseException:  # none of them was received
                 for record in records:
                     self.core.reading.put_back(queue, record, self.clock())

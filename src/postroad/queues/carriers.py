@@ -54,7 +54,8 @@ class Carrier(Protocol):
         """The outgoing queue is gone: nothing is to be remembered of it."""
 
     def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        """Message Position Deleted, [MS-MQDMPR] 3.1.7.2.1: a message has left any queue of the manager."""
+        """Message Position Deleted, [MS-MQDMPR] 3.1.7.2.1: a message has left an outgoing queue, or another queue
+        of the manager if it is transactional or came by HTTP: of no other does a protocol say what became of it."""
 
     # Messages that came from another manager
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from postroad.errors import PostroadError, StorageError
 from postroad.queues.collection import COUNT_STATE
 from postroad.queues.tick import Tick
-from postroad.store.interface import Batch
+from postroad.store.interface import Batch, Record
 
 if TYPE_CHECKING:
     from postroad.queues.local import LocalQueueManager
@@ -67,10 +67,9 @@ class Ticks:
         try_after = self._delivery.try_after
         for queue, lookup_id in tick.taken:
             queue.positions.pop(lookup_id, None)
+        self._note_records(tick)
         for queue, change in tick.changes.items():
             queue.note(change)
-            if change.first is not None:
-                queue.opened_before(change.first)
             if queue.deleted:
                 try_after(None, self._core.empty, queue, now)  # it was deleted while the tick was out
         for callback in tick.on_commit:
@@ -80,6 +79,22 @@ class Ticks:
                 try_after(None, self._core.reading.wake, queue, now, tick.added_to(queue))
             if change.added and queue.carrier is not None:
                 try_after(None, queue.carrier.ready, queue, now)
+
+    def _note_records(self, tick: Tick) -> None:
+        """Queues hear of the records that are new, or have changed."""
+        puts, by_number = tick.batch.puts, self._core.queues.by_number
+        for key in tick.replaced:
+            if key in puts and (replaced := by_number.get(key.queue)):
+                replaced.changed()
+        added: dict[int, list[Record]] = {}
+        for key, record in puts.items():
+            if (records := added.get(record.queue)) is None:
+                records = added[record.queue] = []
+            if key not in tick.replaced:
+                records.append(record)
+        for queue in tick.changes:
+            if records := added.get(queue.number):
+                queue.came(records)
 
     def failed(self, tick: Tick, error: StorageError, now: float) -> None:
         """The tick is lost as a whole: what it took is available again, what it added never was. Never raises."""

@@ -39,9 +39,17 @@ from postroad.queues.queue import QUOTA_UNIT, START, PositionState, Queue
 from postroad.queues.tick import Atomic, Counters, Tick
 from postroad.security.relay import Relay
 from postroad.store.express import ExpressStore
-from postroad.store.interface import NEVER, PRIORITY_SHIFT, Key, Record
+from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record, new_records
 from postroad.wire.constants import INFINITE, MessageClass
-from postroad.wire.fields import identifier_of, is_recoverable, is_transactional, priority_of, times_of
+from postroad.wire.fields import (
+    arrived_by_http,
+    asks_for_nothing,
+    identifier_of,
+    is_recoverable,
+    is_transactional,
+    priority_of,
+    times_of,
+)
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.queue_names import admin_name, destination_name
 from postroad.wire.view import MessageView
@@ -139,14 +147,16 @@ class Delivery:
         else:
             self.express.put(record)
             queue.add_express(len(packet))
-            queue.opened_before(lookup_id)
+            queue.came((record,))
             if self.tick.steps is not None:
-                self.tick.steps.append((self._drop_express, queue, record))
+                self.tick.steps.append((self._drop_express, queue, (record,)))
         self.tally.added += 1
         return record
 
     def put_all(self, queue: Queue, records: Sequence[Record], now: float) -> None:
         """New messages, all of them recoverable or all express, into their queue. Nothing else follows from them."""
+        if not records:
+            return
         queue.last_added_at = now
         self.tally.added += len(records)
         if is_recoverable(records[0].packet):
@@ -154,10 +164,25 @@ class Delivery:
             return
         self.express.put_all(records)
         queue.add_express(sum([len(record.packet) for record in records]), len(records))
-        queue.opened_before(min(record.lookup_id for record in records))
+        queue.came(records)
         if self.tick.steps is not None:
-            self.tick.steps += [(self._drop_express, queue, record) for record in records]
+            self.tick.steps.append((self._drop_express, queue, records))
         self._announce(queue, records, now)
+
+    def add_all(self, queue: Queue, packets: Sequence[bytes], ranks: Sequence[int], now: float) -> list[Record]:
+        """`add` for several messages, each with its priority; they expire as their packets say."""
+        first = self.counters.take_arrivals(len(packets))
+        lookup_ids = [(7 - rank) << PRIORITY_SHIFT | first + place for place, rank in enumerate(ranks)]
+        times = [times_of(packet) for packet in packets]
+        expiries = {each: self._expiry(queue, *each, now) for each in set(times)}
+        records = new_records(queue.number, lookup_ids, int(now * 1000), [expiries[each] for each in times], packets)
+        express = [record for record in records if not is_recoverable(record.packet)]
+        if express:
+            self.put_all(queue, [record for record in records if is_recoverable(record.packet)], now)
+            self.put_all(queue, express, now)
+        else:
+            self.put_all(queue, records, now)
+        return records
 
     def _announce(self, queue: Queue, records: Sequence[Record], now: float) -> None:
         """Readers that wait for an express message hear of it at once; of others, when they are durable."""
@@ -210,9 +235,11 @@ class Delivery:
 
         Journals and dead letters keep what they have.
         """
+        return self._expiry(queue, *times_of(packet), now)
+
+    def _expiry(self, queue: Queue, to_reach_queue: int, to_be_received: int, sent_time: int, now: float) -> int:
         if _is_system(queue):
             return NEVER
-        to_reach_queue, to_be_received, sent_time = times_of(packet)
         shortest = min(to_be_received, to_reach_queue) if queue.is_outgoing else to_be_received
         if shortest == INFINITE:
             return NEVER
@@ -235,33 +262,40 @@ class Delivery:
         if view.positive_journaling and not view.transactional and self._is_own(view):
             self.try_after(packet, self.copy, self.queues.system(JOURNAL), packet, now)
 
-    def leave(self, queue: Queue, packet: bytes, now: float) -> Record:
-        """A message of our own enters the outgoing queue that leads to its destination."""
-        rank = 0 if is_transactional(packet) else priority_of(packet)
-        return self.add(queue, packet, rank, self.expiry(queue, packet, now), now)
+    def enter(self, queue: Queue, packets: Sequence[bytes], now: float) -> list[Record]:
+        """Messages of our own come into the queue of their destination, or into the outgoing one that leads there."""
+        if queue.is_outgoing or all(map(asks_for_nothing, packets)):
+            ranks = [0 if is_transactional(packet) else priority_of(packet) for packet in packets]
+            return self.add_all(queue, packets, ranks, now)
+        return [self.arrive(queue, packet, MessageView(packet), now) for packet in packets]
 
     # Out
 
     def take(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """Message Position Deleted: the message goes, for `reason`, and everybody who has to know is told."""
-        self.discard(queue, record)
-        self.tally.count_taken(reason)
-        if self.tick.steps is None:
-            self._taken(queue, record, reason, now)
-        else:
-            self.atomic.follow_ups.append((self._taken, (queue, record, reason, now)))
+        self.take_all(queue, (record,), reason, now)
 
-    def _taken(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        if not record.reason:  # the end of a dead letter was reported when it died
-            self._tell(queue, record.packet, reason, now)
-        for carrier in self.queues.carriers:
-            self.try_after(record.packet, carrier.removed, queue, record, reason, now)
-        for watcher in self.watchers:
-            self.try_after(record.packet, watcher.removed, queue, record, reason, now)
+    def take_all(self, queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
+        """The same for several messages of a queue."""
+        self.discard_all(queue, records)
+        self.tally.count_taken(reason, len(records))
+        self.atomic.then(self._taken, queue, records, reason, now)
 
-    def receive(self, queue: Queue, record: Record, now: float) -> None:
-        """A reader has the message. One that was on its way to another manager has been deleted before it arrived."""
-        self.take(queue, record, MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.ACK_RECEIVE, now)
+    def _taken(self, queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
+        for record in records:
+            packet = record.packet
+            # The end of a dead letter was reported when it died.
+            if not record.reason and (queue.properties.journal or not asks_for_nothing(packet)):
+                self._tell(queue, packet, reason, now)
+            if queue.is_outgoing or is_transactional(packet) or arrived_by_http(packet):
+                for carrier in self.queues.carriers:
+                    self.try_after(packet, carrier.removed, queue, record, reason, now)
+            for watcher in self.watchers:
+                self.try_after(packet, watcher.removed, queue, record, reason, now)
+
+    def receive(self, queue: Queue, records: Sequence[Record], now: float) -> None:
+        """A reader has the messages. Those on their way to another manager have been deleted before they arrived."""
+        self.take_all(queue, records, MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.ACK_RECEIVE, now)
 
     def undelivered(self, queue: Queue, packet: bytes, reason: int, now: float) -> None:
         """A message that was promised to a queue never gets there: whoever has to know is told."""
@@ -294,41 +328,62 @@ class Delivery:
 
     def discard(self, queue: Queue, record: Record) -> None:
         """The message goes, and nobody is told."""
-        steps = self.tick.steps
-        if is_recoverable(record.packet):
-            state = None if steps is None else queue.positions.get(record.lookup_id)
-            queue.mark(record.lookup_id, PositionState.DELETED)
-            self.tick.delete(queue, record, state)
-        else:
-            self.express.delete(Key(record.queue, record.lookup_id))
-            state = queue.positions.pop(record.lookup_id, None)
-            queue.remove_express(len(record.packet))
-            if steps is not None:
-                steps.append((self._return_express, queue, record, state))
+        self.discard_all(queue, (record,))
 
-    def _drop_express(self, queue: Queue, record: Record) -> None:
-        """The way back of an express message that was put into a queue."""
-        self.express.delete(Key(record.queue, record.lookup_id))
-        queue.remove_express(len(record.packet))
+    def discard_all(self, queue: Queue, records: Sequence[Record]) -> None:
+        """The same for several messages of a queue."""
+        recoverable = [record for record in records if is_recoverable(record.packet)]
+        if recoverable:
+            ids = [record.lookup_id for record in recoverable]
+            states = [] if self.tick.steps is None else [queue.positions.get(each) for each in ids]
+            queue.mark_all(ids, PositionState.DELETED)
+            self.tick.delete_all(queue, recoverable, states)
+        if len(recoverable) < len(records):
+            self._discard_express(queue, [record for record in records if not is_recoverable(record.packet)])
 
-    def _return_express(self, queue: Queue, record: Record, state: PositionState | None) -> None:
-        """The way back of an express message that was taken out of a queue."""
-        self.express.put(record)
-        queue.add_express(len(record.packet))
-        queue.unmark(record.lookup_id, state)
+    def _discard_express(self, queue: Queue, records: Sequence[Record]) -> None:
+        self.express.delete_all(records)
+        states = queue.forget([record.lookup_id for record in records])
+        queue.remove_express(sum([len(record.packet) for record in records]), len(records))
+        if self.tick.steps is not None:
+            self.tick.steps.append((self._return_express, queue, records, states))
+
+    def _drop_express(self, queue: Queue, records: Sequence[Record]) -> None:
+        """The way back of express messages that were put into a queue."""
+        self.express.delete_all(records)
+        queue.forget([record.lookup_id for record in records])
+        queue.remove_express(sum([len(record.packet) for record in records]), len(records))
+
+    def _return_express(self, queue: Queue, records: Sequence[Record], states: Sequence[PositionState | None]) -> None:
+        """The way back of express messages that were taken out of a queue."""
+        self.express.put_all(records)
+        queue.add_express(sum([len(record.packet) for record in records]), len(records))
+        for record, state in zip(records, states, strict=True):
+            queue.unmark(record.lookup_id, state)
 
     def replace_express(self, record: Record) -> None:
         """An express message with other words beside its packet."""
         before = self.express.get(record.queue, record.lookup_id)
-        self.express.replace(record)
+        self._set_express(record)
         if self.tick.steps is not None and before is not None:
-            self.tick.steps.append((self.express.replace, before))
+            self.tick.steps.append((self._set_express, before))
+
+    def _set_express(self, record: Record) -> None:
+        self.express.replace(record)
+        if queue := self.queues.by_number.get(record.queue):
+            queue.changed()
 
     def lock(self, queue: Queue, lookup_id: int, state: PositionState = PositionState.LOCKED) -> None:
         """The position is a reader's, or waits for the end of a purge."""
         if self.tick.steps is not None:
             self.tick.steps.append((queue.unmark, lookup_id, queue.positions.get(lookup_id)))
         queue.mark(lookup_id, state)
+
+    def lock_all(self, queue: Queue, lookup_ids: Sequence[int]) -> None:
+        """The positions are a reader's."""
+        if self.tick.steps is not None:
+            self.tick.steps += [(queue.unmark, each, queue.positions.get(each)) for each in lookup_ids]
+        queue.mark_all(lookup_ids, PositionState.LOCKED)
 
     def unlock(self, queue: Queue, lookup_id: int) -> None:
         """The position is Available again."""
@@ -341,7 +396,8 @@ class Delivery:
         """Available messages whose time has not run out; those whose time has are taken out on the way."""
         while True:
             records = queue.available(limit, after)
-            stale = [record for record in records if is_stale(record, now)]
+            soon = int(now)
+            stale = [record for record in records if NEVER < record.expires_s < soon]
             if not stale:
                 return records
             for record in stale:
@@ -550,23 +606,3 @@ def is_internal(queue: Queue) -> bool:
 def as_format_name(name: FormatName | PathName) -> FormatName:
     """A path on another computer as a direct name."""
     return name if isinstance(name, FormatName) else DirectName.from_path(name)
-
-
-def check_movable(target: Queue) -> None:
-    if target.is_outgoing:
-        raise UnsupportedFormatNameOperation(
-            f"messages move within a queue manager, and {target.name} is another one's: send them anew"
-        )
-    if target.properties.queue_type is QueueType.JOURNAL or is_internal(target):
-        raise AccessDenied(f"messages cannot be moved to {target.name}")
-
-
-def check_kind(target: Queue, view: MessageView) -> None:
-    """A queue for applications holds transactional messages or others, never both."""
-    properties = target.properties
-    if (
-        properties.queue_type in (QueueType.PRIVATE, QueueType.PUBLIC, QueueType.SUBQUEUE)
-        and properties.transactional != view.transactional
-    ):
-        kind, other = ("transactional", "is not") if properties.transactional else ("not transactional", "is")
-        raise TransactionUsage(f"the queue {target.name} is {kind} and the message {other}")

@@ -123,8 +123,7 @@ class Holding:
         end = min(end, hold.end)
         records = queue.by_arrival(hold.start, end, limit, hold)
         with self._delivery.atomic:
-            for record in records:
-                self._delivery.receive(queue, record, now)
+            self._delivery.receive(queue, records, now)
             if len(records) == limit:
                 return limit
             narrowed = None

@@ -6,7 +6,7 @@ is true after `committed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import partial
 from itertools import count
@@ -45,11 +45,12 @@ from postroad.queues.carriers import Carrier, Watcher
 from postroad.queues.collection import DEADLETTER, DEADXACT, INTERNAL_QUEUES, JOURNAL, QueueCollection
 from postroad.queues.commits import Ticks
 from postroad.queues.cursor import Cursor
-from postroad.queues.delivery import Delivery, as_format_name, check_kind, check_movable, is_internal
+from postroad.queues.delivery import Delivery, as_format_name, is_internal
 from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, check_sharing, elsewhere
 from postroad.queues.expiry import Expiry
 from postroad.queues.holds import STATE as HOLD_STATE
 from postroad.queues.holds import Holding
+from postroad.queues.moving import check_kind, check_movable
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingEvent
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import END, PositionState, Queue
@@ -65,7 +66,7 @@ from postroad.security.access import Token
 from postroad.security.protection import Protection
 from postroad.security.refusals import COULD_NOT_ENCRYPT
 from postroad.store.express import ExpressStore
-from postroad.store.interface import ARRIVAL_MASK, NEVER, Record, Store
+from postroad.store.interface import ARRIVAL_MASK, Record, Store
 from postroad.values.reading import QueueAccess, ShareMode
 from postroad.wire.constants import MessageClass
 from postroad.wire.layout import NULL_GUID
@@ -407,16 +408,18 @@ class LocalQueueManager:
         header = None
         if isinstance(name, MultipleElementName):
             elements, header = name.elements, multi_queue_header(name.elements)
-        first_id = self.counters.take_message_ids(len(elements) * len(messages))
-        ids = iter(range(first_id, first_id + len(elements) * len(messages)))
+        count = len(messages)
+        first_id = self.counters.take_message_ids(len(elements) * count)
+        ids = [each & MAX_MESSAGE_ID for each in range(first_id, first_id + len(elements) * count)]
         plans: list[tuple[Queue, list[bytes]]] = []
         try:
             with self.delivery.together(now), self.delivery.atomic:
-                for element in elements:
+                for place, element in enumerate(elements):
                     queue = self.delivery.sending_queue(element, now, own=True)
                     if queue.is_outgoing and not self.queues.outgoing_info[queue].named:
                         self._name_host(queue, element)
-                    packets = self._packets(element, queue, messages, ids, header, transaction, now)
+                    own_ids = ids[place * count : (place + 1) * count]
+                    packets = self._packets(element, queue, messages, own_ids, header, transaction, now)
                     if _concerns_security(queue, messages, token):
                         secure = self.securing.apply
                         packets = [secure(queue, *each, token, now) for each in zip(messages, packets, strict=True)]
@@ -424,7 +427,7 @@ class LocalQueueManager:
                     plans.append((queue, packets))
                 for queue, packets in plans:
                     if transaction is None:
-                        self._accept(queue, messages, packets, now)
+                        self.delivery.enter(queue, packets, now)
                     else:
                         self.transacting.send(queue, packets, transaction)
         except SendRefused as refusal:
@@ -438,7 +441,7 @@ class LocalQueueManager:
                 status = ConnectionStatus.INVALID_SERVER_CERTIFICATE  # [MS-MQQB] 3.1.7.1.5.1
                 info.history.append(ConnectionAttempt(status, int(now), refusal.error.status, info.next_hops))
             raise refusal.error from None
-        return [each & MAX_MESSAGE_ID for each in range(first_id, first_id + len(elements) * len(messages))]
+        return ids
 
     def destination_managers(self, destination: FormatName | PathName | str) -> set[UUID]:
         """The other managers whose keys encrypt messages to a destination. Direct names have none."""
@@ -459,20 +462,15 @@ class LocalQueueManager:
         name: FormatName | PathName,
         queue: Queue,
         messages: Sequence[Message],
-        ids: Iterator[int],
+        ids: Sequence[int],
         header: MultiQueueFormatHeader | None,
         transaction: Transaction | None,
         now: float,
     ) -> list[bytes]:
         """The messages as packets to one destination, if its queue takes them."""
         written = name if isinstance(name, FormatName) else self._written_name(queue)
-        compose = Composer(
-            self.identifier, written, self.answer_name, header, self.delivery.manager_of(written)
-        ).compose
-        return [
-            compose(each, next(ids) & MAX_MESSAGE_ID, int(now), transactional=transaction is not None)
-            for each in messages
-        ]
+        composer = Composer(self.identifier, written, self.answer_name, header, self.delivery.manager_of(written))
+        return composer.compose_all(messages, ids, int(now), transactional=transaction is not None)
 
     def resolve(self, destination: FormatName | PathName | str) -> list[tuple[FormatName, UUID]]:
         """The names in packets for this destination, each with the manager of a public queue. No queue is made."""
@@ -516,18 +514,6 @@ class LocalQueueManager:
                 reason, refusal = MessageClass.NACK_Q_EXCEED_QUOTA, error
         if refusal is not None:
             raise SendRefused(refusal, reason, packets)
-
-    def _accept(self, queue: Queue, messages: Sequence[Message], packets: list[bytes], now: float) -> None:
-        add, arrive = self.delivery.add, self.delivery.arrive
-        if queue.is_outgoing:
-            for packet in packets:
-                self.delivery.leave(queue, packet, now)
-            return
-        for message, packet in zip(messages, packets, strict=True):
-            if not (message.ack or message.journal or message.time_to_be_received is not None):
-                add(queue, packet, message.priority, NEVER, now)  # nothing follows from its arrival
-            else:
-                arrive(queue, packet, MessageView(packet), now)
 
     def _written_name(self, queue: Queue) -> FormatName:
         return self.queues.format_name(queue) if queue.is_outgoing else self.queues.direct_name(queue)
@@ -576,7 +562,7 @@ def _concerns_security(queue: Queue, messages: Sequence[Message], token: Token) 
         properties.authenticate or properties.privacy is not QueuePrivacy.OPTIONAL or not token.everything
     ):
         return True
-    return any(each.signature is not None or each.encrypt is not None for each in messages)
+    return bool([each for each in messages if each.signature is not None or each.encrypt is not None])
 
 
 def _no_randomness(size: int) -> bytes:

@@ -40,10 +40,10 @@ class Tally:
     withheld: int = 0  # acknowledgments, reports and messages of strangers to hosts that they may not make us call
     refused: Counter[str] = field(default_factory=Counter)  # messages of other managers, by reason
 
-    def count_taken(self, reason: int) -> None:
+    def count_taken(self, reason: int, count: int = 1) -> None:
         if reason == MessageClass.ACK_RECEIVE:
-            self.received += 1
+            self.received += count
         elif reason in EXPIRED:
-            self.expired += 1
+            self.expired += count
         elif reason in PURGED:
-            self.purged += 1
+            self.purged += count

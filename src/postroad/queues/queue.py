@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import merge
-from itertools import islice
+from itertools import islice, repeat
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,9 @@ START = -1  # the position before Head
 END = 1 << 63  # the position past Tail
 SCAN_LIMIT = 1000  # records that one look at the store brings at the most
 PASSED_OVER = 64  # more that a second look brings, where the first has found some that cannot be had
+READ_AHEAD = 1000  # messages that a look at an outgoing queue brings at least: more are asked for soon
+KEPT_BYTES = 4 << 20  # of messages at the front that one queue keeps in memory
+ALL_KEPT_BYTES = 32 << 20  # and all queues of a manager
 QUOTA_UNIT = 1024
 PRIORITIES = 8
 ALARM_RATIO = 0.9  # of a quota: from there on the queue is reported as nearly full
@@ -52,11 +55,17 @@ class Usage:
     """
 
     used_bytes: int = 0
+    kept_bytes: int = 0  # of messages at the fronts of queues, in memory
 
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """Order is by lookup id: priority, then arrival."""
+    """Order is by lookup id: priority, then arrival.
+
+    The front is what readers and senders ask for next: the first Available messages, with none between them or before
+    them, kept in memory. While the front is `whole`, there are no others, so messages that come are added to it and
+    nobody looks into the store. Whatever else happens to the queue, the next look into the store makes it anew.
+    """
 
     number: int
     name: str  # what people read, and every command takes: a public queue has its computer in it
@@ -81,7 +90,9 @@ class Queue:
     express_bytes: int = 0
     last_added_at: float = 0.0  # since the start
     _head: int = START  # nothing before here can be had
-    _foremost: deque[int] = field(default_factory=deque)  # the first to be had behind it, as far as they were looked at
+    _front: deque[Record] = field(default_factory=deque)
+    _front_bytes: int = 0
+    _whole: bool = False
 
     def __post_init__(self) -> None:
         self.is_outgoing = self.properties.queue_type is QueueType.OUTGOING
@@ -158,8 +169,8 @@ class Queue:
         self.express_bytes += size
         self.usage.used_bytes += size
 
-    def remove_express(self, size: int) -> None:
-        self.express_count -= 1
+    def remove_express(self, size: int, count: int = 1) -> None:
+        self.express_count -= count
         self.express_bytes -= size
         self.usage.used_bytes -= size
 
@@ -193,10 +204,19 @@ class Queue:
         return next((hold for hold in self.holds.values() if hold.covers(lookup_id)), None)
 
     def mark(self, lookup_id: int, state: PositionState) -> None:
-        """The position is not Available any more. What a sender takes from the front is never looked at twice."""
+        """The position is not Available any more."""
         self.positions[lookup_id] = state
-        if self._foremost and self._foremost[0] == lookup_id:
-            self._head = self._foremost.popleft()
+        self._leave_front((lookup_id,))
+
+    def mark_all(self, lookup_ids: Sequence[int], state: PositionState) -> None:
+        self.positions.update(dict.fromkeys(lookup_ids, state))
+        self._leave_front(lookup_ids)
+
+    def forget(self, lookup_ids: Sequence[int]) -> list[PositionState | None]:
+        """Messages are gone at once, as express ones go: the states that their positions had."""
+        states = list(map(self.positions.pop, lookup_ids, repeat(None)))
+        self._leave_front(lookup_ids)
+        return states
 
     def unmark(self, lookup_id: int, state: PositionState | None) -> None:
         """Back to the state before a `mark`; None for Available."""
@@ -214,17 +234,25 @@ class Queue:
             return []
         from_head = after <= self._head
         position = self._head if from_head else after
+        wanted_in_all = limit
+        if self.holds:
+            self._drop_front()
+        elif from_head:
+            if self._whole or len(self._front) >= limit:
+                return list(islice(self._front, limit))
+            if self.is_outgoing:  # as many as are kept: large ones are not read before they are asked for
+                wanted_in_all = max(limit, min(READ_AHEAD, KEPT_BYTES * self.count // max(self.total_bytes, 1)))
         found: list[Record] = []
         positions = self.positions
         passed_over = 0
-        while len(found) < limit:
-            wanted = min(SCAN_LIMIT, limit - len(found) + passed_over)
+        whole = False
+        while len(found) < wanted_in_all:
+            wanted = min(SCAN_LIMIT, wanted_in_all - len(found) + passed_over)
             if self.holds:
                 position = self._past_holds(position)
             records = self._scan(position, wanted)
-            if not records:
-                break
-            position = records[-1].lookup_id
+            if records:
+                position = records[-1].lookup_id
             if not positions and not self.holds:
                 found += records
             else:
@@ -234,10 +262,11 @@ class Queue:
                     elif from_head and not found:
                         self._head = record.lookup_id  # nothing before here can be had: do not look again
             if len(records) < wanted:
+                whole = True
                 break
             passed_over = min(len(positions), PASSED_OVER)
-        if from_head:
-            self._foremost = deque(record.lookup_id for record in found)
+        if from_head and not self.holds:
+            self._set_front(found, whole=whole)
         return found[:limit]
 
     def available_before(self, limit: int, before: int = END) -> list[Record]:
@@ -348,12 +377,80 @@ class Queue:
             yield from records
             position = records[-1].lookup_id
 
+    # The front
+
+    def came(self, records: Sequence[Record]) -> None:
+        """New messages are here. They may have been seen in the store before this is called."""
+        ids = [record.lookup_id for record in records]
+        foremost = min(ids)
+        size = sum([len(record.packet) for record in records])
+        front = self._front
+        if not self._whole or not self._may_keep(size):
+            self.opened_before(foremost)
+            return
+        if (not front or front[-1].lookup_id < ids[0]) and self.positions.keys().isdisjoint(ids) and ids == sorted(ids):
+            front.extend(records)
+            self._front_bytes += size
+            self.usage.kept_bytes += size
+        else:
+            found = {each.lookup_id: each for each in (*front, *records) if each.lookup_id not in self.positions}
+            self._set_front(sorted(found.values()), whole=True)
+        if foremost <= self._head:
+            self._head = foremost - 1
+
     def opened_before(self, lookup_id: int) -> None:
         """A message became available at `lookup_id`: the search for the head starts before it."""
-        if self._foremost and lookup_id < self._foremost[-1]:
-            self._foremost.clear()
+        self._whole = False
+        if self._front and lookup_id < self._front[-1].lookup_id:
+            self._drop_front()
         if lookup_id <= self._head:
             self._head = lookup_id - 1
+
+    def changed(self) -> None:
+        """Records were replaced: those in memory may be old."""
+        self._drop_front()
+
+    def _leave_front(self, lookup_ids: Sequence[int]) -> None:
+        """What a sender takes from the front is never looked at twice."""
+        front, count = self._front, len(lookup_ids)
+        if not count or not front or max(lookup_ids) < front[0].lookup_id:
+            return
+        size = 0
+        if count <= len(front) and front[0].lookup_id == lookup_ids[0] and front[count - 1].lookup_id == lookup_ids[-1]:
+            for _ in lookup_ids:
+                size += len(front.popleft().packet)
+            self._head = lookup_ids[-1]
+        else:
+            for lookup_id in lookup_ids:
+                if front and front[0].lookup_id == lookup_id:
+                    size += len(front.popleft().packet)
+                    self._head = lookup_id
+                elif front and front[0].lookup_id < lookup_id <= front[-1].lookup_id:
+                    self._drop_front()
+                    return
+        self._front_bytes -= size
+        self.usage.kept_bytes -= size
+
+    def _set_front(self, records: list[Record], *, whole: bool) -> None:
+        self._drop_front()
+        size = sum([len(record.packet) for record in records])
+        while records and not self._may_keep(size):
+            whole = False
+            size -= len(records[-1].packet)
+            records = records[:-1]
+        self._front.extend(records)
+        self._front_bytes = size
+        self.usage.kept_bytes += size
+        self._whole = whole
+
+    def _drop_front(self) -> None:
+        self._front.clear()
+        self.usage.kept_bytes -= self._front_bytes
+        self._front_bytes = 0
+        self._whole = False
+
+    def _may_keep(self, size: int) -> bool:
+        return self._front_bytes + size <= KEPT_BYTES and self.usage.kept_bytes + size <= ALL_KEPT_BYTES
 
     def _scan(self, after: int, limit: int) -> list[Record]:
         if not self.express_count:

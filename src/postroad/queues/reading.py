@@ -5,7 +5,7 @@ Time is an argument. A read that finds nothing is kept until a message comes, ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from postroad.errors import (
     AccessDenied,
@@ -85,8 +85,7 @@ class Reading:
             try:
                 with self.delivery.atomic:
                     if request.destructive:
-                        for record in records:
-                            self._claim(queue, record, request.transaction, request.two_phase, now)
+                        self._claim(queue, records, request.transaction, request.two_phase, now)
                     if opened is not None:
                         request.satisfied(records)  # within: a reader that cannot be told has not got them
             except BaseException:
@@ -107,15 +106,15 @@ class Reading:
             cursor.state, cursor.position = place
 
     def _claim(
-        self, queue: Queue, record: Record, transaction: Transaction | None, two_phase: bool, now: float
+        self, queue: Queue, records: Sequence[Record], transaction: Transaction | None, two_phase: bool, now: float
     ) -> None:
+        if transaction is None and not two_phase:
+            self.delivery.receive(queue, records, now)
+            return
+        self.delivery.lock_all(queue, [record.lookup_id for record in records])
         if transaction is not None:
-            self.delivery.lock(queue, record.lookup_id)
-            transaction.add(self.delivery.tick, TransactionalOperation(OperationType.DEQUEUE, queue, record))
-        elif two_phase:
-            self.delivery.lock(queue, record.lookup_id)
-        else:
-            self.delivery.receive(queue, record, now)
+            dequeue = OperationType.DEQUEUE
+            transaction.add(self.delivery.tick, *[TransactionalOperation(dequeue, queue, record) for record in records])
 
     # Waiting
 
@@ -204,9 +203,18 @@ class Reading:
         if state is PositionState.PURGE_PENDING:
             self.delivery.take(queue, record, MessageClass.NACK_Q_PURGED, now)
         elif delete:
-            self.delivery.receive(queue, record, now)
+            self.delivery.receive(queue, (record,), now)
         else:
             self.put_back(queue, record, now)
+
+    def end_all(self, queue: Queue, records: Sequence[Record], now: float) -> None:
+        """The same for several messages that were received."""
+        positions = queue.positions
+        if queue.deleted or [each for each in records if positions.get(each.lookup_id) is not PositionState.LOCKED]:
+            for record in records:
+                self.end(queue, record, now, delete=True)
+        else:
+            self.delivery.receive(queue, records, now)
 
     def put_back(self, queue: Queue, record: Record, now: float) -> None:
         """The position is Available again, in its old place."""
@@ -270,7 +278,7 @@ class Reading:
                 break
             self.delivery.expire(queue, record, now)
         if not peek:
-            self._claim(queue, record, transaction, two_phase, now)
+            self._claim(queue, (record,), transaction, two_phase, now)
         return record
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, repeat
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -119,19 +119,22 @@ class Tick:
         self.batch.puts[key] = record
         self.replaced.add(key)
 
-    def delete(self, queue: Queue, record: Record, state: PositionState | None = None) -> None:
-        """The record goes; until the commit it stays where it is, and nobody else can take it. `state` is the one that
-        its position had before."""
-        key = Key(record.queue, record.lookup_id)
-        replacement = self.batch.puts.pop(key, None)  # deletes come first in a batch: it must not outlive its record
+    def delete_all(self, queue: Queue, records: Sequence[Record], states: Sequence[PositionState | None] = ()) -> None:
+        """Records of one queue go; until the commit they stay where they are, and nobody else can take them. Where it
+        can be taken back, `states` are those that their positions had before."""
+        lookup_ids = [record.lookup_id for record in records]
+        deleted = keys(queue.number, lookup_ids)
+        puts = self.batch.puts
+        # Deletes come first in a batch: a replacement must not outlive its record.
+        replacements = [puts.pop(key) for key in deleted if key in puts] if puts else []
         if self.steps is not None:
-            self.steps.append((_undelete, self, queue, record, replacement, state))
-        self.batch.deletes.add(key)
+            self.steps.append((_undelete_all, self, queue, records, replacements, states))
+        self.batch.deletes.update(deleted)
         self.writes += 1
         change = self.change(queue)
-        change.removed += 1
-        change.removed_bytes += len(record.packet)
-        self.taken.append((queue, record.lookup_id))
+        change.removed += len(records)
+        change.removed_bytes += sum([len(record.packet) for record in records])
+        self.taken += zip(repeat(queue), lookup_ids)
 
     def withdraw(self, queue: Queue) -> list[Record]:
         """Takes back what this tick adds to a queue all of whose stored records are taken."""
@@ -143,12 +146,12 @@ class Tick:
             self.steps.append((self.sequenced.__setitem__, queue, sequenced))
         return records
 
-    def note_sequenced(self, queue: Queue, key: Key) -> None:
-        """The record has a number of our own sequence to this queue's destination."""
-        keys = self.sequenced.setdefault(queue, [])
-        keys.append(key)
+    def note_sequenced(self, queue: Queue, records: Sequence[Record]) -> None:
+        """The records have numbers of our own sequence to this queue's destination."""
+        noted = self.sequenced.setdefault(queue, [])
         if self.steps is not None:
-            self.steps.append((keys.pop,))
+            self.steps.append((noted.__delitem__, slice(len(noted), None)))
+        noted += keys(queue.number, [record.lookup_id for record in records])
 
     def last_puts(self, count: int) -> list[Key]:
         """The keys of the newest records, the last one first."""
@@ -201,18 +204,21 @@ def _unput_all(
         _unput(tick, queue, record, first, first_arrival)
 
 
-def _undelete(
-    tick: Tick, queue: Queue, record: Record, replacement: Record | None, state: PositionState | None
+def _undelete_all(
+    tick: Tick,
+    queue: Queue,
+    records: Sequence[Record],
+    replacements: Sequence[Record],
+    states: Sequence[PositionState | None],
 ) -> None:
-    key = Key(record.queue, record.lookup_id)
-    tick.batch.deletes.discard(key)
-    if replacement is not None:
-        tick.batch.puts[key] = replacement
     change = tick.changes[queue]
-    change.removed -= 1
-    change.removed_bytes -= len(record.packet)
-    tick.taken.pop()
-    queue.unmark(record.lookup_id, state)
+    change.removed -= len(records)
+    change.removed_bytes -= sum([len(record.packet) for record in records])
+    tick.batch.deletes.difference_update(keys(queue.number, [record.lookup_id for record in records]))
+    tick.batch.puts.update({Key(each.queue, each.lookup_id): each for each in replacements})
+    del tick.taken[-len(records) :]
+    for record, state in zip(records, states, strict=True):
+        queue.unmark(record.lookup_id, state)
 
 
 def _restore(values: dict[Any, Any], key: object, before: object) -> None:

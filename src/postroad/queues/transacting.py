@@ -5,22 +5,24 @@ Numbers of transactional messages ([MS-MQMQ] 2.2.20.5) are given here, at the co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import count
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count, groupby
+from operator import itemgetter
 from struct import Struct
 from uuid import UUID
 
 from postroad.errors import InvalidArgument, TransactionSequence, TransactionUsage
 from postroad.queues.collection import POISON
-from postroad.queues.delivery import Delivery, check_kind, check_movable
+from postroad.queues.delivery import Delivery
+from postroad.queues.moving import check_kind, check_movable
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
 from postroad.queues.reading import Reading
 from postroad.queues.tick import Tick
 from postroad.queues.transaction import OperationType, Transaction, TransactionalOperation
-from postroad.store.interface import NEVER, Key, Record
+from postroad.store.interface import NEVER, Record
 from postroad.wire.constants import MessageClass
-from postroad.wire.patch import renumber_transaction, stamp_transaction
+from postroad.wire.patch import renumber_transaction, stamp_transactions
 from postroad.wire.transaction_header import SEQUENCE_ID, TxSequenceId
 from postroad.wire.view import MessageView
 
@@ -115,6 +117,10 @@ class Transacting:
         """Whether this is the newest message to a destination."""
         return self._sequences.get(destination) == sequence and self._sequence_numbers.get(destination) == number
 
+    def last_number(self, destination: str) -> int:
+        """The number of the newest message to a destination; 0 where no sequence is open."""
+        return self._sequence_numbers.get(destination, 0)
+
     def end_sequence(self, destination: str) -> None:
         """[MS-MQQB] 3.1.5.6: all of it has arrived in order. The next message begins a new one, at 1."""
         self._sequences.pop(destination, None)
@@ -144,10 +150,12 @@ class Transacting:
 
     def send(self, queue: Queue, packets: list[bytes], transaction: Transaction) -> None:
         """The quota is the caller's to check; it is reserved until the end."""
-        for packet in packets:
-            record = Record(queue.number, 0, 0, NEVER, 0, packet)
-            self.delivery.reserve(queue, len(packet))
-            transaction.add(self._tick, TransactionalOperation(OperationType.ENQUEUE, queue, record))
+        number, enqueue = queue.number, OperationType.ENQUEUE
+        self.delivery.reserve(queue, sum(map(len, packets)))
+        transaction.add(
+            self._tick,
+            *[TransactionalOperation(enqueue, queue, Record(number, 0, 0, NEVER, 0, each)) for each in packets],
+        )
 
     def move(self, queue: Queue, target: Queue, record: Record, transaction: Transaction) -> None:
         """Move Message, 3.1.7.1.16, within a transaction: never to one of the manager's own queues."""
@@ -188,40 +196,50 @@ class Transacting:
             self._carry_out(transaction, now)
 
     def _carry_out(self, transaction: Transaction, now: float) -> None:
-        sends = [each for each in transaction.operations if each.operation is OperationType.ENQUEUE]
-        first = {each.queue: each for each in reversed(sends)}
-        last = {each.queue: each for each in sends}
-        for each in transaction.operations:
-            queue, record = each.queue, each.record
-            if each.operation is OperationType.ENQUEUE:
-                self.delivery.reserve(queue, -len(record.packet))
-                self._enqueue(queue, record.packet, transaction.number, each is first[queue], each is last[queue], now)
-            elif each.target is None:
-                self.delivery.receive(queue, record, now)
+        """Operations of one kind on one queue that follow each other are done together."""
+        runs = [(*kind, [*run]) for kind, run in groupby(transaction.operations, itemgetter(0, 1))]
+        sends = [(place, queue) for place, (kind, queue, _) in enumerate(runs) if kind is OperationType.ENQUEUE]
+        first = {queue: place for place, queue in reversed(sends)}
+        last = {queue: place for place, queue in sends}
+        for place, (kind, queue, operations) in enumerate(runs):
+            records = [each.record for each in operations]
+            if kind is OperationType.ENQUEUE:
+                packets = [record.packet for record in records]
+                self.delivery.reserve(queue, -sum(map(len, packets)))
+                self._enqueue(queue, packets, transaction.number, place == first[queue], place == last[queue], now)
+            elif kind is OperationType.DEQUEUE:
+                self.delivery.receive(queue, records, now)
             else:
-                self.delivery.reserve(each.target, -len(record.packet))
-                if each.target.deleted:
-                    self.reading.put_back(queue, record, now)
-                else:
-                    self.delivery.move(queue, each.target, record, now)
+                for each in operations:
+                    self._move(each, now)
 
-    def _enqueue(self, queue: Queue, packet: bytes, transaction: int, first: bool, last: bool, now: float) -> None:
+    def _move(self, operation: TransactionalOperation, now: float) -> None:
+        _, queue, record, target = operation
+        assert target is not None
+        self.delivery.reserve(target, -len(record.packet))
+        if target.deleted:
+            self.reading.put_back(queue, record, now)
+        else:
+            self.delivery.move(queue, target, record, now)
+
+    def _enqueue(
+        self, queue: Queue, packets: Sequence[bytes], transaction: int, first: bool, last: bool, now: float
+    ) -> None:
         """The quota was checked and reserved at the send: a commit does not fail for it."""
-        number = self._sequence_numbers.get(queue.properties.path, 0) + 1
-        sequence = self._sequence_to(queue.properties.path)
-        packet = stamp_transaction(packet, sequence, number, number - 1, transaction, first=first, last=last)
+        path = queue.properties.path
+        number = self._sequence_numbers.get(path, 0)
+        sequence = self._sequence_to(path)
+        packets = stamp_transactions(packets, sequence, number + 1, transaction, first=first, last=last)
         if queue.deleted:
-            self.delivery.undelivered(queue, packet, MessageClass.NACK_Q_DELETED, now)
+            for packet in packets:
+                self.delivery.undelivered(queue, packet, MessageClass.NACK_Q_DELETED, now)
             return
         if self._tick.steps is not None:
-            self._tick.steps.append((self._set_number, queue.properties.path, number - 1))
-        self._sequence_numbers[queue.properties.path] = number
+            self._tick.steps.append((self._set_number, path, number))
+        self._sequence_numbers[path] = number + len(packets)
         if queue.is_outgoing:
-            self._note_place(self._tick, queue.properties.path)
-            record = self.delivery.leave(queue, packet, now)
-        else:
-            record = self.delivery.arrive(queue, packet, MessageView(packet), now)
-        self._tick.note_sequenced(queue, Key(queue.number, record.lookup_id))
+            self._note_place(self._tick, path)
+        self._tick.note_sequenced(queue, self.delivery.enter(queue, packets, now))
 
     def _set_number(self, destination: str, number: int) -> None:
         if number:

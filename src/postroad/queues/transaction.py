@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from postroad.queues.queue import Queue
@@ -23,8 +23,7 @@ class OperationType(Enum):
     MOVE = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionalOperation:
+class TransactionalOperation(NamedTuple):
     """`record` of an Enqueue has no lookup id yet: it gets one at commit, so that it is never seen out of turn."""
 
     operation: OperationType
@@ -43,8 +42,8 @@ class Transaction:
     waiting: list[WaitingRead] = field(default_factory=list)  # reads that began to wait in it
     ended: bool = False
 
-    def add(self, tick: Tick, operation: TransactionalOperation) -> None:
-        """One operation more, of a change that `tick` may take back."""
-        self.operations.append(operation)
+    def add(self, tick: Tick, *operations: TransactionalOperation) -> None:
+        """More operations, of a change that `tick` may take back."""
         if tick.steps is not None:
-            tick.steps.append((self.operations.pop,))
+            tick.steps.append((self.operations.__delitem__, slice(len(self.operations), None)))
+        self.operations += operations

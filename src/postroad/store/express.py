@@ -5,23 +5,87 @@ Nothing here survives the process, and nothing here touches a disk.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import islice
+from itertools import chain, islice
 
-from sortedcontainers import SortedDict, SortedList
+from sortedcontainers import SortedList
 
 from postroad.store.interface import PRIORITY_SHIFT, Batch, Columns, Key, Record
 from postroad.store.row import pack_key
 
+_SPARE = 64  # places of removed records that a run keeps at least, before it is tidied up
 
-class ExpressStore:
-    """A Store in memory. Besides `commit` it takes single changes (`put`, `replace`, `delete`, `set_state`), each at
-    once and for itself: express messages promise nothing, so they need no batch."""
+
+class _Run:
+    """The records of one queue and one priority. Lookup ids of a run grow, so most records go to its end.
+
+    `ids` keeps the place of a record that was removed, until more than half of the places are empty: then records that
+    leave from anywhere cost no search.
+    """
+
+    __slots__ = ("ids", "records", "start")
 
     def __init__(self) -> None:
-        self._queues: dict[int, SortedDict] = {}  # by queue: lookup id to record
-        self._expiring = SortedList()  # (expires_s, queue, lookup_id)
+        self.records: dict[int, Record] = {}
+        self.ids: list[int] = []
+        self.start = 0  # the first place in `ids` that is not empty
+
+    def put(self, record: Record) -> Record | None:
+        """Adds the record; the one that had its place, if any."""
+        lookup_id = record.lookup_id
+        replaced = self.records.get(lookup_id)
+        self.records[lookup_id] = record
+        ids = self.ids
+        if not ids or lookup_id > ids[-1]:
+            ids.append(lookup_id)
+        elif replaced is None:  # it comes back
+            place = bisect_left(ids, lookup_id)
+            if ids[place] != lookup_id:
+                ids.insert(place, lookup_id)
+            self.start = min(self.start, place)
+        return replaced
+
+    def pop(self, lookup_id: int) -> Record | None:
+        records, ids = self.records, self.ids
+        record = records.pop(lookup_id, None)
+        if record is None:
+            return None
+        start, end = self.start, len(ids)
+        if ids[start] == lookup_id:
+            start += 1
+            while start < end and ids[start] not in records:
+                start += 1
+            self.start = start
+        if end > 2 * len(records) + _SPARE:
+            self.ids = [each for each in islice(ids, start, None) if each in records]
+            self.start = 0
+        return record
+
+    def after(self, after: int, last: int | None = None) -> Iterator[int]:
+        """The lookup ids above `after`, up to and including `last`, ascending."""
+        ids = self.ids
+        begin = bisect_right(ids, after, self.start)
+        end = len(ids) if last is None else bisect_right(ids, last, begin)
+        return filter(self.records.__contains__, islice(ids, begin, end))
+
+    def before(self, before: int) -> Iterator[int]:
+        """The lookup ids below `before`, descending."""
+        ids = self.ids
+        end = bisect_left(ids, before, self.start)
+        return filter(self.records.__contains__, (ids[place] for place in range(end - 1, self.start - 1, -1)))
+
+
+class ExpressStore:
+    """A Store in memory. Besides `commit` it takes single changes (`put`, `put_all`, `replace`, `delete`, `delete_all`,
+    `set_state`), each at once and for itself: express messages promise nothing, so they need no batch."""
+
+    def __init__(self) -> None:
+        self._queues: dict[int, dict[int, _Run]] = {}  # by queue, and by the bits of the priority in a lookup id
+        self._expiring: dict[int, dict[tuple[int, int], None]] = {}  # by second: queue and lookup id
+        self._expiring_at = SortedList()  # the seconds
+        self._unsorted: set[int] = set()  # those of them that something was added to
         self._state: dict[str, bytes] = {}
         self._lock: AbstractContextManager[object] = nullcontext()
 
@@ -46,6 +110,12 @@ class ExpressStore:
         with self._lock:
             self._delete(*key)
 
+    def delete_all(self, records: Iterable[Record]) -> None:
+        """Removes those of the records that are there."""
+        with self._lock:
+            for record in records:
+                self._delete(record.queue, record.lookup_id)
+
     def set_state(self, name: str, value: bytes | None) -> None:
         """Sets a state value; None removes it."""
         with self._lock:
@@ -67,27 +137,21 @@ class ExpressStore:
 
     def scan(self, queue: int, after: int = -1, limit: int = 100) -> list[Record]:
         with self._lock:
-            records = self._queues.get(queue)
-            if records is None or limit <= 0:
-                return []
-            return [records[lookup_id] for lookup_id in islice(records.irange(after, None, (False, True)), limit)]
+            return list(islice(self._records(queue, after), max(limit, 0)))
 
     def scan_back(self, queue: int, before: int, limit: int = 100) -> list[Record]:
         with self._lock:
-            records = self._queues.get(queue)
-            if records is None or limit <= 0:
-                return []
-            return [
-                records[lookup_id] for lookup_id in islice(records.irange(None, before, (True, False), True), limit)
-            ]
+            runs = self._queues.get(queue, {})
+            found = (
+                runs[rank].records[each] for rank in sorted(runs, reverse=True) for each in runs[rank].before(before)
+            )
+            return list(islice(found, max(limit, 0)))
 
     def columns(self, queue: int, after: int, last: int, limit: int, most_bytes: int) -> Columns:
         found: list[Record] = []
         size = 0
         with self._lock:
-            records = self._queues.get(queue, {})
-            for lookup_id in self._range(queue, after, last, limit):
-                record = records[lookup_id]
+            for record in islice(self._records(queue, after, last), max(limit, 0)):
                 size += len(record.packet)
                 if found and size > most_bytes:
                     break
@@ -96,39 +160,39 @@ class ExpressStore:
 
     def lookup_ids(self, queue: int, after: int, last: int, limit: int) -> list[int]:
         with self._lock:
-            return list(self._range(queue, after, last, limit))
+            return [record.lookup_id for record in islice(self._records(queue, after, last), max(limit, 0))]
 
-    def _range(self, queue: int, after: int, last: int, limit: int) -> Iterator[int]:
-        records = self._queues.get(queue)
-        if records is None or after >= last:
-            return iter(())
-        return islice(records.irange(after, last, (False, True)), max(limit, 0))
+    def _records(self, queue: int, after: int, last: int | None = None) -> Iterator[Record]:
+        runs = self._queues.get(queue, {})
+        in_order = (map(runs[rank].records.__getitem__, runs[rank].after(after, last)) for rank in sorted(runs))
+        return chain.from_iterable(in_order)
 
     def oldest(self) -> Mapping[int, int]:
-        found: dict[int, int] = {}
-        with self._lock:
-            for queue, records in self._queues.items():
-                lookup_id = 0
-                while (first := next(records.irange(lookup_id), None)) is not None:
-                    arrived_ms = records[first].arrived_ms
-                    found[queue] = min(found.get(queue, arrived_ms), arrived_ms)
-                    lookup_id = (first >> PRIORITY_SHIFT) + 1 << PRIORITY_SHIFT  # arrivals of one priority are in order
-        return found
+        with self._lock:  # arrivals of one priority are in order
+            return {
+                queue: min(run.records[run.ids[run.start]].arrived_ms for run in runs.values())
+                for queue, runs in self._queues.items()
+            }
 
     def get(self, queue: int, lookup_id: int) -> Record | None:
         with self._lock:
-            record: Record | None = self._queues.get(queue, {}).get(lookup_id)
-            return record
+            run = self._queues.get(queue, {}).get(lookup_id >> PRIORITY_SHIFT)
+            return None if run is None else run.records.get(lookup_id)
 
     def expired(self, now_s: int, limit: int = 100, keep: Callable[[Key], bool] = lambda key: False) -> list[Record]:
         with self._lock:
-            due = (
-                Key(queue, lookup_id) for _, queue, lookup_id in self._expiring.irange(None, (now_s,), (True, False))
-            )
+            due = (Key(*each) for second in self._expiring_at.irange(None, now_s - 1) for each in self._due_in(second))
             return [
-                self._queues[key.queue][key.lookup_id]
+                self._queues[key.queue][key.lookup_id >> PRIORITY_SHIFT].records[key.lookup_id]
                 for key in islice((key for key in due if not keep(key)), max(limit, 0))
             ]
+
+    def _due_in(self, second: int) -> Iterable[tuple[int, int]]:
+        """In order. Sorted once: nothing more is added to a second that is over, but for what comes back."""
+        if second in self._unsorted:
+            self._unsorted.remove(second)
+            self._expiring[second] = dict.fromkeys(sorted(self._expiring[second]))
+        return self._expiring[second]
 
     def state(self, prefix: str = "") -> Mapping[str, bytes]:
         with self._lock:
@@ -148,27 +212,44 @@ class ExpressStore:
         """There is nothing to close; what was stored stays as long as the object."""
 
     def _put(self, record: Record) -> None:
-        records = self._queues.get(record.queue)
-        if records is None:
-            records = self._queues[record.queue] = SortedDict()
-        replaced = records.get(record.lookup_id)
+        queue, lookup_id, _, expires_s, *_ = record
+        runs = self._queues.get(queue)
+        if runs is None:
+            runs = self._queues[queue] = {}
+        run = runs.get(lookup_id >> PRIORITY_SHIFT)
+        if run is None:
+            run = runs[lookup_id >> PRIORITY_SHIFT] = _Run()
+        replaced = run.put(record)
         if replaced is not None and replaced.expires_s:
-            self._expiring.remove((replaced.expires_s, record.queue, record.lookup_id))
-        records[record.lookup_id] = record
-        if record.expires_s:
-            self._expiring.add((record.expires_s, record.queue, record.lookup_id))
+            self._forget_expiry(replaced)
+        if expires_s:
+            expiring = self._expiring.get(expires_s)
+            if expiring is None:
+                expiring = self._expiring[expires_s] = {}
+                self._expiring_at.add(expires_s)
+            expiring[queue, lookup_id] = None
+            self._unsorted.add(expires_s)
 
     def _delete(self, queue: int, lookup_id: int) -> None:
-        records = self._queues.get(queue)
-        if records is None:
-            return
-        record = records.pop(lookup_id, None)
-        if record is None:
+        runs = self._queues.get(queue, {})
+        run = runs.get(lookup_id >> PRIORITY_SHIFT)
+        record = None if run is None else run.pop(lookup_id)
+        if run is None or record is None:
             return
         if record.expires_s:
-            self._expiring.remove((record.expires_s, queue, lookup_id))
-        if not records:
-            del self._queues[queue]
+            self._forget_expiry(record)
+        if not run.records:
+            del runs[lookup_id >> PRIORITY_SHIFT]
+            if not runs:
+                del self._queues[queue]
+
+    def _forget_expiry(self, record: Record) -> None:
+        expiring = self._expiring[record.expires_s]
+        del expiring[record.queue, record.lookup_id]
+        if not expiring:
+            del self._expiring[record.expires_s]
+            self._expiring_at.remove(record.expires_s)
+            self._unsorted.discard(record.expires_s)
 
     def _set_state(self, name: str, value: bytes | None) -> None:
         if value is None:

@@ -6,8 +6,9 @@ sent, and when again, is the carrier's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
 from postroad.errors import Status
@@ -17,6 +18,7 @@ from postroad.queues.outgoing import SILENT, ConnectionAttempt, ConnectionStatus
 from postroad.queues.queue import PositionState, Queue
 from postroad.store.interface import Record
 from postroad.wire.constants import MessageClass
+from postroad.wire.fields import SOURCE, transaction_fields_of, wants_positive_copy
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 
@@ -29,6 +31,10 @@ _ERRORS = {
     ConnectionStatus.CONNECTION_LIMIT_REACHED: Status.INSUFFICIENT_RESOURCES,
     ConnectionStatus.LOW_RESOURCE: Status.INSUFFICIENT_RESOURCES,
 }
+
+
+# By the indexes of records: sequence, number and previous number of a message that a sequence of our own counts.
+Places = dict[int, tuple[TxSequenceId, int, int]]
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +83,27 @@ def own_place(view: MessageView, own: bytes) -> tuple[TxSequenceId, int] | None:
     return TxSequenceId(fields[1], fields[2]), fields[3]
 
 
+def own_places(records: Sequence[Record], own: bytes) -> Places:
+    """The places of messages of the manager `own` that its sequences count. Those of one sequence share its id."""
+    packets = [record.packet for record in records]
+    found: Places = {}
+    sequence = TxSequenceId(0, 0)
+    for index, fields in enumerate(transaction_fields_of(packets)):
+        if fields is None or packets[index][SOURCE] != own:
+            continue
+        _, ordinal, time_stamp, number, previous = fields
+        if ordinal != sequence.ordinal or time_stamp != sequence.time_stamp:
+            sequence = TxSequenceId(ordinal, time_stamp)
+        found[index] = (sequence, number, previous)
+    return found
+
+
+def held(queue: Queue, records: Sequence[Record]) -> list[Record]:
+    """Those that are still where they were when they were sent."""
+    positions = queue.positions
+    return [record for record in records if positions.get(record.lookup_id) in _HELD]
+
+
 def is_losing(queue: Queue, before: int) -> bool:
     """Whether something before this position is on its way out, and not durably gone."""
     return any(state is PositionState.DELETED and at < before for at, state in queue.positions.items())
@@ -88,6 +115,17 @@ def leave(core: LocalQueueManager, flight: Flight, *, copy: bool, now: float) ->
     core.delivery.discard(flight.queue, flight.record)
     if copy and core.delivery.journals_at_source(MessageView(packet)):
         core.delivery.try_after(packet, core.delivery.copy, core.queues.system(JOURNAL), packet, now)
+
+
+def leave_all(core: LocalQueueManager, queue: Queue, records: Sequence[Record], now: float) -> None:
+    """The next hop has messages that no sequence of our own counts. Those that are still where they were leave."""
+    leaving = held(queue, records)
+    if copied := [record for record in leaving if wants_positive_copy(record.packet)]:
+        for record in copied:
+            core.delivery.try_after(record.packet, partial(leave, core, Flight(queue, record), copy=True, now=now))
+        leaving = [record for record in leaving if not wants_positive_copy(record.packet)]
+    if leaving:
+        core.delivery.try_after(leaving[0].packet, core.delivery.discard_all, queue, leaving)
 
 
 def withdraw(core: LocalQueueManager, place: tuple[Queue, Record] | None) -> None:

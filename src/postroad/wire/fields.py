@@ -5,12 +5,16 @@ The hot path reads these a few times a message: plain functions, one look at the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from uuid import UUID
 
 from postroad.names import MessageId
+from postroad.wire.patch import transaction_header_at
+from postroad.wire.transaction_header import LAYOUT as _TRANSACTION
 
 SOURCE, MESSAGE_ID = slice(16, 32), slice(56, 60)  # UserHeader.SourceQueueManager and MessageID
+_FLAGS_AT = 60
 _TIMES, _TIMES_AT = Struct("<I32xII"), 12
 _BY_HTTP = 0x02
 
@@ -23,6 +27,26 @@ def is_recoverable(packet: bytes) -> bool:
 def is_transactional(packet: bytes) -> bool:
     """UserHeader.Flags.TH"""
     return packet[62] & 0x10 != 0
+
+
+def transaction_fields_of(packets: Sequence[bytes]) -> list[tuple[int, int, int, int, int] | None]:
+    """Of each packet, what a MessageView has as `transaction_fields`."""
+    found: list[tuple[int, int, int, int, int] | None] = []
+    names, at = None, 0
+    for packet in packets:
+        if not is_transactional(packet):
+            found.append(None)
+            continue
+        if packet[_FLAGS_AT:at] != names:  # with the same names it is in the same place
+            at = transaction_header_at(packet)
+            names = packet[_FLAGS_AT:at]
+        found.append(_TRANSACTION.unpack_from(packet, at))
+    return found
+
+
+def is_traced(packet: bytes) -> bool:
+    """BaseHeader.Flags.TR"""
+    return packet[3] & 0x01 != 0
 
 
 def arrived_by_http(packet: bytes) -> bool:
@@ -38,6 +62,12 @@ def wants_positive_copy(packet: bytes) -> bool:
 def wants_copy(packet: bytes) -> bool:
     """UserHeader.Flags.JP or JN: a copy in its source's journal, or a dead letter."""
     return packet[61] & 0x03 != 0
+
+
+def asks_for_nothing(packet: bytes) -> bool:
+    """Whether nobody wants to know what becomes of the message: it has no AdminQueue, asks for no copy, and did not
+    come by HTTP."""
+    return not packet[61] & 0xE3 and not packet[63] & _BY_HTTP
 
 
 def priority_of(packet: bytes) -> int:

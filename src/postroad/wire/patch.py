@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
 
 from postroad.wire.constants import QUEUE_CODE_SIZES, TRANSACTION_ID_SHIFT, TransactionFlags
@@ -48,6 +49,30 @@ def stamp_transaction(
         flags |= _LAST
     header = TRANSACTION.pack(flags, sequence.ordinal, sequence.time_stamp, number, previous)
     return packet[:at] + header + packet[at + TRANSACTION.size :]
+
+
+def stamp_transactions(
+    packets: Sequence[bytes], sequence: TxSequenceId, number: int, transaction_id: int, *, first: bool, last: bool
+) -> list[bytes]:
+    """Packets of one transaction that follow each other, stamped with the numbers from `number` on. `first` and `last`
+    say whether the transaction begins and ends with them."""
+    stamped: list[bytes] = []
+    names, at = None, 0
+    identifier = transaction_id << TRANSACTION_ID_SHIFT & _IDENTIFIER
+    ordinal, time_stamp = sequence.ordinal, sequence.time_stamp
+    final = len(packets) - 1
+    for index, packet in enumerate(packets):
+        if packet[_USER_FLAGS_AT:at] != names:  # with the same names it is in the same place
+            at = transaction_header_at(packet)
+            names = packet[_USER_FLAGS_AT:at]
+        flags = int.from_bytes(packet[at : at + 4], "little") & _KEPT | identifier
+        if first and index == 0:
+            flags |= _FIRST
+        if last and index == final:
+            flags |= _LAST
+        header = TRANSACTION.pack(flags, ordinal, time_stamp, number + index, number + index - 1)
+        stamped.append(b"".join((packet[:at], header, packet[at + TRANSACTION.size :])))
+    return stamped
 
 
 def with_session_header(packet: bytes, header: SessionHeader) -> bytes:

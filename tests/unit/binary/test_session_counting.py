@@ -234,7 +234,7 @@ def test_the_acknowledgment_of_number_zero() -> None:
     """The 65,536th recoverable message has a number that otherwise says that nothing is acknowledged."""
     received, sent = ReceivedMessages(), SentMessages()
     for number in range(1, 0x10001):
-        sent.add(number, recoverable=True)
+        sent.add((number,), recoverable=True)
         received.store(received.add(recoverable=True))
         if number % 32 == 31:
             assert sent.acknowledge(received.header(sent, 64))[-1] == number
@@ -249,6 +249,6 @@ def test_no_acknowledgment_after_the_wrap() -> None:
     """Number 0 without a bit says nothing, though a message with that number was sent."""
     sent = SentMessages()
     for number in range(1, 0x10004):
-        sent.add(number, recoverable=True)
+        sent.add((number,), recoverable=True)
     assert sent.acknowledge(SessionHeader(0xFFFF)) == []
     assert len(sent.in_flight) == 0x10003

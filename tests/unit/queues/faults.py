@@ -39,7 +39,7 @@ from tests.unit.queues.harness import ACKS, ELSEWHERE, IDENTIFIER, LEDGER, NAME,
 HTTP = "DIRECT=http://10.0.0.5/msmq/private$/orders"
 STRANGER = UUID(int=0xEE)
 ACKS_NAME = rf"DIRECT=OS:{NAME}\{ACKS}"
-_STORE_CALLS = ("put", "replace", "delete", "commit", "scan", "scan_back", "get", "expired")
+_STORE_CALLS = ("put", "put_all", "replace", "delete", "delete_all", "commit", "scan", "scan_back", "get", "expired")
 
 
 class Broken(RuntimeError):
@@ -115,7 +115,7 @@ class House:
             (OrderingAck, "encode"),
             (QueueProperties, "encode"),
             (Hold, "encode"),
-            (transacting, "stamp_transaction"),
+            (transacting, "stamp_transactions"),
             (delivery, "MessageView"),
             (transacting, "MessageView"),
             (local, "MessageView"),
@@ -204,6 +204,11 @@ class House:
                 ]
         return found
 
+    def check_fronts(self) -> None:
+        """What queues remember of the messages that can be had is true."""
+        for queue in self.core.queues:
+            assert queue.available(100) == _available(queue), queue
+
     def snapshot(self) -> dict[str, object]:
         """All that a change that failed must have left alone. Numbers that were used up may stay so."""
         core, tick = self.core, self.core.tick
@@ -212,7 +217,7 @@ class House:
             "outgoing": dict(core.queues.outgoing),
             "infos": dict(core.queues.outgoing_info),
             "by_path": dict(core.queues._by_path),
-            "express": {number: list(records.values()) for number, records in core.express._queues.items()},
+            "express": {queue: core.express.scan(queue.number, limit=1000) for queue in core.queues},
             "transactions": {
                 key: (each.ended, list(each.operations), list(each.waiting)) for key, each in core.transactions.items()
             },
@@ -236,6 +241,11 @@ class House:
         }
 
 
+def _available(queue: Queue) -> list[Record]:
+    """Without what the queue remembers of its front."""
+    return [record for record in queue.everything() if queue.is_available(record.lookup_id)]
+
+
 def _queue_state(queue: Queue) -> tuple[object, ...]:
     return (
         queue.deleted,
@@ -250,7 +260,7 @@ def _queue_state(queue: Queue) -> tuple[object, ...]:
         queue.reserved_bytes,
         queue.express_count,
         queue.express_bytes,
-        [record.lookup_id for record in queue.available(100)],
+        _available(queue),
         queue.properties.encode(),
     )
 

@@ -223,7 +223,9 @@ def run_clean(operation: Callable[[House], Operation]) -> tuple[list[str], dict[
         calls = list(house.faults.calls)
         assert house.core.delivery.tally.follow_up_errors == 0
         promised = house.main()
+        house.check_fronts()
         house.land()
+        house.check_fronts()
         return calls, promised, house.main()
 
 

@@ -139,13 +139,13 @@ class Pipeline(RuleBasedStateMachine):
 
     @rule()
     def receive(self) -> None:
-        for record in self.harness.manager.delivery.fresh(self.queue, 1, self.harness.now):
-            self.harness.manager.delivery.receive(self.queue, record, self.harness.now)
+        delivery, now = self.harness.manager.delivery, self.harness.now
+        delivery.receive(self.queue, delivery.fresh(self.queue, 1, now), now)
 
     @rule()
     def lock(self) -> None:
         for record in self.harness.manager.delivery.fresh(self.queue, 1, self.harness.now):
-            self.harness.manager.reading._claim(self.queue, record, None, True, self.harness.now)
+            self.harness.manager.reading._claim(self.queue, (record,), None, True, self.harness.now)
             self.locked.append(record)
 
     @precondition(lambda self: bool(self.locked))

@@ -229,8 +229,7 @@ def _act(harness: Harness, action: str, open_transactions: list[Transaction]) ->
                 )
                 manager.send(ORDERS, [message], now)
             case "receive":
-                for record in manager.delivery.fresh(queue, 2, now):
-                    manager.delivery.receive(queue, record, now)
+                manager.delivery.receive(queue, manager.delivery.fresh(queue, 2, now), now)
             case "lock":
                 for record in manager.delivery.fresh(queue, 1, now):
                     manager.reading.read_by_lookup_id(
