@@ -16,7 +16,7 @@ from pathlib import Path
 
 import apsw
 
-from postroad.store import NEVER, PRIORITY_SHIFT, Batch, Key, MemoryStore, Record, SqliteStore, Store
+from postroad.store import NEVER, PRIORITY_SHIFT, Batch, Key, LayeredStore, MemoryStore, Record, Store
 from postroad.store.database import CHECKPOINT_PAGES, PRAGMAS
 from postroad.store.row import pack_key
 
@@ -76,7 +76,7 @@ def run_plain(connection: apsw.Connection, count: int, size: int) -> Rates:
 
 def ours(count: int, size: int) -> Rates:
     with tempfile.TemporaryDirectory() as directory:
-        store = SqliteStore(Path(directory))
+        store = LayeredStore(Path(directory))
         try:
             return run_store(store, count, size)
         finally:
