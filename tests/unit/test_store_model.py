@@ -163,9 +163,9 @@ class Stores(RuleBasedStateMachine):
         shutil.rmtree(left)
         self.durable = self.open()
 
-    @rule()
-    def tidy(self) -> None:
-        self.durable.tidy()
+    @rule(busy=st.booleans())
+    def tidy(self, busy: bool) -> None:
+        self.durable.tidy(busy=busy)
 
     @invariant()
     def all_is_there(self) -> None:

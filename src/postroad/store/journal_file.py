@@ -25,7 +25,7 @@ else:
     import fcntl
 
 NAMES = ("journal-0", "journal-1")
-SEGMENT_BYTES = 16 << 20
+SEGMENT_BYTES = 8 << 20
 CHUNKS = (
     16  # a new segment grows in so many parts: a write to blocks that exist is synced faster than one that adds some
 )
@@ -132,7 +132,7 @@ class Journal:
         self.generation = 0
         self.position = 0
         self._files = files
-        self._directory = directory
+        self._paths = [directory / name for name in NAMES]
         self._segment = 0
         self._allocated = [0 for _ in NAMES]
         # A write that failed may be on the disk. The next one goes to the same place and replaces it: only then may
@@ -141,10 +141,10 @@ class Journal:
 
     @property
     def file(self) -> Path:
-        return self._directory / NAMES[self._segment]
+        return self._paths[self._segment]
 
     def read(self, segment: int) -> bytes:
-        with explained(self._directory / NAMES[segment], "reading"):
+        with explained(self._paths[segment], "reading"):
             content = self._files.read(NAMES[segment])
         self._allocated[segment] = len(content)
         return content

@@ -23,6 +23,7 @@ from postroad.store.sqlite import KEPT_FREE_PAGES, Mark, SqliteStore, merged
 
 MAX_ENTRIES = 32_768  # of a generation: a tombstone is small in the journal, but not in memory
 STEP_ROWS = 128  # so many rows move into the database in one step, or more if there is no time
+HALF = 0.5  # of a generation
 IDLE_ROWS = 1024  # the same while nothing is committed
 SHARE = 16  # on a small disk a segment is at most 1/16 of it
 MIN_SEGMENT_BYTES = 1 << 16
@@ -57,6 +58,7 @@ class LayeredStore:
         self._gaps: dict[int, tuple[int, int]] = {}
         self._unmoved: Iterator[Key] | None = None  # what of the frozen layer the database's transaction does not have
         self._left = 0  # how many those are
+        self._used = 0.0  # of the active generation, when a part of the frozen one was last moved
         self._database = SqliteStore(
             directory, reserve=reserve, vfs=vfs, checkpoint_pages=checkpoint_pages, kept_free_pages=kept_free_pages
         )
@@ -79,8 +81,7 @@ class LayeredStore:
         body = encode(deletes, puts, state)
         if self._closed:
             raise StorageError("the store is closed")
-        size = body.size
-        if not self._journal.has_room(size) or len(self._overlay.active.entries) >= MAX_ENTRIES:
+        if not self._journal.has_room(body.size) or len(self._overlay.active.entries) >= MAX_ENTRIES:
             self._rotate()
         with explained(self._journal.file, "writing"):
             self._database.with_room(lambda: self._journal.append(body), body.packet_bytes)
@@ -90,21 +91,6 @@ class LayeredStore:
             for changed in (deletes, puts, state):
                 for key in changed:
                     self._damaged.pop(key, None)
-        if self._overlay.frozen is not None:
-            self._move_some(size)
-
-    def _move_some(self, size: int) -> None:
-        """Moves a part of the frozen layer, so that nothing of it is left when the active one is full.
-
-        It begins when the active one is half full: what leaves soon has left by then.
-        """
-        journal, active = self._journal, self._overlay.active
-        used = max(journal.position / journal.segment_bytes, len(active.entries) / MAX_ENTRIES)
-        if used < 0.5:
-            return
-        share = size / max(journal.segment_bytes - journal.position, size)
-        with suppress(StorageError):  # the commit is durable; the next one, or the next rotation, tries again
-            self._move(max(STEP_ROWS, int(self._left * share)))
 
     def _rotate(self) -> None:
         """Freezes the active layer. What is frozen now moves into the database first."""
@@ -113,6 +99,7 @@ class LayeredStore:
         with self._lock:
             self._overlay.freeze(self._journal.generation + 1)
         self._journal.rotate()
+        self._used = 0.0
 
     def _move_all(self) -> None:
         try:
@@ -160,8 +147,10 @@ class LayeredStore:
     def no_room(self) -> str | None:
         return self._database.no_room()
 
-    def tidy(self) -> bool:
+    def tidy(self, *, busy: bool = False) -> bool:
         try:
+            if busy:
+                return self._move_some()
             if self._overlay.frozen is None and self._overlay.active:
                 self._rotate()
             if self._overlay.frozen is not None:
@@ -170,6 +159,22 @@ class LayeredStore:
         except StorageError as error:
             return self._database.make_room(error.__cause__)  # nothing is lost by it, and the next time is soon
         return self._database.tidy()
+
+    def _move_some(self) -> bool:
+        """Moves a part of the frozen layer, so nothing of it is left when the active one is full.
+
+        It begins when the active one is half full: what leaves soon has left by then.
+        """
+        journal, frozen = self._journal, self._overlay.frozen
+        before = self._used
+        used = max(journal.position / journal.segment_bytes, len(self._overlay.active.entries) / MAX_ENTRIES)
+        self._used = min(used, 1.0)
+        if frozen is None or used < HALF:
+            return False
+        left = len(frozen.entries) if self._unmoved is None else self._left
+        share = 1.0 if used >= 1.0 else (used - before) / (1.0 - before)
+        self._move(max(STEP_ROWS, int(left * share)))
+        return True
 
     def close(self) -> None:
         """Moves everything into the database, closes it and frees the directory. A second call does nothing."""

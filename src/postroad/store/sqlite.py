@@ -550,6 +550,9 @@ class SqliteStore:
 
 def merged(batches: Iterable[Batch]) -> tuple[set[Key], dict[Key, Record], dict[str, bytes | None]]:
     """The result of all batches, applied in order."""
+    batches = list(batches)
+    if len(batches) == 1:
+        return batches[0].deletes, batches[0].puts, batches[0].state
     deletes: set[Key] = set()
     puts: dict[Key, Record] = {}
     state: dict[str, bytes | None] = {}
