@@ -22,8 +22,12 @@ from tests.torture.vfs import COUNTED, Disk, Kind, Loss, Operation, TortureFiles
 STEPS = 6  # enough for full segments, a checkpoint, a log that starts again, and records that span pages
 
 
-@pytest.fixture
-def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+@pytest.fixture(params=["journal", "bulk"])
+def work(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    if request.param == "bulk":  # some commits go straight to the database
+        monkeypatch.setattr("postroad.store.bulk.BULK", 4)
+        monkeypatch.setattr("postroad.store.bulk.MOST", -1.0)
+        monkeypatch.setattr("postroad.store.layered.HALF", 0.0)
     monkeypatch.setattr("postroad.store.layered.STEP_ROWS", 1)  # so that the power goes in the middle of a move
     monkeypatch.setattr("postroad.store.layered.IDLE_ROWS", 2)
     with fast_directory() as directory:

@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from struct import iter_unpack
 
+import apsw
 import pytest
 
-from postroad.errors import CorruptRecord
+from postroad.errors import CorruptRecord, StorageError
 from postroad.store import Batch, Key, LayeredStore, Record
 from postroad.store.database import DATABASE_NAME
 from postroad.store.journal import Frame, decode
 from postroad.store.journal_file import NAMES
-from tests.torture.vfs import fast_directory
+from tests.torture.vfs import Fault, TortureFiles, fast_directory, torture_vfs
 
 SMALL = 16_384  # of a segment
 QUEUE = 1
@@ -134,6 +135,79 @@ def test_readers_see_whole_batches_while_generations_move(directory: Path) -> No
     assert faults == []
     assert len(seen) > 20
     store.close()
+
+
+def test_a_backlog_goes_straight_to_the_database_until_messages_leave_soon(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("postroad.store.bulk.WINDOW", 500)
+    store = LayeredStore(directory, segment_bytes=200_000)
+
+    def writes_journal(batch: Batch) -> bool:
+        before = [(directory / name).read_bytes() for name in NAMES if (directory / name).exists()]
+        store.commit([batch])
+        store.tidy(busy=True)
+        return before != [(directory / name).read_bytes() for name in NAMES if (directory / name).exists()]
+
+    def hundred(first: int) -> Batch:
+        return put(*(record(number, bytes(200)) for number in range(first, first + 100)))
+
+    grown = [writes_journal(hundred(first)) for first in range(0, 3000, 100)]
+    assert grown[0]
+    assert not any(grown[-10:])
+    assert writes_journal(put(record(3000)))  # it is small
+    assert numbers(store) == list(range(3001))
+    taken = []
+    for first in range(3100, 9000, 100):
+        batch = hundred(first)
+        batch.deletes = {Key(QUEUE, number) for number in range(first - 200, first - 100)}
+        taken.append(writes_journal(batch))
+    assert all(taken[-10:])
+    assert numbers(store) == [*range(2900), *range(8800, 9000)]
+    left = LayeredStore(killed(directory))
+    assert numbers(left) == numbers(store)
+    left.close()
+    store.close()
+
+
+def test_a_backlog_is_deleted_in_the_database_at_once(directory: Path) -> None:
+    store = LayeredStore(directory)
+    store.commit([put(*(record(number) for number in range(300)))])
+    while store.tidy():
+        pass
+    before = [file.read_bytes() for file in directory.glob("journal-*")]
+    store.commit([Batch(deletes={Key(QUEUE, number) for number in range(200)})])
+    assert [file.read_bytes() for file in directory.glob("journal-*")] == before
+    assert numbers(store) == list(range(200, 300))
+    store.close()
+
+
+@pytest.mark.parametrize("then", ["tidy", "bulk"])
+def test_a_commit_whose_sync_failed_does_not_come_back_after_later_ones(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    with torture_vfs() as vfs:
+        store = LayeredStore(directory, vfs=vfs.vfs_name, files=TortureFiles(directory, vfs))
+        store.commit([put(record(1))])
+        if then == "bulk":
+            monkeypatch.setattr("postroad.store.bulk.BULK", 1)
+            monkeypatch.setattr("postroad.store.bulk.MOST", -1.0)
+            monkeypatch.setattr("postroad.store.layered.HALF", 0.0)
+            while store.tidy():
+                pass
+            monkeypatch.setattr("postroad.store.bulk.BULK", 2)
+        vfs.fault = Fault(vfs.count + 1, apsw.IOError)
+        with pytest.raises(StorageError, match="the disk reported an error"):
+            store.commit([put(record(2))])
+        assert vfs.count == vfs.fault.at + 1  # the write was done, and its sync was not
+        if then == "tidy":
+            monkeypatch.setattr("postroad.store.layered.IDLE_ROWS", 0)  # it is frozen, and stays in the journal
+            store.tidy()
+        store.commit([put(record(3), record(4))])
+        left = LayeredStore(killed(directory))
+        assert (numbers(left), left.damaged) == ([1, 3, 4], {})
+        left.close()
+        store.close()
 
 
 # When it is damaged

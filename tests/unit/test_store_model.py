@@ -110,8 +110,8 @@ class Stores(RuleBasedStateMachine):
     """The two stores, batch for batch. The small segments of the journal are full after a few commits, and what they
     hold moves into the database in small steps."""
 
-    @initialize(segment_bytes=st.sampled_from((1000, 3000, 100_000)))
-    def begin(self, segment_bytes: int) -> None:
+    @initialize(segment_bytes=st.sampled_from((1000, 3000, 100_000)), bulk=st.booleans())
+    def begin(self, segment_bytes: int, bulk: bool) -> None:
         self.directory = Path(tempfile.mkdtemp())
         self.segment_bytes = segment_bytes
         self.kills = 0
@@ -119,6 +119,10 @@ class Stores(RuleBasedStateMachine):
         self.patch.setattr("postroad.store.layered.STEP_ROWS", 2)
         self.patch.setattr("postroad.store.layered.IDLE_ROWS", 3)
         self.patch.setattr("postroad.store.layered.MAX_ENTRIES", 12)
+        if bulk:  # some commits go straight to the database
+            self.patch.setattr("postroad.store.bulk.BULK", 3)
+            self.patch.setattr("postroad.store.bulk.MOST", -1.0)
+            self.patch.setattr("postroad.store.layered.HALF", 0.0)
         self.durable = self.open()
         self.memory = MemoryStore()
         self.model = Model()

@@ -17,7 +17,7 @@ from typing import Protocol
 from postroad.errors import StorageError
 from postroad.runtime.private_files import open_private
 from postroad.store.database import DISK_ERROR, DISK_FULL, READ_ONLY, sync_directory
-from postroad.store.journal import Body
+from postroad.store.journal import Body, encode
 
 if sys.platform == "win32":
     fcntl = None
@@ -135,9 +135,7 @@ class Journal:
         self._paths = [directory / name for name in NAMES]
         self._segment = 0
         self._allocated = [0 for _ in NAMES]
-        # A write that failed may be on the disk. The next one goes to the same place and replaces it: only then may
-        # the segment change, or a commit that was reported as failed could come back.
-        self._failed = False
+        self._failed = False  # the last write: it may be on the disk nevertheless, until the next one replaces it
 
     @property
     def file(self) -> Path:
@@ -169,6 +167,12 @@ class Journal:
         self._files.write(NAMES[self._segment], self.position, data)
         self._failed = False
         self.position, self._allocated[self._segment] = end, allocated
+
+    def heal(self) -> None:
+        """Replaces a write that failed, if there is one, by a commit without changes. Else it could come back when the
+        next commits go elsewhere. Raises OSError."""
+        if self._failed:
+            self.append(encode((), {}, {}))
 
     def rotate(self) -> None:
         """Begins the next generation in the other segment, which is no longer needed."""

@@ -7,19 +7,20 @@ into the database (sqlite.py) in bulk. A message that arrives and leaves meanwhi
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from threading import Lock
 
 from postroad.errors import CorruptRecord, StorageError
+from postroad.store.bulk import Bulk, is_cold
 from postroad.store.database import CHECKPOINT_PAGES
 from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Record
-from postroad.store.journal import encode
+from postroad.store.journal import Body, encode
 from postroad.store.journal_file import SEGMENT_BYTES, DirectoryFiles, Files, Journal, explained
 from postroad.store.replay import replay
-from postroad.store.sqlite import KEPT_FREE_PAGES, Mark, SqliteStore, merged
+from postroad.store.sqlite import KEPT_FREE_PAGES, Mark, SqliteStore
 
 MAX_ENTRIES = 32_768  # of a generation: a tombstone is small in the journal, but not in memory
 STEP_ROWS = 128  # so many rows move into the database in one step, or more if there is no time
@@ -58,7 +59,10 @@ class LayeredStore:
         self._gaps: dict[int, tuple[int, int]] = {}
         self._unmoved: Iterator[Key] | None = None  # what of the frozen layer the database's transaction does not have
         self._left = 0  # how many those are
-        self._used = 0.0  # of the active generation, when a part of the frozen one was last moved
+        self._used = 0.0  # how full the active generation was when a part of the frozen one was last moved
+        self._moved = 0  # rows of the frozen layer
+        self._was_large = False  # the frozen layer
+        self._bulk = Bulk()
         self._database = SqliteStore(
             directory, reserve=reserve, vfs=vfs, checkpoint_pages=checkpoint_pages, kept_free_pages=kept_free_pages
         )
@@ -75,31 +79,66 @@ class LayeredStore:
     # Writing
 
     def commit(self, batches: Iterable[Batch]) -> None:
-        deletes, puts, state = merged(batches)
+        deletes, puts, state = _merged(batches)
         if not (deletes or puts or state):
             return
         body = encode(deletes, puts, state)
         if self._closed:
             raise StorageError("the store is closed")
+        overlay = self._overlay
+        is_empty = overlay.frozen is None and not overlay.active
+        if self._bulk.takes(deletes, puts) or (is_empty and is_cold(deletes, puts, overlay.newest)):
+            self._write_through(deletes, puts, state)
+        else:
+            self._write_journal(body, deletes, puts, state)
+        if self._damaged:
+            for changed in (deletes, puts, state):
+                for key in changed:
+                    self._damaged.pop(key, None)
+
+    def _write_journal(
+        self, body: Body, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None]
+    ) -> None:
         if not self._journal.has_room(body.size) or len(self._overlay.active.entries) >= MAX_ENTRIES:
             self._rotate()
         with explained(self._journal.file, "writing"):
             self._database.with_room(lambda: self._journal.append(body), body.packet_bytes)
         with self._lock:
             self._overlay.apply(deletes, puts, state)
-        if self._damaged:
-            for changed in (deletes, puts, state):
-                for key in changed:
-                    self._damaged.pop(key, None)
+
+    def _write_through(
+        self, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None]
+    ) -> None:
+        """Commits to the database. The journal has to be empty: it is read on top of the database."""
+        self._empty_journal()
+        newest = max(self._overlay.newest, max((key[1] & MAX_ARRIVAL for key in puts), default=0))
+        self._database.write(deletes, puts, state, Mark(self._spilled, newest))
+        self._overlay.newest = newest
+        with self._lock:
+            self._gaps.clear()
+
+    def _empty_journal(self) -> None:
+        """Moves everything into the database."""
+        self._heal()
+        if self._overlay.active:
+            self._rotate()
+        if self._overlay.frozen is not None:
+            self._move_all()
 
     def _rotate(self) -> None:
         """Freezes the active layer. What is frozen now moves into the database first."""
+        self._heal()
         if self._overlay.frozen is not None:
             self._move_all()
+        self._was_large = self._fill() >= HALF
         with self._lock:
             self._overlay.freeze(self._journal.generation + 1)
         self._journal.rotate()
         self._used = 0.0
+
+    def _heal(self) -> None:
+        with explained(self._journal.file, "writing"):
+            self._database.with_room(self._journal.heal)
 
     def _move_all(self) -> None:
         try:
@@ -125,11 +164,13 @@ class LayeredStore:
                 # From here on the database may have them: a delete needs a tombstone.
                 arrivals = (key[1] & MAX_ARRIVAL for key in keys if entries[key] is not None)
                 self._overlay.newest = max(self._overlay.newest, max(arrivals, default=0))
-                self._unmoved, self._left = iter(keys), len(keys)
+                self._unmoved, self._left, self._moved = iter(keys), len(keys), 0
             keys = list(islice(self._unmoved, rows))
             self._left -= len(keys)
             puts = [record for key in keys if (record := entries.get(key)) is not None]
-            self._database.move([key for key in keys if entries.get(key, key) is None], puts)
+            deletes = [key for key in keys if entries.get(key, key) is None]
+            self._database.move(deletes, puts)
+            self._moved += len(deletes) + len(puts)
             if self._left > 0:
                 return
             self._spilled = frozen.generation
@@ -140,6 +181,8 @@ class LayeredStore:
             self._spilled = frozen.generation - 1
             raise
         self._unmoved = None
+        if self._was_large:
+            self._bulk.moved(self._moved / max(frozen.changes, 1), self._overlay.newest)
         with self._lock:
             self._overlay.frozen = None
             self._gaps.clear()
@@ -165,9 +208,7 @@ class LayeredStore:
 
         It begins when the active one is half full: what leaves soon has left by then.
         """
-        journal, frozen = self._journal, self._overlay.frozen
-        before = self._used
-        used = max(journal.position / journal.segment_bytes, len(self._overlay.active.entries) / MAX_ENTRIES)
+        frozen, before, used = self._overlay.frozen, self._used, self._fill()
         self._used = min(used, 1.0)
         if frozen is None or used < HALF:
             return False
@@ -176,6 +217,11 @@ class LayeredStore:
         self._move(max(STEP_ROWS, int(left * share)))
         return True
 
+    def _fill(self) -> float:
+        """How full the active generation is; 1 is full."""
+        journal = self._journal
+        return max(journal.position / journal.segment_bytes, len(self._overlay.active.entries) / MAX_ENTRIES)
+
     def close(self) -> None:
         """Moves everything into the database, closes it and frees the directory. A second call does nothing."""
         if self._closed:
@@ -183,10 +229,7 @@ class LayeredStore:
         self._closed = True
         try:
             with suppress(StorageError):  # what stays in the journal is read at the next start
-                if self._overlay.active:
-                    self._rotate()
-                if self._overlay.frozen is not None:
-                    self._move_all()
+                self._empty_journal()
                 self._journal.remove()
             self._journal.close()
         finally:
@@ -413,3 +456,21 @@ def _within(records: list[Record], most_bytes: int) -> list[Record]:
         if count and total > most_bytes:
             return records[:count]
     return records
+
+
+def _merged(batches: Iterable[Batch]) -> tuple[set[Key], dict[Key, Record], dict[str, bytes | None]]:
+    """The result of all batches, applied in order."""
+    batches = list(batches)
+    if len(batches) == 1:
+        return batches[0].deletes, batches[0].puts, batches[0].state
+    deletes: set[Key] = set()
+    puts: dict[Key, Record] = {}
+    state: dict[str, bytes | None] = {}
+    for batch in batches:
+        if puts:
+            for key in batch.deletes:
+                puts.pop(key, None)
+        deletes |= batch.deletes
+        puts.update(batch.puts)
+        state.update(batch.state)
+    return deletes, puts, state

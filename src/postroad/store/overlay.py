@@ -24,6 +24,7 @@ class Layer:
         self.generation = generation
         self.entries: dict[Any, Record | None] = {}  # by Key; a plain pair finds it too, and costs less
         self.state: dict[str, bytes | None] = {}
+        self.changes = 0  # deletes and puts that came here
         # Lookup ids in order, by queue and rank. Most records come and go without a reader that needs the order, so
         # new keys wait in `_unlisted`. Ids of deleted records stay until there are too many.
         self._lists: dict[int, list[int]] = {}
@@ -114,6 +115,7 @@ class Overlay:
     def apply(self, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None]) -> None:
         """One commit: deletes, then puts, then state. A key is in one layer at most."""
         active, frozen = self.active, self.frozen
+        active.changes += len(deletes) + len(puts)
         entries = active.entries
         if deletes:
             newest = self.newest

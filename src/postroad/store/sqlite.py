@@ -1,7 +1,7 @@
-"""A store in one SQLite database in a data directory, with one connection that writes and one that reads.
+"""The database of the store: SQLite in a data directory, with one connection that writes and one that reads.
 
-layered.py puts a journal in front of it: then it holds what stays, and `move` and `finish` write it in bulk. row.py has
-the layout of a row, database.py opens the database and explains its errors. No queue rules here.
+layered.py puts a journal in front of it. row.py has the layout of a row, database.py opens the database and explains
+its errors. No queue rules here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from postroad.store.database import (
     open_reader,
     open_writer,
 )
-from postroad.store.interface import MAX_ARRIVAL, Batch, Columns, Key, Record
+from postroad.store.interface import MAX_ARRIVAL, Columns, Key, Record
 from postroad.store.lock import DirectoryLock
 from postroad.store.row import (
     MAX_KEY,
@@ -121,11 +121,8 @@ class Mark(NamedTuple):
 
 
 class SqliteStore:
-    """A Store in `directory`, which is created if needed. It is locked for this process until `close`.
-
-    A commit that raises StorageError has changed nothing, and the next one works once the fault is gone. There is one
-    exception: if the disk fails in the sync of a commit and the power fails before the next commit, the whole batch
-    may be there after the restart.
+    """The database in `directory`, which is created if needed. It is locked for this process until `close`. Its reading
+    methods are those of Store.
 
     With `reserve` it reserves disk space, and frees it for a commit that finds no space.
     `vfs` names the SQLite file system to use, `checkpoint_pages` is the length of the log and `kept_free_pages` what
@@ -168,16 +165,14 @@ class SqliteStore:
             # The readers close first: the last connection is the one that folds the log into the database.
             self._opened = opened.pop_all()
 
-    def commit(self, batches: Iterable[Batch]) -> None:
-        deletes, puts, state = merged(batches)
-        if not (deletes or puts or state):
-            return
-        for key in (*deletes, *puts):
-            pack_key(*key)  # refuse before anything is changed
+    def write(
+        self, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None], mark: Mark
+    ) -> None:
+        """One transaction, durable when it returns. Raises StorageError, and then has changed nothing."""
 
         def write() -> None:
             self._move(deletes, puts.values())
-            self._finish(state, None)
+            self._finish(state, mark)
 
         with self._explained("writing"):
             self.with_room(write, sum(len(each.packet) for each in puts.values()))
@@ -212,7 +207,7 @@ class SqliteStore:
             self._roll_back()
             raise
 
-    def _finish(self, state: Mapping[str, bytes | None], mark: Mark | None) -> None:
+    def _finish(self, state: Mapping[str, bytes | None], mark: Mark) -> None:
         values = [
             (name, value, state_checksum(name.encode(), value)) for name, value in state.items() if value is not None
         ]
@@ -225,8 +220,7 @@ class SqliteStore:
                 execute(DELETE_STATE, (json.dumps(removed),))
             for sql, parameters in _statements(SET_STATE, values, 3):
                 execute(sql, parameters)
-            if mark is not None:
-                execute(SET_MARK, (*mark, crc32(_MARK.pack(*mark))))
+            execute(SET_MARK, (*mark, crc32(_MARK.pack(*mark))))
             execute("COMMIT")
         except BaseException:
             self._roll_back()
@@ -546,24 +540,6 @@ class SqliteStore:
                 unreadable.append(row[0])
                 walk = FORWARD_EXCEPT if forward else BACKWARD_EXCEPT
                 parameters = (low, high, start, json.dumps(unreadable))
-
-
-def merged(batches: Iterable[Batch]) -> tuple[set[Key], dict[Key, Record], dict[str, bytes | None]]:
-    """The result of all batches, applied in order."""
-    batches = list(batches)
-    if len(batches) == 1:
-        return batches[0].deletes, batches[0].puts, batches[0].state
-    deletes: set[Key] = set()
-    puts: dict[Key, Record] = {}
-    state: dict[str, bytes | None] = {}
-    for batch in batches:
-        if puts:
-            for key in batch.deletes:
-                puts.pop(key, None)
-        deletes |= batch.deletes
-        puts.update(batch.puts)
-        state.update(batch.state)
-    return deletes, puts, state
 
 
 def _statements(insert: str, rows: list[Row], width: int) -> Iterator[tuple[str, list[Any]]]:
