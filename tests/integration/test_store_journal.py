@@ -182,6 +182,25 @@ def test_a_backlog_is_deleted_in_the_database_at_once(directory: Path) -> None:
     store.close()
 
 
+def test_what_the_journal_says_is_never_read_on_top_of_a_later_commit_to_the_database(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("postroad.store.bulk.BULK", 2)
+    store = LayeredStore(directory)
+    store.commit([put(*(record(number) for number in range(1, 9)))])
+    while store.tidy():
+        pass
+    store.commit([put(record(9))])
+    store.commit([Batch(deletes={Key(QUEUE, 9)})])  # memory has nothing now, but the journal has both
+    batch = put(record(9, b"again"))
+    batch.deletes = {Key(QUEUE, number) for number in range(1, 9)}
+    store.commit([batch])  # mostly of what the database has
+    left = LayeredStore(killed(directory))
+    assert left.scan(QUEUE) == store.scan(QUEUE) == [record(9, b"again")]
+    left.close()
+    store.close()
+
+
 @pytest.mark.parametrize("then", ["tidy", "bulk"])
 def test_a_commit_whose_sync_failed_does_not_come_back_after_later_ones(
     directory: Path, monkeypatch: pytest.MonkeyPatch, then: str

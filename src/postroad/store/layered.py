@@ -17,7 +17,7 @@ from postroad.errors import CorruptRecord, StorageError
 from postroad.store.bulk import Bulk, is_cold
 from postroad.store.database import CHECKPOINT_PAGES
 from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Record
-from postroad.store.journal import Body, encode
+from postroad.store.journal import encode
 from postroad.store.journal_file import SEGMENT_BYTES, DirectoryFiles, Files, Journal, explained
 from postroad.store.replay import replay
 from postroad.store.sqlite import KEPT_FREE_PAGES, Mark, SqliteStore
@@ -57,6 +57,7 @@ class LayeredStore:
         self._closed = False
         # By queue, (a, b): the database has no record with a < lookup id <= b that the overlay does not cover.
         self._gaps: dict[int, tuple[int, int]] = {}
+        self._keeps_gaps = True  # but not while a commit to the database may or may not be visible
         self._unmoved: Iterator[Key] | None = None  # what of the frozen layer the database's transaction does not have
         self._left = 0  # how many those are
         self._used = 0.0  # how full the active generation was when a part of the frozen one was last moved
@@ -82,23 +83,22 @@ class LayeredStore:
         deletes, puts, state = _merged(batches)
         if not (deletes or puts or state):
             return
-        body = encode(deletes, puts, state)
-        if self._closed:
-            raise StorageError("the store is closed")
+        self._check_open()
         overlay = self._overlay
         is_empty = overlay.frozen is None and not overlay.active
         if self._bulk.takes(deletes, puts) or (is_empty and is_cold(deletes, puts, overlay.newest)):
             self._write_through(deletes, puts, state)
         else:
-            self._write_journal(body, deletes, puts, state)
+            self._write_journal(deletes, puts, state)
         if self._damaged:
             for changed in (deletes, puts, state):
                 for key in changed:
                     self._damaged.pop(key, None)
 
     def _write_journal(
-        self, body: Body, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None]
+        self, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None]
     ) -> None:
+        body = encode(deletes, puts, state)
         if not self._journal.has_room(body.size) or len(self._overlay.active.entries) >= MAX_ENTRIES:
             self._rotate()
         with explained(self._journal.file, "writing"):
@@ -112,15 +112,19 @@ class LayeredStore:
         """Commits to the database. The journal has to be empty: it is read on top of the database."""
         self._empty_journal()
         newest = max(self._overlay.newest, max((key[1] & MAX_ARRIVAL for key in puts), default=0))
-        self._database.write(deletes, puts, state, Mark(self._spilled, newest))
-        self._overlay.newest = newest
         with self._lock:
             self._gaps.clear()
+            self._keeps_gaps = False
+        try:
+            self._database.write(deletes, puts, state, Mark(self._spilled, newest))
+            self._overlay.newest = newest
+        finally:
+            self._keeps_gaps = True
 
     def _empty_journal(self) -> None:
         """Moves everything into the database."""
         self._heal()
-        if self._overlay.active:
+        if self._journal.position:  # perhaps all that it put was deleted: it must not be read again nevertheless
             self._rotate()
         if self._overlay.frozen is not None:
             self._move_all()
@@ -275,7 +279,8 @@ class LayeredStore:
             is_last = len(page) < limit
             found += self._uncovered(page)
             position = page[-1].lookup_id if page else position
-        self._gaps[queue] = max(start, BEGIN), found[0].lookup_id - 1 if found else END
+        if self._keeps_gaps:
+            self._gaps[queue] = max(start, BEGIN), found[0].lookup_id - 1 if found else END
         return found[:limit]
 
     def _uncovered(self, records: list[Record]) -> list[Record]:

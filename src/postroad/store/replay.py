@@ -35,7 +35,7 @@ def replay(journal: Journal, database: SqliteStore, directory: Path) -> Replayed
         first = segments[0][1].generation if segments else None
         spilled = int.from_bytes(os.urandom(RANDOM_BYTES), "big") if first is None else first - 1
         mark = Mark(spilled, database.newest())
-        database.finish({}, mark)
+        database.write((), {}, {}, mark)
     replayed = Replayed(mark, Overlay(mark.spilled + 1, mark.newest))
     journal.go_on(0, mark.spilled + 1, 0)
     for place, (number, segment) in enumerate(segments):
