@@ -28,7 +28,7 @@ def work(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         monkeypatch.setattr("postroad.store.bulk.BULK", 4)
         monkeypatch.setattr("postroad.store.bulk.MOST", -1.0)
         monkeypatch.setattr("postroad.store.layered.HALF", 0.0)
-    monkeypatch.setattr("postroad.store.layered.STEP_ROWS", 1)  # so that the power goes in the middle of a move
+    monkeypatch.setattr("postroad.store.layered.STEP_ROWS", 1)  # the power goes in the middle of a move too
     monkeypatch.setattr("postroad.store.layered.IDLE_ROWS", 2)
     with fast_directory() as directory:
         yield directory

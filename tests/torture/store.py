@@ -31,7 +31,7 @@ from tests.torture.vfs import (
 )
 
 QUEUES = (1, 2, 3)
-CHECKPOINT_PAGES = 12  # so that a short workload meets several checkpoints
+CHECKPOINT_PAGES = 12  # a short workload meets several checkpoints
 SEGMENT_BYTES = 24 * 1024  # and segments of the journal that are full; a commit can be larger
 TIDY_EVERY = 3  # steps: then the store is idle, and between them the journal fills
 STEP = "step"  # the state value that says how many steps a store holds

@@ -1,4 +1,4 @@
-"""Room on the disk: what a purge frees is given back, and a full disk gives up a reserve so that messages can go."""
+"""Room on the disk: what a purge frees is given back, and a full disk gives up a reserve for receives."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from postroad.store.interface import MAX_ARRIVAL, Key
 MOST = 0.75  # of the changes of a generation
 BULK = 64  # changes in a commit: from there on, one to the database costs no more than journal and database together
 WINDOW = 8192  # changes
+FEW = 8  # times fewer
 
 
 class Bulk:
@@ -48,7 +49,10 @@ class Bulk:
         return True
 
 
-def is_cold(deletes: Collection[Key], puts: Collection[Key], newest: int) -> bool:
-    """Whether a commit mostly deletes what the database has: nothing there is newer than `newest`."""
+def is_cold(deletes: Collection[Key], puts: Collection[Key], newest: int, size: int) -> bool:
+    """Whether a commit mostly deletes what the database has, where nothing is newer than `newest`. The `size` entries
+    of the overlay have to go there first, so they must be few."""
     changes = len(deletes) + len(puts)
-    return changes >= BULK and sum(key[1] & MAX_ARRIVAL <= newest for key in deletes) > MOST * changes
+    if changes < BULK or size * FEW > changes:
+        return False
+    return sum(key[1] & MAX_ARRIVAL <= newest for key in deletes) > MOST * changes

@@ -85,8 +85,7 @@ class LayeredStore:
             return
         self._check_open()
         overlay = self._overlay
-        is_empty = overlay.frozen is None and not overlay.active
-        if self._bulk.takes(deletes, puts) or (is_empty and is_cold(deletes, puts, overlay.newest)):
+        if self._bulk.takes(deletes, puts) or is_cold(deletes, puts, overlay.newest, overlay.size):
             self._write_through(deletes, puts, state)
         else:
             self._write_journal(deletes, puts, state)

@@ -112,6 +112,11 @@ class Overlay:
     def layers(self) -> list[Layer]:
         return [self.active] if self.frozen is None else [self.frozen, self.active]
 
+    @property
+    def size(self) -> int:
+        """The number of records and tombstones."""
+        return len(self.active.entries) + (0 if self.frozen is None else len(self.frozen.entries))
+
     def apply(self, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None]) -> None:
         """One commit: deletes, then puts, then state. A key is in one layer at most."""
         active, frozen = self.active, self.frozen

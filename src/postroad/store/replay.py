@@ -15,7 +15,7 @@ from postroad.store.journal_file import NAMES, Journal
 from postroad.store.overlay import Overlay
 from postroad.store.sqlite import Mark, SqliteStore
 
-RANDOM_BYTES = 6  # the first generation is a number that nobody can guess and imitate in a message
+RANDOM_BYTES = 6  # the first generation is a random number: no sender can imitate it in a message
 LIVE = 2  # a segment that fills, and one that moves into the database
 
 

@@ -58,7 +58,7 @@ TIDY_PAGES = 512  # 4 MiB are returned in one step: a commit never waits longer
 MAX_UNREADABLE = 100  # a read skips at most so many rows that SQLite cannot read, then it gives up
 
 # apsw lets go of the GIL at every step of a statement, and a busy event loop takes up to the switch interval to give
-# it back. So many rows go to one step: any number up to ROW_GROUP, then multiples of it, so that few statements need to
+# it back. So many rows go to one step: any number up to ROW_GROUP, then multiples of it, so few statements need to
 # be prepared. Beside a busy thread this is several times as fast as a step for each row.
 ROW_GROUP = 16
 MAX_ROWS = 128
