@@ -39,10 +39,12 @@ def main() -> None:
         [
             ("fill, first quarter, messages/s", f"{fill['first']:,.0f}", ""),
             ("fill, last quarter, messages/s", f"{fill['last']:,.0f}", ""),
+            ("fill, processor time of a message, us", f"{fill['fill_us']:.1f}", ""),
             ("last of first", f"{fill['last'] / fill['first']:.2f}", ">= 0.80"),
             ("memory when full, MB", f"{fill['rss_mb']:.0f}", "< 300"),
             ("open to first receive, s", f"{drain['first_receive_s']:.2f}", "< 3"),
             ("drain, messages/s", f"{drain['rate']:,.0f}", ""),
+            ("drain, processor time of a message, us", f"{drain['drain_us']:.1f}", ""),
             ("of a short queue's rate", f"{drain['rate'] / empty['rate']:.2f}", ">= 0.80"),
             ("memory while draining, MB", f"{drain['rss_mb']:.0f}", "< 300"),
         ],
@@ -67,21 +69,24 @@ async def run_phase(name: str, directory: str, messages: int) -> dict[str, float
         twentieth = messages // 20
         batch = [Message(BODY, label="backlog", recoverable=True)] * BATCH
         rates = []
+        used = time.process_time()
         for _ in range(20):
             start = time.perf_counter()
             for _ in range(twentieth // BATCH):
                 await manager.send(PATH, batch)
             rates.append(twentieth / (time.perf_counter() - start))
         figures |= {"first": median(rates[:5]), "last": median(rates[-5:])}
+        figures["fill_us"] = (time.process_time() - used) / messages * 1e6
     if name != "fill":
         first = await manager.receive(PATH, 1, 0)
         assert first[0].label == "backlog"
         figures["first_receive_s"] = time.perf_counter() - started
-        start = time.perf_counter()
+        start, used = time.perf_counter(), time.process_time()
         received = 1
         while received < messages:
             received += len(await manager.receive(PATH, min(BATCH, messages - received), 0))
         figures["rate"] = messages / (time.perf_counter() - start)
+        figures["drain_us"] = (time.process_time() - used) / messages * 1e6
     figures["rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     await manager.stop()
     return figures

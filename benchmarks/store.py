@@ -1,152 +1,125 @@
-"""What the store costs: records a second through our API, beside plain apsw on the same disk with the same pragmas.
+"""What the store costs: processor time of a message that arrives and leaves, and records a second.
 
-`python -m benchmarks.store`. The plain side has no checksums, no damage checks and no lock: it is the ceiling.
+`python -m benchmarks.store`. Compared with the database alone, without the journal, and with plain apsw on the same
+disk with the same pragmas. The plain side has no checksums, no damage checks and no lock.
 """
 
 from __future__ import annotations
 
 import os
-import statistics
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import apsw
 
-from postroad.store import NEVER, PRIORITY_SHIFT, Batch, Key, MemoryStore, Record, SqliteStore, Store
+from benchmarks.harness import print_table
+from postroad.store import NEVER, PRIORITY_SHIFT, Batch, Key, LayeredStore, MemoryStore, Record
 from postroad.store.database import CHECKPOINT_PAGES, PRAGMAS
 from postroad.store.row import pack_key
+from postroad.store.sqlite import Mark, SqliteStore
 
-PACKET_BYTES = 1024
-QUEUES = 4
-PRIORITIES = 4
-ROUNDS = 5
-COMMIT_SIZES = {1: 500, 10: 4_000, 100: 20_000, 1000: 40_000}  # records in a commit: records in a round
-
-Rates = tuple[float, float]  # put, scan and delete: records a second
+PACKET_BYTES = 1400  # a body of 1 KiB with its headers
+ROUNDS = 3
+WAITING = 4  # commits until a message leaves
+COMMIT_SIZES = {1: 500, 10: 4_000, 100: 20_000, 1000: 60_000}  # records in a commit: records in a round
 
 
-def records(count: int) -> list[Record]:
-    body = os.urandom(PACKET_BYTES - 8)
-    made = []
-    for number in range(count):
-        lookup_id = (number // QUEUES % PRIORITIES) << PRIORITY_SHIFT | number
-        packet = number.to_bytes(8, "little") + body
-        made.append(Record(number % QUEUES, lookup_id, 1_700_000_000_000 + number, NEVER, 0, packet))
+class Subject(Protocol):
+    def commit(self, batches: Iterable[Batch]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Database(SqliteStore):
+    """The database alone, a transaction for each commit."""
+
+    def commit(self, batches: Iterable[Batch]) -> None:
+        for batch in batches:
+            self.write(batch.deletes, batch.puts, batch.state, Mark(0, 0))
+
+
+class Plain:
+    """A table of keys and packets."""
+
+    def __init__(self, directory: Path) -> None:
+        self._connection = apsw.Connection(str(directory / "plain.sqlite"))
+        for pragma in (*PRAGMAS, f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}"):
+            self._connection.execute(pragma).fetchall()
+        self._connection.execute("CREATE TABLE message (key INTEGER PRIMARY KEY, packet BLOB)")
+
+    def commit(self, batches: Iterable[Batch]) -> None:
+        execute = self._connection
+        execute.execute("BEGIN")
+        for batch in batches:
+            execute.executemany("DELETE FROM message WHERE key = ?", [(pack_key(*key),) for key in batch.deletes])
+            rows = [(pack_key(*key), record.packet) for key, record in batch.puts.items()]
+            execute.executemany("INSERT INTO message VALUES (?, ?)", rows)
+        execute.execute("COMMIT")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+SUBJECTS: dict[str, Callable[[Path], Subject]] = {
+    "journal and database": LayeredStore,
+    "database alone": Database,
+    "plain apsw": Plain,
+    "memory": lambda directory: MemoryStore(),
+}
+
+
+def batches(count: int, size: int) -> list[Batch]:
+    """Each puts messages, and deletes those of a few commits before."""
+    body = os.urandom(PACKET_BYTES)
+    made: list[Batch] = []
+    for first in range(1, count + 1, size):
+        records = [Record(1, 3 << PRIORITY_SHIFT | first + place, 0, NEVER, 0, body) for place in range(size)]
+        puts = {Key(1, record.lookup_id): record for record in records}
+        deletes = set(made[-WAITING].puts) if len(made) >= WAITING else set()
+        made.append(Batch(puts, deletes, {"count/1": bytes(24)}))
     return made
 
 
-def run_store(store: Store, count: int, size: int) -> Rates:
-    work = records(count)
-    start = time.perf_counter()
-    for place in range(0, count, size):
-        batch = Batch({Key(record.queue, record.lookup_id): record for record in work[place : place + size]})
-        store.commit([batch])
-    half = time.perf_counter()
-    for queue in range(QUEUES):
-        after = -1
-        while found := store.scan(queue, after, size):
-            after = found[-1].lookup_id
-            store.commit([Batch(deletes={Key(record.queue, record.lookup_id) for record in found})])
-    end = time.perf_counter()
-    return count / (half - start), count / (end - half)
-
-
-def run_plain(connection: apsw.Connection, count: int, size: int) -> Rates:
-    work = [(pack_key(record.queue, record.lookup_id), record.packet) for record in records(count)]
-    start = time.perf_counter()
-    for place in range(0, count, size):
-        connection.execute("BEGIN")
-        connection.executemany("INSERT INTO message VALUES (?, ?)", work[place : place + size])
-        connection.execute("COMMIT")
-    half = time.perf_counter()
-    after: apsw.SQLiteValue = -1
-    scan = "SELECT key, packet FROM message WHERE key > ? ORDER BY key LIMIT ?"
-    while rows := connection.execute(scan, (after, size)).fetchall():
-        after = rows[-1][0]
-        connection.execute("BEGIN")
-        connection.executemany("DELETE FROM message WHERE key = ?", [row[:1] for row in rows])
-        connection.execute("COMMIT")
-    end = time.perf_counter()
-    return count / (half - start), count / (end - half)
-
-
-def ours(count: int, size: int) -> Rates:
-    with tempfile.TemporaryDirectory() as directory:
-        store = SqliteStore(Path(directory))
-        try:
-            return run_store(store, count, size)
-        finally:
-            store.close()
-
-
-def plain(count: int, size: int) -> Rates:
-    with tempfile.TemporaryDirectory() as directory:
-        connection = apsw.Connection(str(Path(directory) / "plain.sqlite"))
-        for pragma in (*PRAGMAS, f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}"):
-            connection.execute(pragma)
-        connection.execute("CREATE TABLE message (key INTEGER PRIMARY KEY, packet BLOB)")
-        try:
-            return run_plain(connection, count, size)
-        finally:
-            connection.close()
-
-
-def memory(count: int, size: int) -> Rates:
-    return run_store(MemoryStore(), count, size)
-
-
 @contextmanager
-def busy_thread() -> Iterator[None]:
-    """A thread that computes all the time, as an event loop under load does."""
-    stop = threading.Event()
-
-    def compute() -> None:
-        while not stop.is_set():
-            sum(number * number for number in range(200))
-
-    thread = threading.Thread(target=compute)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+def opened(make: Callable[[Path], Subject]) -> Iterator[Subject]:
+    with tempfile.TemporaryDirectory() as directory:
+        subject = make(Path(directory))
+        try:
+            yield subject
+        finally:
+            subject.close()
 
 
-def median(runs: list[Rates]) -> Rates:
-    return statistics.median(run[0] for run in runs), statistics.median(run[1] for run in runs)
-
-
-def compare(name: str, count: int, size: int, rounds: int = ROUNDS) -> None:
-    """Both sides in turn, so both see the same noise."""
-    runs = [(ours(count, size), plain(count, size)) for _ in range(rounds)]
-    mine, other = median([run[0] for run in runs]), median([run[1] for run in runs])
-    print(
-        f"{name:<28} {mine[0]:>9,.0f} {other[0]:>9,.0f} {mine[0] / other[0]:>6.2f}"
-        f" {mine[1]:>12,.0f} {other[1]:>9,.0f} {mine[1] / other[1]:>6.2f}",
-        flush=True,
-    )
-
-
-def in_memory(name: str, run: Callable[[int, int], Rates], size: int) -> None:
-    put, read = median([run(20_000, size) for _ in range(ROUNDS)])
-    print(f"{name:<28} {put:>9,.0f} {'':>9} {'':>6} {read:>12,.0f}", flush=True)
+def measure(make: Callable[[Path], Subject], count: int, size: int) -> tuple[float, float]:
+    """Microseconds of a message, put and deleted: of the processor, and by the clock."""
+    work = batches(count, size)
+    with opened(make) as subject:
+        clock, used = time.perf_counter(), time.process_time()
+        for batch in work:
+            subject.commit([batch])
+        return (time.process_time() - used) / count * 1e6, (time.perf_counter() - clock) / count * 1e6
 
 
 def main() -> None:
-    """Prints records a second: medians of rounds."""
-    print(f"store: records of {PACKET_BYTES} bytes a second, {QUEUES} queues, {PRIORITIES} priorities")
-    print(f"{'':<28} {'put':>9} {'plain':>9} {'ratio':>6} {'scan+delete':>12} {'plain':>9} {'ratio':>6}")
+    """Prints the best of some rounds: noise on a shared machine only ever adds."""
+    rows = []
     for size, count in COMMIT_SIZES.items():
-        compare(f"commits of {size}", count, size)
-    with busy_thread():
-        compare("of 100, beside a busy thread", 1_000, 100, 3)
-    in_memory("memory, of 100", memory, 100)
-    in_memory("memory, of 1", memory, 1)
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in SUBJECTS}
+        for _ in range(ROUNDS):  # in turn, so all see the same noise
+            for name, make in SUBJECTS.items():
+                found[name].append(measure(make, count, size))
+        for name, figures in found.items():
+            used, clock = (min(each) for each in zip(*figures, strict=True))
+            rows.append((f"{name}, commits of {size}", f"{used:.1f}", f"{clock:.1f}", f"{1e6 / clock:,.0f}"))
+    print_table(
+        f"A message of {PACKET_BYTES} bytes, put and deleted",
+        ("", "processor time, us", "by the clock, us", "messages/s"),
+        rows,
+    )
 
 
 if __name__ == "__main__":

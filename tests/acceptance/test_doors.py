@@ -188,6 +188,7 @@ def test_what_it_keeps_is_private_and_secrets_that_are_not_are_named(tmp_path: P
     with serving(configured(tmp_path, rest + user)) as server:
         data = tmp_path / "data" / "alpha"
         assert {each.name for each in data.iterdir()} == {
+            "journal-0",
             "keys.pem",
             "lock",
             "reserve",

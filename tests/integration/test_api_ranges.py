@@ -15,7 +15,7 @@ from postroad.api.arrow import MEDIA_TYPE
 from postroad.columns import ranges
 from postroad.message import Message
 from postroad.received import decode_records
-from postroad.store import SqliteStore, open_store
+from postroad.store import LayeredStore, open_store
 from postroad.values.reading import RECORDS_TYPE as RECORDS
 from tests.served import ORDERS, Served, served
 
@@ -156,14 +156,16 @@ def test_others_are_served_while_a_range_is_read(api: Served) -> None:
 
 
 def test_damage_is_left_out_as_everywhere(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = LayeredStore(tmp_path)
     with served(store) as running:
         running.create()
         send(running, *(Message(f"{number}", recoverable=True) for number in range(5)))
 
         async def damage() -> None:
             lookup_id = store.scan(running.manager.core.queues.get(NAME).number)[2].lookup_id
-            store._writer.execute(
+            while store.tidy():
+                pass
+            store._database._writer.execute(
                 "UPDATE message SET packet = zeroblob(length(packet)) WHERE key & ? = ?",
                 ((1 << 44) - 1, lookup_id & (1 << 44) - 1),
             )

@@ -19,7 +19,7 @@ from postroad.queues.local import LocalQueueManager
 from postroad.queues.transaction import Transaction
 from postroad.queues.waiting import WaitingRead
 from postroad.store.interface import Record
-from postroad.store.sqlite import SqliteStore
+from postroad.store.layered import LayeredStore
 from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire.view import MessageView
 from tests.model.queues import Model, ModelMessage, ModelQueue, ModelTransaction
@@ -61,7 +61,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.commit_tick()
 
     def open_store(self) -> None:
-        self.store = SqliteStore(self.directory)
+        self.store = LayeredStore(self.directory)
         self.manager = LocalQueueManager("alpha", IDENTIFIER, self.store, new_id=uuid4)
         self.manager.start(self.now)
         self.commit_tick()

@@ -15,7 +15,7 @@ from struct import iter_unpack
 import pytest
 
 from postroad.errors import StorageError
-from postroad.store import PRIORITY_SHIFT, Batch, Key, Record, SqliteStore
+from postroad.store import PRIORITY_SHIFT, Batch, Key, LayeredStore, Record
 from postroad.store.database import DATABASE_NAME, PAGE_SIZE
 from tests.torture.vfs import fast_directory
 
@@ -40,7 +40,7 @@ class Reading:
 def read(directory: Path, keys: list[Key]) -> Reading:
     """Reads everything; a StorageError counts as damage found, and what it kept from being read is missing."""
     reading = Reading()
-    store = SqliteStore(directory)
+    store = LayeredStore(directory)
     try:
         for queue in QUEUES:
             after = -1
@@ -70,7 +70,7 @@ def read(directory: Path, keys: list[Key]) -> Reading:
     return reading
 
 
-def check_columns(store: SqliteStore, queue: int, sound: list[Record]) -> None:
+def check_columns(store: LayeredStore, queue: int, sound: list[Record]) -> None:
     """Read as columns, a queue is what it is record by record; or there is something to look at more closely."""
     columns = store.columns(queue, -1, (1 << 62) - 1, 100, 1 << 20)
     if columns is not None:
@@ -120,7 +120,7 @@ def make_sample(directory: Path, packet: bytes, expires_s: int) -> Sample:
             records.append(
                 Record(queue, lookup_id, 1_700_000_000_000 + number, expires_s if is_hit else 900, 1, body, 9)
             )
-    store = SqliteStore(directory)
+    store = LayeredStore(directory)
     state: dict[str, bytes | None] = {"a": b"first", "hit": b"the state that is hit", "z": b"last"}
     store.commit([Batch({Key(record.queue, record.lookup_id): record for record in records}, state=state)])
     store.close()

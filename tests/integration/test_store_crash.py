@@ -14,16 +14,22 @@ from pathlib import Path
 import apsw
 import pytest
 
-from postroad.store import Batch, Key, Record, SqliteStore
+from postroad.store import Batch, Key, LayeredStore, Record
 from postroad.store.database import PRAGMAS
 from tests.torture.store import failures, make_workload, power_cuts
-from tests.torture.vfs import COUNTED, Disk, Kind, Loss, Operation, fast_directory
+from tests.torture.vfs import COUNTED, Disk, Kind, Loss, Operation, TortureFiles, fast_directory
 
-STEPS = 4  # enough for a checkpoint, a log that starts again, and records that span pages
+STEPS = 6  # enough for full segments, a checkpoint, a log that starts again, and records that span pages
 
 
-@pytest.fixture
-def work() -> Iterator[Path]:
+@pytest.fixture(params=["journal", "bulk"])
+def work(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    if request.param == "bulk":  # some commits go straight to the database
+        monkeypatch.setattr("postroad.store.bulk.BULK", 4)
+        monkeypatch.setattr("postroad.store.bulk.MOST", -1.0)
+        monkeypatch.setattr("postroad.store.layered.HALF", 0.0)
+    monkeypatch.setattr("postroad.store.layered.STEP_ROWS", 1)  # the power goes in the middle of a move too
+    monkeypatch.setattr("postroad.store.layered.IDLE_ROWS", 2)
     with fast_directory() as directory:
         yield directory
 
@@ -47,7 +53,18 @@ def test_the_disk_is_full_from_every_operation_on(work: Path) -> None:
     assert tally.points > 300
 
 
-def test_the_sweep_finds_a_store_that_does_not_sync(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sweep_finds_a_journal_that_does_not_sync(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TortureFiles, "sync", lambda self, name, descriptor: None)
+    assert power_cuts(work, make_workload(STEPS, seed=1), seeds=0).lost > 0
+
+
+def test_the_sweep_finds_a_journal_whose_name_is_not_durable(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TortureFiles, "sync_names", lambda self: None)
+    assert power_cuts(work, make_workload(STEPS, seed=1), seeds=0).lost > 0
+
+
+def test_the_sweep_finds_a_database_that_does_not_sync(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What moves into the database has to be there before its segment of the journal is used again."""
     careless = tuple(pragma.replace("synchronous = FULL", "synchronous = NORMAL") for pragma in PRAGMAS)
     assert careless != PRAGMAS
     monkeypatch.setattr("postroad.store.database.PRAGMAS", careless)
@@ -77,8 +94,8 @@ def test_the_model_of_a_disk_loses_what_was_not_synced() -> None:
 COMMITTER = """
 import sys
 from pathlib import Path
-from postroad.store import Batch, Key, Record, SqliteStore
-store = SqliteStore(Path(sys.argv[1]))
+from postroad.store import Batch, Key, Record, LayeredStore
+store = LayeredStore(Path(sys.argv[1]))
 for number in range(1_000_000):
     batch = Batch({Key(queue, number): Record(queue, number, 0, 0, 0, b"x" * 2000) for queue in (1, 2)})
     batch.deletes = {Key(2, max(number - 5, 0))}
@@ -99,7 +116,7 @@ def test_kill_9_loses_nothing_that_was_promised(tmp_path: Path) -> None:
                 process.send_signal(signal.SIGKILL)
                 break
         promised = int([line, *process.stdout][-1])
-    store = SqliteStore(tmp_path)
+    store = LayeredStore(tmp_path)
     number = int(store.state()["number"])
     assert number in (promised, promised + 1)
     assert [record.lookup_id for record in store.scan(1, limit=1_000_000)] == list(range(number + 1))

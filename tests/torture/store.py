@@ -16,11 +16,24 @@ from pathlib import Path
 import apsw
 
 from postroad.errors import StorageError
-from postroad.store import NEVER, PRIORITY_SHIFT, Batch, Key, Record, SqliteStore, Store
-from tests.torture.vfs import Disk, Fault, Kind, Loss, Operation, TortureVFS, fast_directory, torture_vfs, write_files
+from postroad.store import NEVER, PRIORITY_SHIFT, Batch, Key, LayeredStore, Record, Store
+from tests.torture.vfs import (
+    Disk,
+    Fault,
+    Kind,
+    Loss,
+    Operation,
+    TortureFiles,
+    TortureVFS,
+    fast_directory,
+    torture_vfs,
+    write_files,
+)
 
 QUEUES = (1, 2, 3)
-CHECKPOINT_PAGES = 12  # so that a short workload meets several checkpoints
+CHECKPOINT_PAGES = 12  # a short workload meets several checkpoints
+SEGMENT_BYTES = 24 * 1024  # and segments of the journal that are full; a commit can be larger
+TIDY_EVERY = 3  # steps: then the store is idle, and between them the journal fills
 STEP = "step"  # the state value that says how many steps a store holds
 MANY = 1 << 62  # a time at which everything that can expire has
 
@@ -168,12 +181,23 @@ def check_image(
 
 
 @contextmanager
-def opened(directory: Path, vfs: TortureVFS) -> Iterator[SqliteStore]:
-    store = SqliteStore(directory, vfs=vfs.vfs_name, checkpoint_pages=CHECKPOINT_PAGES, kept_free_pages=0)
+def opened(directory: Path, vfs: TortureVFS) -> Iterator[LayeredStore]:
+    store = open_tortured(directory, vfs)
     try:
         yield store
     finally:
         store.close()
+
+
+def open_tortured(directory: Path, vfs: TortureVFS) -> LayeredStore:
+    return LayeredStore(
+        directory,
+        vfs=vfs.vfs_name,
+        checkpoint_pages=CHECKPOINT_PAGES,
+        kept_free_pages=0,
+        files=TortureFiles(directory, vfs),
+        segment_bytes=SEGMENT_BYTES,
+    )
 
 
 def record_run(directory: Path, workload: Workload) -> list[Operation]:
@@ -183,7 +207,7 @@ def record_run(directory: Path, workload: Workload) -> list[Operation]:
             for number, group in enumerate(workload.steps, 1):
                 store.commit(group)
                 vfs.disk.apply(Operation(Kind.MARK, offset=number))
-                store.tidy()
+                store.tidy(busy=number % TIDY_EVERY != 0)
         return vfs.disk.log
 
 
@@ -242,12 +266,12 @@ def _run_with_fault(
 ) -> None:
     assert vfs.fault is not None
     try:
-        store = SqliteStore(directory, vfs=vfs.vfs_name, checkpoint_pages=CHECKPOINT_PAGES, kept_free_pages=0)
+        store = open_tortured(directory, vfs)
     except StorageError:
         images([0])
         if vfs.fault.lasting:
             return
-        store = SqliteStore(directory, vfs=vfs.vfs_name, checkpoint_pages=CHECKPOINT_PAGES, kept_free_pages=0)
+        store = open_tortured(directory, vfs)
     try:
         for number, group in enumerate(workload.steps, 1):
             try:
@@ -258,7 +282,7 @@ def _run_with_fault(
                 if vfs.fault.lasting:
                     return
                 store.commit(group)  # the fault is over
-            store.tidy()  # promises nothing, and must not break a promise when it fails
+            store.tidy(busy=number % TIDY_EVERY != 0)  # promises nothing, and must not break a promise when it fails
             compare(store, workload, [number], tally)
         images([len(workload.steps)])
     except StorageError:

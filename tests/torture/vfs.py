@@ -1,10 +1,12 @@
-"""A disk that fails or loses power: an APSW VFS that reports every change of a file to a model of what is durable.
+"""A disk that fails or loses power: it reports every change of a file to a model of what is durable.
 
-`Disk` is the model, `TortureVFS` the hook into SQLite. Neither knows what is stored.
+`Disk` is the model, `TortureVFS` the hook into SQLite, `TortureFiles` the one into the journal. None knows what is
+stored.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import tempfile
@@ -17,6 +19,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 import apsw
+
+from postroad.store.journal_file import DirectoryFiles
 
 SECTOR = 512  # what a disk writes whole; a write of more can be torn at its edges
 
@@ -234,6 +238,57 @@ class TortureFile(apsw.VFSFile):
         self, etype: type[BaseException] | None, evalue: BaseException | None, etraceback: TracebackType | None
     ) -> bool:
         return isinstance(evalue, apsw.Error)
+
+
+_ERRNO: dict[type[apsw.Error], int] = {apsw.FullError: errno.ENOSPC, apsw.ReadOnlyError: errno.EROFS}
+
+
+class TortureFiles(DirectoryFiles):
+    """The files of the journal on the same disk, with the same faults."""
+
+    def __init__(self, directory: Path, vfs: TortureVFS) -> None:
+        super().__init__(directory)
+        self._vfs = vfs
+
+    def error(self) -> OSError:
+        return OSError(_ERRNO.get(type(self._vfs.error()), errno.EIO), "the torture disk says no")
+
+    def open(self, name: str) -> int:
+        is_new = not (self.directory / name).exists()
+        descriptor = super().open(name)
+        if is_new:
+            self._vfs.disk.apply(Operation(Kind.CREATE, name))
+        return descriptor
+
+    def put(self, name: str, descriptor: int, offset: int, data: bytes) -> None:
+        fails = self._vfs.strike(Kind.WRITE)
+        if fails:
+            data = data[: len(data) // 2]
+        super().put(name, descriptor, offset, data)
+        self._vfs.disk.apply(Operation(Kind.WRITE, name, offset, data))
+        if fails:
+            raise self.error()
+
+    def sync(self, name: str, descriptor: int) -> None:
+        if self._vfs.strike(Kind.SYNC):
+            raise self.error()
+        self._vfs.disk.apply(Operation(Kind.SYNC, name))
+
+    def sync_names(self) -> None:
+        self._vfs.disk.apply(Operation(Kind.SYNC_DIRECTORY))
+
+    def truncate(self, name: str, size: int) -> None:
+        if self._vfs.strike(Kind.TRUNCATE):
+            raise self.error()
+        super().truncate(name, size)
+        self._vfs.disk.apply(Operation(Kind.TRUNCATE, name, size))
+
+    def remove(self, name: str) -> None:
+        if self._vfs.strike(Kind.DELETE):
+            raise self.error()
+        if (self.directory / name).exists():
+            self._vfs.disk.apply(Operation(Kind.DELETE, name))
+        super().remove(name)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The contract: both stores behave as one plain dictionary."""
+"""The contract: every store behaves as one plain dictionary."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from postroad.store import (
     PRIORITY_SHIFT,
     Batch,
     Key,
+    LayeredStore,
     MemoryStore,
     Record,
-    SqliteStore,
     Store,
     open_store,
 )
@@ -25,7 +25,11 @@ from postroad.store import (
 LOWEST = 7 << PRIORITY_SHIFT | MAX_ARRIVAL  # the last lookup id there is
 
 
-STORES: dict[str, Callable[[Path], Store]] = {"sqlite": SqliteStore, "memory": lambda path: MemoryStore()}
+STORES: dict[str, Callable[[Path], Store]] = {
+    "layered": LayeredStore,
+    "tiny segments": lambda path: LayeredStore(path, segment_bytes=1),  # every commit begins the next one
+    "memory": lambda path: MemoryStore(),
+}
 
 
 @pytest.fixture(params=sorted(STORES))
@@ -163,7 +167,7 @@ def test_nothing_to_commit_is_no_error(store: Store) -> None:
     assert dict(store.state()) == {}
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+@pytest.mark.parametrize("kind", sorted(STORES))
 @pytest.mark.parametrize(
     "key", [Key(-1, 0), Key(MAX_QUEUE + 1, 0), Key(1, -1), Key(1, MAX_ARRIVAL + 1), Key(1, 8 << 56)]
 )
@@ -197,25 +201,25 @@ def test_open_store_knows_memory_and_directories(tmp_path: Path) -> None:
     assert isinstance(open_store(":memory:"), MemoryStore)
     for path in (tmp_path / "new" / "deep", str(tmp_path / "text")):
         store = open_store(path)
-        assert isinstance(store, SqliteStore)
+        assert isinstance(store, LayeredStore)
         store.close()
         assert (Path(path) / "store.sqlite").is_file()
 
 
 def test_what_was_committed_is_there_after_opening_again(tmp_path: Path) -> None:
     kept = [record(queue, lookup(number), b"x" * number) for queue in (1, 2) for number in range(200)]
-    store = SqliteStore(tmp_path)
+    store = LayeredStore(tmp_path)
     store.commit([put(*kept), Batch(state={"name": b"value"})])
     store.close()
     store.close()
-    store = SqliteStore(tmp_path)
+    store = LayeredStore(tmp_path)
     assert store.scan(1, limit=1000) + store.scan(2, limit=1000) == kept
     assert store.state() == {"name": b"value"}
     store.close()
 
 
 def test_columns_of_a_closed_store_are_refused(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = LayeredStore(tmp_path)
     assert store.columns(1, -1, 9, 10, 1000) is not None
     store.close()
     with pytest.raises(StorageError, match="the store is closed"):

@@ -1,4 +1,4 @@
-"""Random histories: SQLite and memory against a plain dictionary."""
+"""Random histories: the durable store and memory against a plain dictionary."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import tempfile
 from pathlib import Path
 from struct import iter_unpack
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from postroad.store import MAX_ARRIVAL, PRIORITY_SHIFT, Batch, Key, MemoryStore, Record, SqliteStore
+from postroad.store import MAX_ARRIVAL, PRIORITY_SHIFT, Batch, Key, LayeredStore, MemoryStore, Record
 
 QUEUES = (0, 1, 65535)
 NAMES = ("a", "ab", "b/1", "b/☃")
@@ -71,7 +72,7 @@ class Model:
         return sorted(due, key=lambda record: (record.expires_s, record.queue, record.lookup_id))[:limit]
 
 
-def check_reads(subject: SqliteStore | MemoryStore, model: Model, key: Key, limit: int, now_s: int) -> None:
+def check_reads(subject: LayeredStore | MemoryStore, model: Model, key: Key, limit: int, now_s: int) -> None:
     assert subject.scan(key.queue, key.lookup_id, limit) == model.scan(key.queue, key.lookup_id, limit)
     assert subject.scan_back(key.queue, key.lookup_id, limit) == model.scan_back(key.queue, key.lookup_id, limit)
     assert subject.get(*key) == model.records.get(key)
@@ -91,7 +92,7 @@ def check_reads(subject: SqliteStore | MemoryStore, model: Model, key: Key, limi
 
 
 def check_columns(
-    subject: SqliteStore | MemoryStore, model: Model, key: Key, last: int, limit: int, most_bytes: int
+    subject: LayeredStore | MemoryStore, model: Model, key: Key, last: int, limit: int, most_bytes: int
 ) -> None:
     wanted = [each for each in model.scan(key.queue, key.lookup_id, 1000) if each.lookup_id <= last][:limit]
     assert subject.lookup_ids(key.queue, key.lookup_id, last, limit) == [each.lookup_id for each in wanted]
@@ -106,25 +107,39 @@ def check_columns(
 
 
 class Stores(RuleBasedStateMachine):
-    """The two stores, batch for batch."""
+    """The two stores, batch for batch. The small segments of the journal are full after a few commits, and what they
+    hold moves into the database in small steps."""
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(segment_bytes=st.sampled_from((1000, 3000, 100_000)), bulk=st.booleans())
+    def begin(self, segment_bytes: int, bulk: bool) -> None:
         self.directory = Path(tempfile.mkdtemp())
-        self.sqlite = SqliteStore(self.directory)
+        self.segment_bytes = segment_bytes
+        self.kills = 0
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr("postroad.store.layered.STEP_ROWS", 2)
+        self.patch.setattr("postroad.store.layered.IDLE_ROWS", 3)
+        self.patch.setattr("postroad.store.layered.MAX_ENTRIES", 12)
+        if bulk:  # some commits go straight to the database
+            self.patch.setattr("postroad.store.bulk.BULK", 3)
+            self.patch.setattr("postroad.store.bulk.MOST", -1.0)
+            self.patch.setattr("postroad.store.layered.HALF", 0.0)
+        self.durable = self.open()
         self.memory = MemoryStore()
         self.model = Model()
+
+    def open(self) -> LayeredStore:
+        return LayeredStore(self.directory / str(self.kills), segment_bytes=self.segment_bytes)
 
     @rule(group=st.lists(batches, max_size=4))
     def commit(self, group: list[Batch]) -> None:
         for batch in group:
             self.model.apply(batch)
-        self.sqlite.commit(group)
+        self.durable.commit(group)
         self.memory.commit(group)
 
     @rule(key=keys, limit=st.integers(1, 5), now_s=st.integers(0, 40))
     def read(self, key: Key, limit: int, now_s: int) -> None:
-        check_reads(self.sqlite, self.model, key, limit, now_s)
+        check_reads(self.durable, self.model, key, limit, now_s)
         check_reads(self.memory, self.model, key, limit, now_s)
 
     @rule(
@@ -134,28 +149,43 @@ class Stores(RuleBasedStateMachine):
         most_bytes=st.sampled_from((1, 100, 1 << 20)),
     )
     def read_columns(self, key: Key, last: int, limit: int, most_bytes: int) -> None:
-        check_columns(self.sqlite, self.model, key, last, limit, most_bytes)
+        check_columns(self.durable, self.model, key, last, limit, most_bytes)
         check_columns(self.memory, self.model, key, last, limit, most_bytes)
 
     @rule()
     def reopen(self) -> None:
-        self.sqlite.close()
-        self.sqlite = SqliteStore(self.directory)
+        self.durable.close()
+        self.durable = self.open()
+
+    @rule()
+    def kill(self) -> None:
+        """The files as they are now are all that a killed process leaves."""
+        left = self.directory / str(self.kills)
+        self.kills += 1
+        shutil.copytree(left, self.directory / str(self.kills))
+        self.durable.close()
+        shutil.rmtree(left)
+        self.durable = self.open()
+
+    @rule(busy=st.booleans())
+    def tidy(self, busy: bool) -> None:
+        self.durable.tidy(busy=busy)
 
     @invariant()
     def all_is_there(self) -> None:
         if hasattr(self, "model"):
             for queue in QUEUES:
                 expected = self.model.scan(queue, -1, 1000)
-                assert self.sqlite.scan(queue, limit=1000) == expected
+                assert self.durable.scan(queue, limit=1000) == expected
                 assert self.memory.scan(queue, limit=1000) == expected
-            assert self.sqlite.state() == self.memory.state() == self.model.state
+            assert self.durable.state() == self.memory.state() == self.model.state
 
     def teardown(self) -> None:
-        if hasattr(self, "sqlite"):
-            self.sqlite.close()
+        if hasattr(self, "durable"):
+            self.durable.close()
+            self.patch.undo()
             shutil.rmtree(self.directory)
 
 
 TestStores = Stores.TestCase
-TestStores.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestStores.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

@@ -1,4 +1,4 @@
-"""Room on the disk: what a purge frees is given back, and a full disk gives up a reserve so that messages can go."""
+"""Room on the disk: what a purge frees is given back, and a full disk gives up a reserve for receives."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import apsw
 import pytest
 
 from postroad.errors import StorageError
-from postroad.store import Batch, Key, Record, SqliteStore
+from postroad.store import Batch, Key, LayeredStore, Record
 from postroad.store.database import MIGRATIONS, PAGE_SIZE, PRAGMAS
+from postroad.store.journal_file import SEGMENT_BYTES
 from postroad.store.space import RESERVE_BYTES, RESERVE_NAME, SHARE, DiskSpace
 from postroad.store.sqlite import KEPT_FREE_PAGES
-from tests.torture.vfs import Fault, TortureVFS, torture_vfs
+from tests.torture.vfs import Fault, TortureFiles, TortureVFS, torture_vfs
 
 _arrivals = count(1)
 MEBIBYTE = 1 << 20
@@ -30,27 +31,34 @@ def vfs() -> Iterator[TortureVFS]:
         yield made
 
 
+def open_reserved(directory: Path, vfs: TortureVFS, segment_bytes: int = SEGMENT_BYTES) -> LayeredStore:
+    files = TortureFiles(directory, vfs)
+    return LayeredStore(directory, vfs=vfs.vfs_name, reserve=True, files=files, segment_bytes=segment_bytes)
+
+
 def puts(messages: int, size: int) -> Batch:
     numbers = [next(_arrivals) for _ in range(messages)]
     return Batch({Key(1, each): Record(1, each, 0, 0, 0, bytes(size)) for each in numbers})
 
 
-def purge(store: SqliteStore) -> None:
+def purge(store: LayeredStore) -> None:
     while records := store.scan(1, limit=1000):
         store.commit([Batch(deletes={Key(1, record.lookup_id) for record in records})])
 
 
 def size_of(directory: Path) -> int:
-    return sum(file.stat().st_size for file in directory.iterdir())
+    """Of the database: the journal keeps its segments."""
+    return sum(file.stat().st_size for file in directory.glob("store.sqlite*"))
 
 
 def test_the_files_shrink_after_a_purge(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = LayeredStore(tmp_path)
     for _ in range(40):
         store.commit([puts(100, 10_000)])
     store.commit([kept := puts(3, 10_000)])
-    full = size_of(tmp_path)
-    assert full > 40 * MEBIBYTE
+    while store.tidy():
+        pass
+    assert size_of(tmp_path) > 40 * MEBIBYTE
     while records := store.scan(1, limit=1000)[:-3]:
         store.commit([Batch(deletes={Key(1, record.lookup_id) for record in records})])
     while store.tidy():
@@ -58,16 +66,20 @@ def test_the_files_shrink_after_a_purge(tmp_path: Path) -> None:
     assert size_of(tmp_path) < KEPT_FREE_PAGES * PAGE_SIZE + 2 * MEBIBYTE
     assert store.scan(1) == list(kept.puts.values())
     store.close()
-    store = SqliteStore(tmp_path)
+    store = LayeredStore(tmp_path)
     assert store.scan(1) == list(kept.puts.values())
     store.close()
 
 
 def test_a_little_that_is_free_is_kept_for_the_next_messages(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = LayeredStore(tmp_path)
     store.commit([puts(100, 10_000)])
+    while store.tidy():
+        pass
     purge(store)
-    assert not store.tidy()
+    while store.tidy():
+        pass
+    assert size_of(tmp_path) > MEBIBYTE
     store.close()
 
 
@@ -81,25 +93,28 @@ def test_a_store_from_before_is_written_anew_where_most_of_it_is_free(tmp_path: 
     connection.execute(f"PRAGMA application_id = {0x506F7374}")
     connection.execute("PRAGMA user_version = 1")
     connection.close()
-    store = SqliteStore(tmp_path)
+    store = LayeredStore(tmp_path)
     store.commit([puts(2000, 10_000)])
+    while store.tidy():
+        pass
     while records := store.scan(1, limit=1000)[:-3]:
         store.commit([Batch(deletes={Key(1, record.lookup_id) for record in records})])
-    assert not store.tidy()
+    while store.tidy():
+        pass
     kept = store.scan(1)
     store.close()
     assert size_of(tmp_path) > 19 * MEBIBYTE
-    store = SqliteStore(tmp_path)
+    store = LayeredStore(tmp_path)
     assert store.scan(1) == kept
     store.close()
     assert size_of(tmp_path) < MEBIBYTE
 
 
-@pytest.mark.parametrize("at", range(0, 12, 2))
+@pytest.mark.parametrize("at", [0, 1])
 def test_a_commit_that_finds_no_room_is_tried_again_without_the_reserve(
     tmp_path: Path, vfs: TortureVFS, at: int
 ) -> None:
-    store = SqliteStore(tmp_path, vfs=vfs.vfs_name, reserve=True)
+    store = open_reserved(tmp_path, vfs)
     assert ((tmp_path / RESERVE_NAME).exists(), store.no_room()) == (True, None)
     batch = puts(20, 5000)
     vfs.count, vfs.fault = 0, Fault(at, apsw.FullError)
@@ -110,8 +125,23 @@ def test_a_commit_that_finds_no_room_is_tried_again_without_the_reserve(
     store.close()
 
 
+@pytest.mark.parametrize("at", range(0, 40, 3))
+def test_a_move_into_the_database_that_finds_no_room_is_tried_again_too(
+    tmp_path: Path, vfs: TortureVFS, at: int
+) -> None:
+    store = open_reserved(tmp_path, vfs, segment_bytes=16_384)
+    first, second = puts(3, 5000), puts(3, 5000)
+    store.commit([first])
+    store.commit([second])
+    vfs.count, vfs.fault = 0, Fault(at, apsw.FullError)
+    store.commit([third := puts(3, 5000)])  # the segment of the first is needed again
+    assert store.scan(1) == [*first.puts.values(), *second.puts.values(), *third.puts.values()]
+    vfs.fault = None
+    store.close()
+
+
 def test_while_it_is_full_it_says_so_and_it_has_room_again_by_itself(tmp_path: Path, vfs: TortureVFS) -> None:
-    store = SqliteStore(tmp_path, vfs=vfs.vfs_name, reserve=True)
+    store = open_reserved(tmp_path, vfs)
     vfs.count, vfs.fault = 0, Fault(0, apsw.FullError, lasting=True)
     with pytest.raises(StorageError, match="the disk is full"):
         store.commit([puts(1, 10)])
@@ -125,7 +155,7 @@ def test_while_it_is_full_it_says_so_and_it_has_room_again_by_itself(tmp_path: P
 
 
 def test_a_batch_that_would_use_the_reserve_up_is_not_tried_again(tmp_path: Path, vfs: TortureVFS) -> None:
-    store = SqliteStore(tmp_path, vfs=vfs.vfs_name, reserve=True)
+    store = open_reserved(tmp_path, vfs)
     vfs.count, vfs.fault = 0, Fault(0, apsw.FullError)
     with pytest.raises(StorageError, match="the disk is full"):
         store.commit([puts(5, MEBIBYTE)])
@@ -134,7 +164,7 @@ def test_a_batch_that_would_use_the_reserve_up_is_not_tried_again(tmp_path: Path
 
 
 def test_another_error_leaves_the_reserve_where_it_is(tmp_path: Path, vfs: TortureVFS) -> None:
-    store = SqliteStore(tmp_path, vfs=vfs.vfs_name, reserve=True)
+    store = open_reserved(tmp_path, vfs)
     vfs.count, vfs.fault = 0, Fault(0, apsw.IOError)
     with pytest.raises(StorageError, match="the disk reported an error"):
         store.commit([puts(1, 10)])

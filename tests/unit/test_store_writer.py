@@ -32,9 +32,37 @@ class GatedStore(MemoryStore):
             raise fault
         super().commit(batches)
 
-    def tidy(self) -> bool:
-        self.tidied.release()
+    def tidy(self, *, busy: bool = False) -> bool:
+        if not busy:
+            self.tidied.release()
         return super().tidy()
+
+
+class Ending:
+    """How a batch ended."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._error: Exception | None = None
+
+    def __call__(self, error: Exception | None) -> None:
+        assert not self._ended.is_set()
+        self._error = error
+        self._ended.set()
+
+    @property
+    def known(self) -> bool:
+        return self._ended.is_set()
+
+    def error(self) -> Exception | None:
+        assert self._ended.wait(30)
+        return self._error
+
+
+def submit(writer: Writer, number: int) -> Ending:
+    ending = Ending()
+    writer.submit(batch(number), ending)
+    return ending
 
 
 @pytest.fixture
@@ -60,24 +88,22 @@ def stored(store: MemoryStore) -> list[int]:
     return [record.lookup_id for record in store.scan(1)]
 
 
-def test_a_future_is_done_when_its_batch_is_durable(store: GatedStore, writer: Writer) -> None:
-    future = writer.submit(batch(1))
+def test_a_batch_ends_when_it_is_durable(store: GatedStore, writer: Writer) -> None:
+    ending = submit(writer, 1)
     assert store.arrived.acquire(timeout=30)
-    assert not future.done()
-    assert not future.cancel()
+    assert not ending.known
     store.gate.release()
-    assert future.result(30) is None
+    assert ending.error() is None
     assert stored(store) == [1]
 
 
 def test_all_that_waits_is_committed_together(store: GatedStore, writer: Writer) -> None:
-    futures = [writer.submit(batch(1))]
+    endings = [submit(writer, 1)]
     assert store.arrived.acquire(timeout=30)
-    futures += [writer.submit(batch(number)) for number in range(2, 6)]
+    endings += [submit(writer, number) for number in range(2, 6)]
     store.gate.release()
     store.gate.release()
-    for future in futures:
-        future.result(30)
+    assert [ending.error() for ending in endings] == [None] * 5
     assert store.groups == [1, 4]
     assert stored(store) == [1, 2, 3, 4, 5]
 
@@ -85,14 +111,13 @@ def test_all_that_waits_is_committed_together(store: GatedStore, writer: Writer)
 @pytest.mark.parametrize("fault", [StorageError("the disk is full"), RuntimeError("a bug")])
 def test_a_failure_fails_its_own_group_and_no_later_one(store: GatedStore, writer: Writer, fault: Exception) -> None:
     store.fault = fault
-    first = writer.submit(batch(1))
+    first = submit(writer, 1)
     assert store.arrived.acquire(timeout=30)
-    later = [writer.submit(batch(2)), writer.submit(batch(3))]
+    later = [submit(writer, 2), submit(writer, 3)]
     store.gate.release()
-    assert first.exception(30) is fault
+    assert first.error() is fault
     store.gate.release()
-    for future in later:
-        future.result(30)
+    assert [ending.error() for ending in later] == [None, None]
     assert stored(store) == [2, 3]
 
 
@@ -101,14 +126,31 @@ def test_a_group_whose_writer_breaks_is_failed_and_the_writer_goes_on(
 ) -> None:
     """KeyboardInterrupt stands for what no store should raise: its batches must not wait for ever."""
     store.fault = KeyboardInterrupt("out of place")
-    broken = writer.submit(batch(1))
+    broken = submit(writer, 1)
     store.gate.release()
-    with pytest.raises(StorageError, match=r"the store's writer failed: KeyboardInterrupt\('out of place'\)"):
-        broken.result(30)
+    error = broken.error()
+    assert isinstance(error, StorageError)
+    assert str(error) == "the store's writer failed: KeyboardInterrupt('out of place')"
     store.gate.release()
-    assert writer.submit(batch(2)).result(30) is None
+    assert submit(writer, 2).error() is None
     assert stored(store) == [2]
     assert "store writer failed" in caplog.messages
+
+
+def test_a_listener_that_fails_does_not_keep_the_end_from_others(
+    store: GatedStore, writer: Writer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(error: Exception | None) -> None:
+        raise RuntimeError("the event loop is closed")
+
+    submit(writer, 0)
+    assert store.arrived.acquire(timeout=30)
+    writer.submit(batch(1), fail)
+    ending = submit(writer, 2)
+    store.gate.release()
+    store.gate.release()
+    assert ending.error() is None
+    assert "a store writer's listener failed" in caplog.messages
 
 
 def test_a_full_disk_is_tidied_at_once(store: GatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,14 +161,25 @@ def test_a_full_disk_is_tidied_at_once(store: GatedStore, monkeypatch: pytest.Mo
     writer.close()
 
 
+def test_an_idle_store_is_tidied_until_nothing_is_left_to_do(
+    store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("postroad.store.writer.IDLE_S", 0.01)
+    writer = Writer(store)
+    assert store.tidied.acquire(timeout=30)
+    store.gate.release()
+    assert submit(writer, 1).error() is None
+    assert store.tidied.acquire(timeout=30)  # again, for there is something new
+    writer.close()
+
+
 def test_closing_commits_what_waits_and_then_takes_no_more(store: GatedStore) -> None:
     writer = Writer(store)
-    futures = [writer.submit(batch(number)) for number in range(3)]
+    endings = [submit(writer, number) for number in range(3)]
     for _ in range(3):
         store.gate.release()
     writer.close()
-    assert all(future.done() and future.exception() is None for future in futures)
+    assert [ending.known and ending.error() for ending in endings] == [None, None, None]
     assert stored(store) == [0, 1, 2]
-    with pytest.raises(StorageError, match="closed"):
-        writer.submit(batch(4)).result(30)
+    assert "closed" in str(submit(writer, 4).error())
     writer.close()

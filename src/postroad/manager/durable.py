@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future as WriterFuture
 from typing import TypeVar
 from uuid import UUID
 
@@ -90,8 +89,7 @@ class DurableCore:
         return promise
 
     def _write(self, batch: Batch, done: Done) -> None:
-        def written(future: WriterFuture[None]) -> None:  # on the writer's thread
-            error = future.exception()
+        def written(error: Exception | None) -> None:  # on the writer's thread
             if error is not None and not isinstance(error, StorageError):
                 error = StorageError(f"the store failed: {error!r}")
             self._loop.call_soon_threadsafe(landed, error)
@@ -101,7 +99,7 @@ class DurableCore:
                 self.troubles.look(self.clock())
             done(error)
 
-        self._writer.submit(batch).add_done_callback(written)
+        self._writer.submit(batch, written)
 
     def _after(self, seconds: float, callback: Callable[[], None]) -> asyncio.Handle:
         return self._loop.call_later(seconds, callback) if seconds else self._loop.call_soon(callback)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from postroad.store.interface import MAX_ARRIVAL, MAX_QUEUE, NEVER, PRIORITY_SHIFT, Batch, Key, Record, Store
+from postroad.store.layered import LayeredStore
 from postroad.store.memory import MemoryStore
-from postroad.store.sqlite import SqliteStore
 from postroad.store.writer import Writer
 
 __all__ = ["MAX_ARRIVAL", "MAX_QUEUE", "NEVER", "PRIORITY_SHIFT", "Batch", "Key", "Record", "Store"]
-__all__ += ["MemoryStore", "SqliteStore", "Writer", "open_store"]
+__all__ += ["LayeredStore", "MemoryStore", "Writer", "open_store"]
 
 
 def open_store(path: str | Path, *, reserve: bool = False) -> Store:
@@ -18,4 +18,4 @@ def open_store(path: str | Path, *, reserve: bool = False) -> Store:
 
     With `reserve` it reserves disk space, so messages can be received even when the disk is full.
     """
-    return MemoryStore() if str(path) == ":memory:" else SqliteStore(Path(path), reserve=reserve)
+    return MemoryStore() if str(path) == ":memory:" else LayeredStore(Path(path), reserve=reserve)

@@ -22,7 +22,18 @@ _BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database, w
 APPLICATION_ID = 0x506F7374  # "Post": `file` and SQLite's tools show whose database it is
 
 # Each step takes the schema from the version of its index to the next; its SQL runs in one transaction.
-MIGRATIONS: tuple[str, ...] = (files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"),)
+MIGRATIONS: tuple[str, ...] = (
+    files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"),
+    # A Postroad that does not know the journal must refuse the database: it would not see what is in the journal alone.
+    """
+    CREATE TABLE journal (
+        one      INTEGER PRIMARY KEY CHECK (one = 1),
+        spilled  INTEGER NOT NULL, -- the last generation of the journal that is in this database
+        newest   INTEGER NOT NULL, -- no message here has a greater arrival number
+        checksum INTEGER NOT NULL
+    ) STRICT
+    """,
+)
 
 # 16 MiB of log between checkpoints: that much a restart after a crash has to read. The bulk rate hardly depends on it.
 CHECKPOINT_PAGES = 2048
@@ -37,7 +48,7 @@ PRAGMAS = (
     f"PRAGMA page_size = {PAGE_SIZE}",
     "PRAGMA auto_vacuum = INCREMENTAL",  # of a new database: what a purge frees can be given back to the disk
     "PRAGMA journal_mode = WAL",  # one sync a commit, and readers that never wait for the writer
-    "PRAGMA wal_autocheckpoint = 0",  # ours to do, so that a checkpoint that fails is not taken for a failed commit
+    "PRAGMA wal_autocheckpoint = 0",  # ours to do: a checkpoint that fails must not be taken for a failed commit
     "PRAGMA synchronous = FULL",  # a commit is on the disk when it returns: what was promised survives a power cut
     "PRAGMA fullfsync = ON",  # macOS alone: there a plain sync stops at the drive's cache
     "PRAGMA checkpoint_fullfsync = ON",
@@ -48,9 +59,13 @@ PRAGMAS = (
     "PRAGMA cache_size = -8192",  # KiB: a queue is used at its two ends, so a backlog gains nothing from a larger cache
 )
 
+DISK_FULL = "the disk is full; free some space, then the manager continues by itself"
+READ_ONLY = "the file is read-only; make the file and its directory writable for this user"
+DISK_ERROR = "the disk reported an error; check the disk, then try again"
+
 _FAULTS: tuple[tuple[type[apsw.Error], str], ...] = (
-    (apsw.FullError, "the disk is full; free some space, then the manager continues by itself"),
-    (apsw.ReadOnlyError, "the file is read-only; make the file and its directory writable for this user"),
+    (apsw.FullError, DISK_FULL),
+    (apsw.ReadOnlyError, READ_ONLY),
     (
         apsw.CantOpenError,
         "the file cannot be opened; check that its directory exists and that this user can write there",
@@ -62,7 +77,7 @@ _FAULTS: tuple[tuple[type[apsw.Error], str], ...] = (
     (apsw.NotADBError, "the file is damaged or not a SQLite database; restore a copy, or move it away to start empty"),
     (apsw.BusyError, "another program keeps it locked; close that program"),
     (apsw.LockedError, "another program keeps it locked; close that program"),
-    (apsw.IOError, "the disk reported an error; check the disk, then try again"),
+    (apsw.IOError, DISK_ERROR),
     (apsw.ConnectionClosedError, "the store is closed"),
 )
 
@@ -124,7 +139,7 @@ def make_directory(directory: Path) -> None:
     if (directory / DATABASE_NAME).exists() or not any(directory.iterdir()):  # else it may be /srv, given by mistake
         tighten(directory)
     for path in missing:
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
 
 
 def make_private(file: Path) -> None:
@@ -136,7 +151,7 @@ def make_private(file: Path) -> None:
         tighten(file.with_name(file.name + suffix))
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     if os.name == "nt":
         return
     with suppress(OSError):  # nothing better is possible if the file system cannot sync a directory

@@ -205,7 +205,7 @@ class ExpressStore:
     def no_room(self) -> str | None:
         return None
 
-    def tidy(self) -> bool:
+    def tidy(self, *, busy: bool = False) -> bool:
         return False
 
     def close(self) -> None:

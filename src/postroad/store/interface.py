@@ -1,4 +1,4 @@
-"""The interface of a store: records and batches. SQLite and memory implement it.
+"""The interface of a store: records and batches. LayeredStore and MemoryStore implement it.
 
 No queue rules and no packet fields here: a store keeps bytes under keys, atomically and in order.
 """
@@ -135,8 +135,9 @@ class Store(Protocol):
     def no_room(self) -> str | None:
         """Why nothing more can be stored now, or None while the disk has space. Any thread may call this."""
 
-    def tidy(self) -> bool:
-        """Returns some space of deleted messages to the disk, in one short step. True if there is more to do. Only the
-        thread that commits calls this, while it is idle."""
+    def tidy(self, *, busy: bool = False) -> bool:
+        """One short step of work that can wait: moves messages to where they stay, and returns space of deleted ones to
+        the disk. True if there is more to do. Only the thread that commits calls this: while it is idle, and `busy`
+        after a commit for the steps that the next commits need."""
 
     def close(self) -> None: ...

@@ -18,12 +18,13 @@ Row = tuple[Any, ...]
 ROW_WIDTH = 8
 
 QUEUE_SHIFT = 47
+QUEUE_BITS = 16
 PACKED_PRIORITY_SHIFT = 44
 MAX_KEY = (1 << 63) - 1
 MIN_KEY = -(1 << 63)  # never made here, but a flipped bit can make it
 
 _PRIORITY_MASK = 7
-_NOT_A_LOOKUP_ID = ~(_PRIORITY_MASK << PRIORITY_SHIFT | MAX_ARRIVAL)
+NOT_A_LOOKUP_ID = ~(_PRIORITY_MASK << PRIORITY_SHIFT | MAX_ARRIVAL)
 _ARRIVAL_MASK = (1 << PRIORITY_SHIFT) - 1
 _KEY = struct.Struct(">q")
 _HEAD = struct.Struct(">qqqq")
@@ -31,7 +32,7 @@ _HEAD = struct.Struct(">qqqq")
 
 def pack_key(queue: int, lookup_id: int) -> int:
     """The integer that orders records by queue, then by lookup id. Raises ValueError where one is out of range."""
-    if lookup_id & _NOT_A_LOOKUP_ID or not 0 <= queue <= MAX_QUEUE:
+    if lookup_id & NOT_A_LOOKUP_ID or not 0 <= queue <= MAX_QUEUE:
         raise ValueError(f"queue {queue}, lookup id {lookup_id:#x}: the key is out of range")
     return queue << QUEUE_SHIFT | lookup_id >> PRIORITY_SHIFT << PACKED_PRIORITY_SHIFT | lookup_id & MAX_ARRIVAL
 

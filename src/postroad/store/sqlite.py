@@ -1,17 +1,22 @@
-"""The durable store: one SQLite database in a data directory, one connection that writes and one that reads.
+"""The database of the store: SQLite in a data directory, with one connection that writes and one that reads.
 
-row.py has the layout of a row, database.py opens the database and explains its errors. No queue rules here.
+layered.py puts a journal in front of it. row.py has the layout of a row, database.py opens the database and explains
+its errors. No queue rules here.
 """
 
 from __future__ import annotations
 
 import json
+import struct
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from errno import EDQUOT, ENOSPC
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from struct import Struct
+from typing import Any, NamedTuple, TypeVar
+from zlib import crc32
 
 import apsw
 
@@ -29,7 +34,7 @@ from postroad.store.database import (
     open_reader,
     open_writer,
 )
-from postroad.store.interface import Batch, Columns, Key, Record
+from postroad.store.interface import MAX_ARRIVAL, Columns, Key, Record
 from postroad.store.lock import DirectoryLock
 from postroad.store.row import (
     MAX_KEY,
@@ -53,7 +58,7 @@ TIDY_PAGES = 512  # 4 MiB are returned in one step: a commit never waits longer
 MAX_UNREADABLE = 100  # a read skips at most so many rows that SQLite cannot read, then it gives up
 
 # apsw lets go of the GIL at every step of a statement, and a busy event loop takes up to the switch interval to give
-# it back. So many rows go to one step: any number up to ROW_GROUP, then multiples of it, so that few statements need to
+# it back. So many rows go to one step: any number up to ROW_GROUP, then multiples of it, so few statements need to
 # be prepared. Beside a busy thread this is several times as fast as a step for each row.
 ROW_GROUP = 16
 MAX_ROWS = 128
@@ -76,14 +81,25 @@ BACKWARD_EXCEPT = f"{_WALK} <= ?3 {_EXCEPT} ORDER BY key DESC"
 FORWARD_KEY = f"SELECT key FROM message WHERE key >= ?3 {_EXCEPT} ORDER BY key LIMIT 1 OFFSET ?5"
 BACKWARD_KEY = f"SELECT key FROM message WHERE key <= ?3 {_EXCEPT} ORDER BY key DESC LIMIT 1 OFFSET ?5"
 # From the first message of a queue and priority straight to that of the next: a step for each, however many there are.
-OLDEST = """
+FIRSTS = """
 WITH RECURSIVE first (key) AS (
     SELECT min(key) FROM message
     UNION ALL
     SELECT (SELECT key FROM message WHERE key >= ((first.key >> 44) + 1) << 44 ORDER BY key LIMIT 1)
     FROM first WHERE first.key >> 44 < 524287 -- behind the last priority of the last queue there is no number
 )
-SELECT key >> 47, min(arrived_ms) FROM first JOIN message USING (key) GROUP BY 1"""
+SELECT key, arrived_ms FROM first JOIN message USING (key)"""
+# The greatest arrival number, found in the same way from the last message of each queue and priority.
+NEWEST = """
+WITH RECURSIVE last (key) AS (
+    SELECT max(key) FROM message
+    UNION ALL
+    SELECT (SELECT key FROM message WHERE key < (last.key >> 44) << 44 ORDER BY key DESC LIMIT 1)
+    FROM last WHERE last.key IS NOT NULL
+)
+SELECT max(key & 17592186044415) FROM last"""
+GET_MARK = "SELECT spilled, newest, checksum FROM journal"
+SET_MARK = "INSERT OR REPLACE INTO journal (one, spilled, newest, checksum) VALUES (1, ?, ?, ?)"
 GET = f"SELECT {_COLUMNS}, packet FROM message WHERE key = ?"
 EXPIRED = (
     "SELECT key FROM message INDEXED BY message_expires WHERE expires_s <> 0 AND expires_s < ? ORDER BY expires_s, key"
@@ -91,16 +107,22 @@ EXPIRED = (
 # The casts keep a row readable whose types a flipped bit has changed.
 STATE = "SELECT CAST(name AS BLOB), CAST(value AS BLOB), CAST(checksum AS INTEGER) FROM state LIMIT -1 OFFSET ?"
 
+_MARK = Struct(">qq")
+
 # What SQLite says of a row that it cannot take apart; a text that is no UTF-8 was a blob before a bit flipped.
 _UNREADABLE = (apsw.CorruptError, apsw.TooBigError, UnicodeDecodeError)
 
 
-class SqliteStore:
-    """A Store in `directory`, which is created if needed. It is locked for this process until `close`.
+class Mark(NamedTuple):
+    """How far the journal is in the database: the last generation that is, and the greatest arrival number there."""
 
-    A commit that raises StorageError has changed nothing, and the next one works once the fault is gone. There is one
-    exception: if the disk fails in the sync of a commit and the power fails before the next commit, the whole batch
-    may be there after the restart.
+    spilled: int
+    newest: int
+
+
+class SqliteStore:
+    """The database in `directory`, which is created if needed. It is locked for this process until `close`. Its reading
+    methods are those of Store.
 
     With `reserve` it reserves disk space, and frees it for a commit that finds no space.
     `vfs` names the SQLite file system to use, `checkpoint_pages` is the length of the log and `kept_free_pages` what
@@ -135,7 +157,7 @@ class SqliteStore:
             if self._space is not None:
                 # On a small disk the log is short: the reserve has to hold what is folded into the database.
                 self._checkpoint_pages = min(checkpoint_pages, max(8, self._space.reserve_bytes // 2 // PAGE_SIZE))
-            self._writer = self._with_room(lambda: open_writer(self._file, vfs))
+            self._writer = self.with_room(lambda: open_writer(self._file, vfs))
             opened.callback(self._writer.close)
             self._reader = open_reader(self._file, vfs)
             opened.callback(self._reader.close)
@@ -143,56 +165,110 @@ class SqliteStore:
             # The readers close first: the last connection is the one that folds the log into the database.
             self._opened = opened.pop_all()
 
-    def commit(self, batches: Iterable[Batch]) -> None:
-        deletes, puts, state = _merged(batches)
+    def write(
+        self, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None], mark: Mark
+    ) -> None:
+        """One transaction, durable when it returns. Raises StorageError, and then has changed nothing."""
+
+        def write() -> None:
+            self._move(deletes, puts.values())
+            self._finish(state, mark)
+
+        with self._explained("writing"):
+            self.with_room(write, sum(len(each.packet) for each in puts.values()))
+        self.forget(deletes, puts, state)
+
+    def move(self, deletes: Collection[Key], puts: Collection[Record]) -> None:
+        """Writes a part of a long transaction, which `finish` commits. Raises StorageError; then all parts are gone."""
+        with self._explained("writing"):
+            self._move(deletes, puts)
+
+    def finish(self, state: Mapping[str, bytes | None], mark: Mark) -> None:
+        """Commits all that was moved, with state and the mark of the journal. Raises StorageError; then all is gone."""
+        with self._explained("writing"):
+            self._finish(state, mark)
+
+    def abandon(self) -> None:
+        """Takes back all that was moved."""
+        self._roll_back()
+
+    def _move(self, deletes: Collection[Key], puts: Collection[Record]) -> None:
         keys = [pack_key(*key) for key in deletes]
-        rows = [to_row(record) for record in puts.values()]
+        rows = [to_row(record) for record in puts]
+        execute = self._writer.execute
+        try:
+            if not self._writer.in_transaction:
+                execute("BEGIN")
+            if keys:
+                execute(DELETE, (json.dumps(keys),))
+            for sql, parameters in _statements(PUT, rows, ROW_WIDTH):
+                execute(sql, parameters)
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _finish(self, state: Mapping[str, bytes | None], mark: Mark) -> None:
         values = [
             (name, value, state_checksum(name.encode(), value)) for name, value in state.items() if value is not None
         ]
         removed = [name for name, value in state.items() if value is None]
-        if not (deletes or puts or state):
-            return
         execute = self._writer.execute
-
-        def write() -> None:
-            try:
+        try:
+            if not self._writer.in_transaction:
                 execute("BEGIN")
-                if keys:
-                    execute(DELETE, (json.dumps(keys),))
-                for sql, parameters in _statements(PUT, rows, ROW_WIDTH):
-                    execute(sql, parameters)
-                if removed:
-                    execute(DELETE_STATE, (json.dumps(removed),))
-                for sql, parameters in _statements(SET_STATE, values, 3):
-                    execute(sql, parameters)
-                execute("COMMIT")
-            except BaseException:
-                self._roll_back()
-                raise
-
-        with self._explained("writing"):
-            self._with_room(write, puts.values())
+            if removed:
+                execute(DELETE_STATE, (json.dumps(removed),))
+            for sql, parameters in _statements(SET_STATE, values, 3):
+                execute(sql, parameters)
+            execute(SET_MARK, (*mark, crc32(_MARK.pack(*mark))))
+            execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
         self._commits += 1
         self._state = -1, {}
         self._checkpoint_if_long()
+
+    def mark(self) -> Mark | None:
+        """The mark of the journal; None if there is none, or it is damaged."""
+        with self._explained("reading"), suppress(*_UNREADABLE, struct.error):
+            row = self._writer.execute(GET_MARK).fetchone()
+            if row is not None and crc32(_MARK.pack(*row[:2])) == row[2]:
+                return Mark(*row[:2])
+        return None
+
+    def newest(self) -> int:
+        """The greatest arrival number of a message."""
+        with self._explained("reading"), suppress(*_UNREADABLE):
+            return int(self._writer.execute(NEWEST).get or 0)
+        return MAX_ARRIVAL
+
+    def forget(self, *changed: Iterable[Key | str]) -> None:
+        """Damage that a commit replaced or deleted is no longer noted."""
         if self._damaged:
-            for changed in (deletes, puts, state):
-                for key in changed:
+            for keys in changed:
+                for key in keys:
                     self._damaged.pop(key, None)
 
-    def _with_room(self, work: Callable[[], T], added: Iterable[Record] = ()) -> T:
+    def with_room(self, work: Callable[[], T], added_bytes: int = 0) -> T:
         """Runs `work`. If the disk is full, frees the reserve and tries again, unless `work` adds too much."""
         try:
             return work()
-        except (apsw.FullError, apsw.IOError) as error:
-            space = self._space
-            if space is None or not (isinstance(error, apsw.FullError) or space.is_low()):
+        except (apsw.FullError, apsw.IOError, OSError) as error:
+            if not self.make_room(error, added_bytes):
                 raise
-            if not space.release() or sum(len(each.packet) for each in added) > space.reserve_bytes // 4:
-                raise
-            self._fold_log()
             return work()
+
+    def make_room(self, error: BaseException | None, added_bytes: int = 0) -> bool:
+        """Frees the reserve if `error` says that the disk is full. True if it makes sense to try again."""
+        space = self._space
+        full = isinstance(error, apsw.FullError) or (isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT))
+        if space is None or not (full or (isinstance(error, apsw.IOError) and space.is_low())):
+            return False
+        if not space.release() or added_bytes > space.reserve_bytes // 4:
+            return False
+        self._fold_log()
+        return True
 
     def no_room(self) -> str | None:
         return None if self._space is None else self._space.look()
@@ -211,7 +287,7 @@ class SqliteStore:
 
     def _fold_log(self) -> None:
         """Writes the whole log into the database, and makes both as short as possible. Does not wait for readers."""
-        with suppress(apsw.Error):
+        with suppress(apsw.Error, AttributeError):  # there is no connection yet while the database is being opened
             self._writer.set_busy_timeout(0)
             try:
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -258,9 +334,16 @@ class SqliteStore:
         return found
 
     def oldest(self) -> Mapping[int, int]:
+        found: dict[int, int] = {}
+        for key, arrived_ms in self.firsts():
+            found[key.queue] = min(found.get(key.queue, arrived_ms), arrived_ms)
+        return found
+
+    def firsts(self) -> list[tuple[Key, int]]:
+        """The first message of each queue and priority, and when it arrived; nothing if the database is damaged."""
         with self._explained("reading"), suppress(*_UNREADABLE):
-            return dict(self._reader.execute(OLDEST))
-        return {}
+            return [(unpack_key(key), arrived_ms) for key, arrived_ms in self._reader.execute(FIRSTS)]
+        return []
 
     def get(self, queue: int, lookup_id: int) -> Record | None:
         try:
@@ -457,21 +540,6 @@ class SqliteStore:
                 unreadable.append(row[0])
                 walk = FORWARD_EXCEPT if forward else BACKWARD_EXCEPT
                 parameters = (low, high, start, json.dumps(unreadable))
-
-
-def _merged(batches: Iterable[Batch]) -> tuple[set[Key], dict[Key, Record], dict[str, bytes | None]]:
-    """The result of all batches, applied in order."""
-    deletes: set[Key] = set()
-    puts: dict[Key, Record] = {}
-    state: dict[str, bytes | None] = {}
-    for batch in batches:
-        if puts:
-            for key in batch.deletes:
-                puts.pop(key, None)
-        deletes |= batch.deletes
-        puts.update(batch.puts)
-        state.update(batch.state)
-    return deletes, puts, state
 
 
 def _statements(insert: str, rows: list[Row], width: int) -> Iterator[tuple[str, list[Any]]]:

@@ -1,0 +1,203 @@
+"""The journal on the disk: two segments that take turns. A commit is one write at the end of the active segment.
+
+While one segment takes commits, what is left of the other moves into the database; then it is used again, with a new
+generation. journal.py has the format.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from postroad.errors import StorageError
+from postroad.runtime.private_files import open_private
+from postroad.store.database import DISK_ERROR, DISK_FULL, READ_ONLY, sync_directory
+from postroad.store.journal import Body, encode
+
+if sys.platform == "win32":
+    fcntl = None
+else:
+    import fcntl
+
+NAMES = ("journal-0", "journal-1")
+SEGMENT_BYTES = 8 << 20
+CHUNKS = (
+    16  # a new segment grows in so many parts: a write to blocks that exist is synced faster than one that adds some
+)
+
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: there a plain sync stops at the drive's cache
+_DSYNC: int = 0 if _FULL_SYNC is not None else getattr(os, "O_DSYNC", 0)
+
+_FAULTS = {
+    errno.ENOSPC: DISK_FULL,
+    errno.EDQUOT: DISK_FULL,
+    errno.EROFS: READ_ONLY,
+    errno.EACCES: READ_ONLY,
+    errno.EPERM: READ_ONLY,
+}
+
+
+class Files(Protocol):
+    """The files of a journal, by name. Every method may raise OSError."""
+
+    def read(self, name: str) -> bytes:
+        """The whole file; nothing if there is none."""
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        """Durable when it returns. Creates the file if needed, as a private one."""
+
+    def truncate(self, name: str, size: int) -> None: ...
+
+    def remove(self, name: str) -> None:
+        """Does nothing if there is no such file."""
+
+    def close(self) -> None: ...
+
+
+class DirectoryFiles:
+    """The files in a data directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._descriptors: dict[str, int] = {}
+        self._named: set[str] = set()  # whose names are durable
+
+    def read(self, name: str) -> bytes:
+        if not (self.directory / name).exists():
+            return b""
+        with open(self.open(name), "rb", closefd=False) as file:
+            file.seek(0)
+            return file.read()
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        descriptor = self.open(name)
+        self.put(name, descriptor, offset, data)
+        self.sync(name, descriptor)
+        if name not in self._named:
+            self.sync_names()
+            self._named.add(name)
+
+    def truncate(self, name: str, size: int) -> None:
+        os.ftruncate(self.open(name), size)
+
+    def remove(self, name: str) -> None:
+        descriptor = self._descriptors.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
+        (self.directory / name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
+
+    def open(self, name: str) -> int:
+        descriptor = self._descriptors.get(name)
+        if descriptor is None:
+            # O_DSYNC makes write and sync one system call: the writer's thread gives up the interpreter's lock once.
+            flags = os.O_RDWR | _DSYNC | getattr(os, "O_BINARY", 0)
+            descriptor = self._descriptors[name] = open_private(self.directory / name, flags)
+        return descriptor
+
+    def put(self, name: str, descriptor: int, offset: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            if hasattr(os, "pwrite"):
+                written = os.pwrite(descriptor, view, offset)
+            else:
+                os.lseek(descriptor, offset, os.SEEK_SET)
+                written = os.write(descriptor, view)
+            offset += written
+            view = view[written:]
+
+    def sync(self, name: str, descriptor: int) -> None:
+        if _FULL_SYNC is not None:
+            fcntl.fcntl(descriptor, _FULL_SYNC)
+        elif not _DSYNC:
+            os.fsync(descriptor)
+
+    def sync_names(self) -> None:
+        sync_directory(self.directory)
+
+
+class Journal:
+    """The active segment. `position` is where the next frame goes."""
+
+    def __init__(self, files: Files, directory: Path, segment_bytes: int) -> None:
+        self.segment_bytes = segment_bytes
+        self.generation = 0
+        self.position = 0
+        self._files = files
+        self._paths = [directory / name for name in NAMES]
+        self._segment = 0
+        self._allocated = [0 for _ in NAMES]
+        self._failed = False  # the last write: it may be on the disk nevertheless, until the next one replaces it
+
+    @property
+    def file(self) -> Path:
+        return self._paths[self._segment]
+
+    def read(self, segment: int) -> bytes:
+        with explained(self._paths[segment], "reading"):
+            content = self._files.read(NAMES[segment])
+        self._allocated[segment] = len(content)
+        return content
+
+    def go_on(self, segment: int, generation: int, position: int) -> None:
+        """Continues a segment, or begins one at position 0."""
+        self._segment, self.generation, self.position = segment, generation, position
+
+    def has_room(self, size: int) -> bool:
+        return self._failed or self.position == 0 or self.position + size <= self.segment_bytes
+
+    def append(self, body: Body) -> None:
+        """Makes one commit durable. Raises OSError; then the commit does not count."""
+        data = body.frame(self.generation, self.position)
+        end = self.position + len(data)
+        allocated = self._allocated[self._segment]
+        if end > allocated:
+            chunk = max(self.segment_bytes // CHUNKS, 1)
+            allocated = -(-end // chunk) * chunk
+            data += bytes(allocated - end)
+        self._failed = True
+        self._files.write(NAMES[self._segment], self.position, data)
+        self._failed = False
+        self.position, self._allocated[self._segment] = end, allocated
+
+    def heal(self) -> None:
+        """Replaces a write that failed, if there is one, by a commit without changes. Else it could come back when the
+        next commits go elsewhere. Raises OSError."""
+        if self._failed:
+            self.append(encode((), {}, {}))
+
+    def rotate(self) -> None:
+        """Begins the next generation in the other segment, which is no longer needed."""
+        other = 1 - self._segment
+        if self._allocated[other] > self.segment_bytes:  # one large commit made it grow
+            with suppress(OSError):
+                self._files.truncate(NAMES[other], self.segment_bytes)
+                self._allocated[other] = self.segment_bytes
+        self.go_on(other, self.generation + 1, 0)
+
+    def remove(self) -> None:
+        """Removes the segments, when all they hold is in the database."""
+        with suppress(OSError):  # the next start finds that they are not needed
+            for name in NAMES:
+                self._files.remove(name)
+
+    def close(self) -> None:
+        self._files.close()
+
+
+@contextmanager
+def explained(file: Path, doing: str) -> Iterator[None]:
+    """Turns an OSError into a StorageError that names the file, the cause and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        cure = _FAULTS.get(error.errno or 0, DISK_ERROR)
+        raise StorageError(f"{file}: {doing} failed: {cure} ({error.strerror or error})") from error

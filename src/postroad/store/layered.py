@@ -1,0 +1,480 @@
+"""The durable store: a journal that makes commits durable, and a database for what stays.
+
+A commit is one write to the journal. Its changes live in memory (overlay.py) until their generation is full and moves
+into the database (sqlite.py) in bulk. A message that arrives and leaves meanwhile never reaches the database.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+
+from postroad.errors import CorruptRecord, StorageError
+from postroad.store.bulk import Bulk, is_cold
+from postroad.store.database import CHECKPOINT_PAGES
+from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Record
+from postroad.store.journal import encode
+from postroad.store.journal_file import SEGMENT_BYTES, DirectoryFiles, Files, Journal, explained
+from postroad.store.replay import replay
+from postroad.store.sqlite import KEPT_FREE_PAGES, Mark, SqliteStore
+
+MAX_ENTRIES = 32_768  # of a generation: a tombstone is small in the journal, but not in memory
+STEP_ROWS = 128  # so many rows move into the database in one step, or more if there is no time
+HALF = 0.5  # of a generation
+IDLE_ROWS = 1024  # the same while nothing is committed
+SHARE = 16  # on a small disk a segment is at most 1/16 of it
+MIN_SEGMENT_BYTES = 1 << 16
+BEGIN, END = -1, 1 << 62  # below and above every lookup id
+
+
+class LayeredStore:
+    """A Store in `directory`, which is created if needed. It is locked for this process until `close`.
+
+    A commit that raises StorageError has changed nothing, and the next one works once the fault is gone. There is one
+    exception: if the disk fails in the sync of a commit and the power fails before the next commit, the whole batch
+    may be there after the restart.
+
+    With `reserve` it reserves disk space, and frees it for a commit that finds no space. The other arguments are for
+    tests: those of SqliteStore, the files of the journal and their size.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        reserve: bool = False,
+        vfs: str | None = None,
+        checkpoint_pages: int = CHECKPOINT_PAGES,
+        kept_free_pages: int = KEPT_FREE_PAGES,
+        files: Files | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self._lock = Lock()  # of the overlay: a reader sees whole batches only
+        self._closed = False
+        # By queue, (a, b): the database has no record with a < lookup id <= b that the overlay does not cover.
+        self._gaps: dict[int, tuple[int, int]] = {}
+        self._keeps_gaps = True  # but not while a commit to the database may or may not be visible
+        self._unmoved: Iterator[Key] | None = None  # what of the frozen layer the database's transaction does not have
+        self._left = 0  # how many those are
+        self._used = 0.0  # how full the active generation was when a part of the frozen one was last moved
+        self._moved = 0  # rows of the frozen layer
+        self._was_large = False  # the frozen layer
+        self._bulk = Bulk()
+        self._database = SqliteStore(
+            directory, reserve=reserve, vfs=vfs, checkpoint_pages=checkpoint_pages, kept_free_pages=kept_free_pages
+        )
+        try:
+            self._journal = Journal(files or DirectoryFiles(directory), directory, _fitting(segment_bytes, directory))
+            replayed = replay(self._journal, self._database, directory)
+        except BaseException:
+            self._database.close()
+            raise
+        self._overlay = replayed.overlay
+        self._damaged = replayed.damaged  # in the journal
+        self._spilled = replayed.mark.spilled  # the last generation that is in the database, or just about to be
+
+    # Writing
+
+    def commit(self, batches: Iterable[Batch]) -> None:
+        deletes, puts, state = _merged(batches)
+        if not (deletes or puts or state):
+            return
+        self._check_open()
+        overlay = self._overlay
+        if self._bulk.takes(deletes, puts) or is_cold(deletes, puts, overlay.newest, overlay.size):
+            self._write_through(deletes, puts, state)
+        else:
+            self._write_journal(deletes, puts, state)
+        if self._damaged:
+            for changed in (deletes, puts, state):
+                for key in changed:
+                    self._damaged.pop(key, None)
+
+    def _write_journal(
+        self, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None]
+    ) -> None:
+        body = encode(deletes, puts, state)
+        if not self._journal.has_room(body.size) or len(self._overlay.active.entries) >= MAX_ENTRIES:
+            self._rotate()
+        with explained(self._journal.file, "writing"):
+            self._database.with_room(lambda: self._journal.append(body), body.packet_bytes)
+        with self._lock:
+            self._overlay.apply(deletes, puts, state)
+
+    def _write_through(
+        self, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None]
+    ) -> None:
+        """Commits to the database. The journal has to be empty: it is read on top of the database."""
+        self._empty_journal()
+        newest = max(self._overlay.newest, max((key[1] & MAX_ARRIVAL for key in puts), default=0))
+        with self._lock:
+            self._gaps.clear()
+            self._keeps_gaps = False
+        try:
+            self._database.write(deletes, puts, state, Mark(self._spilled, newest))
+            self._overlay.newest = newest
+        finally:
+            self._keeps_gaps = True
+
+    def _empty_journal(self) -> None:
+        """Moves everything into the database."""
+        self._heal()
+        if self._journal.position:  # perhaps all that it put was deleted: it must not be read again nevertheless
+            self._rotate()
+        if self._overlay.frozen is not None:
+            self._move_all()
+
+    def _rotate(self) -> None:
+        """Freezes the active layer. What is frozen now moves into the database first."""
+        self._heal()
+        if self._overlay.frozen is not None:
+            self._move_all()
+        self._was_large = self._fill() >= HALF
+        with self._lock:
+            self._overlay.freeze(self._journal.generation + 1)
+        self._journal.rotate()
+        self._used = 0.0
+
+    def _heal(self) -> None:
+        with explained(self._journal.file, "writing"):
+            self._database.with_room(self._journal.heal)
+
+    def _move_all(self) -> None:
+        try:
+            while self._overlay.frozen is not None:
+                self._move(MAX_ENTRIES)
+        except StorageError as error:
+            if not self._database.make_room(error.__cause__):
+                raise
+            while self._overlay.frozen is not None:
+                self._move(MAX_ENTRIES)
+
+    def _move(self, rows: int) -> None:
+        """Moves up to `rows` entries of the frozen layer; with the last one the generation is in the database.
+
+        A fault takes all of it back; the next call begins again.
+        """
+        frozen = self._overlay.frozen
+        assert frozen is not None
+        entries = frozen.entries
+        try:
+            if self._unmoved is None:
+                keys = sorted(entries)
+                # From here on the database may have them: a delete needs a tombstone.
+                arrivals = (key[1] & MAX_ARRIVAL for key in keys if entries[key] is not None)
+                self._overlay.newest = max(self._overlay.newest, max(arrivals, default=0))
+                self._unmoved, self._left, self._moved = iter(keys), len(keys), 0
+            keys = list(islice(self._unmoved, rows))
+            self._left -= len(keys)
+            puts = [record for key in keys if (record := entries.get(key)) is not None]
+            deletes = [key for key in keys if entries.get(key, key) is None]
+            self._database.move(deletes, puts)
+            self._moved += len(deletes) + len(puts)
+            if self._left > 0:
+                return
+            self._spilled = frozen.generation
+            self._database.finish(frozen.state, Mark(frozen.generation, self._overlay.newest))
+        except BaseException:
+            self._database.abandon()
+            self._unmoved = None
+            self._spilled = frozen.generation - 1
+            raise
+        self._unmoved = None
+        if self._was_large:
+            self._bulk.moved(self._moved / max(frozen.changes, 1), self._overlay.newest)
+        with self._lock:
+            self._overlay.frozen = None
+            self._gaps.clear()
+
+    def no_room(self) -> str | None:
+        return self._database.no_room()
+
+    def tidy(self, *, busy: bool = False) -> bool:
+        try:
+            if busy:
+                return self._move_some()
+            if self._overlay.frozen is None and self._overlay.active:
+                self._rotate()
+            if self._overlay.frozen is not None:
+                self._move(IDLE_ROWS)
+                return True
+        except StorageError as error:
+            return self._database.make_room(error.__cause__)  # nothing is lost by it, and the next time is soon
+        return self._database.tidy()
+
+    def _move_some(self) -> bool:
+        """Moves a part of the frozen layer, so nothing of it is left when the active one is full.
+
+        It begins when the active one is half full: what leaves soon has left by then.
+        """
+        frozen, before, used = self._overlay.frozen, self._used, self._fill()
+        self._used = min(used, 1.0)
+        if frozen is None or used < HALF:
+            return False
+        left = len(frozen.entries) if self._unmoved is None else self._left
+        share = 1.0 if used >= 1.0 else (used - before) / (1.0 - before)
+        self._move(max(STEP_ROWS, int(left * share)))
+        return True
+
+    def _fill(self) -> float:
+        """How full the active generation is; 1 is full."""
+        journal = self._journal
+        return max(journal.position / journal.segment_bytes, len(self._overlay.active.entries) / MAX_ENTRIES)
+
+    def close(self) -> None:
+        """Moves everything into the database, closes it and frees the directory. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            with suppress(StorageError):  # what stays in the journal is read at the next start
+                self._empty_journal()
+                self._journal.remove()
+            self._journal.close()
+        finally:
+            self._database.close()
+
+    # Reading
+
+    def scan(self, queue: int, after: int = -1, limit: int = 100) -> list[Record]:
+        if limit <= 0:
+            return []
+        with self._lock:
+            self._check_open()
+            hot = self._overlay.after(queue, after, limit)
+            cold = self._cold_after(queue, after, limit)
+        return _merge(cold, hot, limit)
+
+    def scan_back(self, queue: int, before: int, limit: int = 100) -> list[Record]:
+        if limit <= 0:
+            return []
+        with self._lock:
+            self._check_open()
+            hot = self._overlay.before(queue, before, limit)
+            cold: list[Record] = []
+            is_last = self._gaps.get(queue) == (BEGIN, END)
+            while not is_last and len(cold) < limit:
+                page = self._database.scan_back(queue, before, limit)
+                is_last = len(page) < limit
+                cold += self._uncovered(page)
+                before = page[-1].lookup_id if page else before
+        return _merge(cold, hot, limit, reverse=True)
+
+    def _cold_after(self, queue: int, after: int, limit: int) -> list[Record]:
+        """Up to `limit` records of the database that the overlay does not cover."""
+        start, gap = after, self._gaps.get(queue)
+        if gap is not None and gap[0] <= after < gap[1]:
+            start, after = gap
+            if after == END:
+                return []
+        found: list[Record] = []
+        position, is_last = after, False
+        while not is_last and len(found) < limit:
+            page = self._database.scan(queue, position, limit)
+            is_last = len(page) < limit
+            found += self._uncovered(page)
+            position = page[-1].lookup_id if page else position
+        if self._keeps_gaps:
+            self._gaps[queue] = max(start, BEGIN), found[0].lookup_id - 1 if found else END
+        return found[:limit]
+
+    def _uncovered(self, records: list[Record]) -> list[Record]:
+        covers = self._overlay.covers
+        return [record for record in records if not covers(record[:2])]
+
+    def get(self, queue: int, lookup_id: int) -> Record | None:
+        with self._lock:
+            self._check_open()
+            is_here, record = self._overlay.find((queue, lookup_id))
+            if is_here:
+                return record
+            gap = self._gaps.get(queue, (0, 0))
+            if not gap[0] < lookup_id <= gap[1] or self._database.damaged:
+                record = self._database.get(queue, lookup_id)
+        if record is None and (key := Key(queue, lookup_id)) in self._damaged:
+            raise CorruptRecord(self._damaged[key])
+        return record
+
+    def expired(self, now_s: int, limit: int = 100, keep: Callable[[Key], bool] = lambda key: False) -> list[Record]:
+        if limit <= 0:
+            return []
+        with self._lock:
+            self._check_open()
+            covers = self._overlay.covers
+            found = [each for each in self._overlay.expiring(now_s) if not keep(Key(*each[:2]))]
+            found += self._database.expired(now_s, limit, lambda key: covers(key) or keep(key))
+        found.sort(key=lambda record: (record.expires_s, record.queue, record.lookup_id))
+        return found[:limit]
+
+    def oldest(self) -> Mapping[int, int]:
+        firsts: dict[tuple[int, int], tuple[int, int]] = {}  # by queue and rank: lookup id and arrival
+        with self._lock:
+            self._check_open()
+            cold = [(*key, arrived_ms) for key, arrived_ms in self._database.firsts()]
+            for place, (queue, lookup_id, _) in enumerate(cold):
+                if self._overlay.covers((queue, lookup_id)):
+                    found = self._cold_after(queue, lookup_id, 1)
+                    cold[place] = (queue, found[0].lookup_id, found[0].arrived_ms) if found else (queue, -1, 0)
+            hot = [(*record[:2], record.arrived_ms) for layer in self._overlay.layers for record in layer.firsts()]
+        for queue, lookup_id, arrived_ms in (*cold, *hot):
+            if lookup_id >= 0:
+                rank = (queue, lookup_id >> PRIORITY_SHIFT)
+                firsts[rank] = min(firsts.get(rank, (END, 0)), (lookup_id, arrived_ms))
+        found_ms: dict[int, int] = {}
+        for (queue, _), (_, arrived_ms) in firsts.items():
+            found_ms[queue] = min(found_ms.get(queue, arrived_ms), arrived_ms)
+        return found_ms
+
+    def state(self, prefix: str = "") -> Mapping[str, bytes]:
+        with self._lock:
+            self._check_open()
+            found = {**self._database.state(prefix), **self._overlay.state()}
+        return {name: value for name, value in sorted(found.items()) if value is not None and name.startswith(prefix)}
+
+    @property
+    def damaged(self) -> Mapping[Key | str, str]:
+        with self._lock:
+            state, covers = self._overlay.state(), self._overlay.covers
+            found = {
+                key: reason
+                for key, reason in self._database.damaged.items()
+                if not (key in state if isinstance(key, str) else covers(key))
+            }
+        return {**found, **self._damaged}
+
+    # Reading by any number of threads
+
+    def columns(self, queue: int, after: int, last: int, limit: int, most_bytes: int) -> Columns | None:
+        if limit <= 0 or after >= last:
+            return Columns(b"", b"")
+        while True:
+            with self._lock:
+                self._check_open()
+                active = self._overlay.active.generation
+                hot = self._overlay.between(queue, after, last, limit)
+            found = self._columns(queue, after, last, limit, most_bytes, hot)
+            if self._spilled < active:  # else the database has newer changes than `hot` has
+                return found
+
+    def _columns(
+        self, queue: int, after: int, last: int, limit: int, most_bytes: int, hot: dict[int, Record | None]
+    ) -> Columns | None:
+        read = self._database.columns
+        first = next(iter(hot), None)
+        if first is None:
+            return read(queue, after, last, limit, most_bytes)
+        found: list[Record] = []
+        if first > after + 1:
+            page = read(queue, after, first - 1, limit, most_bytes)
+            if page is None:
+                return None
+            found = _split(queue, page)
+            if len(found) == limit:
+                return page
+            if found:
+                after = found[-1].lookup_id
+                behind = self._database.lookup_ids(queue, after, first - 1, 1)
+                if behind is None:
+                    return None
+                if behind:
+                    return page
+        is_last = False
+        while not is_last and len(found) < limit:
+            page = read(queue, after, last, limit, most_bytes)
+            if page is None:
+                return None
+            cold = _split(queue, page)
+            is_last = not cold
+            until = last if is_last else cold[-1].lookup_id
+            part = [record for record in cold if record.lookup_id not in hot]
+            part += [record for each, record in hot.items() if record is not None and after < each <= until]
+            part.sort(key=_lookup_id)
+            found += part
+            after = until
+            if sum(len(record.packet) for record in found) > most_bytes:
+                break
+        return Columns.of(_within(found[:limit], most_bytes))
+
+    def lookup_ids(self, queue: int, after: int, last: int, limit: int) -> list[int] | None:
+        if limit <= 0 or after >= last:
+            return []
+        while True:
+            with self._lock:
+                self._check_open()
+                active = self._overlay.active.generation
+                hot = self._overlay.between(queue, after, last, limit)
+            found: list[int] = []
+            position, is_last = after, False
+            while not is_last and len(found) < limit:
+                page = self._database.lookup_ids(queue, position, last, limit)
+                if page is None:
+                    return None
+                is_last = len(page) < limit
+                until = last if is_last else page[-1]
+                part = [each for each in page if each not in hot]
+                part += [each for each, record in hot.items() if record is not None and position < each <= until]
+                found += sorted(part)
+                position = until
+            if self._spilled < active:
+                return found[:limit]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageError("the store is closed")
+
+
+def _fitting(segment_bytes: int, directory: Path) -> int:
+    """The size of a segment on this disk."""
+    return min(segment_bytes, max(shutil.disk_usage(directory).total // SHARE, MIN_SEGMENT_BYTES))
+
+
+def _lookup_id(record: Record) -> int:
+    return record.lookup_id
+
+
+def _merge(cold: list[Record], hot: list[Record], limit: int, *, reverse: bool = False) -> list[Record]:
+    if not cold or not hot:
+        return (cold or hot)[:limit]
+    return sorted(cold + hot, key=_lookup_id, reverse=reverse)[:limit]
+
+
+def _split(queue: int, columns: Columns) -> list[Record]:
+    """The records of columns."""
+    records = []
+    at = 0
+    for lookup_id, size, arrived_ms, expires_s, aborts, reason in NUMBERS.iter_unpack(columns.numbers):
+        records.append(Record(queue, lookup_id, arrived_ms, expires_s, aborts, columns.packets[at : at + size], reason))
+        at += size
+    return records
+
+
+def _within(records: list[Record], most_bytes: int) -> list[Record]:
+    """As many of the first records as have about `most_bytes`, but at least one."""
+    total = 0
+    for count, record in enumerate(records):
+        total += len(record.packet)
+        if count and total > most_bytes:
+            return records[:count]
+    return records
+
+
+def _merged(batches: Iterable[Batch]) -> tuple[set[Key], dict[Key, Record], dict[str, bytes | None]]:
+    """The result of all batches, applied in order."""
+    batches = list(batches)
+    if len(batches) == 1:
+        return batches[0].deletes, batches[0].puts, batches[0].state
+    deletes: set[Key] = set()
+    puts: dict[Key, Record] = {}
+    state: dict[str, bytes | None] = {}
+    for batch in batches:
+        if puts:
+            for key in batch.deletes:
+                puts.pop(key, None)
+        deletes |= batch.deletes
+        puts.update(batch.puts)
+        state.update(batch.state)
+    return deletes, puts, state

@@ -1,0 +1,79 @@
+"""Opening: reads what the journal holds and the database does not, and finds where the next commit goes.
+
+What is damaged is named in `damaged`; what is behind it is read nevertheless.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from postroad.store.interface import Key
+from postroad.store.journal import Segment, decode
+from postroad.store.journal_file import NAMES, Journal
+from postroad.store.overlay import Overlay
+from postroad.store.sqlite import Mark, SqliteStore
+
+RANDOM_BYTES = 6  # the first generation is a random number: no sender can imitate it in a message
+LIVE = 2  # a segment that fills, and one that moves into the database
+
+
+@dataclass(slots=True)
+class Replayed:
+    mark: Mark
+    overlay: Overlay
+    damaged: dict[Key | str, str] = field(default_factory=dict)
+
+
+def replay(journal: Journal, database: SqliteStore, directory: Path) -> Replayed:
+    """Raises StorageError if a file cannot be read."""
+    mark = database.mark()
+    last = None if mark is None else mark.spilled
+    segments = _live_segments(journal, last)
+    if mark is None:  # the database is new, or of an earlier version; or the mark is damaged
+        first = segments[0][1].generation if segments else None
+        spilled = int.from_bytes(os.urandom(RANDOM_BYTES), "big") if first is None else first - 1
+        mark = Mark(spilled, database.newest())
+        database.write((), {}, {}, mark)
+    replayed = Replayed(mark, Overlay(mark.spilled + 1, mark.newest))
+    journal.go_on(0, mark.spilled + 1, 0)
+    for place, (number, segment) in enumerate(segments):
+        generation = segment.generation or 0
+        expected = mark.spilled + 1 + place
+        if generation != expected:
+            replayed.damaged[f"journal generation {expected}"] = f"{directory}: a segment of the journal is missing"
+        if generation != replayed.overlay.active.generation:
+            replayed.overlay.freeze(generation)
+        _apply(segment, replayed, database, directory / NAMES[number])
+        journal.go_on(number, generation, segment.end)
+    return replayed
+
+
+def _live_segments(journal: Journal, spilled: int | None) -> list[tuple[int, Segment]]:
+    """The segments that are not in the database yet, in order; all segments if the last one that is there is unknown:
+    to read too much changes nothing."""
+
+    def is_live(generation: int) -> bool:
+        return spilled is None or spilled < generation <= spilled + LIVE
+
+    segments = [(number, decode(journal.read(number), is_live)) for number in range(len(NAMES))]
+    return sorted((each for each in segments if each[1].frames), key=lambda each: each[1].frames[0].generation)
+
+
+def _apply(segment: Segment, replayed: Replayed, database: SqliteStore, file: Path) -> None:
+    overlay, damaged = replayed.overlay, replayed.damaged
+    gaps = {end: start for start, end in segment.gaps}
+    for frame in segment.frames:
+        if frame.start in gaps:
+            place = f"{file.name}, bytes {gaps[frame.start]} to {frame.start}"
+            damaged[place] = f"{file}: the journal is damaged in this place: changes of one or more commits are lost"
+            # The lost commit may have set any of these, and the manager has to know that it cannot rely on them.
+            for name in {*database.state(), *overlay.state()}:
+                damaged[name] = f"{file}: state {name!r}: it may be out of date, for the journal is damaged"
+        overlay.apply(frame.deletes, frame.puts, frame.state)
+        for changed in (frame.deletes, frame.puts, frame.state):
+            for key in changed:
+                damaged.pop(key, None)
+        for key in frame.damaged:
+            damaged[key] = f"{file}: queue {key.queue}, lookup id {key.lookup_id:#x}: the checksum is wrong"
