@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from postroad.soap.elements import Attachments, Services
 from postroad.soap.envelope import write_envelope
 from postroad.soap.multipart import MAX_ENTITY_SIZE, join_entity
 from postroad.soap.receiver import Incoming
+from postroad.store.interface import Batch
 from tests.certificates import Authority
 from tests.unit.soap.network import STRANGER, stranger_message
 
@@ -424,9 +425,14 @@ def test_durable_messages_that_come_together_share_a_commit_and_regular_ones_mak
             assert manager.soap is not None
             soap = manager.soap.driver
             assert isinstance(soap, transport.SoapTransport)
-            commits = []
+            commits: list[Iterable[Batch]] = []
             commit = manager.store.commit
-            monkeypatch.setattr(manager.store, "commit", lambda batches: (commits.append(1), commit(batches)))
+
+            def counted(batches: Iterable[Batch]) -> None:
+                commits.append(batches)
+                commit(batches)
+
+            monkeypatch.setattr(manager.store, "commit", counted)
             number = 0
             for durable in (False, True):
                 answers: list[int] = []
