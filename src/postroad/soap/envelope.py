@@ -21,7 +21,7 @@ from postroad.soap.tree import MAX_ENVELOPE_SIZE, Document, Element, parse_docum
 
 _Value = TypeVar("_Value")
 
-_USUAL_NAMESPACES = {("se", SOAP), (None, SRMP)}
+_STANDARD_NAMESPACES = {("se", SOAP), (None, SRMP)}
 _HEADER_NAME = f"{SOAP} Header"
 _BODY_NAME = f"{SOAP} Body"
 _BLOCKS = (
@@ -108,13 +108,13 @@ def _read_blocks(head: Element) -> dict[str, Element]:
 
 
 def _self_standing(document: Document, ancestors: tuple[Element, ...], element: Element) -> str:
-    """The element's text, with the namespaces it has from its ancestors declared on itself, unless they are the usual.
+    """The element's text, with the namespaces it has from its ancestors declared on itself, unless they are standard.
 
     So it means the same within the start tag that is written here.
     """
     text = document.text_of(ancestors[-1], element)
     outer = dict(document.declared_on(*ancestors))
-    if set(outer.items()) == _USUAL_NAMESPACES:
+    if set(outer.items()) == _STANDARD_NAMESPACES:
         return text
     outer.setdefault(None, "")
     for prefix, _ in document.declared_on(element):
