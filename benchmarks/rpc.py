@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from typing import Annotated
 
-from benchmarks.harness import best_of, microseconds, print_table
+from benchmarks.harness import best_of, microseconds, print_table, process_cpu_s
 from postroad.rpc import ndr
 from postroad.rpc.calls import Call
 from postroad.rpc.client import RpcClient, connect
@@ -32,7 +31,7 @@ BODY = bytes(1392)  # a message of 1 KiB as a packet
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class ReadDesc:
     """The shape of qm2qm's REMOTEREADDESC."""
 
     h_remote_queue: ndr.Dword
@@ -50,13 +49,13 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    letter: Letter
+    desc: ReadDesc
 
 
 @dataclass(frozen=True, slots=True)
 class ReadReply:
     context: Annotated[ndr.Handle, ndr.context_handle("PCTX")]
-    letter: Letter
+    desc: ReadDesc
     status: ndr.Hresult
 
 
@@ -64,8 +63,8 @@ EMPTY = Operation(0, "Empty", Nothing, Nothing)
 READ = Operation(1, "Read", Read, ReadReply)
 POST = Interface("post", "9d0d2a52-5f0e-4a42-9f0e-1d1f6d1f0001", (1, 0), EMPTY, READ)
 
-ASKED = Letter(1, 0, 0, 0, 0, 1, 1, 0, 0, 0, None)
-GIVEN = ReadReply(ndr.NULL_HANDLE, Letter(1, 0, 0, 0, len(BODY), 1, 1, 1, 1700000000, 0, BODY), 0)
+ASKED = ReadDesc(1, 0, 0, 0, 0, 1, 1, 0, 0, 0, None)
+GIVEN = ReadReply(ndr.NULL_HANDLE, ReadDesc(1, 0, 0, 0, len(BODY), 1, 1, 1, 1700000000, 0, BODY), 0)
 
 
 async def serve() -> None:
@@ -140,14 +139,14 @@ def main() -> None:
         port = int(server.stdout.readline())
         rows = []
         for name, clients, flight, level, read in CASES:
-            before = _cpu_s(server.pid)
+            before = process_cpu_s(server.pid)
             best = 0.0
             calls = 0.0
             for _ in range(3):
                 found = asyncio.run(rate(port, clients, flight, arguments.seconds, level, read))
                 best = max(best, found)
                 calls += found * arguments.seconds
-            cpu = (_cpu_s(server.pid) - before) / calls
+            cpu = (process_cpu_s(server.pid) - before) / calls
             rows.append((name, f"{best:,.0f}", f"{cpu * 1e6:.0f}"))
         server.kill()
     print_table(
@@ -156,12 +155,6 @@ def main() -> None:
         rows,
         f"best of 3 rounds of {arguments.seconds:g} s; all clients share one process",
     )
-
-
-def _cpu_s(pid: int) -> float:
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def marshalling() -> None:

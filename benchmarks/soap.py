@@ -1,7 +1,7 @@
 """A queue manager's HTTP listener under load, in a separate process: messages a second by SOAP. `make bench-soap`.
 
-Beside them, in the same run and on the same server, requests without a body, which cost what HTTP costs; and what lxml
-needs to parse the same envelope.
+Beside them, in the same run: requests without a body on the same server, which cost what its HTTP costs; the same
+requests to uvicorn with an application that does nothing; and what lxml needs to parse the same envelope.
 """
 
 from __future__ import annotations
@@ -9,16 +9,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
+import uvicorn
 from lxml import etree
 
-from benchmarks.harness import print_table
+from benchmarks.harness import print_table, process_cpu_s
 from postroad.soap.elements import Attachments, Envelope, Msmq, Properties, Services
 from postroad.soap.elements import Path as SoapPath
 from postroad.soap.envelope import write_envelope
@@ -30,6 +36,12 @@ BODY = b"x" * 1024
 SOURCE = UUID(int=0xBE7C)
 ROUNDS = 3
 CONNECTIONS = (1, 8)
+NAMES = {
+    "empty": "requests without a body",
+    "uvicorn": "the same to uvicorn, which does nothing",
+    "regular": "regular messages",
+    "durable": "durable messages",
+}
 CONFIGURATION = """
 [manager]
 name = "bench"
@@ -122,43 +134,75 @@ def parse_rate(seconds: float = 0.5) -> float:
     return count / (now - started)
 
 
+async def nothing(
+    scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
+) -> None:
+    """An ASGI application that answers as the listener answers a request without a body."""
+    await receive()
+    await send({"type": "http.response.start", "status": 400, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def serve_nothing() -> None:
+    with socket.create_server((HOST, 0)) as listener:
+        print(json.dumps({"listen": {"http": f"{HOST}:{listener.getsockname()[1]}"}}), flush=True)
+        options = {"http": "httptools", "loop": "asyncio", "lifespan": "off", "log_level": "error"}
+        uvicorn.Server(uvicorn.Config(nothing, access_log=False, **options)).run([listener])  # type: ignore[arg-type]
+
+
+@contextmanager
+def serving(*command: str) -> Iterator[tuple[int, int]]:
+    """The process id and the port of a server."""
+    with subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield server.pid, int(json.loads(server.stdout.readline())["listen"]["http"].rpartition(":")[2])
+        finally:
+            server.terminate()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=3000)
+    parser.add_argument("--serve-nothing", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.serve_nothing:
+        serve_nothing()
+        return
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, "bench.toml")
         file.write_text(CONFIGURATION.format(host=HOST))
-        command = [sys.executable, "-m", "postroad", "serve", "-c", str(file), "--log-level", "error"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None
-            port = int(json.loads(server.stdout.readline())["listen"]["http"].rpartition(":")[2])
-            try:
-                measure(port, arguments.messages)
-            finally:
-                server.terminate()
+        with (
+            serving("postroad", "serve", "-c", str(file), "--log-level", "error") as own,
+            serving("benchmarks.soap", "--serve-nothing") as uvicorns,
+        ):
+            measure(own, uvicorns, arguments.messages)
 
 
-def measure(port: int, messages: int) -> None:
+def measure(own: tuple[int, int], uvicorns: tuple[int, int], messages: int) -> None:
     number = 1
     rows = []
     parsed = max(parse_rate() for _ in range(ROUNDS))
     for connections in CONNECTIONS:
-        rates: dict[str, float] = {"empty": 0.0, "regular": 0.0, "durable": 0.0}
+        rates = dict.fromkeys(NAMES, 0.0)
+        spent = dict.fromkeys(NAMES, math.inf)  # processor time of the server for each request
         for _ in range(ROUNDS):  # in turn, so all see the same machine
-            empty = [request(b"", "text/xml")] * messages
-            rates["empty"] = max(rates["empty"], asyncio.run(rate(port, empty, connections, b"HTTP/1.1 400")))
-            for kind in ("regular", "durable"):
-                made = requests(number, messages, durable=kind == "durable")
-                number += messages
-                rates[kind] = max(rates[kind], asyncio.run(rate(port, made, connections, b"HTTP/1.1 200")))
-        for kind, figure in rates.items():
-            name = "requests without a body" if kind == "empty" else f"{kind} messages"
-            rows.append((name, str(connections), f"{figure:,.0f}", f"{figure / rates['empty']:.2f}"))
-    rows.append(("lxml parses the same envelope", "", f"{parsed:,.0f}", ""))
+            for kind in NAMES:
+                made, wanted = [request(b"", "text/xml")] * messages, b"HTTP/1.1 400"
+                if kind in ("regular", "durable"):
+                    made, wanted = requests(number, messages, durable=kind == "durable"), b"HTTP/1.1 200"
+                    number += messages
+                pid, port = uvicorns if kind == "uvicorn" else own
+                before = process_cpu_s(pid)
+                rates[kind] = max(rates[kind], asyncio.run(rate(port, made, connections, wanted)))
+                spent[kind] = min(spent[kind], (process_cpu_s(pid) - before) / messages)
+        for kind, name in NAMES.items():
+            figures = (f"{rates[kind]:,.0f}", f"{rates[kind] / rates['empty']:.2f}", f"{spent[kind] * 1e6:.0f}")
+            rows.append((name, str(connections), *figures))
+    rows.append(("lxml parses the same envelope", "", f"{parsed:,.0f}", "", ""))
     print_table(
         "SOAP over HTTP, 1 KiB body, one server process",
-        ("", "connections", "a second", "of an empty request"),
+        ("", "connections", "a second", "of an empty request", "server CPU us"),
         rows,
         f"best of {ROUNDS} rounds of {messages:,}; each connection sends when the last request is answered",
     )

@@ -26,6 +26,11 @@ _PACKET_SIZE_AT = 8
 _USER_FLAGS_AT = 60
 
 
+def marked_as_http(packet: bytes) -> bytes:
+    """AH is set, and no address is known."""
+    return packet[:32] + bytes(16) + packet[48:63] + bytes((packet[63] | 0x02,)) + packet[64:]
+
+
 def u16(value: int) -> bytes:
     return pack("<H", value)
 

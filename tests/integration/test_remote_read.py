@@ -7,8 +7,9 @@ import contextlib
 import socket
 import subprocess
 import sys
+import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,12 @@ from postroad.errors import (
     TransactionSequence,
 )
 from postroad.message import Message
+from postroad.remote_read.values import Ack, DesiredAccess
 from postroad.rpc.ndr import Format
-from postroad.store import open_store
+from postroad.store import MemoryStore, open_store
+from postroad.store.interface import Batch
 from postroad.values.info import LockInfo
-from tests.remote.station import HOST, ORDERS, OTHER, PASSWORD, USER, Station, station
+from tests.remote.station import HOST, ORDERS, OTHER, PASSWORD, PATIENCE_S, USER, Station, station
 from tests.served import FailingStore
 
 READERS, MESSAGES = 100, 10_000
@@ -454,6 +457,49 @@ def test_a_disk_that_is_full_keeps_the_message() -> None:
             orders.settle([message], delete=True)
         store.full = False
         assert orders.receive(timeout=5).label == "one"
+
+
+class CountingStore(MemoryStore):
+    commits = 0
+
+    def commit(self, batches: Iterable[Batch]) -> None:
+        self.commits += 1
+        super().commit(batches)
+
+
+def test_a_receive_makes_no_commit_and_acknowledgments_that_come_together_share_one() -> None:
+    store = CountingStore()
+
+    async def read(running: Station) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            held = []
+            before = store.commits
+            for _ in range(8):
+                reader = await stack.enter_async_context(backend(running))
+                opened = await stack.enter_async_context(reader._open(reader._name(ORDERS), DesiredAccess.RECEIVE))
+                held.append((reader.client, (await reader.client.receive(opened)).entry))
+            assert store.commits == before
+            stopped, go = threading.Event(), threading.Event()
+
+            def stop() -> None:
+                stopped.set()
+                go.wait(PATIENCE_S)
+
+            running.loop.call_soon_threadsafe(stop)  # so that all of them are there at its next turn
+            assert stopped.wait(PATIENCE_S)
+            ends = []
+            for client, entry in held:
+                assert entry is not None
+                ends.append(asyncio.ensure_future(client.end(entry, Ack.RR_ACK)))
+            await asyncio.sleep(0)  # each has written its call
+            go.set()
+            await asyncio.gather(*ends)
+            assert store.commits == before + 1
+
+    with station(store) as running:
+        running.send(*"abcdefgh")
+        asyncio.run(read(running))
+        assert running.count() == 0
 
 
 READER = """

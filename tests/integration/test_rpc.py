@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postroad.errors import RpcFault, RpcUnavailable
-from postroad.rpc.calls import Limits
+from postroad.rpc.calls import Call, Later, Limits
 from postroad.rpc.client import RpcClient, connect
 from postroad.rpc.constants import FaultStatus
 from postroad.rpc.interface import Interface, Nothing, Operation
@@ -167,6 +167,66 @@ def test_a_cancelled_call_is_answered_with_its_fault() -> None:
                 await call
             assert caught.value.fault_status == FaultStatus.NCA_FAULT_CANCEL
             await client.close()
+
+    asyncio.run(run())
+
+
+def later_replies(it: Counter) -> dict[int, Later[parcels.Status]]:
+    """Wait without a task: what it has to reply is for the test to give."""
+    replies: dict[int, Later[parcels.Status]] = {}
+
+    def wait(call: Call, request: parcels.Wait) -> Later[parcels.Status]:
+        later = replies[request.ticket] = Later()
+        if not request.ticket:
+            later.give(parcels.Status(17))
+        return later
+
+    it.server.on(parcels.WAIT, wait)
+    return replies
+
+
+def test_a_handler_replies_at_once_or_later_without_a_task() -> None:
+    async def run() -> None:
+        async with counter() as it:
+            replies = later_replies(it)
+            client = await client_of(it)
+            assert (await client.call(parcels.WAIT, parcels.Wait(0))).status == 17
+            calls = [asyncio.create_task(client.call(parcels.WAIT, parcels.Wait(n))) for n in (1, 2)]
+            await until(lambda: len(replies) == 3)
+            (link,) = it.server.links
+            assert link.tasks == {}
+            client.cancel_calls()  # which comes too late: the reply alone is missing
+            await client.call(parcels.EMPTY, Nothing())
+            for ticket in (2, 1):
+                replies[ticket].give(parcels.Status(ticket))
+            assert [reply.status for reply in await asyncio.gather(*calls)] == [1, 2]
+            await client.close()
+
+    asyncio.run(run())
+
+
+def test_a_late_reply_to_a_call_that_was_given_up_or_whose_client_has_gone_is_dropped() -> None:
+    async def run() -> None:
+        async with counter() as it:
+            replies = later_replies(it)
+            client = await client_of(it)
+            await open_shelf(client)
+            with pytest.raises(TimeoutError):
+                await client.call(parcels.WAIT, parcels.Wait(1), timeout=0.02)
+            (link,) = it.server.links
+            connection = link.connection
+            assert connection is not None
+            await until(lambda: not connection.calls)
+            replies[1].give(parcels.Status(1))
+            call = asyncio.create_task(client.call(parcels.WAIT, parcels.Wait(2)))
+            await until(lambda: 2 in replies)
+            assert not it.run_down
+            await client.close()
+            with pytest.raises(RpcUnavailable):
+                await call
+            await until(lambda: it.run_down)
+            replies[2].give(parcels.Status(2))
+            assert not len(it.server.endpoint.associations)
 
     asyncio.run(run())
 

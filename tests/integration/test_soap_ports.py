@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from postroad.errors import ConfigurationError, PostroadError, StorageError
 from postroad.manager import Manager
 from postroad.message import Message
 from postroad.server.server import Server
-from postroad.soap import transport
-from postroad.soap.elements import Attachments
+from postroad.soap import listener, transport
+from postroad.soap.elements import Attachments, Services
 from postroad.soap.envelope import write_envelope
 from postroad.soap.multipart import MAX_ENTITY_SIZE, join_entity
+from postroad.soap.receiver import Incoming
+from postroad.store.interface import Batch
 from tests.certificates import Authority
 from tests.unit.soap.network import STRANGER, stranger_message
 
@@ -308,8 +310,10 @@ def test_a_proxy_that_refuses_a_tunnel_is_named_with_its_answer(tmp_path: Path) 
 # Requests of others
 
 
-def entity(url: str, number: int = 1) -> tuple[str, bytes]:
+def entity(url: str, number: int = 1, *, durable: bool = False) -> tuple[str, bytes]:
     envelope = stranger_message(url, number, label="note", now=time.time())
+    if durable:
+        envelope = replace(envelope, services=Services(durable=True))
     kind, pieces = join_entity(write_envelope(envelope), Attachments(b"text"), STRANGER, number)
     return kind, b"".join(pieces)
 
@@ -370,7 +374,7 @@ def test_a_request_that_is_refused_gets_no_body_and_the_log_says_why(
 def test_a_body_that_is_too_large_or_does_not_come_whole_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(transport, "MAX_ENTITY_SIZE", 1000)
+    monkeypatch.setattr(listener, "MAX_ENTITY_SIZE", 1000)
     chunks = b"200\r\n" + bytes(0x200) + b"\r\n"
 
     async def body() -> None:
@@ -408,6 +412,39 @@ def test_a_message_is_taken_once_it_is_durable_and_not_where_storing_fails(
             assert manager.queue(r"private$\orders").messages == 0
             assert (await post(manager, addresses["http"])).startswith(b"HTTP/1.1 200 ")
             assert manager.queue(r"private$\orders").messages == 1
+
+    run(body)
+
+
+def test_durable_messages_that_come_together_share_a_commit_and_regular_ones_make_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        async with serving(tmp_path) as (manager, addresses):
+            await manager.create_queue(r"private$\orders")
+            assert manager.soap is not None
+            soap = manager.soap.driver
+            assert isinstance(soap, transport.SoapTransport)
+            commits: list[Iterable[Batch]] = []
+            commit = manager.store.commit
+
+            def counted(batches: Iterable[Batch]) -> None:
+                commits.append(batches)
+                commit(batches)
+
+            monkeypatch.setattr(manager.store, "commit", counted)
+            number = 0
+            for durable in (False, True):
+                answers: list[int] = []
+                for _ in range(8):
+                    number += 1
+                    kind, octets = entity(f"http://{addresses['http']}/msmq/private$/orders", number, durable=durable)
+                    soap.take(Incoming(kind, octets, ALPHA), answers.append)
+                assert answers == ([] if durable else [200] * 8)
+                await until(lambda answers=answers: len(answers) == 8)  # type: ignore[misc]
+                assert answers == [200] * 8
+                assert len(commits) == durable
+            assert manager.queue(r"private$\orders").messages == 16
 
     run(body)
 

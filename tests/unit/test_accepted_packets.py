@@ -46,8 +46,9 @@ from postroad.store.memory import MemoryStore
 from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
 from postroad.wire import FinalAck, MessageView, OrderAck, QueueField, decode_packet
 from postroad.wire.constants import MessageClass, QueueCode
-from postroad.wire.patch import as_arrived_by_http, as_stored, renumber_transaction
+from postroad.wire.patch import as_stored, renumber_transaction
 from tests import strategies
+from tests.packets import marked_as_http
 
 OWN = UUID(int=0xAA)
 STARTED = 1_700_000_000.0
@@ -236,7 +237,7 @@ def sent(house: House, view: MessageView) -> None:
 
 def posted(house: House, view: MessageView) -> None:
     """By SOAP: one that was sent here, and one that came by HTTP."""
-    for number, packet in enumerate((view.data, as_arrived_by_http(view.data))):
+    for number, packet in enumerate((view.data, marked_as_http(view.data))):
         queue = _outgoing(house, f"DIRECT=http://10.0.0.{number + 1}/msmq/private$/orders", MessageView(packet))
         if queue.count:
             house.soap.ready(queue, STARTED)
@@ -247,7 +248,7 @@ def posted(house: House, view: MessageView) -> None:
 
 def came_by_http(house: House, view: MessageView) -> None:
     """Its mark says so, and its envelope need not be one."""
-    queue = house.insert(MessageView(as_arrived_by_http(view.data)))
+    queue = house.insert(MessageView(marked_as_http(view.data)))
     house.core.purge(queue, STARTED)
 
 

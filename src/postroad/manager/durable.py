@@ -56,6 +56,22 @@ class DurableCore:
         repeated = repeats(result)
         return result, self._durable(repeats=repeated) if changed or repeated else None
 
+    def change_then(
+        self,
+        operation: Callable[[], T],
+        done: Callable[[T, StorageError | None], object],
+        repeats: Callable[[T], bool] = lambda result: False,
+    ) -> T:
+        """Like `change`, for callers without a coroutine: calls `done` with the result, at once if nothing has to be on
+        disk, else in the callback of the commit."""
+        result, changed = self._commits.run(operation)
+        repeated = repeats(result)
+        if changed or repeated:
+            self._commits.when_durable(lambda error: done(result, error), repeats=repeated)
+        else:
+            done(result, None)
+        return result
+
     async def durably(self, operation: Callable[[], T], repeats: Callable[[T], bool] = lambda result: False) -> T:
         """Like `change`, but waits."""
         result, durable = self.change(operation, repeats)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # What nobody waits for, such as the end of messages that have arrived elsewhere, shares a commit with what comes next.
 UNHURRIED_S = 0.01
+ENOUGH = 64  # callers that wait for one commit: it gains nothing by more
 
 T = TypeVar("T")
 Done = Callable[[StorageError | None], object]
@@ -156,6 +157,8 @@ class Commits:
         self._write = write
         self._in_flight: Tick | None = None
         self._scheduled = False
+        self._shared = False  # several have waited for the last commit
+        self._seen = 0  # who waited one turn ago
         self._unhurried: Timer | None = None
 
     @property
@@ -198,10 +201,23 @@ class Commits:
         """Commits what has gathered now, or right after the commit that is under way."""
         if not self._scheduled and not self.writing:
             self._scheduled = True
-            self._after(0.0, self._commit)
+            self._seen = 0
+            self._after(0.0, self._gather)
             if self._unhurried is not None:
                 self._unhurried.cancel()
                 self._unhurried = None
+
+    def _gather(self) -> None:
+        """Callers that got their answers together send their next requests together, but not all in one turn of the
+        event loop. So after a commit that several have waited for, the next one starts with the first turn that brings
+        no more of them. A caller that is alone never waits for others."""
+        waiting = len(self.gathered)
+        if self._shared and self._seen < waiting < ENOUGH:
+            self._seen = waiting
+            self._after(0.0, self._gather)
+        else:
+            self._shared = waiting > 1
+            self._commit()
 
     def _commit(self) -> None:
         self._scheduled = False

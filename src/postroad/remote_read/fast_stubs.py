@@ -47,7 +47,7 @@ class Shape:
         self.counts = Struct(f"<3{count}")  # maximum count, offset, actual count
 
 
-SHAPES = {Format.NDR: Shape("9IHxxI", "I4x", "I"), Format.NDR64: Shape("9IIQ", "Q", "Q")}
+_NDR, _NDR64 = Shape("9IHxxI", "I4x", "I"), Shape("9IIQ", "Q", "Q")
 
 
 class FastParameters(Parameters[Value]):
@@ -57,13 +57,13 @@ class FastParameters(Parameters[Value]):
 
     def encode(self, value: Value, layout: Format, request: object = None) -> bytes:
         try:
-            octets = self.pack(value, SHAPES[layout])
+            octets = self.pack(value, _NDR64 if layout is Format.NDR64 else _NDR)
         except StructError:  # a number that has no room; the definitions say which
             octets = None
         return super().encode(value, layout, request) if octets is None else octets
 
     def decode_from(self, reader: Reader, request: object = None) -> Value:
-        value = self.unpack(reader, SHAPES[reader.layout]) if reader.order == "<" else None
+        value = self.unpack(reader, _NDR64 if reader.wide else _NDR) if reader.order == "<" else None
         return super().decode_from(reader, request) if value is None else value
 
     def pack(self, value: Value, shape: Shape) -> bytes | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from postroad.errors import PostroadError, RpcFault, Status
+from postroad.errors import PostroadError, RpcFault, Status, StorageError
 from postroad.net.limits import Limits
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.waiting import WaitingRead
@@ -15,7 +15,7 @@ from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, Re
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
 from postroad.remote_read.values import OWN_VERSION, SEQUENTIAL_MASK, Ack, ReadRequest
-from postroad.rpc.calls import Call
+from postroad.rpc.calls import Call, Later
 from postroad.rpc.ndr import NULL_HANDLE, Handle
 from postroad.rpc.server import RpcServer
 from postroad.security.attempts import Audit
@@ -40,7 +40,7 @@ class Host(Protocol):
 
     def commit_soon(self) -> None: ...
 
-    def change(self, operation: Callable[[], T]) -> tuple[T, Awaitable[None] | None]: ...
+    def change_then(self, operation: Callable[[], T], done: Callable[[T, StorageError | None], object]) -> T: ...
 
     async def durably(self, operation: Callable[[], T]) -> T: ...
 
@@ -124,9 +124,7 @@ class Handlers:
             return structures.OpenQueueOut(NULL_HANDLE, status)
         return structures.OpenQueueOut(call.open_context(SESSION_KIND, entry, self._run_down_session), status)
 
-    def _close_queue(
-        self, call: Call, request: structures.CloseQueueIn
-    ) -> structures.CloseQueueOut | Awaitable[structures.CloseQueueOut]:
+    def _close_queue(self, call: Call, request: structures.CloseQueueIn) -> Later[structures.CloseQueueOut]:
         entry = call.context(request.context, OpenQueueEntry) if request.context else None
         null = call.close_context(request.context)
         return self._durably(
@@ -212,9 +210,7 @@ class Handlers:
             return NULL_HANDLE
         return call.open_context(READ_KIND, answer.entry, self._run_down_read)
 
-    def _end_receive(
-        self, call: Call, request: structures.EndReceiveIn
-    ) -> structures.EndReceiveOut | Awaitable[structures.EndReceiveOut]:
+    def _end_receive(self, call: Call, request: structures.EndReceiveIn) -> Later[structures.EndReceiveOut]:
         entry = call.context(request.context, RemoteReadEntry) if request.context else None
         null = call.close_context(request.context)
         return self._durably(
@@ -239,17 +235,15 @@ class Handlers:
 
     # Durability
 
-    def _durably(self, operation: Callable[[], int], reply: Callable[[int], Out]) -> Out | Awaitable[Out]:
+    def _durably(self, operation: Callable[[], int], reply: Callable[[int], Out]) -> Later[Out]:
         """The reply with the operation's status: at once if nothing has to be on disk for it, else when it is."""
-        status, durable = self.host.change(operation)
-        return reply(status) if durable is None else self._when_durable(durable, status, reply)
+        later: Later[Out] = Later()
 
-    async def _when_durable(self, durable: Awaitable[None], status: int, reply: Callable[[int], Out]) -> Out:
-        try:
-            await durable
-        except PostroadError as error:
-            return reply(error.status)
-        return reply(status)
+        def done(status: int, error: StorageError | None) -> None:
+            later.give(reply(status if error is None else error.status))
+
+        self.host.change_then(operation, done)
+        return later
 
 
 def _asked(desc: RemoteReadDesc | None) -> ReadRequest | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from postroad.rpc.association import Association, Associations, Rundown
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from postroad.rpc.server_connection import ServerConnection
 
 Kind = TypeVar("Kind")
+Out = TypeVar("Out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,30 @@ class Call:
     def close_context(self, handle: Handle) -> Handle:
         """Removes the handle without a rundown; returns the null handle for the answer."""
         return self.association.close(handle)
+
+
+class Later(Generic[Out]):
+    """A reply that its handler gives from a later callback, without a task. A client cannot cancel it: what it asks for
+    is already done, and only the reply waits."""
+
+    __slots__ = ("_given", "_then")
+
+    def __init__(self) -> None:
+        self._given: list[Out] = []
+        self._then: Callable[[Out], None] | None = None
+
+    def give(self, reply: Out) -> None:
+        """Once."""
+        if self._then is None:
+            self._given.append(reply)
+        else:
+            self._then(reply)
+
+    def then(self, take: Callable[[Out], None]) -> None:
+        """Calls `take` with the reply, when it is there."""
+        self._then = take
+        for reply in self._given:
+            take(reply)
 
 
 @dataclass(frozen=True, slots=True)

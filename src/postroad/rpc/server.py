@@ -1,13 +1,13 @@
 """An RPC server on asyncio: listens, passes calls to handlers, writes their answers. The rules are in the core.
 
-A handler is a plain function, or a coroutine if it must wait. A waiting handler delays no other call.
+A handler is a plain function, or a coroutine if it must wait; or it returns a `Later`. A waiting handler delays no
+other call.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import inspect
 import logging
 import secrets
 import socket
@@ -23,7 +23,7 @@ from postroad.net.limits import Limits as SharedLimits
 from postroad.net.listening import Acceptor, ReadWatch, bind
 from postroad.rpc import mgmt
 from postroad.rpc.association import Associations
-from postroad.rpc.calls import Call, CallCancelled, CallReceived, Endpoint, Limits, LoginRefused
+from postroad.rpc.calls import Call, CallCancelled, CallReceived, Endpoint, Later, Limits, LoginRefused
 from postroad.rpc.constants import AuthLevel, FaultStatus
 from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.security import Provider
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 In = TypeVar("In")
 Out = TypeVar("Out")
-Handler = Callable[[Call, In], Out | Awaitable[Out]]
+Handler = Callable[[Call, In], Out | Awaitable[Out] | Later[Out]]
 
 PORT_STEP = 11  # [MS-MQQP] 3.1.4.8: if a static port is taken, the next one 11 higher is tried
 PORT_TRIES = 100
@@ -151,7 +151,7 @@ class RpcServer:
 
 
 class _Link(asyncio.Protocol):
-    """One connection, and the tasks of its waiting calls."""
+    """One connection, and its waiting calls."""
 
     def __init__(self, server: RpcServer, admission: Admission) -> None:
         self.server = server
@@ -159,6 +159,7 @@ class _Link(asyncio.Protocol):
         self.address = ""
         self.connection: ServerConnection | None = None
         self.tasks: dict[Call, asyncio.Future[Any]] = {}
+        self._later: set[Call] = set()  # without a task
         self._orphans: set[Call] = set()
         self._transport: asyncio.Transport | None = None
         self._reading: ReadWatch | None = None
@@ -237,6 +238,9 @@ class _Link(asyncio.Protocol):
         self.connection.disconnected()
         for task in list(self.tasks.values()):
             task.cancel()
+        later, self._later = self._later, set()
+        for call in later:
+            self.connection.drop(call)
 
     def abort(self) -> None:
         self.server.half_open.pop(self, None)
@@ -267,14 +271,17 @@ class _Link(asyncio.Protocol):
     # Calls
 
     def _handle(self, event: CallReceived | CallCancelled) -> None:
+        assert self.connection is not None
         call = event.call
         if isinstance(event, CallCancelled):
-            if event.orphaned:
+            if event.orphaned and call in self._later:
+                self._later.discard(call)
+                self.connection.drop(call)
+            elif event.orphaned:
                 self._orphans.add(call)
             if call in self.tasks:
                 self.tasks[call].cancel()
             return
-        assert self.connection is not None
         self.server.endpoint.calls_in += 1
         handler = self.server.handler(call.operation)
         if handler is None:
@@ -285,7 +292,10 @@ class _Link(asyncio.Protocol):
         except Exception as error:
             self._fail(call, error)
             return
-        if inspect.isawaitable(result):
+        if isinstance(result, Later):
+            self._later.add(call)
+            result.then(partial(self._came, call))
+        elif hasattr(result, "__await__"):
             task = asyncio.ensure_future(result)
             self.tasks[call] = task
             task.add_done_callback(partial(self._done, call))
@@ -307,6 +317,12 @@ class _Link(asyncio.Protocol):
         else:
             self._reply(call, task.result())
         self._flush()
+
+    def _came(self, call: Call, reply: object) -> None:
+        if call in self._later:  # else the client wants no reply, or is gone
+            self._later.discard(call)
+            self._reply(call, reply)
+            self._flush()
 
     def _reply(self, call: Call, reply: object) -> None:
         assert self.connection is not None

@@ -27,10 +27,13 @@ XML_TYPE: Final = "text/xml"
 _PART_TYPE = "text/xml; charset=UTF-8"
 _MEDIA_TYPE = re.compile(r"\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*")
 _PARAMETER = re.compile(r';\s*(?:([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))\s*)?')
-# As queue managers write it, 4.1, and as every other reader would: taken in one step where it is so to the letter.
-_USUAL_TYPE = re.compile(r'multipart/related; boundary="([^"\\]{1,70})"; type=text/xml')
-_USUAL_HEADERS = re.compile(
-    rb"\r\nContent-Type: ([!-~][ -~]{0,99})\r\nContent-Length: ([0-9]{1,10})\r\n(?:Content-Id: ([!-~]{1,100})\r\n)?\r\n"
+# A message as queue managers write it, 4.1. Whatever differs in one octet is read part by part.
+_STANDARD_TYPE = re.compile(r'multipart/related; boundary="([ !#-\[\]-~]{1,70})"; type=text/xml')
+_ENVELOPE_HEADERS = re.compile(
+    rb"\r\nContent-Type: %s\r\nContent-Length: ([0-9]{1,10})\r\n\r\n" % re.escape(_PART_TYPE.encode())
+)
+_BODY_HEADERS = re.compile(
+    rb"\r\nContent-Type: [!-~][ -~]{0,99}\r\nContent-Length: ([0-9]{1,10})\r\nContent-Id: body@[!-~]{1,100}\r\n\r\n"
 )
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _LINE_END = re.compile(rb"\r?\n")
@@ -77,9 +80,12 @@ def split_entity(content_type: str, entity: bytes) -> tuple[bytes, Attachments]:
     """The envelope's octets and what is attached; MalformedSoap where the entity is neither of the two forms."""
     if len(entity) > MAX_ENTITY_SIZE:
         raise MalformedSoap("entity", f"{len(entity)} bytes are more than {MAX_ENTITY_SIZE}")
-    usual = _USUAL_TYPE.fullmatch(content_type)
-    if usual is not None:
-        parts = split_parts(usual[1], entity)
+    standard = _STANDARD_TYPE.fullmatch(content_type)
+    if standard is not None:
+        found = _split_standard(standard[1], entity)
+        if found is not None:
+            return found
+        parts = split_parts(standard[1], entity)
         root = parts[0]
     else:
         kind = ContentType.parse(content_type)
@@ -92,6 +98,22 @@ def split_entity(content_type: str, entity: bytes) -> tuple[bytes, Attachments]:
     if root.content_type != _PART_TYPE and ContentType.parse(root.content_type).media_type != XML_TYPE:
         raise MalformedSoap("part 1", "the envelope is not text/xml")
     return root.content, _attachments([part for part in parts if part is not root])
+
+
+def _split_standard(boundary: str, entity: bytes) -> tuple[bytes, Attachments] | None:
+    """An envelope and a body; None where there is something else, or other headers."""
+    delimiter = b"--" + boundary.encode("ascii")
+    first = _ENVELOPE_HEADERS.match(entity, len(delimiter)) if entity.startswith(delimiter) else None
+    if first is None:
+        return None
+    stop = first.end() + int(first[1])
+    second = _BODY_HEADERS.match(entity, stop + len(delimiter)) if entity.startswith(delimiter, stop) else None
+    if second is None:
+        return None
+    end = second.end() + int(second[1])
+    if not entity.startswith(delimiter + b"--", end):
+        return None
+    return entity[first.end() : stop], Attachments(entity[second.end() : end])
 
 
 def _root(parts: list[Part], start: str | None) -> Part:
@@ -148,18 +170,6 @@ def split_parts(boundary: str, entity: bytes) -> list[Part]:
 
 def _part(entity: bytes, position: int, delimiter: bytes, place: str) -> tuple[Part, int]:
     """One part, and where the next delimiter is. `position` is right behind the delimiter before it."""
-    usual = _USUAL_HEADERS.match(entity, position)
-    if usual is not None:
-        content_type, length, content_id = usual.groups(b"")
-        start = usual.end()
-        stop = start + int(length)
-        if entity.startswith(delimiter, stop):
-            return Part(content_type.decode(), content_id.decode().strip("<>"), entity[start:stop]), stop
-    return _any_part(entity, position, delimiter, place)
-
-
-def _any_part(entity: bytes, position: int, delimiter: bytes, place: str) -> tuple[Part, int]:
-    """A part whose headers have any order and form."""
     line = _LINE_END.search(entity, position, position + MAX_PART_HEADERS)
     if line is None or entity[position : line.start()].strip(b" \t"):
         raise MalformedSoap(place, "no line ends behind its delimiter")

@@ -38,6 +38,7 @@ from postroad.wire.constants import (
 )
 from postroad.wire.layout import NULL_GUID, Writer
 from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
+from postroad.wire.patch import caller_field
 from postroad.wire.properties_header import LAYOUT as PROPERTIES
 from postroad.wire.properties_header import NO_CORRELATION
 from postroad.wire.queue_names import destination_field, other_field
@@ -60,6 +61,7 @@ _TRANSACTION = UserFlags.TRANSACTION_HEADER.value
 _SECURITY = UserFlags.SECURITY_HEADER.value
 _PROPERTIES = UserFlags.MESSAGE_PROPERTIES_HEADER.value
 _SOAP = UserFlags.SOAP_HEADER.value
+_ARRIVED_BY_HTTP = 0x02000000  # AH, [MS-MQMQ] 2.2.19.2
 _MULTI_QUEUE = UserFlags.MULTI_QUEUE_HEADER.value
 _XML_SIGNATURE = 0x0900  # AS, [MS-MQMQ] 2.2.20.6: the digests of an XML signature hold
 _TRACED = (BaseFlags.TRACING | BaseFlags.DEBUG_HEADER).value
@@ -92,18 +94,20 @@ def packet_of(
     destination: FormatName | None = None,
     *,
     verified: bool = False,
+    address: str | None = None,
 ) -> bytes:
     """The UserMessage packet; MalformedSoap where a value has no place in one.
 
     `now` stands in for a time of sending that is not told, and `destination` for the one in the path. `verified`: the
-    digests of the signature hold.
+    digests of the signature hold. With an `address`, the packet says that it arrived by HTTP from there:
+    `brought_by` reads it.
     """
     source = envelope.source
     try:
         soap = None if source is None else soap_sections(source.header, source.body)
-        packet = _packet(envelope, attachments, now, destination, soap, verified)
+        packet = _packet(envelope, attachments, now, destination, soap, verified, address)
         if len(packet) > MAX_PACKET_SIZE:  # the body is worth more than the text of its envelope
-            packet = _packet(envelope, attachments, now, destination, None, verified)
+            packet = _packet(envelope, attachments, now, destination, None, verified, address)
     except LocalProtocolError as error:
         raise MalformedSoap("entity", str(error)) from None
     if len(packet) > MAX_PACKET_SIZE:
@@ -118,6 +122,7 @@ def _packet(
     destination: FormatName | None,
     soap: bytes | None,
     verified: bool,
+    caller: str | None,
 ) -> bytes:
     properties = envelope.properties
     # Note 12: without Msmq all its elements have their defaults, and expiresAt is what TTrq would be.
@@ -160,6 +165,10 @@ def _packet(
     if msmq.destination_mqf or msmq.admin_mqf or msmq.response_mqf:
         flags |= _MULTI_QUEUE
         _multi_queue(msmq).encode(writer)
+    manager = address.bytes_le
+    if caller is not None:
+        flags |= _ARRIVED_BY_HTTP
+        manager = caller_field(caller)
     fixed = _FIXED.pack(
         VERSION,
         0,
@@ -168,7 +177,7 @@ def _packet(
         writer.size,
         _lifetime(msmq.ttrq, sent),
         identifier.guid.bytes_le,
-        address.bytes_le,
+        manager,
         INFINITE,
         sent,
         identifier.ordinal,
@@ -248,25 +257,21 @@ def _put_properties(
         acks |= _POSITIVE_RECEIVE if commitment.positive_only else 0
         acks |= _NEGATIVE_RECEIVE if commitment.negative_only else 0
     body, extension = attachments.body or b"", attachments.extension or b""
-    writer.put(
-        PROPERTIES.pack(
-            acks,
-            len(label) // 2,
-            msmq.message_class,
-            msmq.correlation or NO_CORRELATION,
-            msmq.body_type,
-            msmq.app or 0,
-            len(body),
-            len(body),
-            0,
-            _SHA1 if msmq.hash_algorithm is None else msmq.hash_algorithm,
-            _RC4,
-            len(extension),
-        )
+    fixed = PROPERTIES.pack(
+        acks,
+        len(label) // 2,
+        msmq.message_class,
+        msmq.correlation or NO_CORRELATION,
+        msmq.body_type,
+        msmq.app or 0,
+        len(body),
+        len(body),
+        0,
+        _SHA1 if msmq.hash_algorithm is None else msmq.hash_algorithm,
+        _RC4,
+        len(extension),
     )
-    writer.put(label)
-    writer.put(extension)
-    writer.put(body)
+    writer.put(b"".join((fixed, label, extension, body)))
     writer.align(4)
 
 

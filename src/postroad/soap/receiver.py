@@ -43,7 +43,7 @@ from postroad.transfer.outgoing import withdraw
 from postroad.transfer.watching import TransferWatcher
 from postroad.wire.constants import AckFlags, MessageClass
 from postroad.wire.fields import arrived_by_http
-from postroad.wire.patch import as_arrived_by_http, brought_by
+from postroad.wire.patch import brought_by
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
 
@@ -160,10 +160,9 @@ class Receiver:
                 if checked.fault is not None:
                     facts = {"peer": incoming.address, "id": envelope.path.id, "reason": checked.fault}
                     self._watcher.suspicious("SOAP signature refused", facts)
-                packet = packet_of(envelope, attachments, int(now), name, verified=checked.verified)
-                packet = as_arrived_by_http(packet, incoming.address)
-                forged = checked.fault is not None
-                return self._take_message(queue, name, envelope, packet, incoming.address, forged, now)
+                address, forged = incoming.address, checked.fault is not None
+                packet = packet_of(envelope, attachments, int(now), name, verified=checked.verified, address=address)
+                return self._take_message(queue, name, envelope, packet, address, forged, now)
         return False
 
     def _note_receipt(self, taken: Taken, address: str) -> None:
@@ -291,7 +290,7 @@ class Receiver:
         """
         if not (configured or self.core.delivery.relay.allows(name.host) or self._is_redirected(name)):
             raise _NotForUs(f"{name.host} is not here, and [relay] allow does not let messages be passed on to it")
-        packet = as_arrived_by_http(packet_of(envelope, attachments, int(now), name), address)
+        packet = packet_of(envelope, attachments, int(now), name, address=address)
         view = MessageView(packet)
         key = b"" if view.transactional else _history_key(view, address)
         if self._is_repeated(key, now):

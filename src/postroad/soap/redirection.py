@@ -67,7 +67,7 @@ class Redirections:
 
 
 def own_url(destination: str, computer: str, ports: dict[str, int]) -> str:
-    """How a peer that is reached by this scheme finds us: `https://alpha`, and the port where it is not the usual."""
+    """How a peer that is reached by this scheme finds us: `https://alpha`, and a port that is not the standard one."""
     scheme = "https" if destination.lower().startswith("https:") else "http"
     port = ports.get(scheme, _DEFAULT_PORTS[scheme])
     shown = "" if port == _DEFAULT_PORTS[scheme] else f":{port}"

@@ -1,4 +1,4 @@
-"""HTTP for the SOAP protocol: a bare ASGI app for requests of others, and aiohttp for our own.
+"""HTTP for the SOAP protocol: what the listeners do with requests of others, and aiohttp for our own.
 
 The rules are in service.py, the ports in listener.py.
 """
@@ -10,11 +10,13 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
+from urllib.parse import unquote_to_bytes
 
 import aiohttp
+import httptools
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
@@ -27,6 +29,7 @@ from postroad.runtime.logs import RateLimitedLog
 from postroad.runtime.supervision import RETRY_S, Supervisor
 from postroad.security.audit import MESSAGE_REFUSED, AuditLog
 from postroad.security.refusals import Refused
+from postroad.soap.listener import METHOD_NOT_ALLOWED, Request
 from postroad.soap.multipart import MAX_ENTITY_SIZE
 from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming, Outcome
 from postroad.soap.service import Peer, Post, SoapService
@@ -36,18 +39,14 @@ from postroad.wire.view import MessageView
 
 log = logging.getLogger(__name__)
 
-ROOT = "/msmq/"
+ROOT = b"/msmq/"
 CONNECT_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 90.0  # for a peer whose disk is busy
 KEEP_ALIVE_S = 30.0  # shorter than servers keep idle connections, so no request goes into one that is closing
 MAX_FOUND = 10_000  # hosts whose addresses are remembered; the one that was looked for longest ago is forgotten
 _WILDCARDS = ("", "0.0.0.0", "::")
-METHOD_NOT_ALLOWED = 405
 
 T = TypeVar("T")
-_Scope = dict[str, Any]
-_Receive = Callable[[], Awaitable[dict[str, Any]]]
-_Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 # The address of a host that the directory knows, or None.
@@ -65,13 +64,18 @@ class Host(Protocol):
 
     def commit_soon(self) -> None: ...
 
-    async def durably(self, operation: Callable[[], T], repeats: Callable[[T], bool]) -> T: ...
+    def change_then(
+        self,
+        operation: Callable[[], T],
+        done: Callable[[T, StorageError | None], object],
+        repeats: Callable[[T], bool],
+    ) -> T: ...
 
 
 class SoapTransport:
     """The Driver of a SoapService on an event loop. `known` finds hosts before the name service is asked.
 
-    `service` is set before a listener uses this as its app; `start` when all of them accept.
+    `service` is set before a listener uses this as its app, and `start` is called when all of them accept.
     """
 
     def __init__(self, manager: Host, options: ClientOptions, known: Lookup = lambda host: None) -> None:
@@ -123,57 +127,48 @@ class SoapTransport:
 
     # Requests of others
 
-    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
-        """The ASGI app: every answer has an empty body."""
-        if scope["type"] != "http":
-            return
-        status, headers = await self._answer(scope, receive)
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
+    def refusal(self, request: Request) -> int | None:
+        if request.method != b"POST":
+            return METHOD_NOT_ALLOWED
+        if request.url[: len(ROOT)].lower() != ROOT and not self._leads_here(request):
+            return BAD_REQUEST
+        if request.length > MAX_ENTITY_SIZE:
+            self._tell(request.address, f"its Content-Length is more than {MAX_ENTITY_SIZE} bytes")
+            return BAD_REQUEST
+        return None
 
-    async def _answer(self, scope: _Scope, receive: _Receive) -> tuple[int, list[tuple[bytes, bytes]]]:
-        empty = [(b"content-length", b"0")]
-        closing = [*empty, (b"connection", b"close")]  # so that what was not read is not taken for a request
-        if scope["method"] != "POST":
-            return METHOD_NOT_ALLOWED, [*closing, (b"allow", b"POST")]
-        client, server = scope.get("client"), scope.get("server")
-        address = plain_address(client[0]) if client else ""
-        if scope["path"][: len(ROOT)].lower() != ROOT:
-            self._tell(address, f"the path {scope['path'][:80]!r} does not start with {ROOT}")
-            return BAD_REQUEST, closing
-        content_type = ""
-        for name, value in scope["headers"]:
-            if name == b"content-type":
-                content_type = value.decode("latin-1")
-            elif name == b"content-length" and int(value) > MAX_ENTITY_SIZE:
-                self._tell(address, f"its Content-Length is more than {MAX_ENTITY_SIZE} bytes")
-                return BAD_REQUEST, closing
-        body = await _read(receive)
-        if body is None:
-            self._tell(address, f"it did not come whole, within {MAX_ENTITY_SIZE} bytes and in time")
-            return BAD_REQUEST, closing
-        incoming = Incoming(content_type, body, address, server[0] if server else "")
-        return await self._take(incoming), empty
+    def _leads_here(self, request: Request) -> bool:
+        """A URL may have a host before its path, and escapes in it."""
+        path = unquote_to_bytes(httptools.parse_url(request.url).path or b"")
+        if path[: len(ROOT)].lower() == ROOT:
+            return True
+        words = path[:80].decode("utf-8", "replace")
+        self._tell(request.address, f"the path {words!r} does not start with {ROOT.decode()}")
+        return False
 
-    async def _take(self, incoming: Incoming) -> int:
+    def incomplete(self, request: Request) -> None:
+        self._tell(request.address, f"it did not come whole, within {MAX_ENTITY_SIZE} bytes and in time")
+
+    def take(self, incoming: Incoming, answer: Callable[[int], None]) -> None:
         """[MC-MQSRM] 3.1.7.2.5: a 200 says that the message is where it belongs, and durable if it has to be."""
+        manager = self.manager
 
-        def received() -> Outcome:
-            try:
-                return self.service.received(incoming, self.manager.clock())
-            finally:
-                self.changed()
+        def done(outcome: Outcome, error: StorageError | None) -> None:
+            if outcome.status == BAD_REQUEST:
+                self._tell(incoming.address, outcome.fault)
+            answer(outcome.status if error is None else SERVER_ERROR)  # then the sender keeps its message
 
         try:
-            outcome = await self.manager.durably(received, lambda outcome: outcome.repeated)
-        except StorageError:  # the sender keeps its message
-            return SERVER_ERROR
+            manager.change_then(
+                lambda: self.service.received(incoming, manager.clock()), done, lambda outcome: outcome.repeated
+            )
+        except StorageError:
+            answer(SERVER_ERROR)
         except Exception:  # a bug: the sender keeps its message, and somebody reads the log
             log.exception("request not taken")
-            return SERVER_ERROR
-        if outcome.status == BAD_REQUEST:
-            self._tell(incoming.address, outcome.fault)
-        return outcome.status
+            answer(SERVER_ERROR)
+        finally:
+            self.changed()
 
     def _tell(self, address: str, reason: str | None) -> None:
         """What was wrong with a request: its answer has no room for it."""
@@ -210,23 +205,6 @@ class SoapTransport:
         if not self.manager.supervisor.step("soap timers", lambda: self.service.on_timer(clock())):
             self._not_before = clock() + RETRY_S  # what failed is still due
         self.changed()
-
-
-async def _read(receive: _Receive) -> bytes | None:
-    """The whole body; None where it is too large, or where its sender has gone."""
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
-        if event["type"] != "http.request":
-            return None
-        piece = event.get("body", b"")
-        size += len(piece)
-        if size > MAX_ENTITY_SIZE:
-            return None
-        pieces.append(piece)
-        if not event.get("more_body"):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 # Requests to other queue managers

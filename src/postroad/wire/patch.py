@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 from postroad.wire.constants import QUEUE_CODE_SIZES, TRANSACTION_ID_SHIFT, TransactionFlags
@@ -13,6 +14,7 @@ from postroad.wire.transaction_header import TxSequenceId
 _USER_FLAGS_AT = 60
 _NAMES_AT = 64
 _NOBODY = bytes(16)
+_CACHED = 1024
 _MAPPED = bytes(10) + b"\xff\xff"  # an IPv4 address within those of IPv6
 _CONNECTOR_TYPE = 0x00400000
 _KEPT = (TransactionFlags.RESERVED | TransactionFlags.CONNECTOR_QM_GUID | TransactionFlags.FINAL_ACK).value
@@ -111,26 +113,28 @@ def renumber_transaction(packet: bytes, number: int, previous: int) -> bytes:
     return packet[:at] + number.to_bytes(4, "little") + previous.to_bytes(4, "little") + packet[at + 8 :]
 
 
-def as_arrived_by_http(packet: bytes, address: str = "") -> bytes:
-    """[MS-MQMQ] 2.2.19.2: sets AH, which marks a message that arrived by HTTP, and the address of the HTTP client.
-
-    The address is in a field that a packet to a direct name does not use, so it stays with the message. A sender
-    cannot forge it, because `as_stored` removes AH from received packets.
-    """
-    caller = _caller(address)
-    return packet[:32] + caller + packet[48:63] + bytes((packet[63] | 0x02,)) + packet[64:]
-
-
 def brought_by(packet: bytes) -> str:
-    """The address that `as_arrived_by_http` wrote into a packet, or empty text."""
+    """The address that a message came from by HTTP, or empty text.
+
+    It is in a field that a packet to a direct name does not use, so it stays with the message. A sender cannot forge
+    it, because `as_stored` removes AH, [MS-MQMQ] 2.2.19.2, from received packets.
+    """
     caller = packet[32:48]
     if not packet[63] & 0x02 or caller == _NOBODY:
         return ""
+    return _address_in(caller)
+
+
+# The same few addresses come with every message, and reading one costs more than the rest of a packet's field.
+@lru_cache(_CACHED)
+def _address_in(caller: bytes) -> str:
     address = IPv6Address(caller)
     return str(address.ipv4_mapped or address)
 
 
-def _caller(address: str) -> bytes:
+@lru_cache(_CACHED)
+def caller_field(address: str) -> bytes:
+    """The address of an HTTP client as a packet holds it."""
     try:
         found = ip_address(address)
     except ValueError:

@@ -9,8 +9,8 @@ from postroad.message import Message
 from postroad.queues.outgoing import OutgoingState
 from postroad.wire.constants import MessageClass, UserFlags
 from postroad.wire.framer import Framer
-from postroad.wire.patch import as_arrived_by_http
 from postroad.wire.view import MessageView
+from tests.packets import marked_as_http
 from tests.unit.binary.link import ack
 from tests.unit.binary.network import ACKS, DEADLETTER, DEADXACT, JOURNAL, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
@@ -313,7 +313,7 @@ def test_an_answer_by_the_same_session_does_not_overrun_its_window(network: Netw
 
 
 def test_no_peer_can_say_that_its_message_came_by_http(beta: Station, stranger: Stranger) -> None:
-    packet = as_arrived_by_http(stranger.compose(beta.direct(ORDERS), "disguised"))
+    packet = marked_as_http(stranger.compose(beta.direct(ORDERS), "disguised"))
     assert MessageView(packet).arrived_by_http
     stranger.send(stranger.call(beta), packet)
     (view,) = beta.messages(ORDERS)

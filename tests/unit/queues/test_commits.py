@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from postroad.errors import InvalidArgument, StorageError
-from postroad.queues.commits import UNHURRIED_S, Commits, Done
+from postroad.queues.commits import ENOUGH, UNHURRIED_S, Commits, Done
 from postroad.store.interface import Batch
 from tests.unit.queues.harness import DISK_FULL, ORDERS, STARTED, Harness
 
@@ -74,10 +74,44 @@ def test_what_gathers_is_one_commit_and_the_next_waits_for_it(bench: Bench) -> N
     assert (bench.turn(), len(bench.written), bench.told) == ([], 1, [])
     bench.land()
     assert bench.told == [("a", None), ("b", None)]
+    bench.turn()
     assert (bench.turn(), len(bench.written)) == ([0.0], 1)
     bench.land()
     assert bench.told[2:] == [("c", None)]
     assert bench.commits.idle
+
+
+def test_after_a_shared_commit_the_next_one_gathers_as_long_as_more_come(bench: Bench) -> None:
+    bench.wait_for("a")
+    bench.wait_for("b")
+    assert bench.turn() == [0.0]
+    bench.wait_for("c")
+    bench.land()
+    for name in "de":
+        assert (bench.turn(), bench.written) == ([0.0], [])
+        bench.wait_for(name)
+    assert (bench.turn(), bench.written) == ([0.0], [])
+    assert (bench.turn(), len(bench.written)) == ([0.0], 1)
+    bench.land()
+    assert bench.told[2:] == [("c", None), ("d", None), ("e", None)]
+
+
+def test_a_caller_that_is_alone_waits_for_no_other(bench: Bench) -> None:
+    for name in "ab":
+        bench.wait_for(name)
+        assert (bench.turn(), len(bench.written)) == ([0.0], 1)
+        bench.land()
+    assert bench.told == [("a", None), ("b", None)]
+
+
+def test_a_commit_that_enough_wait_for_starts_though_more_come(bench: Bench) -> None:
+    bench.wait_for("a")
+    bench.wait_for("b")
+    bench.turn()
+    bench.land()
+    for number in range(ENOUGH):
+        bench.wait_for(str(number))
+    assert (bench.turn(), len(bench.written)) == ([0.0], 1)
 
 
 def test_what_nobody_waits_for_takes_its_time_and_goes_with_what_comes(bench: Bench) -> None:
@@ -111,6 +145,7 @@ def test_all_who_waited_hear_of_a_failure_and_nobody_else(bench: Bench) -> None:
     bench.land(DISK_FULL)
     assert bench.told == [("a", DISK_FULL), ("b", DISK_FULL)]
     assert str(bench.commits.last_error) == str(DISK_FULL)
+    bench.turn()
     bench.turn()
     bench.land()
     assert bench.told[2:] == [("c", None)]

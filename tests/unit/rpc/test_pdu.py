@@ -186,6 +186,16 @@ def test_any_octets_are_a_pdu_or_the_protocol_error(octets: bytes) -> None:
     assert pdus.decode(pdu.encode()).call_id == pdu.call_id
 
 
+@given(ANY_PDU, st.integers(0, 23), st.integers(0, 255))
+def test_the_fast_way_to_read_a_call_reads_what_the_other_reads(pdu: Pdu, at: int, octet: int) -> None:
+    octets = pdu.encode()
+    for changed in (octets, octets[:at] + bytes([octet]) + octets[at + 1 :]):
+        fast = pdus._decode_call(changed)
+        assert fast is None or fast == pdus._decode_any(changed)
+    plain = isinstance(pdu, pdus.Request | pdus.Response) and not pdu.flags & PacketFlag.OBJECT_UUID
+    assert (pdus._decode_call(octets) is not None) is plain
+
+
 @given(st.lists(ANY_PDU, max_size=5), st.integers(1, 50))
 def test_a_stream_is_cut_the_same_however_it_arrives(pdus_: list[Pdu], size: int) -> None:
     stream = b"".join(pdu.encode() for pdu in pdus_)

@@ -177,19 +177,33 @@ def test_what_is_joined_is_split(envelope: bytes, body: bytes | None, extension:
 def test_headers_that_no_queue_manager_writes_say_the_same(spelled: tuple[bytes, bytes]) -> None:
     content_type, pieces = join_entity(ENVELOPE, Attachments(b"body", b"extension"), MANAGER, 1)
     entity = b"".join(pieces)
-    usual = split_entity(content_type, entity)
-    assert usual == (ENVELOPE, Attachments(b"body", b"extension"))
-    assert split_entity(content_type, entity.replace(*spelled)) == usual
-    assert split_entity(content_type.replace("; ", ";"), entity) == usual
+    found = split_entity(content_type, entity)
+    assert found == (ENVELOPE, Attachments(b"body", b"extension"))
+    assert split_entity(content_type, entity.replace(*spelled)) == found
+    assert split_entity(content_type.replace("; ", ";"), entity) == found
 
 
-def test_in_the_usual_headers_too_the_envelope_is_xml_and_lengths_are_true() -> None:
+def test_in_the_standard_headers_too_the_envelope_is_xml_and_lengths_are_true() -> None:
     content_type, pieces = join_entity(ENVELOPE, Attachments(b"body"), MANAGER, 1)
     entity = b"".join(pieces)
     with pytest.raises(MalformedSoap, match="not text/xml"):
         split_entity(content_type, entity.replace(b"text/xml; charset=UTF-8", b"text/plain", 1))
     with pytest.raises(MalformedSoap, match="no delimiter follows its 3 bytes"):
         split_entity(content_type, entity.replace(b"Content-Length: 4", b"Content-Length: 3"))
+
+
+@given(st.binary(max_size=50), st.integers(0, 400), st.integers(0, 255))
+def test_a_standard_message_is_read_in_one_step_as_it_is_part_by_part(body: bytes, at: int, octet: int) -> None:
+    content_type, pieces = join_entity(ENVELOPE, Attachments(body), MANAGER, 1)
+    entity = b"".join(pieces)
+    for sent in (entity, entity[:at] + bytes([octet]) + entity[at + 1 :], entity[:at] + entity[at + 1 :]):
+        found = []
+        for kind in (content_type, content_type.replace("; ", ";")):  # the second is not standard
+            try:
+                found.append(split_entity(kind, sent))
+            except MalformedSoap:
+                found.append((b"", Attachments()))
+        assert found[0] == found[1]
 
 
 @given(st.binary(max_size=300))
