@@ -9,13 +9,13 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, MutableMapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from postroad.errors import ConfigurationError
 from postroad.net.endpoints import endpoint
@@ -28,6 +28,7 @@ MAX_HEADERS = 200
 MAX_PIPELINED = 16  # requests that may wait for the answers to those before them
 KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so none sends while we close one
 BYTES_PER_S = 0x10000  # a large request gets one more second for each of these that has come
+CYCLE = "postroad.cycle"  # the key in the scope that `answer_whole` uses
 
 
 class AcceptingServer(uvicorn.Server):
@@ -135,6 +136,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         super().on_headers_complete()
+        self.scope[CYCLE] = self.cycle  # type: ignore[typeddict-unknown-key]
 
     def on_message_complete(self) -> None:
         self._begun = False
@@ -148,7 +150,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self._owed -= 1
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():  # uvicorn also sets a timer here for each answer: `_look` does its work
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
         if self._begun:  # answered before it was complete: the rest is dropped
             self._size = 0
             self._admission.hold(0)
@@ -191,6 +197,32 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.refuse(HTTPStatus.REQUEST_TIMEOUT, "the request was not complete in time")
         else:
             self.transport.close()
+
+
+async def answer_whole(
+    scope: MutableMapping[str, Any], status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes
+) -> bool:
+    """Sends a whole answer in one write, which ASGI needs two for: the client wakes up once. False, and nothing is
+    sent, where another server runs the application."""
+    cycle: RequestResponseCycle | None = scope.get(CYCLE)
+    if cycle is None:
+        return False
+    if cycle.flow.write_paused and not cycle.disconnected:
+        await cycle.flow.drain()
+    if not cycle.disconnected:
+        parts = [STATUS_LINE[status]]
+        for name, value in headers:
+            parts += (name, b": ", value, b"\r\n")
+        if not cycle.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts += (b"\r\n", body)
+        cycle.transport.write(b"".join(parts))
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+    return True
 
 
 class HttpListener:
