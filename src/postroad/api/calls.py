@@ -230,6 +230,10 @@ class Call:
         self.authorize()  # again: while a slow body came, the queue may have been replaced, or its access list changed
         return b"".join(chunks)
 
+    def has_body(self) -> bool:
+        headers = self.request.headers
+        return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
     async def json_object(self) -> dict[str, object]:
         return json_object(await self.body(MAX_REQUEST_BYTES))
 

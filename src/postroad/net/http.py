@@ -136,7 +136,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         super().on_headers_complete()
-        self.scope[CYCLE] = self.cycle  # type: ignore[typeddict-unknown-key]
+        self.scope[CYCLE] = self.cycle  # type: ignore[literal-required]
 
     def on_message_complete(self) -> None:
         self._begun = False
@@ -223,6 +223,12 @@ async def answer_whole(
             cycle.transport.close()
         cycle.on_response()
     return True
+
+
+def has_left(scope: MutableMapping[str, Any]) -> bool:
+    """Whether the client of a request is gone, as far as the server knows."""
+    cycle: RequestResponseCycle | None = scope.get(CYCLE)
+    return cycle is not None and cycle.disconnected
 
 
 class HttpListener:
