@@ -243,7 +243,7 @@ def _too_large(limit: int) -> MessageTooLarge:
 
 
 def query_reader(parameters: Sequence[Parameter]) -> Callable[[bytes], dict[str, Any]]:
-    """`read_query` for one call. It remembers short queries, because a client repeats a few; their values never change."""
+    """`read_query` for one call. It remembers short queries, because a client repeats a few of them."""
     known = lru_cache(KNOWN_QUERIES)(lambda query: read_query(query, parameters))
     return lambda query: dict(known(query)) if len(query) <= SHORT_QUERY else read_query(query, parameters)
 

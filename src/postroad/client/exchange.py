@@ -146,6 +146,10 @@ class Address:
             return ManagerUnavailable(
                 self.url, f"the server there answers with the status {status} and is not a queue manager"
             )
+        return self.rebuilt(problem)
+
+    def rebuilt(self, problem: Mapping[str, Any]) -> PostroadError:
+        """The error that a problem describes."""
         try:
             code = int(str(problem.get("hresult", "0")), 16)
         except ValueError:

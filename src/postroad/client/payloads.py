@@ -34,6 +34,14 @@ def queue_path(name: str, call: str = "") -> str:
     return f"/queues/{quote(name, safe='')}{'/' if call else ''}{call}"
 
 
+@lru_cache(KNOWN_NAMES)
+def names_one(name: str) -> bool:
+    """Whether it is one destination, not a list of several."""
+    from postroad.names import DistributionListName, MultipleElementName
+
+    return not isinstance(as_name(name), MultipleElementName | DistributionListName)
+
+
 def hold_path(name: str, holder: str) -> str:
     return queue_path(name, f"holds/{quote(holder, safe='')}")
 

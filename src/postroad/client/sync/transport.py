@@ -1,7 +1,7 @@
 """HTTP requests that block their thread, on plain sockets: keep-alive connections, TLS and time-outs.
 
 Its coroutines never wait for an event loop, so `CallerThread` runs them. aiohttp, which client/aio uses, alone takes
-longer to import than a whole command may take, and the standard library's client spends most of a short call on headers.
+longer to import than a whole command may take, and the standard library's client spends most of a call on headers.
 """
 
 from __future__ import annotations
