@@ -125,16 +125,17 @@ class Consumer:
         try:
             self._manager.backend.settle(self._name, self._done, True)
             self._done = []
+            return
         except _GONE as fault:
             self._acknowledge_each(fault)
         except _AWAY as fault:
             if self._manager.closed:
                 raise
-            # After a restart another reader may get what was fetched: it comes again, to whoever is first.
             self._be_away(fault, FIRST_PAUSE_S)
             self._done = []
-            self._settle([message.lookup_id for message in self._ahead], delete=False)
-            self._ahead.clear()
+        # The manager may have restarted: then what was fetched is not ours any more, and comes again to the next reader.
+        self._settle([message.lookup_id for message in self._ahead], delete=False)
+        self._ahead.clear()
 
     def _acknowledge_each(self, fault: PostroadError) -> None:
         """Some of the messages are not ours any more. Which ones?"""
