@@ -47,7 +47,7 @@ def read_head(data: bytes) -> Head:
         if status in (204, 304) or status < 200:
             length, chunked = 0, False
         elif not chunked and "content-length" in headers:
-            length = int(headers["content-length"])
+            length = _size(headers["content-length"], 10)
     except ValueError:
         raise BadAnswer("the answer is not HTTP") from None
     closes = "close" in headers.get("connection", "").lower() or version == "HTTP/1.0"
@@ -57,6 +57,12 @@ def read_head(data: bytes) -> Head:
 def chunk_size(line: bytes) -> int:
     """Of a line such as `1f4;extension`."""
     try:
-        return int(line.partition(b";")[0].strip(), 16)
+        return _size(line.decode("latin-1").partition(";")[0].strip(), 16)
     except ValueError:
         raise BadAnswer("the size of a chunk must be hexadecimal") from None
+
+
+def _size(text: str, base: int) -> int:
+    if not text.isalnum():  # `int` also takes signs and underscores
+        raise ValueError
+    return int(text, base)
