@@ -72,6 +72,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--peers", type=Path, help="a directory with brokers.py and bench_rabbitmq.py")
+    parser.add_argument("--peers-python", default=sys.executable, help="the interpreter that has what these import")
     arguments = parser.parse_args()
     ours: dict[str, Figures] = {}
     peers: dict[str, Figures] = {}
@@ -84,7 +85,7 @@ def main() -> None:
             for scenario in SCENARIOS:
                 if scenario.peer is not None:
                     messages = int(arguments.messages * scenario.share)
-                    _keep_best(peers, scenario.name, measure_peer(arguments.peers, scenario.peer, messages))
+                    _keep_best(peers, scenario.name, measure_peer(arguments, scenario.peer, messages))
     rows = []
     for name, figures in ours.items():
         ratio = f"{figures.rate / peers[name].rate:.2f}" if name in peers else ""
@@ -155,12 +156,12 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure_peer(directory: Path, options: tuple[str, ...], messages: int) -> Figures:
+def measure_peer(arguments: argparse.Namespace, options: tuple[str, ...], messages: int) -> Figures:
     with tempfile.TemporaryDirectory() as scratch:
         environment = os.environ | {"BENCH_DIR": scratch}
 
-        def run(script: str, *arguments: str) -> str:
-            command = [sys.executable, str(directory / script), *arguments]
+        def run(script: str, *given: str) -> str:
+            command = [arguments.peers_python, str(arguments.peers / script), *given]
             return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
         run("brokers.py", "start", "rabbitmq")
