@@ -25,7 +25,7 @@ from postroad.api.schema import (
     read_each,
     read_sending,
 )
-from postroad.errors import AccessDenied, InvalidArgument, NoMessage, PostroadError, RemoteProtocolError
+from postroad.errors import AccessDenied, InvalidArgument, PostroadError, RemoteProtocolError
 from postroad.fields.kinds import GUID, LOOKUP_ID, MAX_LOOKUP_ID, SWITCH, choice, items, number, whole
 from postroad.fields.tables import Property, read_object
 from postroad.manager.rescue import MOVE_BATCH
@@ -247,16 +247,12 @@ async def _pages(
 
 
 async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **arguments: object) -> T:
-    """A read that may wait. It looks first: a read that finds a message needs no watch on its client."""
+    """A read that may wait. One that does not wait needs no watch on its client."""
     queue, count, timeout = call.queue, call.query["count"], call.query["timeout"]
     if count > 1:
         count = min(count, _fitting(call, queue, MAX_ANSWER_MESSAGES, MAX_BATCH_BYTES))
-    try:
-        return await read(queue, count, 0, permitted=call.permitted, **arguments)
-    except NoMessage:
-        if timeout == 0:
-            raise
-    return await call.waits.run(call.request, read(queue, count, timeout, permitted=call.permitted, **arguments))
+    reading = read(queue, count, timeout, permitted=call.permitted, **arguments)
+    return await (reading if timeout == 0 else call.waits.run(call.request, reading))
 
 
 @OPERATIONS.add(

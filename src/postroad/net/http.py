@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Generator, Iterable, MutableMapping
+from collections.abc import Callable, Generator, Iterable, MutableMapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ MAX_HEADERS = 200
 MAX_PIPELINED = 16  # requests that may wait for the answers to those before them
 KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so none sends while we close one
 BYTES_PER_S = 0x10000  # a large request gets one more second for each of these that has come
-CYCLE = "postroad.cycle"  # the key in the scope that `answer_whole` uses
+CYCLE = "postroad.cycle"  # keys in the scope, for the functions below
+LEAVING = "postroad.leaving"
 
 
 class AcceptingServer(uvicorn.Server):
@@ -86,6 +87,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._begun = False  # a part of a request is here
         self._owed = 0  # answers to complete requests
         self._due = 0.0  # when the next request must be complete
+        self._leaving: set[Callable[[], object]] = set()  # what to call when the connection ends
         self._watch: asyncio.TimerHandle | None = None  # one for the connection: it fires early rather than being moved
 
     def admitted(self, limits: Limits, admission: Admission) -> None:
@@ -105,6 +107,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._reading.stop()
         self._admission.close()
         super().connection_lost(exc)
+        for callback in tuple(self._leaving):
+            callback()
 
     # Input
 
@@ -137,6 +141,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._in_head = False
         super().on_headers_complete()
         self.scope[CYCLE] = self.cycle  # type: ignore[literal-required]
+        self.scope[LEAVING] = self._leaving  # type: ignore[literal-required]
 
     def on_message_complete(self) -> None:
         self._begun = False
@@ -223,6 +228,17 @@ async def answer_whole(
             cycle.transport.close()
         cycle.on_response()
     return True
+
+
+@contextlib.contextmanager
+def watched(scope: MutableMapping[str, Any], left: Callable[[], object]) -> Generator[None]:
+    """Calls `left` if the client of the request goes away within the block."""
+    leaving: set[Callable[[], object]] = scope.get(LEAVING, set())
+    leaving.add(left)
+    try:
+        yield
+    finally:
+        leaving.discard(left)
 
 
 def has_left(scope: MutableMapping[str, Any]) -> bool:
