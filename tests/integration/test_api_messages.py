@@ -112,7 +112,13 @@ def test_of_several_all_go_or_none(api: Served) -> None:
 
 
 def test_separate_messages_succeed_or_fail_by_themselves(api: Served) -> None:
-    bodies = [{"body": "first"}, {"body": "x" * (5 << 20)}, {"body": "third", "prioriti": 1}, "fourth", {"body": "last"}]
+    bodies = [
+        {"body": "first"},
+        {"body": "x" * (5 << 20)},
+        {"body": "third", "prioriti": 1},
+        "fourth",
+        {"body": "last"},
+    ]
     answer = api.call("POST", f"{ORDERS}/messages?separate=true", {"messages": bodies})
     assert answer.status == 207
     outcomes = answer.json["outcomes"]

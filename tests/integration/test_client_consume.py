@@ -18,6 +18,7 @@ from postroad import aio
 from postroad.errors import (
     AccessDenied,
     InvalidArgument,
+    InvalidHandle,
     ManagerUnavailable,
     QueueNotFound,
 )
@@ -84,15 +85,18 @@ def test_return_out_of_the_loop_is_like_break(queue: postroad.Queue) -> None:
 
 
 def test_an_exception_gives_the_message_in_hand_back(queue: postroad.Queue) -> None:
-    with pytest.raises(ValueError, match="mine"):
+    def work() -> None:
         for message in queue.consume():
             if message.text == ALL[2]:
                 raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        work()
     assert left(queue) == ALL[2:]
     assert not queue.manager.locks()
 
 
-def fails() -> None:
+def fails(message: object = None) -> None:
     raise LookupError("deeper")
 
 
@@ -117,7 +121,7 @@ def test_an_exception_in_an_inner_loop_gives_it_back(queue: postroad.Queue) -> N
                 try:
                     fails()
                 finally:
-                    str()
+                    ""
     except LookupError:
         pass
     assert left(queue) == ALL
@@ -127,9 +131,8 @@ def test_a_block_knows_how_it_ended_wherever_its_iterator_is_kept(queue: postroa
     with queue.consume() as messages:
         assert next(messages).text == ALL[0]
     assert left(queue) == ALL[1:]
-    with pytest.raises(ValueError, match="mine"), queue.consume() as messages:
-        assert next(messages).text == ALL[1]
-        raise ValueError("mine")
+    with pytest.raises(LookupError), queue.consume() as messages:
+        fails(next(messages))
     assert left(queue) == ALL[1:]
 
 
@@ -216,10 +219,13 @@ def test_a_queue_that_is_not_there_is_an_error_at_once(queue: postroad.Queue) ->
 
 
 def test_a_queue_that_is_deleted_meanwhile_ends_the_loop_with_an_error(queue: postroad.Queue) -> None:
-    with pytest.raises(QueueNotFound):
+    def work() -> None:
         for message in queue.consume():
             if message.text == ALL[-1]:
                 queue.delete()
+
+    with pytest.raises(QueueNotFound):
+        work()
 
 
 def test_a_message_that_an_operator_has_released_comes_again(queue: postroad.Queue) -> None:
@@ -246,10 +252,13 @@ def test_a_wrong_token_is_an_error_at_once() -> None:
 
 
 def test_closing_the_manager_in_the_loop_ends_it(queue: postroad.Queue) -> None:
-    with pytest.raises(postroad.errors.PostroadError):
+    def work() -> None:
         for message in queue.consume(prefetch=1):
             if message.text == ALL[1]:
                 queue.manager.close()
+
+    with pytest.raises(InvalidHandle):
+        work()
 
 
 # Asynchronous
@@ -296,10 +305,13 @@ def test_async_break_acknowledges_the_message_in_hand(kind: str) -> None:
 
 def test_async_exceptions_and_cancellation_give_it_back(kind: str) -> None:
     async def work(queue: aio.Queue) -> None:
-        with pytest.raises(ValueError, match="mine"):
+        async def fail() -> None:
             async for _ in queue.consume():
                 await asyncio.sleep(0)
                 raise ValueError("mine")
+
+        with pytest.raises(ValueError, match="mine"):
+            await fail()
         await queue.manager.leaving.wait()
 
         async def loop() -> None:
@@ -331,7 +343,7 @@ def test_one_consumer_is_not_for_two_tasks(kind: str) -> None:
         messages = queue.consume()
         await anext(messages)
         with pytest.raises(InvalidArgument, match="one thread or task"):
-            await asyncio.create_task(anext(messages))  # type: ignore[arg-type]
+            await asyncio.create_task(anext(messages))
         await messages.close()
 
     assert run_async(kind, work) == ALL[1:]
@@ -389,11 +401,13 @@ def test_it_goes_on_after_a_restart_and_loses_nothing(tmp_path: Path, number: si
 def test_an_async_consumer_waits_while_the_manager_is_away(tmp_path: Path) -> None:
     server = ServerProcess(configured(tmp_path, 0))
     found: list[str] = []
+    begun = asyncio.Event()
 
     async def consume(url: str) -> None:
         async with aio.connect(url) as manager:
             async for message in manager.queue(QUEUE).consume():
                 found.append(str(message.text))
+                begun.set()
                 if message.text == "last":
                     break
 
@@ -403,8 +417,7 @@ def test_an_async_consumer_waits_while_the_manager_is_away(tmp_path: Path) -> No
         async with aio.connect(url) as manager:
             await manager.queue(QUEUE).send(postroad.Message("first", recoverable=True))
         consuming = asyncio.create_task(consume(url))
-        while not found:
-            await asyncio.sleep(0.01)
+        await begun.wait()
         await asyncio.to_thread(server.end, signal.SIGKILL)
         server = await asyncio.to_thread(ServerProcess, configured(tmp_path, int(url.rpartition(":")[2])))
         async with aio.connect(url) as manager:

@@ -132,7 +132,7 @@ class Consumer:
                 raise
             self._be_away(fault, FIRST_PAUSE_S)
             self._done = []
-        # The manager may have restarted: then what was fetched is not ours any more, and comes again to the next reader.
+        # The manager may have restarted: then what was fetched is not ours any more, and comes again.
         await self._settle([message.lookup_id for message in self._ahead], delete=False)
         self._ahead.clear()
 
