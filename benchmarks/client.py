@@ -1,99 +1,179 @@
-"""What the Python API costs: messages a second through each face, beside the queue manager called directly.
+"""The Python API over HTTP: a manager process, and a process for each client. `python -m benchmarks.client`.
 
-`python -m benchmarks.client [URL]`. Recoverable messages of 1 KiB in batches, sent and then received; with the URL of a
-running manager's HTTP API, through that too.
+Recoverable messages of 1 KiB. With `--peers DIR`, where DIR holds scripts that measure pika with RabbitMQ
+(`brokers.py`, `bench_rabbitmq.py`), the same machine in the same minutes gives the ratios. CPU times of the manager need
+Linux's /proc.
 """
 
 from __future__ import annotations
 
-import asyncio
-import statistics
+import argparse
+import json
+import os
+import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import postroad
-from postroad import aio
-from postroad.manager import Manager
-from postroad.message import Message
-from postroad.store import open_store
+from benchmarks.harness import print_table
 
-BODY = bytes(1024)
-BATCH = 100
-BATCHES = 50
-ROUNDS = 5
-QUEUE = r"private$\benchmark"
-MESSAGES = [Message(BODY, recoverable=True) for _ in range(BATCH)]
-
-Rates = tuple[float, float]  # sent and received: messages a second
-
-
-def rates(start: float, half: float, end: float) -> Rates:
-    return BATCH * BATCHES / (half - start), BATCH * BATCHES / (end - half)
-
-
-async def run_manager(directory: Path) -> list[Rates]:
-    manager = Manager("alpha", open_store(directory))
-    await manager.start()
-    await manager.create_queue(QUEUE)
-    found = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        for _ in range(BATCHES):
-            await manager.send(QUEUE, MESSAGES)
-        half = time.perf_counter()
-        for _ in range(BATCHES):
-            await manager.receive(QUEUE, BATCH, 0)
-        found.append(rates(start, half, time.perf_counter()))
-    await manager.stop()
-    return found
+ROUNDS = 3
+CONFIG = """
+[manager]
+name = "alpha"
+data = "data"
+[listen]
+host = "127.0.0.1"
+api = 0
+binary = false
+ping = false
+http = false
+rpc = false
+epm = false
+[[queue]]
+path = 'private$\\benchmark'
+"""
 
 
-async def run_aio(opening: aio.Opening) -> list[Rates]:
-    found = []
-    async with opening as manager:
-        queue = await manager.create_queue(QUEUE, exist_ok=True)
-        for _ in range(ROUNDS):
-            start = time.perf_counter()
-            for _ in range(BATCHES):
-                await queue.send(MESSAGES)
-            half = time.perf_counter()
-            for _ in range(BATCHES):
-                await queue.receive_many(BATCH, 0)
-            found.append(rates(start, half, time.perf_counter()))
-    return found
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What the clients do at the same time, one process for each role of client_process.py."""
+
+    name: str
+    roles: tuple[str, ...]
+    share: float  # of the number of messages: slow scenarios get by with fewer
+    peer: tuple[str, ...] | None = None  # the options of bench_rabbitmq.py that do the same
 
 
-def run_sync(manager: postroad.QueueManager) -> list[Rates]:
-    found = []
-    with manager:
-        queue = manager.create_queue(QUEUE, exist_ok=True)
-        for _ in range(ROUNDS):
-            start = time.perf_counter()
-            for _ in range(BATCHES):
-                queue.send(MESSAGES)
-            half = time.perf_counter()
-            for _ in range(BATCHES):
-                queue.receive_many(BATCH, 0)
-            found.append(rates(start, half, time.perf_counter()))
-    return found
+SCENARIOS = (
+    Scenario("one at a time: send", ("send_one",), 0.2),
+    Scenario("one at a time: receive what is there", ("receive_one",), 0.2),
+    Scenario("one at a time, with a consumer", ("consume", "send_one"), 0.2, ("--client", "pika", "--window", "1")),
+    Scenario("1,000 concurrent sends, with a consumer", ("aio_consume", "aio_send"), 1.0, ("--client", "pika")),
+    Scenario("batches of 100: send", ("send_batches",), 1.0),
+    Scenario("batches of 100: receive what is there", ("receive_batches",), 1.0),
+)
 
 
-def show(name: str, found: list[Rates]) -> None:
-    sent, received = (statistics.median(side) for side in zip(*found, strict=True))
-    print(f"{name:<24}{sent:>12,.0f}{received:>12,.0f}", flush=True)
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Messages a second, and microseconds of CPU for each message: of the clients, each by its role, and the server."""
+
+    rate: float
+    clients: tuple[float, ...]
+    server: float
 
 
 def main() -> None:
-    print(f"{'messages a second':<24}{'send':>12}{'receive':>12}")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--peers", type=Path, help="a directory with brokers.py and bench_rabbitmq.py")
+    parser.add_argument("--peers-python", default=sys.executable, help="the interpreter that has what these import")
+    arguments = parser.parse_args()
+    ours: dict[str, Figures] = {}
+    peers: dict[str, Figures] = {}
+    for _ in range(arguments.rounds):  # in turn, so other load on the machine affects all of them
+        with started() as (url, pid):
+            for scenario in SCENARIOS:
+                messages = int(arguments.messages * scenario.share)
+                _keep_best(ours, scenario.name, measure(scenario, url, pid, messages))
+        if arguments.peers is not None:
+            for scenario in SCENARIOS:
+                if scenario.peer is not None:
+                    messages = int(arguments.messages * scenario.share)
+                    _keep_best(peers, scenario.name, measure_peer(arguments, scenario.peer, messages))
+    rows = []
+    for name, figures in ours.items():
+        ratio = f"{figures.rate / peers[name].rate:.2f}" if name in peers else ""
+        rows.append((name, *_columns(figures), ratio))
+        if name in peers:
+            rows.append(("    pika and RabbitMQ", *_columns(peers[name]), ""))
+    print_table(
+        "Through the HTTP API, recoverable, 1 KiB",
+        ("", "messages/s", "client CPU us", "manager CPU us", "of pika"),
+        rows,
+        f"best of {arguments.rounds} rounds; CPU per message, that of several clients in their order "
+        "(consumer / sender)",
+    )
+
+
+def _keep_best(found: dict[str, Figures], name: str, figures: Figures) -> None:
+    if name not in found or figures.rate > found[name].rate:
+        found[name] = figures
+
+
+def _columns(figures: Figures) -> tuple[str, str, str]:
+    return (f"{figures.rate:,.0f}", " / ".join(f"{each:.0f}" for each in figures.clients), f"{figures.server:.0f}")
+
+
+@contextmanager
+def started() -> Iterator[tuple[str, int]]:
+    """A manager process: the URL of its API, and its process id."""
     with tempfile.TemporaryDirectory() as directory:
-        show("Manager", asyncio.run(run_manager(Path(directory, "manager"))))
-        show("aio.open", asyncio.run(run_aio(aio.open(Path(directory, "aio")))))
-        show("open", run_sync(postroad.open(Path(directory, "sync"))))
-    for url in sys.argv[1:]:
-        show("aio.connect", asyncio.run(run_aio(aio.connect(url))))
-        show("connect", run_sync(postroad.connect(url)))
+        config = Path(directory, "alpha.toml")
+        config.write_text(CONFIG)
+        command = [sys.executable, "-m", "postroad", "serve", "-c", str(config)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as manager:
+            assert manager.stdout is not None
+            try:
+                yield f"http://{json.loads(manager.stdout.readline())['listen']['api']}", manager.pid
+            finally:
+                manager.terminate()
+
+
+def measure(scenario: Scenario, url: str, pid: int, messages: int) -> Figures:
+    """Clients say `ready` once they are connected, begin at a line of input, and print their times at the end."""
+    command = [sys.executable, "-m", "benchmarks.client_process"]
+    clients = [
+        subprocess.Popen(
+            [*command, role, url, str(messages)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        for role in scenario.roles
+    ]
+    for client in clients:
+        assert client.stdout is not None
+        client.stdout.readline()
+    used = cpu_of(pid)
+    for client in clients:
+        assert client.stdin is not None
+        client.stdin.write("go\n")
+    reports: list[dict[str, float]] = [json.loads(client.communicate()[0]) for client in clients]
+    used = cpu_of(pid) - used
+    duration = max(each["ended"] for each in reports) - reports[-1]["started"]
+    return Figures(messages / duration, tuple(each["cpu"] / messages * 1e6 for each in reports), used / messages * 1e6)
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of CPU that a process has used; 0 where there is no /proc."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure_peer(arguments: argparse.Namespace, options: tuple[str, ...], messages: int) -> Figures:
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = os.environ | {"BENCH_DIR": scratch}
+
+        def run(script: str, *given: str) -> str:
+            command = [arguments.peers_python, str(arguments.peers / script), *given]
+            return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+        run("brokers.py", "start", "rabbitmq")
+        try:
+            modes = ("--mode", "durable", "--variant", "classic")
+            lines = run("bench_rabbitmq.py", *options, *modes, "-n", str(messages)).splitlines()
+        finally:
+            run("brokers.py", "stop", "rabbitmq")
+    reports: list[dict[str, Any]] = [each for each in map(json.loads, lines) if each["scenario"] == "e2e"]
+    (report,) = reports
+    return Figures(report["rate"], (report["sub_cpu_us"], report["pub_cpu_us"]), report["broker_cpu_us"])
 
 
 if __name__ == "__main__":

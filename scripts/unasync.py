@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 CLIENT = Path(__file__).parents[1] / "src" / "postroad" / "client"
-MODULES = ("handle", "manager", "queue", "transaction")
+MODULES = ("consuming", "handle", "manager", "queue", "transaction")
 NOTICE = "# Written by scripts/unasync.py from client/aio/{name}.py: edit that one.\n"
 
 SUBSTITUTIONS = [
@@ -19,7 +19,8 @@ SUBSTITUTIONS = [
         (r"\bawait ", ""),
         (r"\bAsync(Iterator)\b", r"\1"),
         (r"\basync(contextmanager)\b", r"\1"),
-        (r"\b__a(enter|exit)__\b", r"__\1__"),
+        (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
+        (r"\bStopAsyncIteration\b", "StopIteration"),
         (r"\bpostroad\.client\.aio\b", "postroad.client.sync"),
     )
 ]

@@ -111,6 +111,67 @@ def test_of_several_all_go_or_none(api: Served) -> None:
     assert api.bodies() == []
 
 
+def test_separate_messages_succeed_or_fail_by_themselves(api: Served) -> None:
+    bodies = [
+        {"body": "first"},
+        {"body": "x" * (5 << 20)},
+        {"body": "third", "prioriti": 1},
+        "fourth",
+        {"body": "last"},
+    ]
+    answer = api.call("POST", f"{ORDERS}/messages?separate=true", {"messages": bodies})
+    assert answer.status == 207
+    outcomes = answer.json["outcomes"]
+    errors = [each["problem"]["error"] if "problem" in each else None for each in outcomes]
+    assert errors == [None, "MessageTooLarge", "InvalidMessage", "InvalidMessage", None]
+    assert outcomes[2]["problem"]["detail"].startswith("prioriti: there is no such property")
+    assert api.bodies() == ["first", "last"]
+    answer = api.call("POST", f"{ORDERS}/messages?separate=true", {"messages": [{"body": "a"}, {"body": "b"}]})
+    assert (answer.status, len(answer.json["ids"])) == (201, 2)
+    assert api.bodies() == ["first", "last", "a", "b"]
+
+
+def test_separate_messages_whose_refusal_is_reported_are_reported_once(api: Served) -> None:
+    api.create("private$/small", quota_kb=1)
+    api.create("private$/reports")
+    properties = {"ack": "nack-reach-queue", "admin_queue": r"DIRECT=OS:.\private$\reports"}
+    bodies = [{"body": "x" * 5000, **properties}, {"body": "fits"}]
+    answer = api.call("POST", f"{API}/queues/private$/small/messages?separate=true", {"messages": bodies})
+    assert ["problem" in each for each in answer.json["outcomes"]] == [True, False]
+    assert len(api.bodies(f"{API}/queues/private$/reports")) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "body"),
+    [
+        ("&transactional=true", {"messages": []}),
+        ("", {"messages": [], "transactional": True}),
+        ("", {"messages": {}}),
+        ("", {"body": "one"}),
+        ("", {"messages": [{}] * 10_001}),
+    ],
+)
+def test_separate_takes_a_list_and_no_transaction(api: Served, query: str, body: object) -> None:
+    assert api.call("POST", f"{ORDERS}/messages?separate=true{query}", body).status == 400
+    assert api.bodies() == []
+
+
+def test_a_lock_settles_what_was_locked_before(api: Served) -> None:
+    api.send("first", "second", "third", "fourth")
+    first = api.call("POST", f"{ORDERS}/lock?count=2&timeout=0")
+    lookup_ids = [each["lookup_id"] for each in first.json["messages"]]
+    settlement = {"lookup_ids": lookup_ids[:1], "delete": True, "leases": [first.headers["postroad-lease"]]}
+    second = api.call("POST", f"{ORDERS}/lock?timeout=0", settlement)
+    assert [each["body"] for each in second.json["messages"]] == ["third"]
+    settlement = {"lookup_ids": lookup_ids[1:], "delete": False}
+    third = api.call("POST", f"{ORDERS}/lock?timeout=0", settlement)
+    assert [each["body"] for each in third.json["messages"]] == ["second"]
+    again = api.call("POST", f"{ORDERS}/lock?timeout=0", {"lookup_ids": lookup_ids[:1], "delete": True})
+    assert again.status == 409  # it is gone, and nothing is locked instead
+    assert api.bodies() == ["fourth"]
+    assert api.call("POST", f"{ORDERS}/lock?timeout=0", {"lookup_ids": "x", "delete": True}).status == 400
+
+
 @pytest.mark.parametrize("several", [True, False])
 def test_a_transaction_of_its_own(api: Served, several: bool) -> None:
     api.create("private$/exact", transactional=True)

@@ -28,7 +28,7 @@ def test_every_block_runs_and_runs_again(
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == "order 1 b'some bytes'"
     *_, mine, remote, awaited, table, removed, first, again, missing = printed
-    assert (mine, remote, awaited) == ("order 61", "hello from alpha", "order 1")
+    assert (mine, remote, awaited) == ("order 67", "hello from alpha", "order 1")
     assert ("'order 2'" in table, removed) == (True, "3")
     assert (first, again) == ("Submission(sent=2, dropped=0)", "Submission(sent=1, dropped=2)")
     assert missing.startswith(r"there is no queue .\private$\missing on")

@@ -11,14 +11,15 @@ import secrets
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from hmac import compare_digest
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Final
 
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import Scope
 
 from postroad.api.identity import ANONYMOUS, LOCAL, TOKEN, Caller, certificate_name, user_name
 from postroad.api.paths import canonical_path
@@ -52,7 +53,7 @@ class _Refusal:
 
 
 class Gate:
-    """ASGI middleware. Without a token, callers must name this server by an address or one of `names`. `certificates`
+    """Without a token, callers must name this server by an address or one of `names`. `certificates`
     lifts that rule, because TLS then admits only clients with a certificate.
 
     The answer to a wrong token is delayed, longer each time. A right token never waits. Passwords can be guessed, so a
@@ -61,7 +62,6 @@ class Gate:
 
     def __init__(
         self,
-        app: ASGIApp,
         token: str | None,
         names: frozenset[str],
         logins: FailedLogins,
@@ -71,7 +71,6 @@ class Gate:
         certificates: bool = False,
         credentials: Mapping[str, str] | None = None,
     ) -> None:
-        self._app = app
         self._token = None if token is None else token.encode()
         self._names = names
         self._logins = logins
@@ -85,40 +84,37 @@ class Gate:
         self._delayed = 0
         self._challenge = {"WWW-Authenticate": 'Bearer, Basic realm="postroad"' if credentials else "Bearer"}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
+    async def admit(self, scope: Scope) -> Response | None:
+        """None if the caller may go on, and then the scope has its canonical path and `caller`; else the refusal."""
         scope["path"] = canonical_path(scope["raw_path"].decode("latin-1"))
+        fields: list[tuple[bytes, bytes]] = scope["headers"]
+        headers = {name: value.decode("latin-1") for name, value in reversed(fields)}  # the first of each counts
         refusal = self._refusal(scope["method"], headers)
         if refusal is not None:
-            await problem(AccessDenied(refusal))(scope, receive, send)
-            return
+            return problem(AccessDenied(refusal))
         caller = await self._caller(scope, headers)
         if isinstance(caller, _Refusal):
             challenge = self._challenge if caller.status is HTTPStatus.UNAUTHORIZED else None
-            await problem(AccessDenied(caller.fault), caller.status, challenge)(scope, receive, send)
-            return
+            return problem(AccessDenied(caller.fault), caller.status, challenge)
         scope.setdefault("state", {})["caller"] = caller
-        await self._app(scope, receive, send)
+        return None
 
-    async def _caller(self, scope: Scope, headers: Headers) -> Caller | _Refusal:
+    async def _caller(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller | _Refusal:
         address = _address(scope)
         if scope["path"] in OPEN_PATHS:
             return Caller(ANONYMOUS, address, Token.anonymous())
-        given = headers.getlist("authorization")
-        if len(given) > 1:
+        given = headers.get(b"authorization")
+        if given is not None and sum(name == b"authorization" for name, _ in scope["headers"]) > 1:
             return await self._wrong(address, _SENT_TWICE)
-        scheme, _, proof = given[0].partition(" ") if given else ("", "", "")
+        scheme, _, proof = (given or "").partition(" ")
         if scheme.lower() == "basic" and self._passwords:
             return await self._user(scope, address, proof.strip())
         if self._token is not None:
-            if not given:
+            if given is None:
                 return _Refusal(_TOKEN_MISSING)
             if scheme.lower() != "bearer" or not compare_digest(proof.strip().encode("latin-1"), self._token):
                 return await self._wrong(address, _TOKEN_WRONG)
-        elif given and scheme.lower() != "bearer":  # a token that is not needed does no harm
+        elif given is not None and scheme.lower() != "bearer":  # a token that is not needed does no harm
             return await self._wrong(address, _LOGIN_WRONG)
         who = certificate_name(scope) or (LOCAL if self._token is None else TOKEN)
         return Caller(who, address, _ADMINISTRATOR)
@@ -167,13 +163,13 @@ class Gate:
             self._delayed -= 1
         return True
 
-    def _refusal(self, method: str, headers: Headers) -> str | None:
+    def _refusal(self, method: str, headers: Mapping[bytes, str]) -> str | None:
         """A browser says which page a request comes from. A foreign name may also resolve to this server."""
-        host = headers.get("host", "")
-        origin = headers.get("origin")
+        host = headers.get(b"host", "")
+        origin = headers.get(b"origin")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
             return f"Origin: {origin} is not this server: pages of other origins may not call it"
-        site = headers.get("sec-fetch-site")
+        site = headers.get(b"sec-fetch-site")
         if method not in _SAFE and site is not None and site.lower() not in _OWN_PAGES:
             return f"Sec-Fetch-Site: {site}: only this server's own web pages may call it"
         if self._token is None and not self._certificates and host and not self._is_ours(_without_port(host)):
@@ -181,13 +177,16 @@ class Gate:
         return None
 
     def _is_ours(self, name: str) -> bool:
-        if name in self._names or name.endswith(".localhost"):
-            return True
-        try:
-            ip_address(name)
-        except ValueError:
-            return False
-        return True
+        return name in self._names or name.endswith(".localhost") or _is_address(name)
+
+
+@lru_cache(256)
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _digest(text: str) -> bytes:

@@ -1,20 +1,19 @@
-"""The HTTP API as an ASGI application over one manager: it joins the tables of calls into routes."""
+"""The HTTP API over one manager: it joins the tables of calls into routes."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from postroad.api import acl, connections, handles, keys, leases, messages, offsets, queues, routes, transactions
 from postroad.api.access import Gate
-from postroad.api.calls import Call, Operation, json_answer
+from postroad.api.application import Application, Endpoint, ErrorHandler
+from postroad.api.calls import Call, Operation, json_answer, query_reader
 from postroad.api.health import live, ready
 from postroad.api.metrics import MEDIA_TYPE as METRICS
 from postroad.api.metrics import metrics_text
@@ -39,7 +38,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *connections.OPERATIONS,
     *keys.OPERATIONS,
 )
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +49,8 @@ class Settings:
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)  # the passwords of users by name
 
 
-def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
-    """Serves `manager`, which must be started, on its event loop. `app.state.waits` ends waiting reads."""
+def build_app(manager: Manager, settings: Settings | None = None) -> Application:
+    """Serves `manager`, which must be started, on its event loop."""
     settings = settings or Settings()
     waits = Waits()
     by_path: dict[str, dict[str, Operation]] = {}
@@ -80,50 +78,37 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Starlette:
     async def reference(request: Request) -> Response:
         return reference_page(OPERATIONS)
 
-    app = Starlette(
-        routes=[
-            *(
-                Route(f"{API}{path}", _endpoint(by_method, manager, waits), methods=list(by_method))
-                for path, by_method in by_path.items()
-            ),
-            Route(f"{API}/openapi.json", openapi),
-            Route("/metrics", metrics),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            Route("/docs", reference),
-            Route("/", front),
-        ],
-        middleware=[
-            Middleware(
-                Gate,
-                token=settings.token,
-                names=frozenset({"localhost", manager.name.lower()}),
-                logins=manager.logins,
-                clock=manager.clock,
-                waits=waits,
-                certificates=settings.certificates,
-                credentials=settings.credentials,
-                access=manager.core.access,
-            ),
-        ],
-        exception_handlers={
-            PostroadError: on_error,
-            HttpFault: on_fault,
-            HTTPException: on_http,
-            ClientLeft: _client_left,
-            ClientDisconnect: _client_left,
-            Exception: on_bug,
-        },
+    gate = Gate(
+        token=settings.token,
+        names=frozenset({"localhost", manager.name.lower()}),
+        logins=manager.logins,
+        clock=manager.clock,
+        waits=waits,
+        certificates=settings.certificates,
+        credentials=settings.credentials,
+        access=manager.core.access,
     )
-    app.router.redirect_slashes = False
-    app.state.waits = waits
-    return app
+    pages = [
+        Route(f"{API}/openapi.json", openapi),
+        Route("/metrics", metrics),
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+        Route("/docs", reference),
+        Route("/", front),
+    ]
+    calls = [
+        Route(f"{API}{path}", _endpoint(by_method, manager, waits), methods=list(by_method))
+        for path, by_method in by_path.items()
+    ]
+    return Application(gate, [*calls, *pages], HANDLERS, waits)
 
 
 def _endpoint(by_method: Mapping[str, Operation], manager: Manager, waits: Waits) -> Endpoint:
+    readers = {each.method: query_reader(each.parameters) for each in by_method.values()}
+
     async def endpoint(request: Request) -> Response:
         operation = by_method["GET" if request.method == "HEAD" else request.method]
-        call = Call(request, manager, waits, operation)
+        call = Call(request, manager, waits, operation, readers[operation.method](request.scope["query_string"]))
         if operation.audited is not None:
             return await _audited(operation, operation.audited, call)
         try:
@@ -159,3 +144,13 @@ async def _audited(operation: Operation, event: str, call: Call) -> Response:
 
 async def _client_left(request: Request, error: Exception) -> Response:
     return Response()
+
+
+HANDLERS: Mapping[type[Exception], ErrorHandler] = {
+    PostroadError: on_error,
+    HttpFault: on_fault,
+    HTTPException: on_http,
+    ClientLeft: _client_left,
+    ClientDisconnect: _client_left,
+    Exception: on_bug,
+}

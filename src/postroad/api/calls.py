@@ -9,12 +9,13 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 from uuid import UUID
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from postroad.api.identity import Caller
@@ -32,6 +33,8 @@ from postroad.values.plain import to_json
 
 MAX_REQUEST_BYTES = 1 << 20  # of a request without messages: ten thousand lookup ids fit
 MAX_PARAMETERS = 64
+KNOWN_QUERIES = 64  # of one call
+SHORT_QUERY = 200
 CLIENT = "Postroad-Client"  # the header that names the client
 MAX_CLIENT = 200
 
@@ -122,13 +125,15 @@ class Call:
 
     __slots__ = ("facts", "manager", "needs", "query", "request", "waits")
 
-    def __init__(self, request: Request, manager: Manager, waits: Waits, operation: Operation) -> None:
+    def __init__(
+        self, request: Request, manager: Manager, waits: Waits, operation: Operation, query: dict[str, Any]
+    ) -> None:
         self.request = request
         self.manager = manager
         self.waits = waits
         self.needs = operation.needs
         self.facts: dict[str, object] = {}
-        self.query = read_query(request.scope["query_string"], operation.parameters)
+        self.query = query
 
     def segment(self, name: str) -> str:
         """The part of the path that stands for {name}."""
@@ -212,7 +217,12 @@ class Call:
             raise _too_large(limit)
         chunks: list[bytes] = []
         size = 0
-        async for chunk in self.request.stream():
+        more = True
+        while more:
+            message = await self.request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            chunk, more = message.get("body", b""), message.get("more_body", False)
             size += len(chunk)
             if size > limit:
                 raise _too_large(limit)
@@ -220,12 +230,22 @@ class Call:
         self.authorize()  # again: while a slow body came, the queue may have been replaced, or its access list changed
         return b"".join(chunks)
 
+    def has_body(self) -> bool:
+        headers = self.request.headers
+        return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
     async def json_object(self) -> dict[str, object]:
         return json_object(await self.body(MAX_REQUEST_BYTES))
 
 
 def _too_large(limit: int) -> MessageTooLarge:
     return MessageTooLarge(f"the body of this request must have at most {limit} bytes")
+
+
+def query_reader(parameters: Sequence[Parameter]) -> Callable[[bytes], dict[str, Any]]:
+    """`read_query` for one call. It remembers short queries, because a client repeats a few of them."""
+    known = lru_cache(KNOWN_QUERIES)(lambda query: read_query(query, parameters))
+    return lambda query: dict(known(query)) if len(query) <= SHORT_QUERY else read_query(query, parameters)
 
 
 def read_query(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:

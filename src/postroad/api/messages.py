@@ -11,21 +11,26 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Body, Call, Needs, Operations, Parameter, json_answer, no_content
 from postroad.api.formats import ARROW, JSON, RECORDS, Format, choose, streamed_answer, whole_answer
+from postroad.api.problems import members
 from postroad.api.ranges import RANGE, answer_range, is_range
 from postroad.api.schema import (
     MAX_BATCH_MESSAGES,
     MESSAGE_PROPERTIES,
     QUESTION,
     QUEUE,
+    SEPARATE,
     TRANSACTIONAL,
     check_batch,
     make_message,
+    read_each,
     read_sending,
 )
-from postroad.errors import AccessDenied, InvalidArgument, RemoteProtocolError
+from postroad.errors import AccessDenied, InvalidArgument, PostroadError, RemoteProtocolError
 from postroad.fields.kinds import GUID, LOOKUP_ID, MAX_LOOKUP_ID, SWITCH, choice, items, number, whole
 from postroad.fields.tables import Property, read_object
 from postroad.manager.rescue import MOVE_BATCH
+from postroad.message import Message
+from postroad.net.http import has_left
 from postroad.queues.access import Action
 from postroad.queues.queue import START
 from postroad.received import ReceivedMessage
@@ -65,6 +70,7 @@ _ACTION = Parameter(
 _SENDING = (
     _TRANSACTION,
     Parameter(TRANSACTIONAL, SWITCH, "whether to send in a new transaction"),
+    Parameter(SEPARATE, SWITCH, "whether each of several messages succeeds or fails by itself", False),
     *(
         Parameter(each.name, each.kind, f"{each.description}; only if the body is not JSON")
         for each in MESSAGE_PROPERTIES.values()
@@ -116,6 +122,7 @@ OPERATIONS = Operations()
     "POST /queues/{queue}/messages",
     "Send one message, several, or the body as it is",
     Answer(HTTPStatus.CREATED, "the messages are sent, and the recoverable ones are durable", {JSON: "Ids"}),
+    Answer(HTTPStatus.MULTI_STATUS, "with `separate`: some messages were refused", {JSON: "Outcomes"}),
     parameters=_SENDING,
     body=Body({JSON: "Sending", "*/*": None}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
@@ -125,10 +132,15 @@ async def send(call: Call) -> Response:
     queue, query = call.queue, call.query
     transaction: UUID | None = call.own_transaction(query.pop("transaction"))
     transactional: bool | None = query.pop(TRANSACTIONAL)
+    separate: bool = query.pop(SEPARATE)
     given = {name: value for name, value in query.items() if value is not None}
     if _is_json(call.request.headers.get("content-type", "")):
         for name in given:
             raise InvalidArgument(f"{name}: must be in the JSON body, not in the URL")
+        if separate:
+            if transactional or transaction is not None:
+                raise InvalidArgument(f"{SEPARATE}: messages of a transaction are sent together")
+            return _outcomes(await _send_each(call, read_each(await call.body(MAX_BATCH_BYTES))))
         sending = read_sending(await call.body(MAX_BATCH_BYTES))
         messages = sending.messages
         transactional = sending.transactional or bool(transactional)
@@ -143,6 +155,20 @@ async def send(call: Call) -> Response:
     else:
         ids = await call.manager.send(queue, messages, transaction, call.token)
     return json_answer({"ids": ids}, HTTPStatus.CREATED)
+
+
+async def _send_each(call: Call, given: Sequence[Message | PostroadError]) -> list[str | PostroadError]:
+    """Those that could be read are sent, and share a commit: the id or the error of each message."""
+    messages = [each for each in given if isinstance(each, Message)]
+    sent = iter(await call.manager.send_each(call.queue, messages, call.token))
+    return [next(sent) if isinstance(each, Message) else each for each in given]
+
+
+def _outcomes(outcomes: Sequence[str | PostroadError]) -> Response:
+    if not any(isinstance(each, PostroadError) for each in outcomes):
+        return json_answer({"ids": outcomes}, HTTPStatus.CREATED)
+    described = [{"problem": members(each)} if isinstance(each, PostroadError) else {"id": each} for each in outcomes]
+    return json_answer({"outcomes": described}, HTTPStatus.MULTI_STATUS)
 
 
 @OPERATIONS.add(
@@ -260,17 +286,25 @@ async def peek(call: Call) -> Response:
 
 @OPERATIONS.add(
     "POST /queues/{queue}/lock",
-    "Lock messages: the first phase of a receive",
+    "Lock messages: the first phase of a receive. Messages that were locked before can be settled with it",
     _LOCKED,
     _NONE,
     parameters=(_COUNT, TIMEOUT, PACKET),
+    body=Body({JSON: "Settlement"}, required=False),
     errors=_CONFLICTS,
     needs=Action.RECEIVE,
 )
 async def lock(call: Call) -> Response:
+    """Acknowledgments that come with it do not wait for the disk: they share a commit with what comes next."""
     form = _format(call)
+    if call.has_body():
+        values = _settlement(call, await call.json_object())
+        if values.pop("delete"):
+            call.manager.acknowledge(call.queue, **values)
+        else:
+            await call.manager.settle(call.queue, delete=False, **values)
     locked = await _wait(call, call.manager.lock, holder=call.holder)
-    if await call.request.is_disconnected():
+    if has_left(call.request.scope):
         lookup_ids = [message.lookup_id for message in locked.messages]
         await call.manager.settle(call.queue, lookup_ids, delete=False, leases=[locked.lease])
     answer = whole_answer(form, locked.messages)
@@ -288,12 +322,16 @@ async def lock(call: Call) -> Response:
     needs=Action.RECEIVE,
 )
 async def settle(call: Call) -> Response:
-    values = read_object(await call.json_object(), _SETTLEMENT, required=("lookup_ids", "delete"))
+    await call.manager.settle(call.queue, **_settlement(call, await call.json_object()))
+    return no_content()
+
+
+def _settlement(call: Call, given: dict[str, object]) -> dict[str, Any]:
+    values = read_object(given, _SETTLEMENT, required=("lookup_ids", "delete"))
     holders = call.manager.leases.core.holders(call.manager.core.queues.get(call.queue), values["lookup_ids"])
     if not all(map(call.owns, holders)):
         raise AccessDenied("another user has locked one of these messages")
-    await call.manager.settle(call.queue, **values)
-    return no_content()
+    return values
 
 
 @OPERATIONS.add(

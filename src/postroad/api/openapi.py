@@ -278,6 +278,7 @@ def schemas() -> dict[str, Json]:
         "Sending": {"oneOf": [one, several]},
         "Message": _open(MESSAGE, [name for name in MESSAGE if not name.startswith("body")]),
         "Ids": _open({"ids": _list(_TEXT)}),
+        "Outcomes": _open({"outcomes": _list(_open({"id": _TEXT, "problem": _reference("Problem")}, []))}),
         "LookupIds": _open({"lookup_ids": _list(_NUMBER)}),
         "Moved": _open({"moved": _list(_NUMBER), "locked": _NUMBER}),
         "Purged": _open({"purged": _NUMBER, "locked": _NUMBER}),

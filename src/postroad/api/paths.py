@@ -5,14 +5,17 @@ Works on the path as it was sent: after decoding, a slash inside a name looks li
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 API = "/api/v1"
 QUEUES = f"{API}/queues/"
 _PRIVATE = "private$"
+KNOWN_PATHS = 1024  # paths that are kept as they were read: a client calls a few over and over
 _COMPLETE = "\\=;"  # a first segment with one of these is a whole name, not just a computer
 
 
+@lru_cache(KNOWN_PATHS)
 def canonical_path(raw: str) -> str:
     """The path with its queue, if it has one, as a single percent-encoded segment. Any other path stays as it is.
 

@@ -120,19 +120,24 @@ def problem(
     status = status or status_of(type(error))
     if status is HTTPStatus.NO_CONTENT:
         return Response(status_code=status, headers=headers)
-    members: dict[str, object] = {
+    return Response(json.dumps(members(error, status)), status, headers, MEDIA_TYPE)
+
+
+def members(error: PostroadError, status: HTTPStatus | None = None) -> dict[str, object]:
+    """The members of the problem that describes `error`."""
+    described: dict[str, object] = {
         "title": _title(type(error)),
-        "status": status.value,
+        "status": (status or status_of(type(error))).value,
         "detail": str(error),
         "hresult": f"0x{error.status:08X}",
         "code": error.status.name,
         "error": type(error).__name__,
     }
     if isinstance(error, QuotaExceeded):
-        members["setting"] = error.setting
+        described["setting"] = error.setting
         if not isinstance(error, LimitReached):
-            members |= {"limit_bytes": error.limit_bytes, "current_bytes": error.current_bytes}
-    return Response(json.dumps(members), status, headers, MEDIA_TYPE)
+            described |= {"limit_bytes": error.limit_bytes, "current_bytes": error.current_bytes}
+    return described
 
 
 def _title(error: type[PostroadError]) -> str:

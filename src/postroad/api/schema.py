@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from postroad.errors import InvalidArgument, InvalidMessage
+from postroad.errors import InvalidArgument, InvalidMessage, PostroadError
 from postroad.fields import queue
 from postroad.fields.kinds import (
     BASE64,
@@ -36,6 +36,7 @@ from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
 
 MAX_BATCH_MESSAGES = 10_000  # in one request: one commit takes as many in well under a second
 TRANSACTIONAL = "transactional"
+SEPARATE = "separate"
 MESSAGES = "messages"
 
 
@@ -183,13 +184,29 @@ def read_sending(data: bytes) -> Sending:
     transactional = checked(SWITCH, body.pop(TRANSACTIONAL, False), TRANSACTIONAL, InvalidMessage)
     if MESSAGES not in body:
         return Sending([read_message(body)], transactional)
-    listed = body.pop(MESSAGES)
+    listed = _listed(body)
+    return Sending([read_message(each, f"{MESSAGES}[{index}].") for index, each in enumerate(listed)], transactional)
+
+
+def read_each(data: bytes) -> list[Message | PostroadError]:
+    """The same for messages that succeed or fail by themselves: each, or what is wrong with it."""
+    read: list[Message | PostroadError] = []
+    for each in _listed(json_object(data)):
+        try:
+            read.append(read_message(each))
+        except PostroadError as error:
+            read.append(error)
+    return read
+
+
+def _listed(body: dict[str, object]) -> list[object]:
+    listed = body.pop(MESSAGES, None)
     for name in body:
         raise InvalidMessage(f"{name}: must not be set together with {MESSAGES}; only {TRANSACTIONAL} may be")
     if not isinstance(listed, list):
         raise InvalidMessage(f"{MESSAGES}: must be a list, got {shown(listed)}")
     check_batch(len(listed), MESSAGES)
-    return Sending([read_message(each, f"{MESSAGES}[{index}].") for index, each in enumerate(listed)], transactional)
+    return listed
 
 
 def check_batch(count: int, what: str) -> None:

@@ -62,7 +62,7 @@ class ApiServer(HttpListener):
     async def stop(self) -> None:
         """Waiting reads end with 503 and receive nothing. A second call does nothing."""
         if self._serving is not None:
-            self._app.state.waits.stop()
+            self._app.waits.stop()
         await super().stop()
 
     async def _bind(self) -> socket.socket:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
 from starlette.requests import Request
-from starlette.types import Receive
 
 from postroad.api.problems import HttpFault
 from postroad.errors import OperationCancelled
+from postroad.net.http import has_left, watched
 
 T = TypeVar("T")
 
@@ -24,51 +25,53 @@ class Waits:
     """The waiting reads of one server."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._ends: set[Callable[[], object]] = set()  # what ends each of them
         self._stopping = False
 
     async def run(self, request: Request, read: Coroutine[Any, Any, T]) -> T:
         """The result of `read`. It is cancelled, and receives no message, when its client goes or the server stops."""
-        if self._stopping:
+        if self._stopping or has_left(request.scope):
             read.close()
-            raise _stopped()
-        task = asyncio.ensure_future(read)
-        gone = asyncio.ensure_future(_disconnected(request.receive))
-        self._tasks.add(task)
-        try:
-            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._tasks.discard(task)
-            gone.cancel()
-            if not task.done():
+            raise _stopped() if self._stopping else ClientLeft
+        task = asyncio.current_task()
+        assert task is not None
+        ended: list[Exception] = []  # why, if it was ended from here
+
+        def end(why: Exception) -> None:
+            if not ended:
+                ended.append(why)
                 task.cancel()
-                await asyncio.wait({task})  # until the messages it had locked are back in their queues
-        if not task.cancelled():
-            return task.result()
-        raise _stopped() if self._stopping else ClientLeft
+
+        stop = partial(end, _stopped())
+        self._ends.add(stop)
+        try:
+            with watched(request.scope, partial(end, ClientLeft())):
+                return await read
+        except asyncio.CancelledError:
+            if not ended:
+                raise
+            task.uncancel()
+            raise ended[0] from None
+        finally:
+            self._ends.discard(stop)
 
     async def pause(self, seconds: float) -> None:
         """Returns after so many seconds, or at once when the server stops."""
         if self._stopping:
             return
         task = asyncio.ensure_future(asyncio.sleep(seconds))
-        self._tasks.add(task)
+        self._ends.add(task.cancel)
         try:
             await asyncio.wait({task})
         finally:
-            self._tasks.discard(task)
+            self._ends.discard(task.cancel)
             task.cancel()
 
     def stop(self) -> None:
         """Ends every waiting read, and every later one at once."""
         self._stopping = True
-        for task in self._tasks:
-            task.cancel()
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+        for end in tuple(self._ends):
+            end()
 
 
 def _stopped() -> HttpFault:

@@ -216,6 +216,13 @@ class EmbeddedBackend:
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
         await self.manager.settle(as_name(name), lookup_ids, delete=delete)
 
+    async def fetch(
+        self, name: str, count: int, timeout: float | None, acknowledged: Sequence[int]
+    ) -> list[ReceivedMessage]:
+        if acknowledged:
+            self.manager.acknowledge(as_name(name), acknowledged)
+        return await self.lock(name, count, timeout)
+
     # Ranges by order of arrival
 
     async def mark(self, name: str, start: int, limit: int | None) -> Mark:

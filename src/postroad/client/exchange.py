@@ -40,8 +40,19 @@ _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})  # what a
 class Answer:
     """An answer that reports no error. The names of its headers are in lower case."""
 
+    status: int
     content: bytes
     headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WholeReply:
+    """A whole answer, an error too. The names of its headers are in lower case."""
+
+    status: int
+    media_type: str
+    headers: dict[str, str]
+    content: bytes
 
 
 class Address:
@@ -89,6 +100,7 @@ class Address:
             "Accept": f"{RECORDS_TYPE}, {JSON};q=0.5",
             "Postroad-Client": _own_name(),
         }
+        self._starts: dict[tuple[tuple[str, str], ...], bytes] = {}  # headers of requests, a few kinds
         if user is not None:
             _check_login(user, password, token)
         elif parts.username is not None:
@@ -98,9 +110,22 @@ class Address:
         elif user is not None:
             self.headers["Authorization"] = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
 
+    def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+        """A whole request, as it is on the wire."""
+        key = tuple(headers.items())
+        start = self._starts.get(key)
+        if start is None:
+            given = {"Host": self.origin.partition("//")[2], **self.headers, **headers}
+            start = "".join(f"{name}: {value}\r\n" for name, value in given.items()).encode()
+            self._starts[key] = start
+        size = b"" if body is None and method == "GET" else b"Content-Length: %d\r\n" % len(body or b"")
+        return b"".join((f"{method} {target} HTTP/1.1\r\n".encode(), start, size, b"\r\n", body or b""))
+
     def target(self, path: str, query: Mapping[str, object] | None) -> str:
         """What a request for this path of the API asks for. A value of None is left out."""
-        given = {name: value for name, value in (query or {}).items() if value is not None}
+        if query is None:
+            return self._prefix + path
+        given = {name: value for name, value in query.items() if value is not None}
         return f"{self._prefix}{path}{'?' if given else ''}{urlencode(given)}"
 
     def parsed(self, answer: bytes, member: str | None = None) -> Any:
@@ -121,6 +146,10 @@ class Address:
             return ManagerUnavailable(
                 self.url, f"the server there answers with the status {status} and is not a queue manager"
             )
+        return self.rebuilt(problem)
+
+    def rebuilt(self, problem: Mapping[str, Any]) -> PostroadError:
+        """The error that a problem describes."""
         try:
             code = int(str(problem.get("hresult", "0")), 16)
         except ValueError:
@@ -190,10 +219,15 @@ class Transport(Protocol):
 
     async def close(self) -> None: ...
 
+    async def ask(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
+    ) -> WholeReply:
+        """One request; ManagerUnavailable if there is no answer, or no whole one."""
+
     def asking(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
     ) -> AbstractAsyncContextManager[Reply]:
-        """One request; ManagerUnavailable if there is no answer, or no whole one."""
+        """The same for an answer that is read in pieces."""
 
 
 class Exchange:
@@ -236,12 +270,10 @@ class Exchange:
         `wait` is how long the manager may wait for a message, in seconds; None is without end.
         """
         headers = {} if body is None else {"Content-Type": media_type}
-        target = self._address.target(path, query)
-        async with self._transport.asking(method, target, headers, body, wait) as reply:
-            content = await reply.read()
+        reply = await self._transport.ask(method, self._address.target(path, query), headers, body, wait)
         if reply.status >= 300:
-            raise self._address.error(reply.status, reply.media_type, content)
-        return Answer(content, reply.headers)
+            raise self._address.error(reply.status, reply.media_type, reply.content)
+        return Answer(reply.status, reply.content, reply.headers)
 
     async def stream(self, path: str, query: Mapping[str, object], accept: str) -> AsyncGenerator[bytes, None]:
         """The answer to a GET in pieces, as they come; an answer that breaks off raises ManagerUnavailable."""

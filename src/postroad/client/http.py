@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import UUID
 
 from postroad.client.exchange import JSON, Address, Answer, Exchange, Transport
+from postroad.client.joining import JoinedSends, Outcome, Post, encode_message, encode_messages
 from postroad.client.leases import LeaseKeeper
 from postroad.client.payloads import (
     InfoT,
     check_timeout,
     hold_path,
+    message_json,
     messages_json,
+    names_one,
     queue_path,
     read_info,
     read_lease,
@@ -25,7 +29,7 @@ from postroad.client.payloads import (
     submissions_path,
     word,
 )
-from postroad.errors import NoMessage
+from postroad.errors import ManagerUnavailable, NoMessage, PostroadError
 from postroad.values.info import (
     KeysInfo,
     ListenerInfo,
@@ -56,10 +60,11 @@ NO_TIME = "there was no message within the time to wait"
 class HttpBackend:
     """The verbs of `Backend`, each one request. It waits for nothing but the transport."""
 
-    def __init__(self, address: Address, transport: Transport) -> None:
+    def __init__(self, address: Address, transport: Transport, joined: Callable[[Post], JoinedSends]) -> None:
         self._address = address
         self._exchange = Exchange(address, transport)
         self._keeper = LeaseKeeper(address)
+        self._joined = joined(self._post)
 
     async def close(self) -> None:
         self._keeper.close()
@@ -156,11 +161,24 @@ class HttpBackend:
         return read_info(Resolution, await self._exchange.json("POST", "/resolve", question))
 
     async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]:
+        if transaction is None and len(messages) == 1 and names_one(name):
+            return [await self._joined.send(name, encode_message(message_json(messages[0])))]
         path = queue_path(name, "messages")
         if transaction is not None:
             path += f"?transaction={transaction}"
         sending = {"messages": messages_json(messages)}
         return list(await self._exchange.json("POST", path, sending, member="ids"))
+
+    async def _post(self, name: str, messages: Sequence[bytes]) -> list[Outcome]:
+        """Messages that succeed or fail by themselves."""
+        alone = len(messages) == 1
+        body = messages[0] if alone else encode_messages(messages)
+        query = None if alone else {"separate": "true"}
+        answer = await self._exchange.request("POST", queue_path(name, "messages"), query, body=body)
+        if answer.status != HTTPStatus.MULTI_STATUS:
+            return list(self._address.parsed(answer.content, "ids"))[: len(messages)]
+        outcomes = self._address.parsed(answer.content, "outcomes")
+        return [each["id"] if "id" in each else self._address.rebuilt(each["problem"]) for each in outcomes]
 
     async def send_transactional(self, name: str, messages: Sequence[Message]) -> list[str]:
         sending = {"messages": messages_json(messages), "transactional": True}
@@ -181,15 +199,18 @@ class HttpBackend:
     async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
         return read_messages((await self._wait(queue_path(name, "peek"), {"count": count}, timeout)).content)
 
-    async def _wait(self, path: str, query: Mapping[str, object], timeout: float | None) -> Answer:
-        """Asks again and again until there is a message or the time is over."""
+    async def _wait(
+        self, path: str, query: Mapping[str, object], timeout: float | None, body: bytes | None = None
+    ) -> Answer:
+        """Asks again and again until there is a message or the time is over. The body goes with the first request."""
         check_timeout(timeout)
         left = timeout
         while True:
             wait = WAIT_S if left is None else min(left, WAIT_S)
-            answer = await self._exchange.request("POST", path, {**query, "timeout": wait}, wait=wait)
+            answer = await self._exchange.request("POST", path, {**query, "timeout": wait}, body=body, wait=wait)
             if answer.content:
                 return answer
+            body = None
             if left is not None:
                 left -= wait
                 if left <= 0:
@@ -210,21 +231,40 @@ class HttpBackend:
     # Locks and their leases
 
     async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
-        answer = await self._wait(queue_path(name, "lock"), {"count": count}, timeout)
+        return self._locked(name, await self._wait(queue_path(name, "lock"), {"count": count}, timeout))
+
+    def _locked(self, name: str, answer: Answer) -> list[ReceivedMessage]:
         messages = read_messages(answer.content)
         lease, lease_s = read_lease(answer.headers.get("postroad-lease"), answer.headers.get("postroad-lease-seconds"))
         self._keeper.hold_messages(lease, lease_s, name, [message.lookup_id for message in messages])
         return messages
 
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
+        try:
+            await self._exchange.json("POST", queue_path(name, "settle"), self._settlement(name, lookup_ids, delete))
+        finally:  # a lease whose settlement failed runs out
+            self._keeper.drop_messages(name, lookup_ids)
+
+    def _settlement(self, name: str, lookup_ids: Sequence[int], delete: bool) -> dict[str, object]:
         settlement: dict[str, object] = {"lookup_ids": list(lookup_ids), "delete": delete}
         leases = self._keeper.leases_of(name, lookup_ids)
         if leases is not None:  # what was locked elsewhere is settled by its number alone
             settlement["leases"] = [str(lease) for lease in leases]
+        return settlement
+
+    async def fetch(
+        self, name: str, count: int, timeout: float | None, acknowledged: Sequence[int]
+    ) -> list[ReceivedMessage]:
+        body = json.dumps(self._settlement(name, acknowledged, True)).encode() if acknowledged else None
         try:
-            await self._exchange.json("POST", queue_path(name, "settle"), settlement)
-        finally:  # a lease whose settlement failed runs out
-            self._keeper.drop_messages(name, lookup_ids)
+            answer = await self._wait(queue_path(name, "lock"), {"count": count}, timeout, body)
+        except ManagerUnavailable:
+            raise
+        except PostroadError:
+            self._keeper.drop_messages(name, acknowledged)
+            raise
+        self._keeper.drop_messages(name, acknowledged)
+        return self._locked(name, answer)
 
     async def locks(self, name: str | None) -> list[LockInfo]:
         return await self._list(LockInfo, "/locks", "locks", {"queue": name})

@@ -43,10 +43,11 @@ def connect(
     """
     from postroad.client.exchange import Address
     from postroad.client.http import HttpBackend
+    from postroad.client.sync.joined import JoinedSends
     from postroad.client.sync.transport import Transport
 
     address = Address(url, token, client_certificate, client_key, user, password)
-    return QueueManager(Backend(CallerThread(), HttpBackend(address, Transport(address))))
+    return QueueManager(Backend(CallerThread(), HttpBackend(address, Transport(address), JoinedSends)))
 
 
 def remote(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
-from postroad.client.values import as_name
+from postroad.client.values import KNOWN_NAMES, as_name
 from postroad.errors import InvalidArgument, RemoteProtocolError
 from postroad.values.plain import from_json
 
@@ -28,9 +28,18 @@ T = TypeVar("T")
 InfoT = TypeVar("InfoT", bound="DataclassInstance")
 
 
+@lru_cache(KNOWN_NAMES)
 def queue_path(name: str, call: str = "") -> str:
     as_name(name)  # what is no name might be taken for another path of the API
     return f"/queues/{quote(name, safe='')}{'/' if call else ''}{call}"
+
+
+@lru_cache(KNOWN_NAMES)
+def names_one(name: str) -> bool:
+    """Whether it is one destination, not a list of several."""
+    from postroad.names import DistributionListName, MultipleElementName
+
+    return not isinstance(as_name(name), MultipleElementName | DistributionListName)
 
 
 def hold_path(name: str, holder: str) -> str:

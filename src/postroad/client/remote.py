@@ -229,6 +229,13 @@ class RemoteBackend:
         ack = Ack.RR_ACK if delete else Ack.RR_NACK
         await asyncio.gather(*(self.client.end(entry, ack) for entry in entries if entry is not None))
 
+    async def fetch(
+        self, name: str, count: int, timeout: float | None, acknowledged: Sequence[int]
+    ) -> list[ReceivedMessage]:
+        if acknowledged:
+            await self.settle(name, acknowledged, True)
+        return await self.lock(name, count, timeout)
+
     async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
         parsed, wait_ms = self._name(name), _milliseconds(timeout)
         _check_count(count)

@@ -17,7 +17,14 @@ from uuid import UUID, uuid4
 from postroad.binary.service import BinaryService
 from postroad.directory.snapshot import Directory
 from postroad.directory.watch import DirectoryWatch
-from postroad.errors import InvalidArgument, NoRoute, OperationCancelled, UnsupportedFormatNameOperation
+from postroad.errors import (
+    InvalidArgument,
+    NoRoute,
+    OperationCancelled,
+    PostroadError,
+    StorageError,
+    UnsupportedFormatNameOperation,
+)
 from postroad.fields.queue import MAX_QUOTA_KB, NO_BASE_PRIORITY
 from postroad.manager.access_lists import AccessLists
 from postroad.manager.keys import Keys
@@ -292,6 +299,27 @@ class Manager(Reads, Rescue, AccessLists):
         ids = await self.durably(lambda: self.core.send(destination, messages, self.clock(), held, token))
         return self._identifiers(ids)
 
+    async def send_each(
+        self, destination: Name, messages: Sequence[Message], token: Token = TRUSTED
+    ) -> list[str | PostroadError]:
+        """Each message by itself: its id, or its error. They share a commit. Of several destinations, the id for the
+        first."""
+        try:
+            if not any(map(_reports_refusal, messages)):
+                return [*(await self.send(destination, messages, None, token))[: len(messages)]]
+        except StorageError as error:
+            return [error for _ in messages]
+        except PostroadError:
+            pass  # one of them is refused: which one?
+
+        async def send(message: Message) -> str | PostroadError:
+            try:
+                return (await self.send(destination, [message], None, token))[0]
+            except PostroadError as error:
+                return error
+
+        return await asyncio.gather(*map(send, messages))
+
     async def send_transactional(
         self, destination: Name, messages: Sequence[Message], token: Token = TRUSTED
     ) -> list[str]:
@@ -329,6 +357,11 @@ class Manager(Reads, Rescue, AccessLists):
         """Messages are back in their places when this returns; their abort counts become durable with the next tick."""
         transaction = self.leases.transaction(identifier)
         await self.durably(lambda: self.core.abort(transaction, self.clock()))
+
+
+def _reports_refusal(message: Message) -> bool:
+    """Whether a refusal is reported to a queue: a second try would report it twice."""
+    return message.admin_queue is not None or message.dead_letter or message.dead_letter_queue is not None
 
 
 def _refuse_base_priority(attributes: Mapping[str, object]) -> None:

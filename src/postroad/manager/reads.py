@@ -17,6 +17,7 @@ from postroad.names import FormatName, PathName
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.leases import THIS_PROCESS, Holder
+from postroad.queues.queue import Queue
 from postroad.queues.waiting import WaitingRead, always
 from postroad.received import ReceivedMessage
 from postroad.store.interface import Record
@@ -124,19 +125,26 @@ class Reads(DurableCore):
         self, name: Name, lookup_ids: Sequence[int], *, delete: bool, leases: Collection[UUID] | None = None
     ) -> None:
         """The second phase: deletes the messages, or puts them back. With `leases`, only messages of these."""
+        await self.durably(lambda: self._settle(name, lookup_ids, delete, leases))
+
+    def acknowledge(self, name: Name, lookup_ids: Sequence[int], leases: Collection[UUID] | None = None) -> None:
+        """Like `settle` with `delete`, without waiting for the disk: the next commit takes it along, at the latest in
+        a moment. After a crash before that, the messages come again."""
+        try:
+            self._settle(name, lookup_ids, True, leases)
+        finally:
+            self.commit_soon()
+
+    def _settle(self, name: Name, lookup_ids: Sequence[int], delete: bool, leases: Collection[UUID] | None) -> None:
         queue = self.core.queues.get(name)
         records = self.leases.held(queue, lookup_ids, leases)
-
-        def end() -> None:
-            with self.core.delivery.atomic:
-                if delete:
-                    self.core.reading.end_all(queue, records, self.clock())
-                else:
-                    for record in records:
-                        self.core.reading.end(queue, record, self.clock(), delete=False)
-            self.leases.settled(queue, records)
-
-        await self.durably(end)
+        with self.core.delivery.atomic:
+            if delete:
+                self.core.reading.end_all(queue, records, self.clock())
+            else:
+                for record in records:
+                    self.core.reading.end(queue, record, self.clock(), delete=False)
+        self.leases.settled(queue, records)
 
     # Now, or with a wait
 
@@ -191,8 +199,10 @@ class Reads(DurableCore):
             records = self.core.reading.read(request, self.clock())
         finally:
             self.commit_soon()  # the read may have taken out messages that had expired
-        if records is not None:
-            return records
+        return await self._waited(queue, request) if records is None else records
+
+    async def _waited(self, queue: Queue, request: WaitingRead) -> list[Record]:
+        """The messages of a read that `reading.read` has let wait."""
         ended = self.wait(request, lambda records: records)
         try:
             return await ended
@@ -203,13 +213,25 @@ class Reads(DurableCore):
             raise
 
     async def _receive(self, request: WaitingRead) -> list[Record]:
-        """A destructive read in two phases, so a reader that leaves while it waits loses no message."""
+        """A destructive read: in one step if there is a message. One that waits locks the message first, so a reader
+        that leaves meanwhile loses none."""
         queue = request.descriptor.queue
         assert queue is not None
         if request.transaction is not None:
             return await self._read(request)
+        tick, writes = self.core.tick, self.core.tick.writes
+        found: list[Record] | None = None
+        try:
+            found = self.core.reading.read(request, self.clock())
+        finally:
+            if found is None:
+                self.commit_soon()  # the read may have taken out messages that had expired
+        if found is not None:
+            if tick.writes != writes:
+                await self._durable()
+            return found
         request.two_phase = True
-        records = await self._read(request)
+        records = await self._waited(queue, request)
 
         def end() -> None:
             try:

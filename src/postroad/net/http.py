@@ -9,13 +9,13 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, MutableMapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from postroad.errors import ConfigurationError
 from postroad.net.endpoints import endpoint
@@ -28,6 +28,8 @@ MAX_HEADERS = 200
 MAX_PIPELINED = 16  # requests that may wait for the answers to those before them
 KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so none sends while we close one
 BYTES_PER_S = 0x10000  # a large request gets one more second for each of these that has come
+CYCLE = "postroad.cycle"  # keys in the scope, for the functions below
+LEAVING = "postroad.leaving"
 
 
 class AcceptingServer(uvicorn.Server):
@@ -85,6 +87,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._begun = False  # a part of a request is here
         self._owed = 0  # answers to complete requests
         self._due = 0.0  # when the next request must be complete
+        self._leaving: set[Callable[[], object]] = set()  # what to call when the connection ends
         self._watch: asyncio.TimerHandle | None = None  # one for the connection: it fires early rather than being moved
 
     def admitted(self, limits: Limits, admission: Admission) -> None:
@@ -104,6 +107,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._reading.stop()
         self._admission.close()
         super().connection_lost(exc)
+        for callback in tuple(self._leaving):
+            callback()
 
     # Input
 
@@ -135,6 +140,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         super().on_headers_complete()
+        self.scope[CYCLE] = self.cycle  # type: ignore[literal-required]
+        self.scope[LEAVING] = self._leaving  # type: ignore[literal-required]
 
     def on_message_complete(self) -> None:
         self._begun = False
@@ -148,7 +155,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self._owed -= 1
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():  # uvicorn also sets a timer here for each answer: `_look` does its work
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
         if self._begun:  # answered before it was complete: the rest is dropped
             self._size = 0
             self._admission.hold(0)
@@ -191,6 +202,49 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.refuse(HTTPStatus.REQUEST_TIMEOUT, "the request was not complete in time")
         else:
             self.transport.close()
+
+
+async def answer_whole(
+    scope: MutableMapping[str, Any], status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes
+) -> bool:
+    """Sends a whole answer in one write, which ASGI needs two for: the client wakes up once. False, and nothing is
+    sent, where another server runs the application."""
+    cycle: RequestResponseCycle | None = scope.get(CYCLE)
+    if cycle is None:
+        return False
+    if cycle.flow.write_paused and not cycle.disconnected:
+        await cycle.flow.drain()
+    if not cycle.disconnected:
+        parts = [STATUS_LINE[status]]
+        for name, value in headers:
+            parts += (name, b": ", value, b"\r\n")
+        if not cycle.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts += (b"\r\n", body)
+        cycle.transport.write(b"".join(parts))
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+    return True
+
+
+@contextlib.contextmanager
+def watched(scope: MutableMapping[str, Any], left: Callable[[], object]) -> Generator[None]:
+    """Calls `left` if the client of the request goes away within the block."""
+    leaving: set[Callable[[], object]] = scope.get(LEAVING, set())
+    leaving.add(left)
+    try:
+        yield
+    finally:
+        leaving.discard(left)
+
+
+def has_left(scope: MutableMapping[str, Any]) -> bool:
+    """Whether the client of a request is gone, as far as the server knows."""
+    cycle: RequestResponseCycle | None = scope.get(CYCLE)
+    return cycle is not None and cycle.disconnected
 
 
 class HttpListener:

@@ -113,6 +113,12 @@ class Backend(Protocol):
 
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None: ...
 
+    async def fetch(
+        self, name: str, count: int, timeout: float | None, acknowledged: Sequence[int]
+    ) -> list[ReceivedMessage]:
+        """Settles locked messages, which go, and then locks more. NoMessage: they are settled, and no more came. After
+        ManagerUnavailable it can be tried again with the same messages."""
+
     # Ranges by order of arrival
 
     async def mark(self, name: str, start: int, limit: int | None) -> Mark: ...

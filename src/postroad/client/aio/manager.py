@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self, Unpack, overload
 from uuid import UUID
 
 from postroad.client.aio.queue import Queue
+from postroad.client.aio.runtime import Leaving
 from postroad.client.aio.transaction import Transaction
 from postroad.client.values import MOVE_MESSAGES, as_lookup_ids
 from postroad.errors import InvalidArgument, InvalidHandle, PostroadError, QueueExists
@@ -43,6 +44,7 @@ class QueueManager:
     def __init__(self, backend: Backend) -> None:
         self._backend: Backend | None = backend
         self._signing: Signing | None = None
+        self.leaving = Leaving()  # consumers that their loops have dropped
 
     async def __aenter__(self) -> Self:
         return self
@@ -73,6 +75,7 @@ class QueueManager:
     async def close(self) -> None:
         """Reads that wait end with OperationCancelled, open transactions of an embedded manager are aborted. A second
         call does nothing."""
+        await self.leaving.wait()
         backend, self._backend = self._backend, None
         if backend is not None:
             await backend.close()

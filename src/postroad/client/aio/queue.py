@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
+from postroad.client.aio.consuming import Consumer
 from postroad.client.aio.handle import Cursor, OpenQueue
 from postroad.client.aio.transaction import Transaction
 from postroad.client.values import PAGE_MESSAGES, as_action, as_lookup_ids, as_messages, next_page
@@ -130,6 +131,18 @@ class Queue:
                 await self.settle(messages, delete=False)
             raise
         await self.settle(messages, delete=True)
+
+    def consume(self, prefetch: int = 100, *, timeout: float | None = None) -> Consumer:
+        """Every message as it comes, as in `async for message in queue.consume()`; up to `prefetch` are fetched ahead,
+        and no other reader gets these.
+
+        Asking for the next message acknowledges the one before, and so does the end of the loop by `break`; an
+        exception in its body gives that message back. What was fetched and not handed over goes back in any case. It
+        goes on after a restart of the manager: what was not acknowledged comes again, so a message can come twice.
+        With `timeout` the loop ends when no message came for so many seconds. `async with queue.consume() as messages`
+        does the same for iterators that are kept in a variable.
+        """
+        return Consumer(self.manager, self.name, prefetch, timeout)
 
     async def lock(self, count: int = 1, timeout: float | None = None) -> list[ReceivedMessage]:
         """The first phase of a receive: no other reader gets these messages until `settle` or the end of this

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 from yarl import URL
 
-from postroad.client.exchange import ANSWER_S, CONNECT_S, KEEP_ALIVE_S, Address
+from postroad.client.exchange import ANSWER_S, CONNECT_S, KEEP_ALIVE_S, Address, WholeReply
 
 STREAM_BUFFER = 1 << 20  # bytes of a streamed answer that are read ahead
 
@@ -39,6 +39,12 @@ class Transport:
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+    async def ask(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
+    ) -> WholeReply:
+        async with self.asking(method, target, headers, body, wait) as reply:
+            return WholeReply(reply.status, reply.media_type, reply.headers, await reply.read())
 
     @asynccontextmanager
     async def asking(

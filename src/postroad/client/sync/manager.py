@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self, Unpack, overload
 from uuid import UUID
 
 from postroad.client.sync.queue import Queue
+from postroad.client.sync.runtime import Leaving
 from postroad.client.sync.transaction import Transaction
 from postroad.client.values import MOVE_MESSAGES, as_lookup_ids
 from postroad.errors import InvalidArgument, InvalidHandle, PostroadError, QueueExists
@@ -44,6 +45,7 @@ class QueueManager:
     def __init__(self, backend: Backend) -> None:
         self._backend: Backend | None = backend
         self._signing: Signing | None = None
+        self.leaving = Leaving()  # consumers that their loops have dropped
 
     def __enter__(self) -> Self:
         return self
@@ -74,6 +76,7 @@ class QueueManager:
     def close(self) -> None:
         """Reads that wait end with OperationCancelled, open transactions of an embedded manager are aborted. A second
         call does nothing."""
+        self.leaving.wait()
         backend, self._backend = self._backend, None
         if backend is not None:
             backend.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
+from postroad.client.sync.consuming import Consumer
 from postroad.client.sync.handle import Cursor, OpenQueue
 from postroad.client.sync.transaction import Transaction
 from postroad.client.values import PAGE_MESSAGES, as_action, as_lookup_ids, as_messages, next_page
@@ -131,6 +132,18 @@ class Queue:
                 self.settle(messages, delete=False)
             raise
         self.settle(messages, delete=True)
+
+    def consume(self, prefetch: int = 100, *, timeout: float | None = None) -> Consumer:
+        """Every message as it comes, as in `for message in queue.consume()`; up to `prefetch` are fetched ahead,
+        and no other reader gets these.
+
+        Asking for the next message acknowledges the one before, and so does the end of the loop by `break`; an
+        exception in its body gives that message back. What was fetched and not handed over goes back in any case. It
+        goes on after a restart of the manager: what was not acknowledged comes again, so a message can come twice.
+        With `timeout` the loop ends when no message came for so many seconds. `with queue.consume() as messages`
+        does the same for iterators that are kept in a variable.
+        """
+        return Consumer(self.manager, self.name, prefetch, timeout)
 
     def lock(self, count: int = 1, timeout: float | None = None) -> list[ReceivedMessage]:
         """The first phase of a receive: no other reader gets these messages until `settle` or the end of this

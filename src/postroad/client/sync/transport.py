@@ -1,48 +1,159 @@
-"""HTTP requests that block their thread, by the standard library: keep-alive connections, TLS and time-outs.
+"""HTTP requests that block their thread, on plain sockets: keep-alive connections, TLS and time-outs.
 
 Its coroutines never wait for an event loop, so `CallerThread` runs them. aiohttp, which client/aio uses, alone takes
-longer to import than a whole command may take.
+longer to import than a whole command may take, and the standard library's client spends most of a call on headers.
 """
 
 from __future__ import annotations
 
-import http.client
+import select
 import selectors
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from threading import Lock
 from time import monotonic
 from weakref import finalize
 
-from postroad.client.exchange import ANSWER_S, CONNECT_S, KEEP_ALIVE_S, Address
+from postroad.client.exchange import ANSWER_S, CONNECT_S, KEEP_ALIVE_S, Address, WholeReply
+from postroad.client.replies import END, MAX_HEAD, BadAnswer, Head, chunk_size, read_head
 from postroad.errors import InvalidHandle, OperationCancelled
 
-PIECE = 1 << 18  # bytes of a streamed answer that are read at a time, at the most
+READ = 1 << 16  # bytes that are read at a time
+PIECE = 1 << 18  # of a streamed answer, at the most
+_LATE = (BrokenPipeError, ConnectionResetError)
+
+
+class Connection:
+    """One connection: a request, then its answer, then the next request."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self._socket = stream
+        self._rest = b""  # read, and not used yet
+        self._poll = _watch(stream)
+        self._timeout: float | None = CONNECT_S
+
+    def ask(self, request: bytes, timeout: float | None) -> Reply:
+        if timeout != self._timeout:
+            self._socket.settimeout(timeout)
+            self._timeout = timeout
+        try:
+            self._socket.sendall(request)
+        except _LATE as fault:  # a server that refuses a large request need not read it to its end
+            try:
+                return Reply(self, self._head())
+            except OSError:
+                raise fault from None
+        return Reply(self, self._head())
+
+    def _head(self) -> Head:
+        while True:
+            data = self._rest or self._receive(READ)
+            while (end := data.find(END)) < 0:
+                if len(data) > MAX_HEAD:
+                    raise BadAnswer(f"the head of the answer must have at most {MAX_HEAD} bytes")
+                data += self._receive(READ)
+            self._rest = data[end + len(END) :]
+            head = read_head(data[:end])
+            if head.status >= 200:
+                return head
+
+    def _receive(self, size: int) -> bytes:
+        data = self._socket.recv(size)
+        if not data:
+            raise BadAnswer("the connection ended before the answer did")
+        return data
+
+    def exactly(self, size: int) -> bytes:
+        if len(self._rest) >= size:
+            data, self._rest = self._rest[:size], self._rest[size:]
+            return data
+        parts = [self._rest]
+        left = size - len(self._rest)
+        while left:
+            parts.append(self._receive(min(left, 1 << 20)))
+            left -= len(parts[-1])
+        self._rest = b""
+        return b"".join(parts)
+
+    def some(self, most: int | None) -> bytes:
+        """What is there, up to `most` bytes; None is for all up to the end of the connection, empty at the end."""
+        if self._rest:
+            data = self._rest if most is None else self._rest[:most]
+            self._rest = self._rest[len(data) :]
+            return data
+        return self._socket.recv(PIECE) if most is None else self._receive(min(most, PIECE))
+
+    def line(self) -> bytes:
+        while (end := self._rest.find(b"\r\n")) < 0:
+            if len(self._rest) > MAX_HEAD:
+                raise BadAnswer("a line of the answer is too long")
+            self._rest += self._receive(READ)
+        line, self._rest = self._rest[:end], self._rest[end + 2 :]
+        return line
+
+    def has_ended(self) -> bool:
+        """A server that sends something between two answers has nothing to say but that it closes the connection."""
+        return self._poll()
+
+    def shut_down(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 class Reply:
     """An answer whose content is still to be read."""
 
-    def __init__(self, response: http.client.HTTPResponse) -> None:
-        self._response = response
-        self.status = response.status
-        self.media_type = response.headers.get_content_type()
-        self.headers = {name.lower(): value for name, value in response.headers.items()}
+    def __init__(self, connection: Connection, head: Head) -> None:
+        self._connection = connection
+        self._head = head
+        self._ended = False
+        self.status = head.status
+        self.media_type = head.media_type
+        self.headers = head.headers
 
     @property
     def complete(self) -> bool:
         """Whether it was read to its end, and the connection can serve another request."""
-        return self._response.isclosed() and not self._response.will_close
+        return self._ended and self._head.keep_alive
 
     async def read(self) -> bytes:
-        return self._response.read()
+        return self.read_all()
+
+    def read_all(self) -> bytes:
+        if self._head.length is None:
+            return b"".join(self._parts())
+        content = self._connection.exactly(self._head.length)
+        self._ended = True
+        return content
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        while piece := self._response.read1(PIECE):
+        for piece in self._parts():
             yield piece
-        if self._response.length:  # read1 does not say that the connection ended too early
-            raise http.client.IncompleteRead(b"", self._response.length)
+
+    def _parts(self) -> Iterator[bytes]:
+        connection, left = self._connection, self._head.length
+        if self._head.chunked:
+            while size := chunk_size(connection.line()):
+                while size:
+                    piece = connection.some(size)
+                    size -= len(piece)
+                    yield piece
+                connection.line()
+            while connection.line():  # trailers
+                pass
+        elif left is None:
+            while piece := connection.some(None):
+                yield piece
+        else:
+            while left:
+                piece = connection.some(left)
+                left -= len(piece)
+                yield piece
+        self._ended = True
 
 
 class Transport:
@@ -58,44 +169,62 @@ class Transport:
         """Requests that wait for their answers end with OperationCancelled."""
         self._pool.close()
 
+    async def ask(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
+    ) -> WholeReply:
+        connection = self._pool.take() or self._connect()
+        try:
+            reply = connection.ask(self._address.request(method, target, headers, body), self._timeout(wait))
+            whole = WholeReply(reply.status, reply.media_type, reply.headers, reply.read_all())
+        except BaseException as fault:
+            self._failed(connection, fault)
+            raise
+        self._done(connection, reply)
+        return whole
+
     @asynccontextmanager
     async def asking(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
     ) -> AsyncIterator[Reply]:
         connection = self._pool.take() or self._connect()
         try:
-            assert connection.sock is not None
-            connection.sock.settimeout(None if wait is None else self._answer_s + wait)
-            given = {**self._address.headers, **headers}
-            connection.request(method, target, body, {name: value.encode() for name, value in given.items()})
-            reply = Reply(connection.getresponse())
+            reply = connection.ask(self._address.request(method, target, headers, body), self._timeout(wait))
             yield reply
-        except (http.client.HTTPException, OSError) as fault:
-            self._pool.drop(connection)
+        except BaseException as fault:
+            self._failed(connection, fault)
+            raise
+        self._done(connection, reply)
+
+    def _timeout(self, wait: float | None) -> float | None:
+        return None if wait is None else self._answer_s + wait
+
+    def _failed(self, connection: Connection, fault: BaseException) -> None:
+        self._pool.drop(connection)
+        if isinstance(fault, OSError):
             if self._pool.closed:
                 raise OperationCancelled("the queue manager was closed meanwhile") from None
             raise self._address.not_answered(fault) from fault
-        except BaseException:
-            self._pool.drop(connection)
-            raise
+
+    def _done(self, connection: Connection, reply: Reply) -> None:
         if reply.complete:
             self._pool.give_back(connection)
         else:
             self._pool.drop(connection)
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect(self) -> Connection:
         address = self._address
-        if address.tls is None:
-            connection = http.client.HTTPConnection(address.host, address.port, timeout=CONNECT_S)
-        else:
-            connection = http.client.HTTPSConnection(address.host, address.port, timeout=CONNECT_S, context=address.tls)
+        stream: socket.socket | None = None
         try:
-            connection.connect()
-        except OSError as fault:
-            connection.close()
-            raise address.not_connected(fault) from None
-        except BaseException:
-            connection.close()
+            stream = socket.create_connection((address.host, address.port), CONNECT_S)
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if address.tls is not None:
+                stream = address.tls.wrap_socket(stream, server_hostname=address.host)
+            connection = Connection(stream)
+        except BaseException as fault:
+            if stream is not None:
+                stream.close()
+            if isinstance(fault, OSError):
+                raise address.not_connected(fault) from None
             raise
         self._pool.add(connection)
         return connection
@@ -106,30 +235,30 @@ class _Pool:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._used: set[http.client.HTTPConnection] = set()
-        self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+        self._used: set[Connection] = set()
+        self._idle: list[tuple[float, Connection]] = []
         self.closed = False
 
-    def take(self) -> http.client.HTTPConnection | None:
+    def take(self) -> Connection | None:
         """One that the server has not closed meanwhile; None if there is none."""
         with self._lock:
             self._check()
             while self._idle:
                 since, connection = self._idle.pop()
-                if monotonic() - since < KEEP_ALIVE_S and not _has_ended(connection):
+                if monotonic() - since < KEEP_ALIVE_S and not connection.has_ended():
                     self._used.add(connection)
                     return connection
                 connection.close()
         return None
 
-    def add(self, connection: http.client.HTTPConnection) -> None:
+    def add(self, connection: Connection) -> None:
         with self._lock:
             if self.closed:
                 connection.close()
             self._check()
             self._used.add(connection)
 
-    def give_back(self, connection: http.client.HTTPConnection) -> None:
+    def give_back(self, connection: Connection) -> None:
         with self._lock:
             self._used.discard(connection)
             if self.closed:
@@ -137,7 +266,7 @@ class _Pool:
             else:
                 self._idle.append((monotonic(), connection))
 
-    def drop(self, connection: http.client.HTTPConnection) -> None:
+    def drop(self, connection: Connection) -> None:
         with self._lock:
             self._used.discard(connection)
         connection.close()
@@ -149,18 +278,23 @@ class _Pool:
                 connection.close()
             self._idle.clear()
             for connection in self._used:  # its own thread closes it: that one may be reading
-                with suppress(OSError):
-                    if connection.sock is not None:
-                        connection.sock.shutdown(socket.SHUT_RDWR)
+                connection.shut_down()
 
     def _check(self) -> None:
         if self.closed:
             raise InvalidHandle("this queue manager was closed: open it, or connect to it, again")
 
 
-def _has_ended(connection: http.client.HTTPConnection) -> bool:
-    """A server that sends something between two answers has nothing to say but that it closes the connection."""
-    assert connection.sock is not None
-    with selectors.DefaultSelector() as selector:
-        selector.register(connection.sock, selectors.EVENT_READ)
-        return bool(selector.select(0))
+def _watch(stream: socket.socket) -> Callable[[], bool]:
+    """Says whether there is something to read, at once."""
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(stream, select.POLLIN)
+        return lambda: bool(poll.poll(0))
+
+    def look() -> bool:
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            return bool(selector.select(0))
+
+    return look
