@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -126,6 +128,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=3000)
     arguments = parser.parse_args()
+    with serving() as (port, _):
+        measure(port, arguments.messages)
+
+
+@contextmanager
+def serving() -> Iterator[tuple[int, int]]:
+    """The port and the process id of a manager with an empty queue."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, "bench.toml")
         file.write_text(CONFIGURATION.format(host=HOST))
@@ -134,7 +143,7 @@ def main() -> None:
             assert server.stdout is not None
             port = int(json.loads(server.stdout.readline())["listen"]["http"].rpartition(":")[2])
             try:
-                measure(port, arguments.messages)
+                yield port, server.pid
             finally:
                 server.terminate()
 
