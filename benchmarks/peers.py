@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -93,11 +94,11 @@ def run(arguments: argparse.Namespace, brokers: Brokers | None, log: Log) -> Non
             stack.enter_context(brokers.started(("rabbitmq", "nats") if quick else ("rabbitmq", "nats", "redis")))
         found = run_rounds(contenders, arguments.rounds, log)
         if not quick:
-            show_latencies(brokers, found, log)
+            show_latencies(brokers, found, window, log)
         if minutes:
-            show_steady(brokers, found, minutes * 60, log)
+            show_steady(brokers, found, window, minutes * 60, log)
     if not quick:
-        show_syncs(brokers, messages // 3, log)
+        show_syncs(brokers, messages // 3, window, log)
     caption = (
         f"best of {arguments.rounds} rounds, up to {messages:,} messages of 1 KiB, window of {arguments.window}; CPU "
         "in us a message: producer + broker + consumer. Two managers are part of the producer and of the consumer."
@@ -124,9 +125,9 @@ def run_rounds(contenders: Sequence[Contender], rounds: int, log: Log) -> dict[s
     return {name: best(rounds_of) for name, rounds_of in found.items()}
 
 
-def show_latencies(brokers: Brokers | None, found: dict[str, Figures], log: Log) -> None:
+def show_latencies(brokers: Brokers | None, found: dict[str, Figures], window: int, log: Log) -> None:
     rows = []
-    for one in latencies(brokers, found):
+    for one in latencies(brokers, found, window):
         figures = [f"{each:.1f}" for each in one.percentiles_ms]
         log.write("latency", one, f"{one.name}: {' / '.join(figures)} ms at {one.per_second:,.0f}/s")
         rows.append((one.name, f"{one.per_second:,.0f}", *figures))
@@ -134,9 +135,9 @@ def show_latencies(brokers: Brokers | None, found: dict[str, Figures], log: Log)
     print(table("Latency at half of the best rate", columns, rows, "from the planned time of sending to the consumer"))
 
 
-def show_steady(brokers: Brokers | None, found: dict[str, Figures], seconds: float, log: Log) -> None:
+def show_steady(brokers: Brokers | None, found: dict[str, Figures], window: int, seconds: float, log: Log) -> None:
     rows = []
-    for one in steady(brokers, found, seconds):
+    for one in steady(brokers, found, window, seconds):
         memory = ", ".join(f"{who} {early:.0f} to {late:.0f}" for who, (early, late) in one.rss_mb.items())
         cells = (one.name, f"{one.seconds:.0f}", *(f"{each:,.0f}" for each in one.rates), memory)
         log.write("steady", one, "  ".join(cells))
@@ -145,9 +146,12 @@ def show_steady(brokers: Brokers | None, found: dict[str, Figures], seconds: flo
     print(table("Steady load, recoverable", columns, rows))
 
 
-def show_syncs(brokers: Brokers | None, messages: int, log: Log) -> None:
+def show_syncs(brokers: Brokers | None, messages: int, window: int, log: Log) -> None:
+    if shutil.which("strace") is None:
+        print("\nDisk syncs are not counted: strace is not installed")
+        return
     rows = []
-    for one in syncs(brokers, messages):
+    for one in syncs(brokers, messages, window):
         cells = (one.name, f"{one.messages:,}", f"{one.syncs:,}", ratio(one.messages, one.syncs))
         log.write("syncs", one, "  ".join(cells))
         rows.append(cells)

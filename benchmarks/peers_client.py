@@ -20,7 +20,7 @@ import postroad
 from benchmarks.peers_figures import figures
 from benchmarks.peers_managers import Run
 from benchmarks.peers_pace import BODY, due, latency_ms, stamped
-from benchmarks.peers_processes import Meter, cpu_s, family, run_together, say_ready, started, told, traced
+from benchmarks.peers_processes import Meter, cpu_s, family, run_together, say_ready, started, told, traced, wait_ready
 from postroad import aio
 from postroad.message import Message
 from postroad.received import ReceivedMessage
@@ -68,6 +68,7 @@ def measure(name: str, calls: Calls, trace: Path | None = None) -> Run:
         arguments = (url, json.dumps(asdict(calls)))
         consumer = stack.enter_context(started(MODULE, "consumer", *arguments))
         producers = [stack.enter_context(started(MODULE, "producer", *arguments)) for _ in range(calls.producers)]
+        wait_ready([consumer, *producers])
         before = cpu_s(family([pid]))
         received, sent = run_together([consumer], producers)
         broker = cpu_s(family([pid])) - before

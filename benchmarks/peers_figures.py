@@ -69,7 +69,9 @@ def percentiles(values: Iterable[float]) -> tuple[float, ...]:
 
 
 def slice_rates(samples: Sequence[Sample], share: float = 0.1) -> tuple[float, float]:
-    """Messages a second in the first and in the last part of a long run."""
+    """Messages a second in the first and in the last part of a long run, which begins with its first message."""
+    idle = sum(not each.messages for each in samples)
+    samples = samples[max(0, idle - 1) :]
     total = samples[-1].elapsed_s - samples[0].elapsed_s
     early = max(1, sum(each.elapsed_s - samples[0].elapsed_s <= total * share for each in samples) - 1)
     late = min(len(samples) - 2, sum(each.elapsed_s - samples[0].elapsed_s < total * (1 - share) for each in samples))

@@ -1,7 +1,7 @@
 """Loads that the peers' own scripts lack: several publishers into one queue, and a steady pace with latencies.
 
-`peers_load.py DIRECTORY several|rabbitmq|nats JSON` runs with the peers' Python and their modules, and imports nothing of
-Postroad.
+`peers_load.py DIRECTORY several|rabbitmq|nats JSON` runs with the peers' Python and their modules, so nothing of
+Postroad is imported.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from uuid import UUID
 from benchmarks.network import BATCH, RECEIVER, UNCONFIRMED, open_manager
 from benchmarks.peers_figures import Figures, Sample, figures
 from benchmarks.peers_pace import BODY, due, latency_ms, stamped
-from benchmarks.peers_processes import Child, Meter, Report, run_together, say_ready, started, told
+from benchmarks.peers_processes import Child, Meter, Report, run_together, say_ready, started, told, wait_ready
 from postroad.binary.settings import BinarySettings
 from postroad.manager import Manager
 from postroad.message import Message
@@ -63,7 +63,7 @@ class Run:
 
     @property
     def samples(self) -> dict[str, list[Sample]]:
-        """Of each process, the consumer first."""
+        """Of the consumer and of the first producer."""
         reports = {"consumer": self.consumers[0], "producer": self.producers[0]}
         return {name: [Sample(*each) for each in report["samples"]] for name, report in reports.items()}
 
@@ -80,6 +80,7 @@ def measure(name: str, load: Load, trace: Path | None = None) -> Run:
         # Producers end first (a stack is left from its top): nothing tries to reach a manager that is gone.
         consumers = [start("consumer")]
         producers = [start(str(number)) for number in range(load.producers)]
+        wait_ready([*consumers, *producers])
         received, sent = run_together(consumers, producers)
     began, ended = min(each["began"] for each in sent), max(each["ended"] for each in received)
     spent = {"producer": sum(each["cpu_s"] for each in sent), "consumer": sum(each["cpu_s"] for each in received)}

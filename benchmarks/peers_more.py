@@ -46,10 +46,12 @@ class Steady:
     rss_mb: Mapping[str, tuple[float, float]]
 
 
-def latencies(brokers: Brokers | None, best: Mapping[str, Figures], seconds: float = LATENCY_S) -> Iterator[Latency]:
+def latencies(
+    brokers: Brokers | None, best: Mapping[str, Figures], window: int, seconds: float = LATENCY_S
+) -> Iterator[Latency]:
     """At half of the rate that each contender reached in this run."""
     runs: dict[str, Callable[[int, float], list[float]]] = {
-        MANAGERS[kind]: partial(_managers_at_pace, kind) for kind in KINDS
+        MANAGERS[kind]: partial(_managers_at_pace, kind, window) for kind in KINDS
     }
     runs[CONCURRENT] = _client_at_pace
     if brokers is not None:
@@ -60,8 +62,8 @@ def latencies(brokers: Brokers | None, best: Mapping[str, Figures], seconds: flo
             yield Latency(name, per_second, percentiles(run(max(1, int(per_second * seconds)), per_second)))
 
 
-def _managers_at_pace(kind: str, messages: int, per_second: float) -> list[float]:
-    return peers_managers.measure(MANAGERS[kind], Load(kind, messages, per_second=per_second)).latencies_ms
+def _managers_at_pace(kind: str, window: int, messages: int, per_second: float) -> list[float]:
+    return peers_managers.measure(MANAGERS[kind], Load(kind, messages, window, per_second=per_second)).latencies_ms
 
 
 def _client_at_pace(messages: int, per_second: float) -> list[float]:
@@ -69,10 +71,10 @@ def _client_at_pace(messages: int, per_second: float) -> list[float]:
     return peers_client.measure(CONCURRENT, calls).latencies_ms
 
 
-def syncs(brokers: Brokers | None, messages: int) -> Iterator[Syncs]:
+def syncs(brokers: Brokers | None, messages: int, window: int) -> Iterator[Syncs]:
     """Short runs under strace, which slows only the calls that it counts. The brokers must not run yet."""
     runs: dict[str, Callable[[Path], Run]] = {
-        MANAGERS[kind]: partial(peers_managers.measure, MANAGERS[kind], Load(kind, messages)) for kind in KINDS
+        MANAGERS[kind]: partial(peers_managers.measure, MANAGERS[kind], Load(kind, messages, window)) for kind in KINDS
     }
     runs[SINGLE] = partial(peers_client.measure, SINGLE, Calls(max(1, messages // 20), concurrent=False))
     runs[CONCURRENT] = partial(peers_client.measure, CONCURRENT, Calls(max(1, messages // 3), concurrent=True))
@@ -93,11 +95,11 @@ def _count(trace: Path, began: float, ended: float) -> int:
     return sum(count_syncs(file.read_text().splitlines(), began, ended) for file in trace.iterdir())
 
 
-def steady(brokers: Brokers | None, best: Mapping[str, Figures], seconds: float) -> Iterator[Steady]:
+def steady(brokers: Brokers | None, best: Mapping[str, Figures], window: int, seconds: float) -> Iterator[Steady]:
     """As many recoverable messages as each contender sends in that time, at the best rate of this run."""
     name = MANAGERS["recoverable"]
     if name in best:
-        run = peers_managers.measure(name, Load(messages=int(best[name].rate * seconds)))
+        run = peers_managers.measure(name, Load("recoverable", int(best[name].rate * seconds), window))
         memory = {who: (found[len(found) // 10].rss_mb, found[-1].rss_mb) for who, found in run.samples.items()}
         yield Steady(name, run.times[1] - run.times[0], slice_rates(run.samples["consumer"]), memory)
     for name, peer in ((RABBITMQ["recoverable"], "rabbitmq"), (NATS, "nats")):

@@ -21,6 +21,7 @@ PATIENCE_S = 900.0  # a process that says nothing for so long is stuck
 STOP_S = 30.0
 SETTLE_S = 0.2  # the last acknowledgments are on their way
 Report = dict[str, Any]
+ROOT = Path(__file__).parents[1]
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -61,7 +62,7 @@ class Child:
 
     def __init__(self, command: Sequence[str], trace: Path | None) -> None:
         self._process = subprocess.Popen(
-            [*traced(trace), *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*traced(trace), *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
         )
         self.command = command
         self.pid = self._process.pid
@@ -111,13 +112,15 @@ def started(module: str, *arguments: str, trace: Path | None = None) -> Iterator
         child.end()
 
 
+def wait_ready(children: Iterable[Child]) -> None:
+    for child in children:
+        child.read()
+
+
 def run_together(consumers: Sequence[Child], producers: Sequence[Child]) -> tuple[list[Report], list[Report]]:
     """The reports of consumers and of producers. Consumers begin first, so no message waits for them. Producers report
     when the last message has arrived."""
-    everyone = [*consumers, *producers]
-    for child in everyone:
-        child.read()
-    for child in everyone:
+    for child in (*consumers, *producers):
         child.go()
     received = [child.read(producers) for child in consumers]
     time.sleep(SETTLE_S)
