@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -93,15 +94,20 @@ def run(arguments: argparse.Namespace, brokers: Brokers | None, log: Log) -> Non
         if brokers is not None:
             stack.enter_context(brokers.started(("rabbitmq", "nats") if quick else ("rabbitmq", "nats", "redis")))
         found = run_rounds(contenders, arguments.rounds, log)
+        show_rates(arguments, found)
         if not quick:
             show_latencies(brokers, found, window, log)
         if minutes:
             show_steady(brokers, found, window, minutes * 60, log)
     if not quick:
         show_syncs(brokers, messages // 3, window, log)
+
+
+def show_rates(arguments: argparse.Namespace, found: dict[str, Figures]) -> None:
     caption = (
-        f"best of {arguments.rounds} rounds, up to {messages:,} messages of 1 KiB, window of {arguments.window}; CPU "
-        "in us a message: producer + broker + consumer. Two managers are part of the producer and of the consumer."
+        f"best of {arguments.rounds} rounds, up to {arguments.messages:,} messages of 1 KiB, window of "
+        f"{arguments.window}, load of the machine {os.getloadavg()[0]:.1f}; CPU in us a message: producer + broker + "
+        "consumer. Two managers are part of the producer and of the consumer."
     )
     rows = [(name, rate(one), sides(one)) for name, one in found.items()]
     print(table("All contenders, end to end", ("", "messages/s", "CPU us"), rows, caption))
@@ -116,7 +122,7 @@ def run_rounds(contenders: Sequence[Contender], rounds: int, log: Log) -> dict[s
         for contender in contenders:
             try:
                 figures = contender.run()
-            except (RuntimeError, OSError, ValueError) as error:
+            except (RuntimeError, OSError, ValueError, subprocess.SubprocessError) as error:
                 print(f"{number}  {contender.name}: failed: {error}", file=sys.stderr, flush=True)
                 continue
             for one in figures:

@@ -93,7 +93,11 @@ class Brokers:
             commands = [[tool, "e2e", port, str(each), str(SIZE), window, "file"]]
         before = cpu_s(self.pids(peer))
         running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
-        lines = [json.loads(line) for one in running for line in one.communicate(timeout=RUN_S)[0].splitlines()]
+        try:
+            lines = [json.loads(line) for one in running for line in one.communicate(timeout=RUN_S)[0].splitlines()]
+        finally:
+            for one in running:
+                one.kill()
         broker = cpu_s(self.pids(peer)) - before
         if len(lines) != 2 * producers:
             raise RuntimeError(f"the native client of {peer} failed")

@@ -21,7 +21,7 @@ KINDS = ("recoverable", "express", "transactional")
 
 # Names of contenders; a row of the table below takes two of them.
 MANAGERS = {kind: f"Postroad, two managers, {kind}" for kind in KINDS}
-STORED = "Postroad, two managers, recoverable, not consumed"
+STORED = {kind: f"{MANAGERS[kind]}, not consumed" for kind in KINDS}
 SINGLE, CONCURRENT = "Postroad client, one at a time", "Postroad client, 1,000 at a time"
 RABBITMQ = {kind: f"RabbitMQ, native, {kind}" for kind in ("recoverable", "express")}
 RABBITMQ_TX = "RabbitMQ, pika, tx of 100"
@@ -38,9 +38,14 @@ MUST_SHOW = (
     Row("transactional by 100, beside RabbitMQ tx", MANAGERS["transactional"], RABBITMQ_TX, 25, 15),
     Row("client, one at a time, beside pika", SINGLE, PIKA_SINGLE, 1.5, 1.0),
     Row("client, concurrent sends, beside pika pipelined", CONCURRENT, PIKA, 1.5, 1.0),
-    Row("CPU a message, recoverable, sender + receiver", STORED, None, 20, 32),
+    Row("CPU a message, recoverable, sender + receiver", STORED["recoverable"], None, 20, 32),
     Row("SOAP durable, 8 connections, beside an empty POST", SOAP, SOAP_EMPTY, 0.5, 0.4),
     Row("remote read, 8 clients, beside empty calls", READ, READ_EMPTY, 0.4, 0.3),
+    # From store to store, as `make bench-wire` measures it.
+    Row("not consumed: recoverable, RabbitMQ durable", STORED["recoverable"], RABBITMQ["recoverable"], 3.0, 2.0),
+    Row("not consumed: recoverable, NATS", STORED["recoverable"], NATS, 1.2, 0.8),
+    Row("not consumed: express, RabbitMQ express", STORED["express"], RABBITMQ["express"], 3.0, 2.0),
+    Row("not consumed: transactional, RabbitMQ tx", STORED["transactional"], RABBITMQ_TX, 25, 15),
 )
 
 
@@ -60,7 +65,7 @@ def must_show(brokers: Brokers | None, messages: int, window: int = DEFAULT_WIND
         found.append(managers(MANAGERS[kind], Load(kind, messages, window)))
         if brokers is not None:
             found += peers_of(kind, brokers, messages)
-    found.append(managers(STORED, Load("recoverable", messages, window, consumed=False)))
+        found.append(managers(STORED[kind], Load(kind, messages, window, consumed=False)))
     found.append(client(SINGLE, Calls(singles, concurrent=False)))
     if brokers is not None:
         found.append(pika(PIKA_SINGLE, brokers, singles, 1))
