@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import ExitStack, aclosing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -105,32 +105,35 @@ async def consume(url: str, calls: Calls) -> None:
     async with aio.connect(url) as manager:
         await manager.info()  # the connection is made
         latencies: list[float] = []
-        left = calls.each * calls.producers
+
+        def take(message: ReceivedMessage) -> None:
+            body = message.body
+            if calls.per_second:
+                latencies.append(latency_ms(body))
+
         say_ready()
         await told()
         meter = Meter()
-        async with aclosing(arrivals(manager.queue(QUEUE))) as messages:
-            async for message in messages:
-                body = message.body
-                if calls.per_second:
-                    latencies.append(latency_ms(body))
-                left -= 1
-                if not left:
-                    break
+        await take_all(manager.queue(QUEUE), calls.each * calls.producers, take)
         meter.report(latencies_ms=latencies)
         await told()
 
 
-async def arrivals(queue: aio.Queue) -> AsyncGenerator[ReceivedMessage, None]:
-    """Messages as they arrive, each taken from the queue for good."""
+async def take_all(queue: aio.Queue, count: int, take: Callable[[ReceivedMessage], None]) -> None:
+    """Takes so many messages from the queue for good, as they arrive."""
     consume = getattr(queue, "consume", None)  # the benchmark also runs on versions without it, to compare them
-    if consume is not None:
-        async with aclosing(consume(prefetch=PREFETCH)) as messages:
-            async for message in messages:
-                yield message
-    while True:
-        for message in await queue.receive_many(BATCH):
-            yield message
+    if consume is None:
+        while count:
+            for message in await queue.receive_many(min(BATCH, count)):
+                take(message)
+                count -= 1
+        return
+    async with consume(prefetch=PREFETCH) as messages:
+        async for message in messages:
+            take(message)
+            count -= 1
+            if not count:
+                break
 
 
 async def produce_concurrently(url: str, calls: Calls) -> None:
