@@ -15,7 +15,7 @@ FAST := -m "not slow"
 ALL := --conformance-check=docs/conformance.md
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel-smoke pre-commit release
-.PHONY: bench bench-backlog bench-wire bench-soap bench-rpc bench-spark bench-hostile torture fuzz demo clean
+.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-hostile torture fuzz demo clean
 
 install: $(STAMP)
 
@@ -91,6 +91,17 @@ bench-backlog: install
 bench-wire: install
 	$(if $(PEERS),$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt psutil)
 	$(BIN)/python -m benchmarks.network $(if $(PEERS),--peers $(PEERS))
+
+# Postroad and other brokers in one run. PEERS=DIR holds scripts that measure them; OPTIONS=--quick takes a few minutes.
+PEERS_VENV := build/peers-venv
+bench-peers: install $(PEERS_VENV)/.installed
+	$(BIN)/python -m benchmarks.peers $(if $(PEERS),--peers $(PEERS)) $(OPTIONS)
+
+# An environment of its own: the peers' clients are no part of ours.
+$(PEERS_VENV)/.installed: benchmarks/peers.txt
+	$(PYTHON) -m venv $(PEERS_VENV)
+	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
+	@touch $@
 
 bench-rpc: install
 	$(BIN)/python -m benchmarks.remote_read

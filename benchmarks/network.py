@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from benchmarks.harness import print_table
 from benchmarks.security import RECEIVER as RECEIVER_ID
@@ -170,8 +171,10 @@ def measure(kind: str, messages: int, window: int, parties: Parties | None = Non
         return Figures(messages / (ended - started), sender_s / messages * 1e6, receiver_s / messages * 1e6)
 
 
-async def open_manager(name: str, host: str, directory: str, window: int) -> tuple[Manager, BinaryTransport]:
-    identifier = RECEIVER_ID if name == "receiver" else SENDER_ID
+async def open_manager(
+    name: str, host: str, directory: str, window: int, identifier: UUID | None = None
+) -> tuple[Manager, BinaryTransport]:
+    identifier = identifier or (RECEIVER_ID if name == "receiver" else SENDER_ID)
     manager = Manager(name, open_store(Path(directory, name)), identifier=identifier)
     protect(manager, Path(directory))
     await manager.start()

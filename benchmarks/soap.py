@@ -169,14 +169,18 @@ def main() -> None:
     if arguments.serve_nothing:
         serve_nothing()
         return
+    with serving_manager() as own, serving("benchmarks.soap", "--serve-nothing") as uvicorns:
+        measure(own, uvicorns, arguments.messages)
+
+
+@contextmanager
+def serving_manager() -> Iterator[tuple[int, int]]:
+    """The process id and the port of a manager with an empty queue."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, "bench.toml")
         file.write_text(CONFIGURATION.format(host=HOST))
-        with (
-            serving("postroad", "serve", "-c", str(file), "--log-level", "error") as own,
-            serving("benchmarks.soap", "--serve-nothing") as uvicorns,
-        ):
-            measure(own, uvicorns, arguments.messages)
+        with serving("postroad", "serve", "-c", str(file), "--log-level", "error") as found:
+            yield found
 
 
 def measure(own: tuple[int, int], uvicorns: tuple[int, int], messages: int) -> None:

@@ -70,7 +70,7 @@ class SoapProtocol(BoundedHttpProtocol):
         self._waiting: deque[Request] = deque()  # for the answers to those before them
         self._coming: Request | None = None  # its head is here
         self._current: Request | None = None  # it is complete, and its answer is on the way
-        self._leaving = False
+        self._stopping = False
         self._address = self._local = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -86,7 +86,7 @@ class SoapProtocol(BoundedHttpProtocol):
 
     def shutdown(self) -> None:
         """The server stops: a request that is complete gets its answer."""
-        self._leaving = True
+        self._stopping = True
         if self._current is None:
             self.transport.close()
 
@@ -176,7 +176,7 @@ class SoapProtocol(BoundedHttpProtocol):
             head += (name, b": ", value, b"\r\n")
         head.append(b"content-length: 0\r\n")
         # What follows a refused head must not be taken for a request.
-        closing = not request.keep_alive or request.refused is not None or self._leaving
+        closing = not request.keep_alive or request.refused is not None or self._stopping
         if closing:
             head.append(b"connection: close\r\n")
         if status == METHOD_NOT_ALLOWED:

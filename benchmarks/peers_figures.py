@@ -1,0 +1,125 @@
+"""The arithmetic of the benchmark beside other brokers: figures, the best of several rounds, ratios, percentiles,
+tables. It starts nothing and reads no clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+PERCENTILES = (50, 95, 99)
+SYNC_CALLS = ("fsync", "fdatasync", "msync", "sync_file_range")
+SYNC_LINE = re.compile(rf"^\d+ +([\d.]+) (?:{'|'.join(SYNC_CALLS)})\(")  # a "resumed" line is the end of one counted
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One run of one contender: messages a second, and microseconds of CPU a message by side."""
+
+    name: str
+    messages: int
+    rate: float
+    cpu_us: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def total_cpu_us(self) -> float:
+        return sum(self.cpu_us.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One moment of a long run: seconds since it began, messages so far, resident megabytes."""
+
+    elapsed_s: float
+    messages: int
+    rss_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table that decides: our rate beside the peer's, or our CPU a message where no peer is named."""
+
+    name: str
+    ours: str
+    peer: str | None
+    aim: float
+    floor: float
+
+
+def figures(
+    name: str, messages: int, began: float, ended: float, cpu_s: Mapping[str, float], *, sides: Sequence[str] = ()
+) -> Figures:
+    """`cpu_s` is by side, in seconds. `sides` gives their order."""
+    ordered = {side: cpu_s[side] for side in sides or cpu_s}
+    return Figures(name, messages, messages / (ended - began), {k: v / messages * 1e6 for k, v in ordered.items()})
+
+
+def best(rounds: Iterable[Figures]) -> Figures:
+    """The highest rate and the lowest CPU of several rounds of one contender: noise only ever adds time."""
+    found = list(rounds)
+    cheapest = min(found, key=lambda each: each.total_cpu_us)
+    fastest = max(found, key=lambda each: each.rate)
+    return Figures(fastest.name, fastest.messages, fastest.rate, cheapest.cpu_us)
+
+
+def percentiles(values: Iterable[float]) -> tuple[float, ...]:
+    """The smallest values that 50, 95 and 99 of a hundred do not exceed."""
+    ordered = sorted(values)
+    return tuple(ordered[max(0, -(-len(ordered) * percent // 100) - 1)] for percent in PERCENTILES)
+
+
+def slice_rates(samples: Sequence[Sample], share: float = 0.1) -> tuple[float, float]:
+    """Messages a second in the first and in the last part of a long run, which begins with its first message."""
+    idle = sum(not each.messages for each in samples)
+    samples = samples[max(0, idle - 1) :]
+    total = samples[-1].elapsed_s - samples[0].elapsed_s
+    early = max(1, sum(each.elapsed_s - samples[0].elapsed_s <= total * share for each in samples) - 1)
+    late = min(len(samples) - 2, sum(each.elapsed_s - samples[0].elapsed_s < total * (1 - share) for each in samples))
+    return _rate(samples[0], samples[early]), _rate(samples[late], samples[-1])
+
+
+def _rate(first: Sample, last: Sample) -> float:
+    return (last.messages - first.messages) / (last.elapsed_s - first.elapsed_s)
+
+
+def count_syncs(trace: Iterable[str], began: float, ended: float) -> int:
+    """Calls that wait for the disk in the output of `strace -f -ttt`, between two times of the wall clock."""
+    found = (SYNC_LINE.match(line) for line in trace)
+    return sum(began <= float(each[1]) <= ended for each in found if each is not None)
+
+
+def compared(rows: Iterable[Row], results: Mapping[str, Figures]) -> list[tuple[str, ...]]:
+    """The cells of each row whose contenders ran: name, ours, the peer's, ratio, aim, floor, CPU of both."""
+    lines: list[tuple[str, ...]] = []
+    for row in rows:
+        ours, peer = results.get(row.ours), results.get(row.peer) if row.peer else None
+        if ours is None:
+            continue
+        if row.peer is None:
+            cells = (f"{ours.total_cpu_us:.0f} us", "", "", f"{row.aim:.0f} us", f"{row.floor:.0f} us")
+        else:
+            ratio = "" if peer is None else f"{ours.rate / peer.rate:.2f}"
+            cells = (rate(ours), rate(peer), ratio, f"{row.aim:.1f}", f"{row.floor:.1f}")
+        lines.append((row.name, *cells, sides(ours), sides(peer)))
+    return lines
+
+
+def rate(one: Figures | None) -> str:
+    return "" if one is None else f"{one.rate:,.0f}"
+
+
+def sides(one: Figures | None) -> str:
+    """CPU a message of each side, and the sum: `20 + 17 = 37`."""
+    if one is None or not one.cpu_us:
+        return ""
+    return " + ".join(f"{each:.0f}" for each in one.cpu_us.values()) + f" = {one.total_cpu_us:.0f}"
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
+    """Markdown, aligned: it is read on a terminal of any width, and copied into documents."""
+    lines = [tuple(columns), *map(tuple, rows)]
+    widths = [max(len(line[number]) for line in lines) for number in range(len(columns))]
+    cells = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines]
+    rule = ["-" * widths[0], *(f"{'-' * (width - 1)}:" for width in widths[1:])]
+    body = "\n".join(f"| {' | '.join(line)} |" for line in [cells[0], rule, *cells[1:]])
+    return f"\n{title}\n\n{body}\n" + (f"\n{caption}\n" if caption else "")
