@@ -201,7 +201,7 @@ def test_a_listener_that_stops_answers_what_it_has_taken_and_nothing_behind_it()
             while not app.bodies:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             stopping = asyncio.create_task(listener.stop())
-            while not protocol_of(listener)._leaving:  # noqa: ASYNC110
+            while not protocol_of(listener)._stopping:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             await app.answer()
             answer = await reader.read()
