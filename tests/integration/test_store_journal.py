@@ -318,3 +318,21 @@ def test_a_segment_that_is_missing_is_named(directory: Path) -> None:
     (reason,) = store.damaged.values()
     assert reason == f"{left}: a segment of the journal is missing"
     store.close()
+
+
+@pytest.mark.parametrize("part", ["head", "packet"])
+def test_damage_at_the_end_of_a_full_segment_is_not_taken_for_a_power_cut(directory: Path, part: str) -> None:
+    """A newer segment says where it ended: what stood there was durable."""
+    store = LayeredStore(directory, segment_bytes=2000)
+    for number in range(8):
+        store.commit([put(record(number, bytes(200)))])
+    left = killed(directory)
+    store.close()
+    full = min((left / name for name in NAMES), key=lambda file: frames(file)[0].generation)
+    last = frames(full)[-1]
+    (key,) = last.puts
+    flip(full, last.start + 20 if part == "head" else last.end - 1)
+    store = LayeredStore(left)
+    assert numbers(store) == [number for number in range(8) if number != key.lookup_id]
+    assert set(store.damaged) == {f"{full.name}, bytes {last.start} to {last.end}" if part == "head" else key}
+    store.close()

@@ -2,7 +2,8 @@
 
 A frame has a head and packets. The head says what is deleted, put and set, and has one checksum; each packet has its
 own, so one flipped bit in a packet costs one message. The generation and the offset in the head bind a frame to its
-place: an old frame in a segment that is used again is never taken for a new one.
+place: an old frame in a segment that is used again is never taken for a new one. It also says where the generation
+before it ended, so nothing can be missing there unseen.
 
 Pure: bytes in, values out. journal_file.py reads and writes the files.
 """
@@ -21,7 +22,8 @@ from postroad.store.row import NOT_A_LOOKUP_ID, QUEUE_BITS, pack_key
 MAGIC = b"PRJ1"
 
 _START = Struct(">4sI")  # the magic and the checksum of the rest of the head
-_HEAD = Struct(">QQQQIII")  # generation, offset, bytes of the head, bytes of packets; number of deletes, puts, states
+# Generation, where the one before it ended, offset, bytes of the head and of packets; number of deletes, puts, states.
+_HEAD = Struct(">QQQQQIII")
 _KEY = Struct(">HQ")
 _PUT = Struct(">HQqqqqII")  # the numbers of a record, the size of its packet and the packet's checksum
 _STATE = Struct(">Ii")  # the sizes of a name and a value; -1 removes the value
@@ -41,10 +43,10 @@ class Body:
     def size(self) -> int:
         return _FIRST + len(self.tables) + self.packet_bytes
 
-    def frame(self, generation: int, offset: int) -> bytes:
-        """The frame for this place."""
+    def frame(self, generation: int, before: int, offset: int) -> bytes:
+        """The frame for this place; `before` is where the generation before this one ended."""
         head_bytes = _FIRST + len(self.tables)
-        head = _HEAD.pack(generation, offset, head_bytes, self.packet_bytes, *self.counts)
+        head = _HEAD.pack(generation, before, offset, head_bytes, self.packet_bytes, *self.counts)
         checksum = crc32(self.tables, crc32(head))
         return b"".join((_START.pack(MAGIC, checksum), head, self.tables, *self.packets))
 
@@ -54,6 +56,7 @@ class Frame:
     """One commit, read back. `damaged` has the keys of the records whose packets are not as they were written."""
 
     generation: int
+    before: int
     start: int
     end: int
     deletes: list[Key] = field(default_factory=list)
@@ -74,8 +77,20 @@ class Segment:
         return self.frames[0].generation if self.frames else None
 
     @property
+    def before(self) -> int:
+        """Where the generation before this one ended."""
+        return self.frames[0].before if self.frames else 0
+
+    @property
     def end(self) -> int:
         return self.frames[-1].end if self.frames else 0
+
+    def drop_torn(self) -> None:
+        """Leaves out a last frame that is not whole: it was being written when the power failed."""
+        if self.frames and self.frames[-1].damaged:
+            torn = self.frames.pop()
+            if self.gaps and self.gaps[-1][1] == torn.start:
+                self.gaps.pop()
 
 
 def encode(deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None]) -> Body:
@@ -106,11 +121,7 @@ def encode(deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[
 
 
 def decode(content: bytes, is_live: Callable[[int], bool]) -> Segment:
-    """Reads the frames of a segment whose generation `is_live`.
-
-    The last frame of a segment that is not whole was being written when the power failed: it is left out, and so are
-    bytes behind the last frame. What is not whole and has a frame behind it is damaged.
-    """
+    """Reads the frames of a segment whose generation `is_live`. What is no frame and has a frame behind it is a gap."""
     segment = Segment()
     at = 0
     while True:
@@ -123,10 +134,6 @@ def decode(content: bytes, is_live: Callable[[int], bool]) -> Segment:
         generation = frame.generation
         is_live = generation.__eq__
         at = frame.end
-    if segment.frames and segment.frames[-1].damaged:
-        torn = segment.frames.pop()
-        if segment.gaps and segment.gaps[-1][1] == torn.start:
-            segment.gaps.pop()
     return segment
 
 
@@ -143,17 +150,16 @@ def _frame(content: bytes, start: int, is_live: Callable[[int], bool]) -> Frame 
     """The frame at `start`, or None if there is none, or its head is damaged."""
     try:
         _, checksum = _START.unpack_from(content, start)
-        generation, offset, head_bytes, packet_bytes, deletes, puts, states = _HEAD.unpack_from(
-            content, start + _START.size
-        )
+        head = _HEAD.unpack_from(content, start + _START.size)
     except struct.error:
         return None
+    generation, before, offset, head_bytes, packet_bytes, deletes, puts, states = head
     tables, end = start + head_bytes, start + head_bytes + packet_bytes
     if offset != start or not is_live(generation) or tables > len(content):
         return None
     if crc32(memoryview(content)[start + _START.size : tables]) != checksum:
         return None
-    frame = Frame(generation, start, end)
+    frame = Frame(generation, before, start, end)
     at = start + _FIRST
     frame.deletes = [Key(*each) for each in _KEY.iter_unpack(content[at : at + deletes * _KEY.size])]
     at += deletes * _KEY.size

@@ -131,6 +131,7 @@ class Journal:
         self.segment_bytes = segment_bytes
         self.generation = 0
         self.position = 0
+        self._before = 0  # where the generation before this one ended
         self._files = files
         self._paths = [directory / name for name in NAMES]
         self._segment = 0
@@ -147,16 +148,16 @@ class Journal:
         self._allocated[segment] = len(content)
         return content
 
-    def go_on(self, segment: int, generation: int, position: int) -> None:
+    def go_on(self, segment: int, generation: int, before: int, position: int) -> None:
         """Continues a segment, or begins one at position 0."""
-        self._segment, self.generation, self.position = segment, generation, position
+        self._segment, self.generation, self._before, self.position = segment, generation, before, position
 
     def has_room(self, size: int) -> bool:
         return self._failed or self.position == 0 or self.position + size <= self.segment_bytes
 
     def append(self, body: Body) -> None:
         """Makes one commit durable. Raises OSError; then the commit does not count."""
-        data = body.frame(self.generation, self.position)
+        data = body.frame(self.generation, self._before, self.position)
         end = self.position + len(data)
         allocated = self._allocated[self._segment]
         if end > allocated:
@@ -181,7 +182,7 @@ class Journal:
             with suppress(OSError):
                 self._files.truncate(NAMES[other], self.segment_bytes)
                 self._allocated[other] = self.segment_bytes
-        self.go_on(other, self.generation + 1, 0)
+        self.go_on(other, self.generation + 1, self.position, 0)
 
     def remove(self) -> None:
         """Removes the segments, when all they hold is in the database."""

@@ -37,7 +37,7 @@ def replay(journal: Journal, database: SqliteStore, directory: Path) -> Replayed
         mark = Mark(spilled, database.newest())
         database.write((), {}, {}, mark)
     replayed = Replayed(mark, Overlay(mark.spilled + 1, mark.newest))
-    journal.go_on(0, mark.spilled + 1, 0)
+    journal.go_on(0, mark.spilled + 1, 0, 0)
     for place, (number, segment) in enumerate(segments):
         generation = segment.generation or 0
         expected = mark.spilled + 1 + place
@@ -45,8 +45,11 @@ def replay(journal: Journal, database: SqliteStore, directory: Path) -> Replayed
             replayed.damaged[f"journal generation {expected}"] = f"{directory}: a segment of the journal is missing"
         if generation != replayed.overlay.active.generation:
             replayed.overlay.freeze(generation)
+        if place and segments[place - 1][1].end < segment.before:
+            number_before, segment_before = segments[place - 1]
+            _lost(directory / NAMES[number_before], segment_before.end, segment.before, replayed, database)
         _apply(segment, replayed, database, directory / NAMES[number])
-        journal.go_on(number, generation, segment.end)
+        journal.go_on(number, generation, segment.before, segment.end)
     return replayed
 
 
@@ -58,7 +61,9 @@ def _live_segments(journal: Journal, spilled: int | None) -> list[tuple[int, Seg
         return spilled is None or spilled < generation <= spilled + LIVE
 
     segments = [(number, decode(journal.read(number), is_live)) for number in range(len(NAMES))]
-    return sorted((each for each in segments if each[1].frames), key=lambda each: each[1].frames[0].generation)
+    segments.sort(key=lambda each: each[1].generation or 0)
+    segments[-1][1].drop_torn()
+    return [each for each in segments if each[1].frames]
 
 
 def _apply(segment: Segment, replayed: Replayed, database: SqliteStore, file: Path) -> None:
@@ -66,14 +71,21 @@ def _apply(segment: Segment, replayed: Replayed, database: SqliteStore, file: Pa
     gaps = {end: start for start, end in segment.gaps}
     for frame in segment.frames:
         if frame.start in gaps:
-            place = f"{file.name}, bytes {gaps[frame.start]} to {frame.start}"
-            damaged[place] = f"{file}: the journal is damaged in this place: changes of one or more commits are lost"
-            # The lost commit may have set any of these, and the manager has to know that it cannot rely on them.
-            for name in {*database.state(), *overlay.state()}:
-                damaged[name] = f"{file}: state {name!r}: it may be out of date, for the journal is damaged"
+            _lost(file, gaps[frame.start], frame.start, replayed, database)
         overlay.apply(frame.deletes, frame.puts, frame.state)
         for changed in (frame.deletes, frame.puts, frame.state):
             for key in changed:
                 damaged.pop(key, None)
         for key in frame.damaged:
             damaged[key] = f"{file}: queue {key.queue}, lookup id {key.lookup_id:#x}: the checksum is wrong"
+
+
+def _lost(file: Path, start: int, end: int, replayed: Replayed, database: SqliteStore) -> None:
+    """One or more commits are lost. They may have set any state, and the manager has to know that it cannot rely on
+    it."""
+    damaged = replayed.damaged
+    damaged[f"{file.name}, bytes {start} to {end}"] = (
+        f"{file}: the journal is damaged in this place: changes of one or more commits are lost"
+    )
+    for name in {*database.state(), *replayed.overlay.state()}:
+        damaged[name] = f"{file}: state {name!r}: it may be out of date, for the journal is damaged"
