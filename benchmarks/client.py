@@ -1,8 +1,8 @@
 """The Python API over HTTP: a manager process, and a process for each client. `python -m benchmarks.client`.
 
 Recoverable messages of 1 KiB. With `--peers DIR`, where DIR holds scripts that measure pika with RabbitMQ
-(`brokers.py`, `bench_rabbitmq.py`), the same machine in the same minutes gives the ratios. CPU times of the manager need
-Linux's /proc.
+(`brokers.py`, `bench_rabbitmq.py`), the same machine in the same minutes gives the ratios. CPU times of the manager
+need Linux's /proc.
 """
 
 from __future__ import annotations
