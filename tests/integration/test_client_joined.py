@@ -17,6 +17,7 @@ from postroad.client.sync.backend import CallerThread
 from postroad.client.sync.joined import JoinedSends, _Waiting
 from postroad.errors import (
     AccessDenied,
+    InvalidHandle,
     ManagerUnavailable,
     MessageTooLarge,
     OperationCancelled,
@@ -299,7 +300,24 @@ def test_closing_the_manager_ends_the_sends_that_wait(api: Served, monkeypatch: 
     manager.close()
     for thread in threads:
         thread.join()
-    assert all(isinstance(each, OperationCancelled | postroad.errors.InvalidHandle) for each in faults)
+    assert all(isinstance(each, OperationCancelled | InvalidHandle) for each in faults)
+
+
+def test_closing_the_manager_ends_the_tasks_that_wait(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    Requests(api, monkeypatch)
+
+    async def main() -> list[str | BaseException]:
+        manager = await aio.connect(api.server.url)
+        queue = manager.queue(QUEUE)
+        sending = [asyncio.ensure_future(queue.send(f"{number}")) for number in range(4)]
+        await asyncio.sleep(0.05)
+        await manager.close()
+        return await asyncio.gather(*sending, return_exceptions=True)
+
+    first, *others = asyncio.run(main())
+    assert isinstance(first, ManagerUnavailable)  # its request was under way
+    assert {type(each) for each in others} == {InvalidHandle}
+    assert api.bodies() in ([], ["0"])
 
 
 def test_an_interrupted_thread_passes_its_turn_on() -> None:

@@ -9,6 +9,7 @@ import aiohttp
 from yarl import URL
 
 from postroad.client.exchange import ANSWER_S, CONNECT_S, KEEP_ALIVE_S, Address, WholeReply
+from postroad.errors import InvalidHandle
 
 STREAM_BUFFER = 1 << 20  # bytes of a streamed answer that are read ahead
 
@@ -35,8 +36,10 @@ class Transport:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
 
     async def close(self) -> None:
+        self._closed = True
         if self._session is not None:
             await self._session.close()
 
@@ -74,6 +77,8 @@ class Transport:
             raise self._address.not_answered(fault) from fault
 
     def _started(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise InvalidHandle("this queue manager was closed: open it, or connect to it, again")
         if self._session is None:
             trust = True if self._address.tls is None else self._address.tls
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, ssl=trust)
