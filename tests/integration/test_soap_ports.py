@@ -328,11 +328,11 @@ async def ask(address: str, head: str, *pieces: bytes) -> bytes:
     return answer
 
 
-async def post(manager: Manager, address: str, number: int = 1) -> bytes:
+async def post(manager: Manager, address: str, number: int = 1, target: str = "/msmq/private$/orders") -> bytes:
     """A sound request to the queue orders, by a stranger."""
     kind, body = entity(f"http://{address}/msmq/private$/orders", number)
     head = f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    return await ask(address, "POST /msmq/private$/orders HTTP/1.1", head.encode(), body)
+    return await ask(address, f"POST {target} HTTP/1.1", head.encode(), body)
 
 
 @pytest.mark.parametrize(
@@ -367,6 +367,17 @@ def test_a_request_that_is_refused_gets_no_body_and_the_log_says_why(
         refused = [vars(each)["reason"] for each in caplog.records if each.message == "SOAP request refused"]
         assert len(refused) == (reason is not None)
         assert reason is None or reason in refused[0]
+
+    run(body)
+
+
+@pytest.mark.parametrize("target", ["/MSMQ/private$/orders", "/%6Dsmq/orders?x", "http://alpha:80/msmq/orders"])
+def test_a_target_is_read_as_a_url(tmp_path: Path, target: str) -> None:
+    async def body() -> None:
+        async with serving(tmp_path) as (manager, addresses):
+            await manager.create_queue(r"private$\orders")
+            assert (await post(manager, addresses["http"], target=target)).startswith(b"HTTP/1.1 200 ")
+            assert manager.queue(r"private$\orders").messages == 1
 
     run(body)
 
