@@ -141,22 +141,16 @@ class Delivery:
         """The message is in the queue, and nobody has been told."""
         lookup_id = (7 - priority) << PRIORITY_SHIFT | self.counters.next_arrival()
         record = Record(queue.number, lookup_id, int(now * 1000), expires_s, aborts, packet, reason)
-        queue.last_added_at = now
-        if is_recoverable(packet):
-            self.tick.put(queue, record)
-        else:
-            self.express.put(record)
-            queue.add_express(len(packet))
-            queue.came((record,))
-            if self.tick.steps is not None:
-                self.tick.steps.append((self._drop_express, queue, (record,)))
-        self.tally.added += 1
+        self._keep(queue, (record,), now)
         return record
 
     def put_all(self, queue: Queue, records: Sequence[Record], now: float) -> None:
         """New messages, all of them recoverable or all express, into their queue. Nothing else follows from them."""
-        if not records:
-            return
+        if records:
+            self._keep(queue, records, now)
+            self._announce(queue, records, now)
+
+    def _keep(self, queue: Queue, records: Sequence[Record], now: float) -> None:
         queue.last_added_at = now
         self.tally.added += len(records)
         if is_recoverable(records[0].packet):
@@ -167,7 +161,6 @@ class Delivery:
         queue.came(records)
         if self.tick.steps is not None:
             self.tick.steps.append((self._drop_express, queue, records))
-        self._announce(queue, records, now)
 
     def add_all(self, queue: Queue, packets: Sequence[bytes], ranks: Sequence[int], now: float) -> list[Record]:
         """`add` for several messages, each with its priority; they expire as their packets say."""
@@ -177,11 +170,9 @@ class Delivery:
         expiries = {each: self._expiry(queue, *each, now) for each in set(times)}
         records = new_records(queue.number, lookup_ids, int(now * 1000), [expiries[each] for each in times], packets)
         express = [record for record in records if not is_recoverable(record.packet)]
-        if express:
-            self.put_all(queue, [record for record in records if is_recoverable(record.packet)], now)
-            self.put_all(queue, express, now)
-        else:
-            self.put_all(queue, records, now)
+        recoverable = [record for record in records if is_recoverable(record.packet)] if express else records
+        self.put_all(queue, recoverable, now)
+        self.put_all(queue, express, now)
         return records
 
     def _announce(self, queue: Queue, records: Sequence[Record], now: float) -> None:
