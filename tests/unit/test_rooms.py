@@ -123,6 +123,7 @@ PURE = (
     "transfer",
     "binary.settings",
     "binary.states",
+    "binary.sent",
     "binary.session",
     "binary.sequences",
     "binary.awaiting",

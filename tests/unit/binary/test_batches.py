@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.binary.session import SentMessages
+from postroad.binary.sent import SentMessages
 from postroad.errors import LocalProtocolError
 from postroad.message import Message
 from postroad.wire.session_header import SessionHeader

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.binary.session import ReceivedMessages, SentMessages, Session
+from postroad.binary.sent import SentMessages
+from postroad.binary.session import ReceivedMessages, Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import Received
 from postroad.errors import LocalProtocolError
