@@ -127,6 +127,7 @@ PURE = (
     "binary.settings",
     "binary.states",
     "binary.received",
+    "binary.sent",
     "binary.session",
     "binary.sequences",
     "binary.awaiting",

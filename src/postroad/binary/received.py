@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
+from postroad.binary.sent import WRAP, SentMessages
 from postroad.errors import LocalProtocolError
 from postroad.wire.session_header import SessionHeader
 
 MAX_RECOVERABLE_ACKS = 32  # bits of RecoverableMsgAckFlags
-WRAP = 0xFFFF  # the fields of a SessionHeader have 16 bits; the counts here do not wrap
-
-
-class Counts(Protocol):
-    """MessageSentCount and RecoverableMessageSentCount."""
-
-    count: int
-    recoverable_count: int
 
 
 @dataclass(slots=True)
@@ -66,7 +58,7 @@ class ReceivedMessages:
         """How many messages a SessionHeader can acknowledge now, in every respect."""
         return self._express_unacked + self.stored_unacked
 
-    def header(self, sent: Counts, window: int) -> SessionHeader:
+    def header(self, sent: SentMessages, window: int) -> SessionHeader:
         """3.1.6.4: filled in once, as it is written; what it acknowledges is acknowledged from then on."""
         covered = min(self.stored_unacked, MAX_RECOVERABLE_ACKS)
         base = (self._last_acked + 1) & WRAP if covered else 0

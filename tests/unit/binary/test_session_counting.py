@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from postroad.binary.received import ReceivedMessages
-from postroad.binary.session import SentMessages, Session
+from postroad.binary.sent import SentMessages
+from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import Received
 from postroad.errors import LocalProtocolError

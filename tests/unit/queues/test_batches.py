@@ -144,18 +144,22 @@ class TestFront:
         harness.tick()
         assert labels(queue.available(10)) == ["a", "b", "c"]
 
-    def test_a_record_that_is_seen_before_its_commit_is_heard_of_is_there_once(self, harness: Harness) -> None:
+    @pytest.mark.parametrize("taken", range(4))
+    def test_a_record_that_is_seen_before_its_commit_is_heard_of_is_there_once(
+        self, harness: Harness, taken: int
+    ) -> None:
         harness.send(ELSEWHERE, "a")
         queue = harness.queue(ELSEWHERE)
         queue.available(10)
         harness.promise(ELSEWHERE, "b", "c")
         tick = harness.seal()
         harness.store.commit([tick.batch])
-        queue.changed()  # whatever makes it look again
-        (a, b, _) = seen = queue.available(10)
-        harness.manager.delivery.lock_all(queue, [a.lookup_id, b.lookup_id])
+        queue.changed()  # so it looks again
+        seen = queue.available(10)
+        assert labels(seen) == ["a", "b", "c"]
+        harness.manager.delivery.lock_all(queue, [record.lookup_id for record in seen[:taken]])
         harness.manager.ticks.committed(tick, harness.now)
-        assert queue.available(10) == seen[2:]
+        assert queue.available(10) == seen[taken:]
 
     def test_a_lost_tick_leaves_no_trace(self, harness: Harness) -> None:
         harness.send(ELSEWHERE, "a", "b")
