@@ -85,8 +85,8 @@ class Gate:
         self._challenge = {"WWW-Authenticate": 'Bearer, Basic realm="postroad"' if credentials else "Bearer"}
 
     async def admit(self, scope: Scope) -> Response | None:
-        """None if the caller may go on, and then the scope has its canonical path, and its state the caller and the headers; else the
-        refusal."""
+        """None if the caller may go on, else the refusal. The scope gets its canonical path, and its state gets the
+        caller and the headers."""
         scope["path"] = canonical_path(scope["raw_path"].decode("latin-1"))
         fields: list[tuple[bytes, bytes]] = scope["headers"]
         headers = {name: value.decode("latin-1") for name, value in reversed(fields)}  # the first of each counts
