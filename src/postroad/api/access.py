@@ -21,7 +21,7 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import Scope
 
-from postroad.api.identity import ANONYMOUS, LOCAL, TOKEN, Caller, certificate_name, user_name
+from postroad.api.identity import ANONYMOUS, CALLER, HEADERS, LOCAL, TOKEN, Caller, certificate_name, user_name
 from postroad.api.paths import canonical_path
 from postroad.api.problems import problem
 from postroad.api.waits import Waits
@@ -85,7 +85,8 @@ class Gate:
         self._challenge = {"WWW-Authenticate": 'Bearer, Basic realm="postroad"' if credentials else "Bearer"}
 
     async def admit(self, scope: Scope) -> Response | None:
-        """None if the caller may go on, and then the scope has its canonical path and `caller`; else the refusal."""
+        """None if the caller may go on, else the refusal. The scope gets its canonical path, and its state gets the
+        caller and the headers."""
         scope["path"] = canonical_path(scope["raw_path"].decode("latin-1"))
         fields: list[tuple[bytes, bytes]] = scope["headers"]
         headers = {name: value.decode("latin-1") for name, value in reversed(fields)}  # the first of each counts
@@ -96,7 +97,7 @@ class Gate:
         if isinstance(caller, _Refusal):
             challenge = self._challenge if caller.status is HTTPStatus.UNAUTHORIZED else None
             return problem(AccessDenied(caller.fault), caller.status, challenge)
-        scope.setdefault("state", {})["caller"] = caller
+        scope.setdefault("state", {}).update({CALLER: caller, HEADERS: headers})
         return None
 
     async def _caller(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller | _Refusal:

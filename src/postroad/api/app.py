@@ -15,6 +15,7 @@ from postroad.api.access import Gate
 from postroad.api.application import Application, Endpoint, ErrorHandler
 from postroad.api.calls import Call, Operation, json_answer, query_reader
 from postroad.api.health import live, ready
+from postroad.api.identity import CALLER
 from postroad.api.metrics import MEDIA_TYPE as METRICS
 from postroad.api.metrics import metrics_text
 from postroad.api.openapi import document
@@ -62,7 +63,7 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
         return json_answer(description)
 
     async def metrics(request: Request) -> Response:
-        if not request.state.caller.token.everything:
+        if not request.scope["state"][CALLER].token.everything:
             raise AccessDenied("only administrators may read the metrics")
         return Response(metrics_text(manager, await manager.all_queues()), media_type=METRICS)
 

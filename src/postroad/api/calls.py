@@ -18,7 +18,8 @@ from uuid import UUID
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from postroad.api.identity import Caller
+from postroad.api.identity import CALLER, HEADERS, Caller
+from postroad.api.paths import KNOWN_PATHS
 from postroad.api.schema import json_object, queue_name
 from postroad.api.waits import Waits
 from postroad.errors import AccessDenied, InvalidArgument, MessageTooLarge
@@ -35,8 +36,9 @@ MAX_REQUEST_BYTES = 1 << 20  # of a request without messages: ten thousand looku
 MAX_PARAMETERS = 64
 KNOWN_QUERIES = 64  # of one call
 SHORT_QUERY = 200
-CLIENT = "Postroad-Client"  # the header that names the client
+CLIENT = b"postroad-client"  # the header that names the client
 MAX_CLIENT = 200
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=to_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,12 @@ class Call:
 
     @property
     def queue(self) -> str:
-        return queue_name(self.segment("queue"))
+        return _queue_name(self.request.path_params["queue"])
+
+    def header(self, name: bytes) -> str:
+        """Empty if the request has no such header; `name` is in lower case."""
+        headers: dict[bytes, str] = self.request.scope["state"][HEADERS]
+        return headers.get(name, "")
 
     @property
     def lookup_id(self) -> int:
@@ -149,7 +156,7 @@ class Call:
 
     @property
     def caller(self) -> Caller:
-        caller: Caller = self.request.state.caller
+        caller: Caller = self.request.scope["state"][CALLER]
         return caller
 
     @property
@@ -157,7 +164,7 @@ class Call:
         """Who calls: the client's own name for itself, and its address."""
         client = self.request.client
         address = "an unknown address" if client is None else client.host
-        name = self.request.headers.get(CLIENT, "")[:MAX_CLIENT]
+        name = self.header(CLIENT)[:MAX_CLIENT]
         owner = f"{name} from {address}" if name.strip() and name.isprintable() else address
         return Holder(owner, user=self.token.user)
 
@@ -212,7 +219,7 @@ class Call:
 
     async def body(self, limit: int) -> bytes:
         """The whole body; raises MessageTooLarge as soon as it is known to be longer than `limit`."""
-        declared = self.request.headers.get("content-length", "")
+        declared = self.header(b"content-length")
         if declared.isdecimal() and int(declared) > limit:
             raise _too_large(limit)
         chunks: list[bytes] = []
@@ -231,11 +238,15 @@ class Call:
         return b"".join(chunks)
 
     def has_body(self) -> bool:
-        headers = self.request.headers
-        return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        return self.header(b"content-length") not in ("", "0") or bool(self.header(b"transfer-encoding"))
 
     async def json_object(self) -> dict[str, object]:
         return json_object(await self.body(MAX_REQUEST_BYTES))
+
+
+@lru_cache(KNOWN_PATHS)
+def _queue_name(segment: str) -> str:
+    return queue_name(unquote(segment))
 
 
 def _too_large(limit: int) -> MessageTooLarge:
@@ -271,7 +282,7 @@ def read_query(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
 
 
 def json_answer(content: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    return Response(json.dumps(content, separators=(",", ":"), default=to_json), status, media_type="application/json")
+    return Response(_ENCODER.encode(content), status, media_type="application/json")
 
 
 def no_content() -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Protocol
 
@@ -19,6 +20,7 @@ JSON = "application/json"
 RECORDS = RECORDS_TYPE
 ARROW = arrow.MEDIA_TYPE
 SUPPORTED = (JSON, RECORDS, ARROW)
+KNOWN_HEADERS = 64  # values of Accept that are kept as they were read
 _ANY = frozenset({"*/*", "application/*"})
 
 
@@ -87,7 +89,7 @@ class _Arrow:
         self.end = self._writer.end
 
 
-def choose(accept: str | None, *, one: bool = False, packet: bool = False) -> Format:
+def choose(accept: str, *, one: bool = False, packet: bool = False) -> Format:
     """The format for an Accept header; HttpFault, 406, if it accepts none of ours, or Arrow without pyarrow."""
     media_type = negotiate(accept)
     if media_type == RECORDS:
@@ -97,7 +99,8 @@ def choose(accept: str | None, *, one: bool = False, packet: bool = False) -> Fo
     return _OneJson() if one else _Json()
 
 
-def negotiate(accept: str | None) -> str:
+@lru_cache(KNOWN_HEADERS)
+def negotiate(accept: str) -> str:
     """[RFC 9110] 12.5.1: the media type with the highest quality. Of equal ones, the first in the header. A range with
     `*` means JSON, unless JSON itself is named."""
     if not accept:

@@ -115,7 +115,7 @@ async def close_cursor(call: Call) -> Response:
 
 def _reader(read_call: ReadCall) -> Handler:
     async def read(call: Call) -> Response:
-        form = choose(call.request.headers.get("accept"), one=True, packet=bool(call.query["packet"]))
+        form = choose(call.header(b"accept"), one=True, packet=bool(call.query["packet"]))
         timeout = call.query["timeout"]
         action = Action.RECEIVE if read_call is ReadCall.RECEIVE else Action.PEEK
         handle = _own(call, action)

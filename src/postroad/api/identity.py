@@ -12,6 +12,7 @@ from postroad.security.access import Token
 TOKEN: Final = "token"
 LOCAL: Final = "local"
 ANONYMOUS: Final = "anonymous"
+CALLER, HEADERS = "caller", "headers"  # keys in the state of a request's scope; the first header of each name counts
 _NO_USERS = frozenset({TOKEN, LOCAL, ANONYMOUS, "configuration"})
 _TLS: Final = "tls"  # the name of the ASGI extension
 _NAME: Final = "client_cert_name"

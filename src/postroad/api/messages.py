@@ -134,7 +134,7 @@ async def send(call: Call) -> Response:
     transactional: bool | None = query.pop(TRANSACTIONAL)
     separate: bool = query.pop(SEPARATE)
     given = {name: value for name, value in query.items() if value is not None}
-    if _is_json(call.request.headers.get("content-type", "")):
+    if _is_json(call.header(b"content-type")):
         for name in given:
             raise InvalidArgument(f"{name}: must be in the JSON body, not in the URL")
         if separate:
@@ -196,13 +196,13 @@ def _is_json(content_type: str) -> bool:
 
 
 def _format(call: Call, *, one: bool = False) -> Format:
-    return choose(call.request.headers.get("accept"), one=one, packet=bool(call.query.get("packet")))
+    return choose(call.header(b"accept"), one=one, packet=bool(call.query.get("packet")))
 
 
 def _fitting(call: Call, queue: str, most_messages: int, most_bytes: int) -> int:
     """How many messages of the queue's mean size fit in about `most_bytes`: at least one."""
-    info = call.manager.queue(queue)
-    mean = info.bytes // info.messages if info.messages else 0
+    found = call.manager.core.queues.get(queue)
+    mean = found.total_bytes // found.count if found.count else 0
     return max(1, min(most_messages, most_bytes // mean if mean else most_messages))
 
 

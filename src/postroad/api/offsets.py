@@ -133,7 +133,7 @@ async def commit_submission(call: Call) -> Response:
 async def submit(call: Call) -> Response:
     transactional: bool | None = call.query[TRANSACTIONAL]
     body = await call.body(MAX_BATCH_BYTES)
-    if _is_arrow(call.request.headers.get("content-type", "")):
+    if _is_arrow(call.header(b"content-type")):
         rows = sending_room().read_messages(body, MAX_BATCH_MESSAGES)
         messages, asked = rows.messages, rows.transactional
     else:

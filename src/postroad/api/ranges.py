@@ -50,7 +50,7 @@ def answer_range(call: Call, limit: int | None) -> Response:
     query = call.query
     if query["to"] is not None and query["from"] is not None and query["to"] < query["from"]:
         raise InvalidArgument(f"to: must be at least {query['from']}, the start of the range, got {query['to']}")
-    media_type = negotiate(call.request.headers.get("accept"))
+    media_type = negotiate(call.header(b"accept"))
     columns = query["columns"]
     if media_type == ARROW:
         columns = columns or columns_room().listed(packet=bool(query["packet"]))
@@ -69,7 +69,7 @@ def answer_range(call: Call, limit: int | None) -> Response:
     if media_type == ARROW:
         return StreamingResponse(call.manager.offsets.arrow(call.queue, selection), media_type=ARROW)
     call.manager.queue(call.queue)  # raises now, while the answer can still be an error
-    form = choose(call.request.headers.get("accept"))
+    form = choose(call.header(b"accept"))
     return streamed_answer(form, _pages(call, selection))
 
 

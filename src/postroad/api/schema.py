@@ -133,7 +133,7 @@ QUESTION = properties(
 def load_json(data: bytes) -> object:
     """Any JSON value; raises InvalidArgument with the position of the fault."""
     try:
-        return json.loads(data, parse_constant=_no_constant)
+        return _DECODER.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
     except json.JSONDecodeError as error:
         raise InvalidArgument(f"body: must be JSON; line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
@@ -144,6 +144,9 @@ def load_json(data: bytes) -> object:
 
 def _no_constant(word: str) -> object:
     raise ValueError(f"{word} is not a number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def json_object(data: bytes) -> dict[str, object]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -12,7 +11,7 @@ from starlette.requests import Request
 
 from postroad.api.problems import HttpFault
 from postroad.errors import OperationCancelled
-from postroad.net.http import has_left, watched
+from postroad.net.http import has_left, watchers
 
 T = TypeVar("T")
 
@@ -35,25 +34,27 @@ class Waits:
             raise _stopped() if self._stopping else ClientLeft
         task = asyncio.current_task()
         assert task is not None
-        ended: list[Exception] = []  # why, if it was ended from here
+        ended = False  # from here
 
-        def end(why: Exception) -> None:
+        def end() -> None:
+            nonlocal ended
             if not ended:
-                ended.append(why)
+                ended = True
                 task.cancel()
 
-        stop = partial(end, _stopped())
-        self._ends.add(stop)
+        leaving = watchers(request.scope)
+        self._ends.add(end)
+        leaving.add(end)
         try:
-            with watched(request.scope, partial(end, ClientLeft())):
-                return await read
+            return await read
         except asyncio.CancelledError:
             if not ended:
                 raise
             task.uncancel()
-            raise ended[0] from None
+            raise (_stopped() if self._stopping else ClientLeft) from None
         finally:
-            self._ends.discard(stop)
+            self._ends.discard(end)
+            leaving.discard(end)
 
     async def pause(self, seconds: float) -> None:
         """Returns after so many seconds, or at once when the server stops."""

@@ -20,6 +20,9 @@ from postroad.queues.transaction import Transaction
 from postroad.store.interface import Batch, Store
 from postroad.store.writer import Writer
 
+# Commits between two looks at the free space: the reserve has room for what they write.
+LOOK_S = 0.01
+
 T = TypeVar("T")
 
 
@@ -35,6 +38,7 @@ class DurableCore:
         self.clock = clock
         self.leases = LeaseService(core, self.durably, clock, lease_times)
         self._loop: asyncio.AbstractEventLoop
+        self._next_look = 0.0  # at the free space
         self._writer = Writer(store)
         self._commits = Commits(core, clock, self._after, self._write)
         self.troubles = Troubles(core, self._commits, self._writer)
@@ -111,8 +115,10 @@ class DurableCore:
             self._loop.call_soon_threadsafe(landed, error)
 
         def landed(error: StorageError | None) -> None:
-            if self.store.no_room() is not None:  # this write took the last space: no further one may follow
-                self.troubles.look(self.clock())
+            if error is not None or self._loop.time() >= self._next_look:
+                self._next_look = self._loop.time() + LOOK_S
+                if self.store.no_room() is not None:  # this write took the last space: no further one may follow
+                    self.troubles.look(self.clock())
             done(error)
 
         self._writer.submit(batch, written)

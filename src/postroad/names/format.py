@@ -187,7 +187,7 @@ def parse_name(text: str) -> PathName | FormatName:
     """
     if "=" in text.partition("\\")[0]:
         return parse_format_name(text)
-    return PathName.parse(text)
+    return _path_cached(text) if len(text) <= CACHE_TEXT_MAX else PathName.parse(text)
 
 
 def _parse(text: str, version: MsmqVersion, strict: bool) -> FormatName:
@@ -210,6 +210,7 @@ def _parse(text: str, version: MsmqVersion, strict: bool) -> FormatName:
 
 
 _parse_cached = lru_cache(CACHE_ENTRIES)(_parse)
+_path_cached = lru_cache(CACHE_ENTRIES)(PathName.parse)
 
 
 def _scan_element(scanner: Scanner, version: MsmqVersion, strict: bool) -> FormatName:

@@ -230,15 +230,10 @@ async def answer_whole(
     return True
 
 
-@contextlib.contextmanager
-def watched(scope: MutableMapping[str, Any], left: Callable[[], object]) -> Generator[None]:
-    """Calls `left` if the client of the request goes away within the block."""
+def watchers(scope: MutableMapping[str, Any]) -> set[Callable[[], object]]:
+    """What the server calls when the client of the request goes away."""
     leaving: set[Callable[[], object]] = scope.get(LEAVING, set())
-    leaving.add(left)
-    try:
-        yield
-    finally:
-        leaving.discard(left)
+    return leaving
 
 
 def has_left(scope: MutableMapping[str, Any]) -> bool:

@@ -62,8 +62,11 @@ class Ticks:
         self._core.counters.reserve(tick.batch)
         return tick
 
-    def committed(self, tick: Tick, now: float) -> None:
-        """The tick is durable: messages appear and vanish, promises are kept, readers are served. Never raises."""
+    def committed(self, tick: Tick, now: float, answer: Callable[[], object] = lambda: None) -> None:
+        """The tick is durable: messages appear and vanish, promises are kept, readers are served. Never raises.
+
+        `answer` comes before the readers: a sender that waits for it can go on while they are served.
+        """
         self._out = None
         try_after = self._delivery.try_after
         for queue, lookup_id in tick.taken:
@@ -75,6 +78,7 @@ class Ticks:
                 try_after(None, self._core.empty, queue, now)  # it was deleted while the tick was out
         for callback in tick.on_commit:
             try_after(None, callback)
+        answer()
         for queue, change in tick.changes.items():
             if change.added and queue.waiting:
                 try_after(None, self._core.reading.wake, queue, now, tick.added_to(queue))
@@ -226,10 +230,12 @@ class Commits:
             tick = self._ticks.seal(self._clock())
         except StorageError as error:
             self.last_error = error
-            self._tell(promised, error)
+            self._answer(promised, error)
+            self._go_on()
             return
         if tick is None:
-            self._tell(promised, None)
+            self._answer(promised, None)
+            self._go_on()
             return
         self._in_flight, self.under_way = tick, promised
         try:
@@ -244,19 +250,23 @@ class Commits:
         assert tick is not None
         self.last_error = error
         if error is None:
-            self._ticks.committed(tick, self._clock())
+            self._ticks.committed(tick, self._clock(), lambda: self._answer(promised, None))
         else:
             self.failures += 1
             self.last_failure = error
             self._ticks.failed(tick, error, self._clock())
             promised += relying
             self.gathered = [done for done in self.gathered if done not in relying]
-        self._tell(promised, error)
+            self._answer(promised, error)
+        self._go_on()
 
-    def _tell(self, promised: list[Done], error: StorageError | None) -> None:
-        """Everybody hears how it ended, whatever one of them makes of it; what gathered meanwhile goes next."""
+    def _answer(self, promised: list[Done], error: StorageError | None) -> None:
+        """Every caller hears how it ended, also if another one fails at that."""
         for done in promised:
             self._delivery.try_after(None, done, error)
+
+    def _go_on(self) -> None:
+        """Commits what has gathered meanwhile."""
         if self.gathered:
             self.hurry()
         else:

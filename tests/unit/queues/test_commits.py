@@ -9,6 +9,7 @@ import pytest
 from postroad.errors import InvalidArgument, StorageError
 from postroad.queues.commits import ENOUGH, UNHURRIED_S, Commits, Done
 from postroad.store.interface import Batch
+from postroad.values.reading import QueueAccess
 from tests.unit.queues.harness import DISK_FULL, ORDERS, STARTED, Harness
 
 
@@ -79,6 +80,16 @@ def test_what_gathers_is_one_commit_and_the_next_waits_for_it(bench: Bench) -> N
     bench.land()
     assert bench.told[2:] == [("c", None)]
     assert bench.commits.idle
+
+
+def test_a_sender_is_answered_before_the_reader_that_its_message_serves(bench: Bench) -> None:
+    reader = bench.harness.ask(bench.harness.open(ORDERS, QueueAccess.RECEIVE))
+    heard: list[bool] = []
+    bench.put("a")
+    bench.commits.when_durable(lambda error: heard.append(reader.waits))
+    bench.turn()
+    bench.land()
+    assert (heard, reader.labels) == ([True], ["a"])
 
 
 def test_after_a_shared_commit_the_next_one_gathers_as_long_as_more_come(bench: Bench) -> None:

@@ -1,13 +1,20 @@
-"""HTTP requests on the caller's event loop, by aiohttp: keep-alive connections, TLS and time-outs."""
+"""HTTP requests on the caller's event loop: keep-alive connections, TLS and time-outs.
+
+aiohttp reads streamed answers. For a small request it needs more time than our own connections do.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from time import monotonic
 
 import aiohttp
 from yarl import URL
 
+from postroad.client.aio.connection import Connection
 from postroad.client.exchange import ANSWER_S, CONNECT_S, KEEP_ALIVE_S, Address, WholeReply
 from postroad.errors import InvalidHandle
 
@@ -35,19 +42,72 @@ class Transport:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._session: aiohttp.ClientSession | None = None
+        self._used: set[Connection] = set()
+        self._idle: list[tuple[float, Connection]] = []  # since when, the latest last
+        self._session: aiohttp.ClientSession | None = None  # for streamed answers
         self._closed = False
 
     async def close(self) -> None:
+        """Requests that wait for their answers end with ManagerUnavailable."""
         self._closed = True
+        for connection in (*self._used, *(each for _, each in self._idle)):
+            connection.close()
+        self._idle.clear()
         if self._session is not None:
             await self._session.close()
 
     async def ask(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
     ) -> WholeReply:
-        async with self.asking(method, target, headers, body, wait) as reply:
-            return WholeReply(reply.status, reply.media_type, reply.headers, await reply.read())
+        self._check_open()
+        connection = self._take() or await self._connect()
+        if self._closed:  # meanwhile
+            connection.close()
+            self._check_open()
+        self._used.add(connection)
+        reusable = False
+        try:
+            head, content = await connection.ask(
+                self._address.request(method, target, headers, body), None if wait is None else ANSWER_S + wait
+            )
+            reusable = head.keep_alive and not connection.ended
+        except OSError as fault:
+            raise self._address.not_answered(fault) from fault
+        finally:  # a caller that leaves ends its request
+            self._used.discard(connection)
+            if reusable:
+                self._idle.append((monotonic(), connection))
+            else:
+                connection.close()
+        return WholeReply(head.status, head.media_type, head.headers, content)
+
+    def _take(self) -> Connection | None:
+        """One that the server has not closed meanwhile; None if there is none."""
+        while self._idle:
+            since, connection = self._idle.pop()
+            if not connection.ended and monotonic() - since < KEEP_ALIVE_S:
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self) -> Connection:
+        address, loop = self._address, asyncio.get_running_loop()
+        name = None if address.tls is None else address.host
+        fault: OSError = OSError("it has no address")
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                for *_, (host, *_) in await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM):
+                    try:
+                        _, connection = await loop.create_connection(
+                            Connection, str(host), address.port, ssl=address.tls, server_hostname=name
+                        )
+                    except OSError as error:
+                        fault = error
+                    else:
+                        return connection
+        except OSError as error:
+            fault = error
+        raise address.not_connected(fault) from None
 
     @asynccontextmanager
     async def asking(
@@ -76,9 +136,12 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
             raise self._address.not_answered(fault) from fault
 
-    def _started(self) -> aiohttp.ClientSession:
+    def _check_open(self) -> None:
         if self._closed:
             raise InvalidHandle("this queue manager was closed: open it, or connect to it, again")
+
+    def _started(self) -> aiohttp.ClientSession:
+        self._check_open()
         if self._session is None:
             trust = True if self._address.tls is None else self._address.tls
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, ssl=trust)
