@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, repeat
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,7 @@ class Tick:
 
     batch: Batch = field(default_factory=Batch)
     changes: dict[Queue, Change] = field(default_factory=dict)
-    taken: list[tuple[Queue, int]] = field(default_factory=list)
+    taken: list[tuple[Queue, list[int]]] = field(default_factory=list)
     replaced: set[Key] = field(default_factory=set)
     sequenced: dict[Queue, list[Key]] = field(default_factory=dict)  # what got numbers of our own sequence, in order
     writes: int = 0  # grows with every change, so that a caller can tell whether it made one
@@ -134,7 +134,7 @@ class Tick:
         change = self.change(queue)
         change.removed += len(records)
         change.removed_bytes += sum([len(record.packet) for record in records])
-        self.taken += zip(repeat(queue), lookup_ids)
+        self.taken.append((queue, lookup_ids))
 
     def withdraw(self, queue: Queue) -> list[Record]:
         """Takes back what this tick adds to a queue all of whose stored records are taken."""
@@ -214,11 +214,11 @@ def _undelete_all(
     change = tick.changes[queue]
     change.removed -= len(records)
     change.removed_bytes -= sum([len(record.packet) for record in records])
-    tick.batch.deletes.difference_update(keys(queue.number, [record.lookup_id for record in records]))
+    lookup_ids = [record.lookup_id for record in records]
+    tick.batch.deletes.difference_update(keys(queue.number, lookup_ids))
     tick.batch.puts.update({Key(each.queue, each.lookup_id): each for each in replacements})
-    del tick.taken[-len(records) :]
-    for record, state in zip(records, states, strict=True):
-        queue.unmark(record.lookup_id, state)
+    del tick.taken[-1]
+    queue.restore(lookup_ids, states)
 
 
 def _restore(values: dict[Any, Any], key: object, before: object) -> None:
