@@ -86,7 +86,7 @@ class Ticks:
         """Queues hear of the records that are new, or have changed."""
         puts, by_number = tick.batch.puts, self._core.queues.by_number
         for key in tick.replaced:
-            if key in puts and (replaced := by_number.get(key.queue)):
+            if key in puts and (replaced := by_number.get(key[0])):
                 replaced.changed()
         added: dict[int, list[Record]] = {}
         for key, record in puts.items():

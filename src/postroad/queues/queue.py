@@ -1,7 +1,7 @@
 """One queue: its messages in order, the positions that are not available, its size and its waiting readers.
 
-[MS-MQDMPR] 3.1.1.2 and 3.1.1.11. Messages stay in the stores; memory holds what is locked or on its way out, and a bounded
-front.
+[MS-MQDMPR] 3.1.1.2 and 3.1.1.11. Messages stay in the stores; memory holds what is locked or on its way out, and a
+bounded front.
 """
 
 from __future__ import annotations
