@@ -21,6 +21,7 @@ from benchmarks.peers_processes import Child, Meter, Report, run_together, say_r
 from postroad.binary.settings import BinarySettings
 from postroad.manager import Manager
 from postroad.message import Message
+from postroad.runtime.collector import relax_collector
 
 MODULE = "benchmarks.peers_managers"
 SENDER = "127.0.43.{}"
@@ -149,18 +150,28 @@ async def consume(directory: str, load: Load) -> None:
 
 
 async def drain(manager: Manager, name: str, load: Load, counts: dict[str, int], latencies: list[float]) -> None:
+    """As many messages wait for the disk here as a peer's consumer may have unacknowledged: several receives."""
     queue = manager.core.queues.get(name)
     while not load.consumed and queue.count < load.each:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
-    while load.consumed and counts[name] < load.each:
-        transaction = manager.begin() if load.kind == "transactional" else None
-        messages = await manager.receive(name, BATCH, None, transaction)
-        if transaction is not None:
-            await manager.commit(transaction)
-        bodies = [each.body for each in messages]  # a consumer that does not look at its messages would be cheating
-        if load.per_second:
-            latencies += map(latency_ms, bodies)
-        counts[name] += len(bodies)
+
+    async def receive() -> None:
+        while load.consumed and counts[name] < load.each:
+            transaction = manager.begin() if load.kind == "transactional" else None
+            messages = await manager.receive(name, BATCH, None, transaction)
+            if transaction is not None:
+                await manager.commit(transaction)
+            bodies = [each.body for each in messages]  # a consumer that does not look at its messages would be cheating
+            if load.per_second:
+                latencies.extend(map(latency_ms, bodies))
+            counts[name] += len(bodies)
+
+    readers = [asyncio.create_task(receive()) for _ in range(max(1, UNCONFIRMED // BATCH // load.producers))]
+    ended, waiting = await asyncio.wait(readers, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
+    for each in ended:
+        each.result()
 
 
 @asynccontextmanager
@@ -194,4 +205,5 @@ async def sampled(meter: Meter, count: Callable[[], int]) -> AsyncIterator[None]
 if __name__ == "__main__":
     logging.getLogger("postroad").addHandler(logging.NullHandler())  # its last express messages may be unacknowledged
     role, directory, load = sys.argv[1], sys.argv[2], Load(**json.loads(sys.argv[3]))
+    relax_collector()  # as `postroad serve` does
     asyncio.run(consume(directory, load) if role == "consumer" else produce(int(role), directory, load))

@@ -78,7 +78,7 @@ def batches(count: int, size: int) -> list[Batch]:
     made: list[Batch] = []
     for first in range(1, count + 1, size):
         records = [Record(1, 3 << PRIORITY_SHIFT | first + place, 0, NEVER, 0, body) for place in range(size)]
-        puts = {Key(1, record.lookup_id): record for record in records}
+        puts: dict[tuple[int, int], Record] = {Key(1, record.lookup_id): record for record in records}
         deletes = set(made[-WAITING].puts) if len(made) >= WAITING else set()
         made.append(Batch(puts, deletes, {"count/1": bytes(24)}))
     return made

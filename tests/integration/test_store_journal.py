@@ -311,7 +311,7 @@ def test_a_segment_that_is_missing_is_named(directory: Path) -> None:
     left = killed(directory)
     store.close()
     by_age = sorted((left / name for name in NAMES), key=lambda file: frames(file)[0].generation)
-    kept = [key.lookup_id for frame in frames(by_age[1]) for key in frame.puts]
+    kept = [key[1] for frame in frames(by_age[1]) for key in frame.puts]
     by_age[0].unlink()
     store = LayeredStore(left)
     assert numbers(store) == kept
@@ -333,6 +333,6 @@ def test_damage_at_the_end_of_a_full_segment_is_not_taken_for_a_power_cut(direct
     (key,) = last.puts
     flip(full, last.start + 20 if part == "head" else last.end - 1)
     store = LayeredStore(left)
-    assert numbers(store) == [number for number in range(8) if number != key.lookup_id]
+    assert numbers(store) == [number for number in range(8) if number != key[1]]
     assert set(store.damaged) == {f"{full.name}, bytes {last.start} to {last.end}" if part == "head" else key}
     store.close()

@@ -109,8 +109,8 @@ def make_workload(steps: int, seed: int) -> Workload:
 
 def _apply(batch: Batch, records: dict[Key, Record], state: dict[str, bytes]) -> None:
     for key in batch.deletes:
-        records.pop(key, None)
-    records.update(batch.puts)
+        records.pop(Key(*key), None)
+    records.update({Key(*key): record for key, record in batch.puts.items()})
     for name, value in batch.state.items():
         if value is None:
             state.pop(name, None)

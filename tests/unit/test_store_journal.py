@@ -17,7 +17,7 @@ def record(number: int, packet: bytes, queue: int = 1) -> Record:
     return Record(queue, 3 << 56 | number, 1_700_000_000_000 + number, number % 3, number, packet, 0x8001)
 
 
-def puts(*records: Record) -> dict[Key, Record]:
+def puts(*records: Record) -> dict[tuple[int, int], Record]:
     return {Key(each.queue, each.lookup_id): each for each in records}
 
 

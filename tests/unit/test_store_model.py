@@ -51,8 +51,8 @@ class Model:
 
     def apply(self, batch: Batch) -> None:
         for key in batch.deletes:
-            self.records.pop(key, None)
-        self.records.update(batch.puts)
+            self.records.pop(Key(*key), None)
+        self.records.update({Key(*key): record for key, record in batch.puts.items()})
         for name, value in batch.state.items():
             if value is None:
                 self.state.pop(name, None)

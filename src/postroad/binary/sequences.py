@@ -13,7 +13,7 @@ from uuid import UUID
 
 from postroad.errors import IllegalName
 from postroad.queues.tick import Tick
-from postroad.store.interface import Key, Store
+from postroad.store.interface import Pair, Store
 from postroad.transfer.steps import Steps
 from postroad.wire.queue_names import destination_name
 from postroad.wire.transaction_header import TxSequenceId
@@ -121,7 +121,7 @@ class IncomingSequences:
         sequence: IncomingSequence,
         place: TxSequenceId,
         number: int,
-        added: Iterable[Key],
+        added: Iterable[Pair],
         now: float,
     ) -> None:
         """Messages up to this number are accepted, or finally refused: either way the sequence moves past them. `added`

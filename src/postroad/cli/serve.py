@@ -44,12 +44,14 @@ def serve(
 
     from postroad.config import default_configuration, load_configuration
     from postroad.errors import ConfigurationError, PostroadError
+    from postroad.runtime.collector import relax_collector
     from postroad.runtime.logs import start_logging
     from postroad.server.server import run
 
     start_logging(as_json=log_json, level=logging.getLevelNamesMapping()[log_level.value.upper()])
     try:
         configuration = default_configuration() if config is None else load_configuration(config)
+        relax_collector()
         asyncio.run(run(configuration, _announce))
     except ConfigurationError as fault:
         fail(str(fault), ExitCode.USAGE)

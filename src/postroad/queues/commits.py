@@ -6,6 +6,7 @@ Without I/O or clock: whoever drives it gives it the time, a way to wait, and a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from postroad.errors import PostroadError, StorageError
@@ -69,8 +70,8 @@ class Ticks:
         """
         self._out = None
         try_after = self._delivery.try_after
-        for queue, lookup_id in tick.taken:
-            queue.positions.pop(lookup_id, None)
+        for queue, lookup_ids in tick.taken:
+            queue.gone(lookup_ids)
         self._note_records(tick)
         for queue, change in tick.changes.items():
             queue.note(change)
@@ -89,7 +90,7 @@ class Ticks:
         """Queues hear of the records that are new, or have changed."""
         puts, by_number = tick.batch.puts, self._core.queues.by_number
         for key in tick.replaced:
-            if key in puts and (replaced := by_number.get(key.queue)):
+            if key in puts and (replaced := by_number.get(key[0])):
                 replaced.changed()
         added: dict[int, list[Record]] = {}
         for key, record in puts.items():
@@ -105,9 +106,8 @@ class Ticks:
         """The tick is lost as a whole: what it took is available again, what it added never was. Never raises."""
         self._out = None
         try_after = self._delivery.try_after
-        for queue, lookup_id in tick.taken:
-            queue.positions.pop(lookup_id, None)
-            queue.opened_before(lookup_id)
+        for queue, lookup_ids in tick.taken:
+            queue.unmark_all(lookup_ids)
         for queue, change in tick.changes.items():
             queue.release(change.added_bytes)
         for queue, keys in tick.sequenced.items():
@@ -121,7 +121,7 @@ class Ticks:
             if queue.deleted:
                 try_after(None, self._core.empty, queue, now)
             elif queue.waiting:
-                opened = sorted(lookup_id for each, lookup_id in tick.taken if each is queue)
+                opened = sorted(chain.from_iterable(lookup_ids for each, lookup_ids in tick.taken if each is queue))
                 try_after(None, self._core.reading.wake, queue, now, opened)
 
     def arrived(self, queue: Queue) -> int:

@@ -349,8 +349,7 @@ class Delivery:
         """The way back of express messages that were taken out of a queue."""
         self.express.put_all(records)
         queue.add_express(sum([len(record.packet) for record in records]), len(records))
-        for record, state in zip(records, states, strict=True):
-            queue.unmark(record.lookup_id, state)
+        queue.restore([record.lookup_id for record in records], states)
 
     def replace_express(self, record: Record) -> None:
         """An express message with other words beside its packet."""
@@ -373,7 +372,7 @@ class Delivery:
     def lock_all(self, queue: Queue, lookup_ids: Sequence[int]) -> None:
         """The positions are a reader's."""
         if self.tick.steps is not None:
-            self.tick.steps += [(queue.unmark, each, queue.positions.get(each)) for each in lookup_ids]
+            self.tick.steps.append((queue.restore, lookup_ids, [queue.positions.get(each) for each in lookup_ids]))
         queue.mark_all(lookup_ids, PositionState.LOCKED)
 
     def unlock(self, queue: Queue, lookup_id: int) -> None:

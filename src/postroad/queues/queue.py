@@ -1,7 +1,7 @@
 """One queue: its messages in order, the positions that are not available, its size and its waiting readers.
 
-[MS-MQDMPR] 3.1.1.2 and 3.1.1.11. Messages stay in the stores; memory holds what is locked or on its way out, and a bounded
-front.
+[MS-MQDMPR] 3.1.1.2 and 3.1.1.11. Messages stay in the stores; memory holds what is locked or on its way out, and a
+bounded front.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ END = 1 << 63  # the position past Tail
 SCAN_LIMIT = 1000  # records that one look at the store brings at the most
 PASSED_OVER = 64  # more that a second look brings, where the first has found some that cannot be had
 READ_AHEAD = 1000  # messages that a look at an outgoing queue brings at least: more are asked for soon
+AHEAD_OF_READER = 8  # times as many as a reader asks for: it may not come again
 KEPT_BYTES = 4 << 20  # of messages at the front that one queue keeps in memory
 ALL_KEPT_BYTES = 32 << 20  # and all queues of a manager
 QUOTA_UNIT = 1024
@@ -219,6 +220,18 @@ class Queue:
         self._leave_front(lookup_ids)
         return states
 
+    def gone(self, lookup_ids: Sequence[int]) -> None:
+        """Marked messages are deleted for good."""
+        positions = self.positions
+        for lookup_id in lookup_ids:
+            positions.pop(lookup_id, None)
+
+    def unmark_all(self, lookup_ids: Sequence[int]) -> None:
+        """Marked messages are Available again."""
+        if lookup_ids:
+            self.gone(lookup_ids)
+            self.opened_before(min(lookup_ids))
+
     def unmark(self, lookup_id: int, state: PositionState | None) -> None:
         """Back to the state before a `mark`; None for Available."""
         if state is None:
@@ -226,6 +239,11 @@ class Queue:
             self.opened_before(lookup_id)
         else:
             self.positions[lookup_id] = state
+
+    def restore(self, lookup_ids: Sequence[int], states: Sequence[PositionState | None]) -> None:
+        """Back to the states before a `mark_all`."""
+        for lookup_id, state in zip(lookup_ids, states, strict=True):
+            self.unmark(lookup_id, state)
 
     # Order
 
@@ -241,8 +259,9 @@ class Queue:
         elif from_head:
             if self._whole or len(self._front) >= limit:
                 return list(islice(self._front, limit))
-            if self.is_outgoing:  # as many as are kept: large ones are not read before they are asked for
-                wanted_in_all = max(limit, min(READ_AHEAD, KEPT_BYTES * self.count // max(self.total_bytes, 1)))
+            # As many as are kept: large ones are not read before they are asked for.
+            ahead = READ_AHEAD if self.is_outgoing else min(READ_AHEAD, limit * AHEAD_OF_READER)
+            wanted_in_all = max(limit, min(ahead, KEPT_BYTES * self.count // max(self.total_bytes, 1)))
         found: list[Record] = []
         positions = self.positions
         passed_over = 0

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, repeat
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from postroad.errors import StorageError
-from postroad.store.interface import ARRIVAL_MASK, MAX_ARRIVAL, Batch, Key, Record, keys
+from postroad.store.interface import ARRIVAL_MASK, MAX_ARRIVAL, Batch, Key, Pair, Record, keys
 
 if TYPE_CHECKING:
     from postroad.queues.delivery import Delivery
@@ -46,9 +46,9 @@ class Tick:
 
     batch: Batch = field(default_factory=Batch)
     changes: dict[Queue, Change] = field(default_factory=dict)
-    taken: list[tuple[Queue, int]] = field(default_factory=list)
-    replaced: set[Key] = field(default_factory=set)
-    sequenced: dict[Queue, list[Key]] = field(default_factory=dict)  # what got numbers of our own sequence, in order
+    taken: list[tuple[Queue, list[int]]] = field(default_factory=list)
+    replaced: set[Pair] = field(default_factory=set)
+    sequenced: dict[Queue, list[Pair]] = field(default_factory=dict)  # what got numbers of our own sequence, in order
     writes: int = 0  # grows with every change, so that a caller can tell whether it made one
     on_seal: list[Callable[[], None]] = field(default_factory=list)  # what is written once a tick, not once a message
     on_commit: list[Callable[[], None]] = field(default_factory=list)
@@ -134,11 +134,11 @@ class Tick:
         change = self.change(queue)
         change.removed += len(records)
         change.removed_bytes += sum([len(record.packet) for record in records])
-        self.taken += zip(repeat(queue), lookup_ids)
+        self.taken.append((queue, lookup_ids))
 
     def withdraw(self, queue: Queue) -> list[Record]:
         """Takes back what this tick adds to a queue all of whose stored records are taken."""
-        records = [record for key, record in self.batch.puts.items() if key.queue == queue.number]
+        records = [record for record in self.batch.puts.values() if record.queue == queue.number]
         for record in records:
             self.take_back(Key(record.queue, record.lookup_id))
         sequenced = self.sequenced.pop(queue, None)
@@ -153,15 +153,15 @@ class Tick:
             self.steps.append((noted.__delitem__, slice(len(noted), None)))
         noted += keys(queue.number, [record.lookup_id for record in records])
 
-    def last_puts(self, count: int) -> list[Key]:
+    def last_puts(self, count: int) -> list[Pair]:
         """The keys of the newest records, the last one first."""
         return list(islice(reversed(self.batch.puts), count))
 
-    def take_back(self, key: Key) -> None:
+    def take_back(self, key: Pair) -> None:
         """Undoes one `put` of this tick, if it is still there."""
         record = self.batch.puts.pop(key, None)
         if record is not None:
-            queue, change = next(each for each in self.changes.items() if each[0].number == key.queue)
+            queue, change = next(each for each in self.changes.items() if each[0].number == key[0])
             change.added -= 1
             change.added_bytes -= len(record.packet)
             queue.release(len(record.packet))
@@ -177,9 +177,8 @@ class Tick:
 
     def added_to(self, queue: Queue) -> list[int]:
         """The lookup ids that this tick adds to a queue, foremost first."""
-        return sorted(
-            key.lookup_id for key in self.batch.puts if key.queue == queue.number and key not in self.replaced
-        )
+        number, replaced = queue.number, self.replaced
+        return sorted([key[1] for key in self.batch.puts if key[0] == number and key not in replaced])
 
 
 _ABSENT: Any = object()
@@ -214,11 +213,11 @@ def _undelete_all(
     change = tick.changes[queue]
     change.removed -= len(records)
     change.removed_bytes -= sum([len(record.packet) for record in records])
-    tick.batch.deletes.difference_update(keys(queue.number, [record.lookup_id for record in records]))
+    lookup_ids = [record.lookup_id for record in records]
+    tick.batch.deletes.difference_update(keys(queue.number, lookup_ids))
     tick.batch.puts.update({Key(each.queue, each.lookup_id): each for each in replacements})
-    del tick.taken[-len(records) :]
-    for record, state in zip(records, states, strict=True):
-        queue.unmark(record.lookup_id, state)
+    del tick.taken[-1]
+    queue.restore(lookup_ids, states)
 
 
 def _restore(values: dict[Any, Any], key: object, before: object) -> None:

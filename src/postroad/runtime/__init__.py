@@ -1,1 +1,1 @@
-"""What every Postroad process needs: logs, private files, supervised tasks."""
+"""What every Postroad process needs: logs, private files, supervised tasks, the garbage collector."""

@@ -13,7 +13,7 @@ from postroad.names import DirectName
 from postroad.queues.tick import Tick
 from postroad.soap.elements import Stream, StreamId
 from postroad.soap.streams import IncomingStream
-from postroad.store.interface import Key, Store
+from postroad.store.interface import Pair, Store
 from postroad.transfer.steps import Steps
 
 INCOMING_STATE = "soap-incoming/"
@@ -136,7 +136,7 @@ class IncomingStreams:
 
     def advance(
         self, tick: Tick, name: str, stream: IncomingStream, element: Stream, identifier: bytes, now: float
-    ) -> list[Key]:
+    ) -> list[Pair]:
         """The message is accepted, or finally refused. What the tick gets by it belongs into the list."""
         if name not in self._streams:
             self._make_room(tick, self.address(name))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from postroad.store.interface import MAX_ARRIVAL, Key
+from postroad.store.interface import MAX_ARRIVAL, Pair
 
 MOST = 0.75  # of the changes of a generation
 BULK = 64  # changes in a commit: from there on, one to the database costs no more than journal and database together
@@ -33,7 +33,7 @@ class Bulk:
         self._changes = self._young = 0
         self._newest = self._floor = newest
 
-    def takes(self, deletes: Collection[Key], puts: Collection[Key]) -> bool:
+    def takes(self, deletes: Collection[Pair], puts: Collection[Pair]) -> bool:
         if not self._is_on:
             return False
         if len(deletes) + len(puts) < BULK:
@@ -49,7 +49,7 @@ class Bulk:
         return True
 
 
-def is_cold(deletes: Collection[Key], puts: Collection[Key], newest: int, size: int) -> bool:
+def is_cold(deletes: Collection[Pair], puts: Collection[Pair], newest: int, size: int) -> bool:
     """Whether a commit mostly deletes what the database has, where nothing is newer than `newest`. The `size` entries
     of the overlay have to go there first, so they must be few."""
     changes = len(deletes) + len(puts)

@@ -41,13 +41,14 @@ class Record(NamedTuple):
     reason: int = 0  # of a dead letter: the message class that says why it died
 
 
-_make_key = partial(tuple.__new__, Key)  # without a call of Python code for each
-_make_record = partial(tuple.__new__, Record)
+Pair = tuple[int, int]  # a Key, or what is equal to one and costs less
+
+_make_record = partial(tuple.__new__, Record)  # without a call of Python code for each
 
 
-def keys(queue: int, lookup_ids: Iterable[int]) -> list[Key]:
+def keys(queue: int, lookup_ids: Iterable[int]) -> list[Pair]:
     """The keys of records of one queue."""
-    return list(map(_make_key, zip(repeat(queue), lookup_ids)))
+    return list(zip(repeat(queue), lookup_ids))
 
 
 def new_records(
@@ -83,8 +84,8 @@ class Batch:
     ValueError at the commit. A state value of None removes it. Batches are equal only if they are the same object.
     """
 
-    puts: dict[Key, Record] = field(default_factory=dict)
-    deletes: set[Key] = field(default_factory=set)
+    puts: dict[Pair, Record] = field(default_factory=dict)
+    deletes: set[Pair] = field(default_factory=set)
     state: dict[str, bytes | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:

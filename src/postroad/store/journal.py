@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from zlib import crc32
 
-from postroad.store.interface import Key, Record
+from postroad.store.interface import Key, Pair, Record
 from postroad.store.row import NOT_A_LOOKUP_ID, QUEUE_BITS, pack_key
 
 MAGIC = b"PRJ1"
@@ -60,7 +60,7 @@ class Frame:
     start: int
     end: int
     deletes: list[Key] = field(default_factory=list)
-    puts: dict[Key, Record] = field(default_factory=dict)
+    puts: dict[Pair, Record] = field(default_factory=dict)
     state: dict[str, bytes | None] = field(default_factory=dict)
     damaged: list[Key] = field(default_factory=list)
 
@@ -93,7 +93,7 @@ class Segment:
                 self.gaps.pop()
 
 
-def encode(deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None]) -> Body:
+def encode(deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None]) -> Body:
     """Raises ValueError where a key is out of range."""
     tables = []
     pack = _KEY.pack

@@ -16,7 +16,7 @@ from threading import Lock
 from postroad.errors import CorruptRecord, StorageError
 from postroad.store.bulk import Bulk, is_cold
 from postroad.store.database import CHECKPOINT_PAGES
-from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Record
+from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Pair, Record
 from postroad.store.journal import encode
 from postroad.store.journal_file import SEGMENT_BYTES, DirectoryFiles, Files, Journal, explained
 from postroad.store.replay import replay
@@ -92,10 +92,10 @@ class LayeredStore:
         if self._damaged:
             for changed in (deletes, puts, state):
                 for key in changed:
-                    self._damaged.pop(key, None)
+                    self._damaged.pop(key if isinstance(key, str) else Key(*key), None)
 
     def _write_journal(
-        self, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None]
+        self, deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None]
     ) -> None:
         body = encode(deletes, puts, state)
         if not self._journal.has_room(body.size) or len(self._overlay.active.entries) >= MAX_ENTRIES:
@@ -106,7 +106,7 @@ class LayeredStore:
             self._overlay.apply(deletes, puts, state)
 
     def _write_through(
-        self, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None]
+        self, deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None]
     ) -> None:
         """Commits to the database. The journal has to be empty: it is read on top of the database."""
         self._empty_journal()
@@ -462,13 +462,13 @@ def _within(records: list[Record], most_bytes: int) -> list[Record]:
     return records
 
 
-def _merged(batches: Iterable[Batch]) -> tuple[set[Key], dict[Key, Record], dict[str, bytes | None]]:
+def _merged(batches: Iterable[Batch]) -> tuple[set[Pair], dict[Pair, Record], dict[str, bytes | None]]:
     """The result of all batches, applied in order."""
     batches = list(batches)
     if len(batches) == 1:
         return batches[0].deletes, batches[0].puts, batches[0].state
-    deletes: set[Key] = set()
-    puts: dict[Key, Record] = {}
+    deletes: set[Pair] = set()
+    puts: dict[Pair, Record] = {}
     state: dict[str, bytes | None] = {}
     for batch in batches:
         if puts:

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from postroad.store.interface import MAX_ARRIVAL, PRIORITY_SHIFT, Key, Record
+from postroad.store.interface import MAX_ARRIVAL, PRIORITY_SHIFT, Pair, Record
 
 PRIORITIES = 8
 _RANK_BITS = 3
@@ -28,14 +28,14 @@ class Layer:
         # Lookup ids in order, by queue and rank. Most records come and go without a reader that needs the order, so
         # new keys wait in `_unlisted`. Ids of deleted records stay until there are too many.
         self._lists: dict[int, list[int]] = {}
-        self._expiring: set[Key] = set()
-        self._unlisted: list[Key] = []
+        self._expiring: set[Pair] = set()
+        self._unlisted: list[Pair] = []
         self._listed = 0
 
     def __bool__(self) -> bool:
         return bool(self.entries or self.state)
 
-    def add(self, entries: Mapping[Key, Record | None]) -> None:
+    def add(self, entries: Mapping[Pair, Record | None]) -> None:
         self.entries.update(entries)
         self._unlisted.extend(entries)
         if self._listed + len(self._unlisted) > 2 * len(self.entries) + _SPARE:
@@ -117,14 +117,14 @@ class Overlay:
         """The number of records and tombstones."""
         return len(self.active.entries) + (0 if self.frozen is None else len(self.frozen.entries))
 
-    def apply(self, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None]) -> None:
+    def apply(self, deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None]) -> None:
         """One commit: deletes, then puts, then state. A key is in one layer at most."""
         active, frozen = self.active, self.frozen
         active.changes += len(deletes) + len(puts)
         entries = active.entries
         if deletes:
             newest = self.newest
-            tombstones: dict[Key, None] = {}
+            tombstones: dict[Pair, None] = {}
             for key in deletes:
                 if key[1] & MAX_ARRIVAL <= newest:
                     tombstones[key] = None

@@ -75,7 +75,7 @@ def _apply(segment: Segment, replayed: Replayed, database: SqliteStore, file: Pa
         overlay.apply(frame.deletes, frame.puts, frame.state)
         for changed in (frame.deletes, frame.puts, frame.state):
             for key in changed:
-                damaged.pop(key, None)
+                damaged.pop(key if isinstance(key, str) else Key(*key), None)
         for key in frame.damaged:
             damaged[key] = f"{file}: queue {key.queue}, lookup id {key.lookup_id:#x}: the checksum is wrong"
 

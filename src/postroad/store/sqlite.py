@@ -34,7 +34,7 @@ from postroad.store.database import (
     open_reader,
     open_writer,
 )
-from postroad.store.interface import MAX_ARRIVAL, Columns, Key, Record
+from postroad.store.interface import MAX_ARRIVAL, Columns, Key, Pair, Record
 from postroad.store.lock import DirectoryLock
 from postroad.store.row import (
     MAX_KEY,
@@ -166,7 +166,7 @@ class SqliteStore:
             self._opened = opened.pop_all()
 
     def write(
-        self, deletes: Collection[Key], puts: Mapping[Key, Record], state: Mapping[str, bytes | None], mark: Mark
+        self, deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None], mark: Mark
     ) -> None:
         """One transaction, durable when it returns. Raises StorageError, and then has changed nothing."""
 
@@ -178,7 +178,7 @@ class SqliteStore:
             self.with_room(write, sum(len(each.packet) for each in puts.values()))
         self.forget(deletes, puts, state)
 
-    def move(self, deletes: Collection[Key], puts: Collection[Record]) -> None:
+    def move(self, deletes: Collection[Pair], puts: Collection[Record]) -> None:
         """Writes a part of a long transaction, which `finish` commits. Raises StorageError; then all parts are gone."""
         with self._explained("writing"):
             self._move(deletes, puts)
@@ -192,7 +192,7 @@ class SqliteStore:
         """Takes back all that was moved."""
         self._roll_back()
 
-    def _move(self, deletes: Collection[Key], puts: Collection[Record]) -> None:
+    def _move(self, deletes: Collection[Pair], puts: Collection[Record]) -> None:
         keys = [pack_key(*key) for key in deletes]
         rows = [to_row(record) for record in puts]
         execute = self._writer.execute
@@ -243,12 +243,12 @@ class SqliteStore:
             return int(self._writer.execute(NEWEST).get or 0)
         return MAX_ARRIVAL
 
-    def forget(self, *changed: Iterable[Key | str]) -> None:
+    def forget(self, *changed: Iterable[Pair | str]) -> None:
         """Damage that a commit replaced or deleted is no longer noted."""
         if self._damaged:
             for keys in changed:
                 for key in keys:
-                    self._damaged.pop(key, None)
+                    self._damaged.pop(key if isinstance(key, str) else Key(*key), None)
 
     def with_room(self, work: Callable[[], T], added_bytes: int = 0) -> T:
         """Runs `work`. If the disk is full, frees the reserve and tries again, unless `work` adds too much."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from postroad.queues.tick import Tick
-from postroad.store.interface import Key
+from postroad.store.interface import Pair
 
 
 class Place(Protocol):
@@ -41,7 +41,7 @@ class Step:
     before: object
     number: int = 0
     sequence_key: object = None
-    added: list[Key] = field(default_factory=list)  # messages, and what follows from their arrival
+    added: list[Pair] = field(default_factory=list)  # messages, and what follows from their arrival
     identifiers: list[bytes] = field(default_factory=list)  # of those messages, where `forget` wants them
 
 

@@ -260,3 +260,15 @@ def _forbid(harness: Harness, patch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the queue was read from the store")
 
     patch.setattr(harness.store, "scan", scan)
+
+
+def test_readers_of_a_deep_queue_rarely_look_into_the_store(harness: Harness) -> None:
+    harness.send(ORDERS, *(str(number) for number in range(200)))
+    queue = harness.queue(ORDERS)
+    queue.changed()  # nothing of it is in memory, as after a restart
+    scans = []
+    scan = harness.store.scan
+    harness.store.scan = lambda *arguments: scans.append(arguments) or scan(*arguments)  # type: ignore[method-assign,func-returns-value]
+    found = [label for _ in range(20) for label in harness.receive(ORDERS, 10)]
+    assert found == [str(number) for number in range(200)]
+    assert len(scans) < 5

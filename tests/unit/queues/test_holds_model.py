@@ -90,7 +90,7 @@ class Pipeline(RuleBasedStateMachine):
     @rule()
     def lose(self) -> None:
         assert self.out is not None
-        self.returned |= {lookup_id for queue, lookup_id in self.out.taken if queue is self.queue}
+        self.returned |= {each for queue, taken in self.out.taken if queue is self.queue for each in taken}
         self.harness.lose(self.out)
         self.out = None
 
