@@ -21,7 +21,7 @@ Kind = TypeVar("Kind")
 Rundown = Callable[[Any], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Context:
     """The content of a handle: the IDL's type name, the server's object, its owner, and the rundown if the client never
     closes it."""

@@ -45,7 +45,7 @@ class Refused:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Replied:
     call_id: int
     stub: bytes
