@@ -20,7 +20,6 @@ REQUEST_HEADER_SIZE: Final = 24
 TRAILER_SIZE: Final = 8
 _VERSION: Final = 5
 _VERSION_OCTETS: Final = bytes([_VERSION, 0])
-_VERSION_NUMBERS: Final = [_VERSION, 0]
 _LITTLE_ENDIAN: Final = b"\x10\0\0\0"
 _MAX_FRAGMENT: Final = 0xFFFF
 
@@ -409,6 +408,8 @@ class Framer:
         """The fragments that are now complete. After a RemoteProtocolError the stream cannot be read any more."""
         if self._buffer:
             data = self._buffer + data
+        elif _is_whole(data):
+            return [data]
         frames = []
         start, end = 0, len(data)
         while end - start >= HEADER_SIZE:
@@ -421,6 +422,16 @@ class Framer:
             start += size
         self._buffer = data[start:]
         return frames
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether this is one little-endian fragment with nothing behind it, as nearly all arrive."""
+    return (
+        len(data) >= HEADER_SIZE
+        and data[:2] == _VERSION_OCTETS
+        and data[4] == _LITTLE_ENDIAN[0]
+        and int.from_bytes(data[8:10], "little") == len(data)
+    )
 
 
 def fragment_size(data: bytes, start: int) -> int:
@@ -441,6 +452,12 @@ def _order(label: int, start: int) -> str:
     return "<" if label == 0x10 else ">"
 
 
+def whole_call(ptype: int, call_id: int, following: tuple[int, int], stub: bytes) -> bytes:
+    """A request or response in one fragment and without a token. `following` are the two numbers after the hint."""
+    size = REQUEST_HEADER_SIZE + len(stub)
+    return _CALL.pack(_VERSION, 0, ptype, WHOLE, _LITTLE_ENDIAN, size, 0, call_id, len(stub), *following) + stub
+
+
 def decode(frame: bytes) -> Pdu:
     """The PDU of one whole fragment."""
     return _decode_call(frame) or _decode_any(frame)
@@ -450,8 +467,8 @@ def _decode_call(frame: bytes) -> Pdu | None:
     """Requests and responses as nearly all are, in one step: little-endian, without a token or an object."""
     if len(frame) < REQUEST_HEADER_SIZE:
         return None
-    *version, ptype, flags, representation, size, auth_length, call_id, hint, context, last = _CALL.unpack_from(frame)
-    if version != _VERSION_NUMBERS or representation != _LITTLE_ENDIAN or size != len(frame) or auth_length:
+    major, minor, ptype, flags, form, size, auth_length, call_id, hint, context, last = _CALL.unpack_from(frame)
+    if major != _VERSION or minor or form != _LITTLE_ENDIAN or size != len(frame) or auth_length:
         return None
     stub = frame[REQUEST_HEADER_SIZE:]
     if ptype == _REQUEST and not flags & _OBJECT:
