@@ -153,6 +153,9 @@ def soap_figures(messages: int) -> list[Figures]:
 
 
 def remote_read_figures(messages: int, seconds: float) -> list[Figures]:
-    with remote_read.serving("recoverable", messages) as port:
-        empty, pairs, _ = remote_read.rates(port, SEVERAL, seconds, "ndr")
-    return [Figures(READ_EMPTY, messages, empty), Figures(READ, messages, pairs)]
+    with remote_read.serving("recoverable", messages) as server:
+        totals = remote_read.rates(server, SEVERAL, seconds, "ndr")
+    return [
+        Figures(name, total.done, total.per_s, {"broker": total.server_us, "clients": total.clients_us})
+        for name, total in ((READ_EMPTY, totals["empty"]), (READ, totals["pairs"]))
+    ]

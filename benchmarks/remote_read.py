@@ -12,9 +12,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.harness import print_table
+from benchmarks.harness import print_table, process_cpu_s
 from postroad.client.remote import RemoteBackend
 from postroad.errors import NoMessage
 from postroad.manager import Manager
@@ -52,12 +54,9 @@ async def serve(directory: Path, kind: str, messages: int) -> None:
     await manager.stop()
 
 
-async def measure(port: int, seconds: float, layout: str) -> dict[str, float]:
-    """Calls a second of one client: empty ones, then pairs of receive and acknowledgment, one after the other; then
-    messages a second where many are asked for at a time.
-
-    They take turns, so other load on the machine affects all of them alike.
-    """
+async def measure(port: int, layout: str) -> None:
+    """One client. Each line of its input names a kind of call and the seconds to make it, one after the other; the
+    answer is how many were made, or messages got, and in which time and processor time."""
     backend = RemoteBackend(HOST, port, layouts=(LAYOUTS[layout],))
     async with backend._open(backend._name(QUEUE), DesiredAccess.RECEIVE) as opened:
         client = backend.client
@@ -77,41 +76,84 @@ async def measure(port: int, seconds: float, layout: str) -> dict[str, float]:
             return len(await backend.receive(QUEUE, TOGETHER, 0, None))
 
         steps = {"empty": empty, "pairs": pair, "together": together}
-        done, spent = dict.fromkeys(steps, 0), dict.fromkeys(steps, 0.0)
-        with contextlib.suppress(NoMessage):
-            for _ in range(TURNS):
-                for name, step in steps.items():
-                    started = time.perf_counter()
-                    while (elapsed := time.perf_counter() - started) < seconds / TURNS:
-                        done[name] += await step()
-                    spent[name] += elapsed
+        print("ready", flush=True)
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            name, seconds = line.split()
+            step, done, started, cpu = steps[name], 0, time.perf_counter(), time.process_time()
+            with contextlib.suppress(NoMessage):
+                while time.perf_counter() - started < float(seconds):
+                    done += await step()
+            print(json.dumps([done, time.perf_counter() - started, time.process_time() - cpu]), flush=True)
     await backend.close()
-    return {name: done[name] / spent[name] for name in steps}
+
+
+@dataclass(slots=True)
+class Total:
+    """Calls of one kind by all clients, and what they took."""
+
+    done: int = 0
+    per_s: float = 0.0
+    server_s: float = 0.0  # processor time, as is the next
+    clients_s: float = 0.0
+
+    @property
+    def server_us(self) -> float:
+        return self.server_s / max(self.done, 1) * 1e6
+
+    @property
+    def clients_us(self) -> float:
+        return self.clients_s / max(self.done, 1) * 1e6
+
+
+class Server(NamedTuple):
+    pid: int
+    port: int
 
 
 @contextlib.contextmanager
-def serving(kind: str, messages: int) -> Iterator[int]:
+def serving(kind: str, messages: int) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-m", "benchmarks.remote_read", "--serve", directory, kind, str(messages)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             assert server.stdin is not None
-            yield json.loads(server.stdout.readline())["port"]
+            yield Server(server.pid, json.loads(server.stdout.readline())["port"])
             server.stdin.close()
 
 
-def rates(port: int, clients: int, seconds: float, layout: str) -> tuple[float, ...]:
-    """The sums over clients that run at the same time."""
-    command = [sys.executable, "-m", "benchmarks.remote_read", "--measure", str(port), str(seconds), layout]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(clients)]
-    results = [json.loads(each.communicate()[0]) for each in running]
-    return tuple(sum(each[what] for each in results) for what in ("empty", "pairs", "together"))
+def rates(server: Server, clients: int, seconds: float, layout: str) -> dict[str, Total]:
+    """The sums over clients that make the same kind of call at the same time. The kinds take turns: other load on the
+    machine affects all of them alike."""
+    command = [sys.executable, "-m", "benchmarks.remote_read", "--measure", str(server.port), layout]
+    totals = {name: Total() for name in ("empty", "pairs", "together")}
+    with contextlib.ExitStack() as stack:
+        running = [
+            stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for _ in range(clients)
+        ]
+        for client in running:
+            assert client.stdout is not None
+            client.stdout.readline()
+        for _ in range(TURNS):
+            for name, total in totals.items():
+                before = process_cpu_s(server.pid)
+                for client in running:
+                    assert client.stdin is not None
+                    print(name, seconds / TURNS, file=client.stdin, flush=True)
+                for client in running:
+                    assert client.stdout is not None
+                    done, elapsed, cpu = json.loads(client.stdout.readline())
+                    total.done += done
+                    total.per_s += done / elapsed / TURNS
+                    total.clients_s += cpu
+                total.server_s += process_cpu_s(server.pid) - before
+    return totals
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--serve", nargs=3, metavar=("DIRECTORY", "KIND", "MESSAGES"), help=argparse.SUPPRESS)
-    parser.add_argument("--measure", nargs=3, metavar=("PORT", "SECONDS", "LAYOUT"), help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs=2, metavar=("PORT", "LAYOUT"), help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--messages", type=int, default=60_000)
     arguments = parser.parse_args()
@@ -120,16 +162,18 @@ def main() -> None:
         asyncio.run(serve(Path(directory), kind, int(messages)))
         return
     if arguments.measure:
-        port, seconds, layout = arguments.measure
-        print(json.dumps(asyncio.run(measure(int(port), float(seconds), layout))))
+        port, layout = arguments.measure
+        asyncio.run(measure(int(port), layout))
         return
     rows = []
     for kind, layout in (("express", "ndr"), ("express", "ndr64"), ("recoverable", "ndr")):
         for clients in CLIENTS:
-            with serving(kind, arguments.messages) as port:
-                empty, pairs, together = rates(port, clients, arguments.seconds, layout)
-            figures = (f"{empty:,.0f}", f"{pairs:,.0f}", f"{pairs / empty:.2f}", f"{together:,.0f}")
-            rows.append((f"{kind}, {layout}", str(clients), *figures))
+            with serving(kind, arguments.messages) as server:
+                totals = rates(server, clients, arguments.seconds, layout)
+            empty, pairs, together = totals.values()
+            cpu = [f"{each.server_us:.0f} + {each.clients_us:.0f}" for each in (empty, pairs)]
+            figures = (f"{empty.per_s:,.0f}", f"{pairs.per_s:,.0f}", f"{pairs.per_s / empty.per_s:.2f}", *cpu)
+            rows.append((f"{kind}, {layout}", str(clients), *figures, f"{together.per_s:,.0f}"))
     print_table(
         "Remote read, messages of 1 KiB",
         (
@@ -138,10 +182,13 @@ def main() -> None:
             "empty calls/s",
             "receive+ack pairs/s",
             "pairs per empty call",
+            "CPU us, empty call",
+            "CPU us, pair",
             "messages/s, 100 a call",
         ),
         rows,
-        "A pair is two calls: one half is the most that there can be. A recoverable message is gone from disk first.",
+        "A pair is two calls: one half is the most that there can be. A recoverable message is gone from disk first. "
+        "CPU: of the server, and of the client that called.",
     )
 
 

@@ -19,7 +19,7 @@ PARTITIONS = 4
 
 
 def measure(spark: SparkSession, messages: int = MESSAGES) -> None:
-    with serving("recoverable", messages) as port:
+    with serving("recoverable", messages) as (_, port):
         given = {"rpc": f"{HOST}:{port}", "queue": QUEUE, "partitions": str(PARTITIONS)}
         one = spark.read.format("postroad").options(**{**given, "partitions": "1"}).load()
         four = spark.read.format("postroad").options(**given).load()

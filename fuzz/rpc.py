@@ -34,7 +34,7 @@ class _Ntlm:
 def _endpoint() -> Endpoint:
     numbers = itertools.count(1)
     providers: dict[int, Provider] = {AuthType.NTLM: _Ntlm(), AuthType.SPNEGO: SpnegoProvider({NTLM: _Ntlm()})}
-    associations = Associations(lambda: next(numbers), lambda: UUID(int=next(numbers)), 5)
+    associations = Associations(lambda: next(numbers), lambda: UUID(int=next(numbers)).bytes_le, 5)
     endpoint = Endpoint(associations, _LIMITS, providers=providers)
     endpoint.interfaces[ept.EPMAPPER.uuid] = ept.EPMAPPER
     return endpoint

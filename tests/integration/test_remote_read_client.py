@@ -37,7 +37,7 @@ from tests.remote.tracing import Trace, new_client
 ME = UUID("0a0b0c0d-0102-0304-0506-070809101112")
 NAME = parse_format_name(f"DIRECT={DIRECT}")
 OTHER_NAME = parse_format_name(rf"DIRECT=OS:alpha\{OTHER}")
-SOME_HANDLE = Handle(0, UUID("ffffffff-ffff-ffff-ffff-ffffffffffff"))
+SOME_HANDLE = Handle(0, b"\xff" * 16)
 OPENING = ["qm2qm 7", "qm2qm 8", "qmcomm 2", "qm2qm 2", "qmcomm 3"]
 
 

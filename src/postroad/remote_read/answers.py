@@ -9,7 +9,6 @@ from postroad.received import ReceivedMessage
 from postroad.remote_read.values import is_failure
 from postroad.rpc.interface import Operation
 from postroad.store.interface import PRIORITY_SHIFT
-from postroad.wire.view import MessageView
 
 HIGHEST_PRIORITY = 7
 FACILITY_MQ = 0x0E  # the facility of an HRESULT that is raised as a fault
@@ -55,9 +54,9 @@ WORDS: dict[int, str] = {
 def message_of(packet: bytes, sequential_id: int, arrive_time: int) -> ReceivedMessage:
     """The message of a UserMessage packet. The answer lacks the top octet of the lookup identifier, which follows from
     the priority; an old server gives no identifier at all."""
-    view = MessageView(packet)
-    lookup_id = 0
+    message = ReceivedMessage(packet, 0, arrive_time * 1000)
+    view = message.view  # which checks the packet
     if sequential_id:
         rank = HIGHEST_PRIORITY - (0 if view.transactional else view.priority)
-        lookup_id = rank << PRIORITY_SHIFT | sequential_id
-    return ReceivedMessage(packet, lookup_id, arrive_time * 1000)
+        message.lookup_id = rank << PRIORITY_SHIFT | sequential_id
+    return message

@@ -87,7 +87,7 @@ class RemoteOpenQueueEntry:
     closed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Received:
     """A message that is locked at its queue manager until `end`; a peeked one has no entry."""
 

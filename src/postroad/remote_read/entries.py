@@ -83,7 +83,7 @@ class RemoteReadEntry:
         return 0 if self.record is None else self.record.lookup_id
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """How a read ended. `entry` is set if the message must be acknowledged."""
 

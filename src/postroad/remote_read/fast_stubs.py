@@ -11,7 +11,6 @@ from operator import attrgetter
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import TypeVar
-from uuid import UUID
 
 from postroad.remote_read.structures import (
     MAX_BUFFER,
@@ -24,7 +23,7 @@ from postroad.remote_read.structures import (
     StartReceiveByLookupIdIn,
 )
 from postroad.rpc.interface import Parameters
-from postroad.rpc.ndr import NULL_HANDLE, Format, Handle, Reader
+from postroad.rpc.ndr import Format, Handle, Reader
 
 Value = TypeVar("Value")
 
@@ -32,7 +31,6 @@ RESULT = Struct("<I")
 END = Struct("<I16sI")  # pphContext, and dwAck or the result
 REFERENTS = (0x00020000, 0x00020004)  # as the definitions number them
 MAX_ENUM = 0x7FFF
-_NULL_UUID = bytes(16)
 
 
 class Shape:
@@ -72,10 +70,6 @@ class FastParameters(Parameters[Value]):
     def unpack(self, reader: Reader, shape: Shape) -> Value | None:
         """Moves the reader past the value, if it is one."""
         raise NotImplementedError
-
-
-def _handle(attributes: int, octets: bytes) -> Handle:
-    return NULL_HANDLE if not attributes and octets == _NULL_UUID else Handle(attributes, UUID(bytes_le=octets))
 
 
 # The numbers of REMOTEREADDESC before lpBuffer: dwSize is at 4, eAckNack at 9.
@@ -136,9 +130,7 @@ class StartOut(FastParameters[StartReceive2Out]):
         if size != desc.size or size > MAX_BUFFER or desc.ack_nack > MAX_ENUM:
             return None  # the definitions refuse what the structs would accept
         handle, pointer = value.context, 0 if buffer is None else REFERENTS[1]
-        head = shape.reply.pack(
-            handle.attributes, handle.uuid.bytes_le, REFERENTS[0], desc2.sequential_id, *_numbers(desc), pointer
-        )
+        head = shape.reply.pack(*handle, REFERENTS[0], desc2.sequential_id, *_numbers(desc), pointer)
         if buffer is None:
             return head + RESULT.pack(value.result)
         return b"".join((head, shape.counts.pack(size, 0, size), buffer, bytes(-size % 4), RESULT.pack(value.result)))
@@ -168,7 +160,7 @@ class StartOut(FastParameters[StartReceive2Out]):
         reader.offset = start + RESULT.size
         members.append(buffer)
         desc = RemoteReadDesc(*members)
-        return StartReceive2Out(_handle(attributes, octets), RemoteReadDesc2(desc, sequential_id), result)
+        return StartReceive2Out(Handle(attributes, octets), RemoteReadDesc2(desc, sequential_id), result)
 
 
 class EndIn(FastParameters[EndReceiveIn]):
@@ -177,7 +169,7 @@ class EndIn(FastParameters[EndReceiveIn]):
     def pack(self, value: EndReceiveIn, shape: Shape) -> bytes | None:
         if value.ack not in (1, 2):
             return None
-        return END.pack(value.context.attributes, value.context.uuid.bytes_le, value.ack)
+        return END.pack(*value.context, value.ack)
 
     def unpack(self, reader: Reader, shape: Shape) -> EndReceiveIn | None:
         if reader.size < END.size:
@@ -186,18 +178,18 @@ class EndIn(FastParameters[EndReceiveIn]):
         if ack not in (1, 2):
             return None
         reader.offset = END.size
-        return EndReceiveIn(_handle(attributes, octets), ack)
+        return EndReceiveIn(Handle(attributes, octets), ack)
 
 
 class EndOut(FastParameters[EndReceiveOut]):
     __slots__ = ()
 
     def pack(self, value: EndReceiveOut, shape: Shape) -> bytes | None:
-        return END.pack(value.context.attributes, value.context.uuid.bytes_le, value.result)
+        return END.pack(*value.context, value.result)
 
     def unpack(self, reader: Reader, shape: Shape) -> EndReceiveOut | None:
         if reader.size < END.size:
             return None
         attributes, octets, result = END.unpack_from(reader.data)
         reader.offset = END.size
-        return EndReceiveOut(_handle(attributes, octets), result)
+        return EndReceiveOut(Handle(attributes, octets), result)

@@ -1,6 +1,7 @@
 """Parameters and results of qm2qm's methods, [MS-MQQP] 2.2.2 and 6, in their wire form.
 
 Pointers at the top level are `ref` and leave no trace; those inside structures are `unique`.
+No one changes a value. Those of every read are not frozen, because a frozen one takes three times as long to make.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ SessionHandle = Annotated[ndr.Handle, ndr.context_handle("PCTX_RRSESSION_HANDLE_
 ReadHandle = Annotated[ndr.Handle, ndr.context_handle("PCTX_REMOTEREAD_HANDLE_TYPE")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RemoteReadDesc:
     """REMOTEREADDESC, 2.2.2.1. `ack_nack` is reserved: neither side reads it."""
 
@@ -33,7 +34,7 @@ class RemoteReadDesc:
     buffer: Annotated[bytes | None, ndr.unique(ndr.array(ndr.byte, size_is="size", length_is="size"))] = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RemoteReadDesc2:
     """REMOTEREADDESC2, 2.2.2.2"""
 
@@ -53,13 +54,13 @@ class StartReceiveOut:
     result: ndr.Hresult
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EndReceiveIn:
     context: ReadHandle
     ack: Annotated[int, ndr.ulong.range(1, 2)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EndReceiveOut:
     context: ReadHandle
     result: ndr.Hresult
@@ -128,12 +129,12 @@ class GetVersionOut:
     build_number: ndr.Ushort
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StartReceive2In:
     remote_read_desc2: RemoteReadDesc2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StartReceive2Out:
     context: ReadHandle
     remote_read_desc2: RemoteReadDesc2

@@ -115,7 +115,7 @@ class Ports:
     read: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadRequest:
     """What a client sets in REMOTEREADDESC, 2.2.2.1."""
 

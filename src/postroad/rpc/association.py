@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from uuid import UUID
 
 from postroad.errors import RpcFault
 from postroad.rpc.caller import Caller
@@ -22,7 +21,7 @@ Kind = TypeVar("Kind")
 Rundown = Callable[[Any], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Context:
     """The content of a handle: the IDL's type name, the server's object, its owner, and the rundown if the client never
     closes it."""
@@ -40,7 +39,7 @@ class Association:
     connections; a handle belongs to the user who opened it.
     """
 
-    def __init__(self, identifier: int, address: str, max_handles: int, new_uuid: Callable[[], UUID]) -> None:
+    def __init__(self, identifier: int, address: str, max_handles: int, new_octets: Callable[[], bytes]) -> None:
         self.identifier = identifier
         self.address = address
         self.connections: set[object] = set()
@@ -48,11 +47,11 @@ class Association:
         self.contexts: dict[Handle, Context] = {}
         self.ended = False
         self._max_handles = max_handles
-        self._new_uuid = new_uuid
+        self._new_octets = new_octets
 
     def open(self, kind: str, value: object, owner: Caller, rundown: Rundown | None = None) -> Handle:
         """A new handle for `value`. If the client is already gone, `value` is run down at once."""
-        handle = Handle(0, self._new_uuid())
+        handle = Handle(0, self._new_octets())
         context = Context(kind, value, owner, rundown)
         if self.ended:
             _run_down(context)
@@ -106,11 +105,11 @@ def _run_down(context: Context) -> None:
 
 
 class Associations:
-    """[MS-RPCE] 3.3.1.1.5 Table of Associations. `random` gives 32 bits, `new_uuid` a UUID that cannot be guessed."""
+    """[MS-RPCE] 3.3.1.1.5 Table of Associations. `random` gives 32 bits, `new_octets` 16 that no one can guess."""
 
-    def __init__(self, random: Callable[[], int], new_uuid: Callable[[], UUID], max_handles: int) -> None:
+    def __init__(self, random: Callable[[], int], new_octets: Callable[[], bytes], max_handles: int) -> None:
         self._random = random
-        self._new_uuid = new_uuid
+        self._new_octets = new_octets
         self._max_handles = max_handles
         self._table: dict[int, Association] = {}
 
@@ -126,7 +125,7 @@ class Associations:
         if identifier:
             found = self._table.get(identifier)
             return found if found is not None and found.address == address else None
-        found = Association(self._new_identifier(), address, self._max_handles, self._new_uuid)
+        found = Association(self._new_identifier(), address, self._max_handles, self._new_octets)
         self._table[found.identifier] = found
         found.connections.add(connection)
         return found

@@ -127,7 +127,7 @@ class Later(Generic[Out]):
             take(reply)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallReceived:
     call: Call
 

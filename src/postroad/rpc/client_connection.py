@@ -45,7 +45,7 @@ class Refused:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Replied:
     call_id: int
     stub: bytes
@@ -96,7 +96,8 @@ class ClientConnection:
         self._layouts = layouts
         self._framer = pdus.Framer()
         self._out: list[bytes] = []
-        self._contexts: dict[SyntaxId, tuple[int, Format]] = {}
+        self._contexts: dict[Interface, tuple[int, Format]] = {}
+        self._binding: Interface | None = None
         self._proposed: tuple[PresentationContext, ...] = ()
         self._next_context = 0
         self._next_call = 1
@@ -117,7 +118,7 @@ class ClientConnection:
         if self.state not in (State.FRESH, State.BOUND):
             raise LocalProtocolError(f"cannot bind in state {self.state.name.lower()}")
         first = self.state is State.FRESH
-        abstract = syntax_of(interface)
+        self._binding, abstract = interface, syntax_of(interface)
         transfers = [pdus.SYNTAXES[layout] for layout in self._layouts]
         if first:
             transfers.append(pdus.feature_syntax(FEATURES))
@@ -153,7 +154,7 @@ class ClientConnection:
 
     def layout(self, interface: Interface) -> Format | None:
         """The transfer syntax of the interface; None while it is not bound."""
-        found = self._contexts.get(syntax_of(interface))
+        found = self._contexts.get(interface)
         return None if found is None else found[1]
 
     # Calls
@@ -162,7 +163,7 @@ class ClientConnection:
         """Sends a request, and returns the call id that its answer will carry."""
         if self.state not in (State.BOUND, State.BINDING):
             raise LocalProtocolError(f"cannot call in state {self.state.name.lower()}")
-        context_id, _ = self._contexts[syntax_of(interface)]
+        context_id, _ = self._contexts[interface]
         call_id = self._call_id()
         self._out += fragments(
             PacketType.REQUEST, call_id, (context_id, opnum), stub, self._max_xmit, self._security, self._header_sign
@@ -229,12 +230,13 @@ class ClientConnection:
         return refusal or Bound()
 
     def _settle(self, pdu: pdus.BindAck) -> Refused | None:
+        assert self._binding is not None
         accepted = False
         why = "no transfer syntax"
         for context, answer in zip(self._proposed, pdu.results, strict=True):
             layout = _LAYOUTS.get(answer.transfer)
             if answer.result == ContextResult.ACCEPTANCE and layout is not None and not accepted:
-                self._contexts[context.abstract] = (context.context_id, layout)
+                self._contexts[self._binding] = (context.context_id, layout)
                 accepted = True
             elif answer.result == ContextResult.NEGOTIATE_ACK:
                 self.keeps_orphans = bool(answer.reason & _KEEP_ON_ORPHAN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from postroad.rpc.constants import WHOLE, PacketFlag, PacketType
-from postroad.rpc.pdu import REQUEST_HEADER_SIZE, REQUESTS, RESPONSES, header
+from postroad.rpc.pdu import REQUEST_HEADER_SIZE, REQUESTS, RESPONSES, header, whole_call
 from postroad.rpc.security import SecurityContext
 
 _FIRST = int(PacketFlag.FIRST_FRAG)
@@ -27,6 +27,8 @@ def fragments(
     signing = security if security is not None and security.signs else None
     if signing is not None:
         room = signing.room(room)
+    elif len(stub) <= room:
+        return [whole_call(ptype, call_id, following, stub)]
     form = (REQUESTS if ptype is PacketType.REQUEST else RESPONSES)["<"]
     found = []
     for flags, hint, part in ((WHOLE, len(stub), stub),) if len(stub) <= room else _parts(stub, room):

@@ -1,6 +1,6 @@
 """Interface definitions: parameters and results of each operation, written once for client and server stubs.
 
-An operation's request is a frozen dataclass of its `[in]` parameters. Its reply is one of its `[out]` parameters and,
+An operation's request is a dataclass of its `[in]` parameters. Its reply is one of its `[out]` parameters and,
 last, its return value. `[in, out]` parameters are in both. No I/O here, and no call.
 """
 

@@ -15,7 +15,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from postroad.errors import RpcFault
 from postroad.net.limits import Admission
@@ -59,7 +58,9 @@ class RpcServer:
         ones by address, shared with other listeners."""
         self.limits = limits or Limits()
         self.shared = shared or SharedLimits()  # with other listeners
-        associations = Associations(partial(secrets.randbits, 32), uuid4, self.limits.max_handles)
+        associations = Associations(
+            partial(secrets.randbits, 32), partial(secrets.token_bytes, 16), self.limits.max_handles
+        )
         self.endpoint = Endpoint(associations, self.limits, providers=providers or {}, minimum_level=int(minimum_level))
         self.logins = FailedLogins() if logins is None else logins
         self.clock = clock

@@ -165,8 +165,9 @@ def _packet(
     if msmq.destination_mqf or msmq.admin_mqf or msmq.response_mqf:
         flags |= _MULTI_QUEUE
         _multi_queue(msmq).encode(writer)
-    manager = address.bytes_le
-    if caller is not None:
+    if caller is None:
+        manager = address.bytes_le
+    else:
         flags |= _ARRIVED_BY_HTTP
         manager = caller_field(caller)
     fixed = _FIXED.pack(

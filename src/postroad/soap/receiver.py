@@ -65,7 +65,7 @@ _DEAD_HERE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Incoming:
     """One request: what its header says of the body, the address that it came from, and the one that it came to."""
 
@@ -75,7 +75,7 @@ class Incoming:
     local: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """The status to answer with. `repeated`: the message came again, or on top of others of its stream, and the answer
     relies on the commit that is under way. `fault` says why the request was refused."""

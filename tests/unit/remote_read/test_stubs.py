@@ -25,7 +25,7 @@ from postroad.rpc.ndr import NULL_HANDLE, ContextHandle, Format, Handle, Pointer
 
 NDR, NDR64 = Format.NDR, Format.NDR64
 GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
-HANDLE = Handle(0, GUID)
+HANDLE = Handle(0, GUID.bytes_le)
 HANDLE_OCTETS = bytes(4) + GUID.bytes_le
 # Every member has a value of its own.
 DESC = RemoteReadDesc(0x11, 0x12, 0x13, 0x14, 0, 0x16, 0x17, 0x18, 0x19, 0x1A, None)

@@ -42,7 +42,7 @@ ECHO_STUB = parcels.ECHO.request.encode(Echo(Parcel(1, 3, Colour.RED, b"abc")), 
 
 def endpoint(limits: Limits | None = None) -> Endpoint:
     numbers = itertools.count(1)
-    associations = Associations(lambda: next(numbers), lambda: UUID(int=next(numbers)), 100)
+    associations = Associations(lambda: next(numbers), lambda: UUID(int=next(numbers)).bytes_le, 100)
     found = Endpoint(associations, limits or Limits())
     found.interfaces[PARCELS.uuid] = PARCELS
     return found

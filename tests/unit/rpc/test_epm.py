@@ -25,7 +25,7 @@ IFACE = SyntaxId(UUID("1088a980-eae5-11d0-8d9b-00a02453c337"), 1)
 
 def call(address: str, local: str) -> Call:
     numbers = itertools.count(1)
-    associations = Associations(lambda: next(numbers), lambda: UUID(int=next(numbers)), 9)
+    associations = Associations(lambda: next(numbers), lambda: UUID(int=next(numbers)).bytes_le, 9)
     connection = ServerConnection(Endpoint(associations), address, 0.0, (local, 135))
     connection.association = associations.join(0, address, connection)
     return Call(connection, 1, 0, ept.EPT_INSERT, None, Format.NDR, None, Caller(address))

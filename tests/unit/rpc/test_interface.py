@@ -46,7 +46,7 @@ def test_a_null_pointer_and_a_union_with_a_string() -> None:
 
 
 def test_a_context_handle_is_twenty_octets() -> None:
-    octets = OPEN.reply.encode(OpenReply(Handle(0, KEY), 0), Format.NDR64)
+    octets = OPEN.reply.encode(OpenReply(Handle(0, KEY.bytes_le), 0), Format.NDR64)
     assert octets == bytes(4) + KEY.bytes_le + bytes(4)
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.rpc import pdu as pdus
-from postroad.rpc.constants import ContextResult, PacketFlag
+from postroad.rpc.constants import ContextResult, PacketFlag, PacketType
+from postroad.rpc.fragments import fragments
 from postroad.rpc.pdu import (
     NDR,
     NDR64,
@@ -206,3 +207,32 @@ def test_a_stream_is_cut_the_same_however_it_arrives(pdus_: list[Pdu], size: int
         assert framer.buffered < 0xFFFF
     assert found == [pdu.encode() for pdu in pdus_]
     assert framer.buffered == 0
+
+
+@given(ids, shorts, shorts, st.binary(max_size=40))
+def test_a_call_in_one_fragment_is_written_as_its_pdu(call_id: int, context_id: int, opnum: int, stub: bytes) -> None:
+    request = pdus.Request(call_id=call_id, alloc_hint=len(stub), context_id=context_id, opnum=opnum, stub=stub)
+    written = fragments(PacketType.REQUEST, call_id, (context_id, opnum), stub, 64, None, header_sign=False)
+    assert written == [request.encode()]
+    response = pdus.Response(call_id=call_id, alloc_hint=len(stub), context_id=context_id, stub=stub)
+    written = fragments(PacketType.RESPONSE, call_id, (context_id, 0), stub, 64, None, header_sign=False)
+    assert written == [response.encode()]
+
+
+@given(ANY_PDU, st.integers(0, 15), st.integers(0, 255))
+def test_a_fragment_that_arrives_alone_is_checked_like_one_of_many(pdu: Pdu, at: int, octet: int) -> None:
+    """Whatever its header says, the framer that gets it in two pieces finds the same."""
+    data = bytearray(pdu.encode())
+    data[at] = octet
+    found = []
+    for pieces in ([bytes(data)], [bytes(data[:10]), bytes(data[10:])]):
+        framer = Framer()
+        frames: list[bytes] = []
+        fault = ""
+        try:
+            for piece in pieces:
+                frames += framer.feed(piece)
+        except RemoteProtocolError as error:
+            fault = str(error)
+        found.append((frames, fault, framer.buffered if not fault else 0, framer.foreign))
+    assert found[0] == found[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
@@ -195,18 +195,20 @@ class Guid(Item):
         return UUID(bytes_le=item) if reader.order == "<" else UUID(bytes=item)
 
 
-@dataclass(frozen=True, slots=True)
-class Handle:
-    """[C706] N ndr_context_handle: a server's name for a context, opaque to the client. Null is 20 zero octets."""
+class Handle(NamedTuple):
+    """[C706] N ndr_context_handle: a server's name for a context, opaque to the client. Null is 20 zero octets.
+
+    `octets` is the UUID in little-endian order, as it is sent: every call of a reader has a handle.
+    """
 
     attributes: int
-    uuid: UUID
+    octets: bytes
 
     def __bool__(self) -> bool:
-        return bool(self.attributes or self.uuid.int)
+        return self != NULL_HANDLE
 
 
-NULL_HANDLE: Final = Handle(0, UUID(int=0))
+NULL_HANDLE: Final = Handle(0, bytes(16))
 
 
 @dataclass(frozen=True)
@@ -226,12 +228,12 @@ class ContextHandle(Item):
         return 4
 
     def dump(self, writer: Writer, value: Any, scope: Scope) -> bytes:
-        return int(value.attributes).to_bytes(4, "little") + bytes(value.uuid.bytes_le)
+        return int(value.attributes).to_bytes(4, "little") + bytes(value.octets)
 
     def load(self, reader: Reader, item: Any) -> Handle:
         if reader.order == "<":
-            return Handle(int.from_bytes(item[:4], "little"), UUID(bytes_le=item[4:]))
-        return Handle(int.from_bytes(item[:4], "big"), UUID(bytes=item[4:]))
+            return Handle(int.from_bytes(item[:4], "little"), item[4:])
+        return Handle(int.from_bytes(item[:4], "big"), UUID(bytes=item[4:]).bytes_le)
 
 
 uchar = Integer("unsigned small", "B")
