@@ -168,10 +168,10 @@ def test_a_peer_that_stops_answering(scene: Scene) -> None:
         assert re.fullmatch(rf"sent to {HOSTS['beta']}, waiting for the peer's acknowledgment for \d+\.\d s", why)
         (finding,) = [each for each in alpha.trace(identifier).findings if each.kind == "outgoing"]
         assert finding.sentence.endswith("the next hop has not acknowledged it")
-        alpha.send(queue, [client.Message(f"{number}", recoverable=True) for number in range(100)])
-        until(lambda: (alpha.queue(queue).info().why or "").startswith("the window is full: 64 messages wait for an"))
+        alpha.send(queue, [client.Message(f"{number}", recoverable=True) for number in range(1100)])
+        until(lambda: (alpha.queue(queue).info().why or "").startswith("the window is full: 1024 messages wait for"))
         info = alpha.queue(queue).info()
-        assert (info.in_flight, info.unsent, info.messages) == (64, 37, 101)
+        assert (info.in_flight, info.unsent, info.messages) == (1024, 77, 1101)
     finally:
         os.kill(scene.servers["beta"].pid, signal.SIGCONT)
     until(lambda: alpha.queue(queue).info().messages == 0)
