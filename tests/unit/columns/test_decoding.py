@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.columns import ERROR, PROPERTIES, decode
@@ -117,19 +117,16 @@ anything = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(anything, st.sampled_from((0, 0, REASON))), max_size=8))
 def test_a_batch_says_what_each_message_says(rows: list[tuple[bytes | None, int]]) -> None:
     check([packet for packet, _ in rows], [reason for _, reason in rows])
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(composed, min_size=1, max_size=8))
 def test_messages_of_applications(packets: list[bytes]) -> None:
     check(list(packets))
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(strategies.damaged(composed | plain_packets, base_header=True), min_size=1, max_size=6))
 def test_damaged_packets_have_the_fault_that_they_have_alone(packets: list[bytes]) -> None:
     check(list(packets))
