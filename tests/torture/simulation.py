@@ -43,7 +43,10 @@ class Outcome:
 
 def run_seed(seed: int, *, soap: bool = False) -> Outcome:
     world = World(http_scenario(seed) if soap else random_scenario(seed))
-    world.run()
+    try:
+        world.run()
+    except Exception as error:  # a fault like any other: the seeds after it run too
+        return Outcome(seed, len(world.stage.ledger.messages), 0, 0, 0, 1, (f"the world ended with {error!r}",))
     verdict = judge(world)
     return Outcome(
         seed,

@@ -99,9 +99,11 @@ def own_places(records: Sequence[Record], own: bytes) -> Places:
 
 
 def held(queue: Queue, records: Sequence[Record]) -> list[Record]:
-    """Those that are still where they were when they were sent."""
+    """Those that are still where they were when they were sent, each once: after a lost tick, one session may have
+    sent a message twice."""
     positions = queue.positions
-    return [record for record in records if positions.get(record.lookup_id) in _HELD]
+    once = {record.lookup_id: record for record in records}
+    return [record for lookup_id, record in once.items() if positions.get(lookup_id) in _HELD]
 
 
 def is_losing(queue: Queue, before: int) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from postroad.binary.settings import BinarySettings
 from postroad.message import Message
 from postroad.queues.collection import AWAITING_FINAL_ACK
+from postroad.transfer import outgoing
 from postroad.wire.constants import MessageClass
 from postroad.wire.internal import SessionAck
 from postroad.wire.ordering import FinalAck, OrderAck, order_queue
@@ -288,6 +289,22 @@ def test_a_gap_is_told_when_it_is_durable_and_not_before(network: Network, alpha
     alpha.commits = True
     network.wait(10)
     assert beta.labels(LEDGER) == ["a", "c"]
+
+
+def test_a_message_that_one_session_has_sent_twice_leaves_its_queue_once(
+    network: Network, alpha: Station, beta: Station
+) -> None:
+    """After a lost tick it is sent again, and one acknowledgment covers both."""
+    there = beta.direct(LEDGER)
+    alpha.send_transactional(there, "a", "b")
+    network.hold(beta, alpha)
+    network.wait(0)
+    queue = alpha.queue(there)
+    first, second = queue.everything()
+    alpha.commits = False
+    outgoing.leave_all(alpha.core, queue, [first, first, second], network.now)
+    change = alpha.core.tick.changes[queue]
+    assert (change.removed, change.removed_bytes) == (2, len(first.packet) + len(second.packet))
 
 
 # A clock, and what has come already
