@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from postroad.errors import RpcFault, RpcUnavailable
+from postroad.rpc.caller import Caller
 from postroad.rpc.calls import Call, Later, Limits
 from postroad.rpc.client import RpcClient, connect
 from postroad.rpc.constants import FaultStatus
 from postroad.rpc.interface import Interface, Nothing, Operation
 from postroad.rpc.ndr import NULL_HANDLE, Format
+from postroad.rpc.server import RpcServer
 from tests.unit.rpc import parcels
 from tests.unit.rpc.counter import HOST, Counter, counter
 from tests.unit.rpc.parcels import PARCELS, Colour, Parcel
@@ -239,6 +241,14 @@ async def fault_of(client: RpcClient, operation: Operation[Any, Any], request: o
     with pytest.raises(RpcFault) as caught:
         await client.call(operation, request)
     return caught.value.fault_status
+
+
+def test_no_two_context_handles_are_alike() -> None:
+    servers = [RpcServer(), RpcServer()]
+    associations = [each.endpoint.associations.join(0, "", each) for each in servers]
+    handles = [each.open("shelf", None, Caller()) for each in associations if each is not None for _ in range(600)]
+    assert len({handle.octets for handle in handles}) == len(handles) == 1200
+    assert {len(handle.octets) for handle in handles} == {16}
 
 
 def test_the_life_of_a_context_handle() -> None:

@@ -150,6 +150,7 @@ PURE = (
     "soap.multipart",
     "soap.addresses",
     "soap.packets",
+    "soap.forms",
     "soap.mapping",
     "soap.streams",
     "soap.redirection",

@@ -33,7 +33,7 @@ END = 1 << 63  # the position past Tail
 SCAN_LIMIT = 1000  # records that one look at the store brings at the most
 PASSED_OVER = 64  # more that a second look brings, where the first has found some that cannot be had
 READ_AHEAD = 1000  # messages that a look at an outgoing queue brings at least: more are asked for soon
-AHEAD_OF_READER = 8  # times as many as a reader asks for: it may not come again
+AHEAD_OF_READER = 8  # times as many as a reader asks for, at first: it may not come again
 KEPT_BYTES = 4 << 20  # of messages at the front that one queue keeps in memory
 ALL_KEPT_BYTES = 32 << 20  # and all queues of a manager
 QUOTA_UNIT = 1024
@@ -95,6 +95,7 @@ class Queue:
     _front: deque[Record] = field(default_factory=deque)
     _front_bytes: int = 0
     _whole: bool = False
+    _ahead: int = AHEAD_OF_READER  # doubled whenever readers have used up the front
 
     def __post_init__(self) -> None:
         self.is_outgoing = self.properties.queue_type is QueueType.OUTGOING
@@ -249,6 +250,8 @@ class Queue:
 
     def available(self, limit: int, after: int = START) -> list[Record]:
         """Up to `limit` Available messages behind `after`, in queue order ([MS-MQDMPR] 3.1.7.3.2, forward)."""
+        if limit == 1 and after == START and self._front and not self.holds:
+            return [self._front[0]]
         if self.count == 0:
             return []
         from_head = after <= self._head
@@ -260,7 +263,7 @@ class Queue:
             if self._whole or len(self._front) >= limit:
                 return list(islice(self._front, limit))
             # As many as are kept: large ones are not read before they are asked for.
-            ahead = READ_AHEAD if self.is_outgoing else min(READ_AHEAD, limit * AHEAD_OF_READER)
+            ahead = READ_AHEAD if self.is_outgoing else min(READ_AHEAD, limit * self._ahead)
             wanted_in_all = max(limit, min(ahead, KEPT_BYTES * self.count // max(self.total_bytes, 1)))
         found: list[Record] = []
         positions = self.positions
@@ -287,6 +290,7 @@ class Queue:
             passed_over = min(len(positions), PASSED_OVER)
         if from_head and not self.holds:
             self._set_front(found, whole=whole)
+            self._ahead = min(READ_AHEAD, 2 * self._ahead)
         return found[:limit]
 
     def available_before(self, limit: int, before: int = END) -> list[Record]:
@@ -464,6 +468,8 @@ class Queue:
         self._whole = whole
 
     def _drop_front(self) -> None:
+        if self._front:  # what was read ahead is not used
+            self._ahead = AHEAD_OF_READER
         self._front.clear()
         self.usage.kept_bytes -= self._front_bytes
         self._front_bytes = 0

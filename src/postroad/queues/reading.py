@@ -61,6 +61,15 @@ class Reading:
             request.transaction.waiting.append(request)
         return None
 
+    def lock_first(self, descriptor: OpenQueueDescriptor, now: float) -> Record | None:
+        """The first phase of a receive that finds a message at once; None where there is none yet."""
+        queue = descriptor.require(RECEIVING, "receive")
+        records = self.delivery.fresh(queue, 1, now)
+        if not records:
+            return None
+        self.delivery.lock_all(queue, (records[0].lookup_id,))
+        return records[0]
+
     def _queue_of(self, request: WaitingRead) -> Queue:
         verb = "receive" if request.destructive else "peek"
         queue = request.descriptor.require(RECEIVING if request.destructive else READING, verb)

@@ -46,7 +46,6 @@ from postroad.values.reading import SeekAction
 
 _Entry = TypeVar("_Entry", OpenQueueEntry, RemoteReadEntry)
 
-_ACTIONS = frozenset(Action)
 _derived_sid = lru_cache(maxsize=1024)(derive_sid)  # it is asked for every read
 
 
@@ -245,10 +244,17 @@ class RemoteReadService:
         fault, remote = self._check(request, caller)
         if remote is None:
             return Answer(self._refusal(caller, fault))
+        if request.action == Action.RECEIVE and not request.cursor:
+            try:
+                record = self.core.reading.lock_first(remote.descriptor, now)
+            except PostroadError as error:
+                return Answer(error.status)
+            if record is not None:  # nobody ever sees it wait
+                return self._locked(_entry_of(request, remote), record)
         infinite = request.timeout_ms == INFINITE_MS
         waiting = WaitingRead(
             remote.descriptor,
-            CALLS[Action(request.action)],
+            CALLS[request.action],
             deadline=None if infinite else now + request.timeout_ms / 1000,
             cursor=remote.descriptor.cursors.get(request.cursor) if request.cursor else None,
             two_phase=request.action == Action.RECEIVE,
@@ -272,7 +278,8 @@ class RemoteReadService:
         handle = request.queue_handle
         if not request.queue or request.queue != handle:
             return Status.INVALID_PARAMETER, None
-        if any(each.request_id == request.request_id for each in self.remote_reads.get(handle, ())):
+        reads = self.remote_reads.get(handle)
+        if reads and any(each.request_id == request.request_id for each in reads):
             return Status.INVALID_PARAMETER, None
         if not request.cursor and request.action == Action.PEEK_NEXT:
             return Status.STATUS_INVALID_PARAMETER, None
@@ -281,7 +288,7 @@ class RemoteReadService:
             return Status.INVALID_PARAMETER, None
         if request.cursor and request.cursor not in remote.descriptor.cursors:
             return Status.STATUS_INVALID_PARAMETER, None
-        if request.action not in _ACTIONS or Action(request.action) not in CALLS:
+        if request.action not in CALLS:
             return Status.INVALID_PARAMETER, None
         if not self._permits(remote.descriptor.queue, caller, receive=request.action == Action.RECEIVE):
             return Status.ACCESS_DENIED, None
@@ -307,9 +314,9 @@ class RemoteReadService:
         remote = self._find_open(handle, caller)
         if remote is None:
             return Answer(self._refusal(caller, Status.INVALID_PARAMETER))
-        if request.action not in _ACTIONS or Action(request.action) not in SEEKS:
+        if request.action not in SEEKS:
             return Answer(Status.INVALID_PARAMETER)
-        receive, seek = SEEKS[Action(request.action)]
+        receive, seek = SEEKS[request.action]
         if not self._permits(remote.descriptor.queue, caller, receive=receive):
             return Answer(Status.ACCESS_DENIED)
         if receive and remote.holdings.octets > MAX_UNACKNOWLEDGED_OCTETS:
@@ -328,9 +335,7 @@ class RemoteReadService:
         return self.finish(entry, [record], receive=receive)
 
     def _enter(self, request: ReadRequest, remote: RemoteQueue, waiting: WaitingRead | None = None) -> RemoteReadEntry:
-        entry = RemoteReadEntry(
-            request.queue_handle, request.timeout_ms, request.action, request.request_id, remote, waiting
-        )
+        entry = _entry_of(request, remote, waiting)
         self.remote_reads.setdefault(entry.queue_handle, []).append(entry)
         return entry
 
@@ -347,11 +352,13 @@ class RemoteReadService:
         (record,) = records
         if receive is None:
             receive = entry.action == Action.RECEIVE
-        if receive:
-            entry.record, entry.queue = record, entry.remote.descriptor.queue
-            entry.remote.unacknowledged.add(entry)
-            entry.remote.holdings.octets += len(record.packet)
-        return Answer(Status.OK, record, entry if receive else None)
+        return self._locked(entry, record) if receive else Answer(Status.OK, record)
+
+    def _locked(self, entry: RemoteReadEntry, record: Record) -> Answer:
+        entry.record, entry.queue = record, entry.remote.descriptor.queue
+        entry.remote.unacknowledged.add(entry)
+        entry.remote.holdings.octets += len(record.packet)
+        return Answer(Status.OK, record, entry)
 
     def fail(self, entry: RemoteReadEntry, error: PostroadError) -> Answer:
         """The read has ended without a message."""
@@ -437,6 +444,12 @@ class RemoteReadService:
             handle = self._new_handle()
             if handle and handle not in self.remote_queues:
                 return handle
+
+
+def _entry_of(request: ReadRequest, remote: RemoteQueue, waiting: WaitingRead | None = None) -> RemoteReadEntry:
+    return RemoteReadEntry(
+        request.queue_handle, request.timeout_ms, request.action, request.request_id, remote, waiting
+    )
 
 
 def _remove(collection: dict[int, list[_Entry]], handle: int, entry: _Entry) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -35,13 +36,13 @@ class Action(IntEnum):
 
 
 # 3.1.4.1: what an action does with the queue.
-CALLS = {
+CALLS: Mapping[int, ReadCall] = {
     Action.RECEIVE: ReadCall.RECEIVE,
     Action.PEEK_CURRENT: ReadCall.PEEK,
     Action.PEEK_NEXT: ReadCall.PEEK_NEXT,
 }
 # 3.1.4.11: whether an action takes the message, and where it looks from the lookup identifier on.
-SEEKS = {
+SEEKS: Mapping[int, tuple[bool, SeekAction]] = {
     Action.LOOKUP_PEEK_CURRENT: (False, SeekAction.CURRENT),
     Action.LOOKUP_PEEK_NEXT: (False, SeekAction.NEXT),
     Action.LOOKUP_PEEK_PREV: (False, SeekAction.PREVIOUS),

@@ -12,7 +12,7 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -39,6 +39,7 @@ Handler = Callable[[Call, In], Out | Awaitable[Out] | Later[Out]]
 PORT_STEP = 11  # [MS-MQQP] 3.1.4.8: if a static port is taken, the next one 11 higher is tried
 PORT_TRIES = 100
 _SWEEP_S = 1.0
+_HANDLES_AHEAD = 256
 
 
 class RpcServer:
@@ -59,7 +60,7 @@ class RpcServer:
         self.limits = limits or Limits()
         self.shared = shared or SharedLimits()  # with other listeners
         associations = Associations(
-            partial(secrets.randbits, 32), partial(secrets.token_bytes, 16), self.limits.max_handles
+            partial(secrets.randbits, 32), partial(next, _random_octets()), self.limits.max_handles
         )
         self.endpoint = Endpoint(associations, self.limits, providers=providers or {}, minimum_level=int(minimum_level))
         self.logins = FailedLogins() if logins is None else logins
@@ -354,6 +355,14 @@ class _Link(asyncio.Protocol):
             if connection.fault_text:
                 self.server.log_end(self.address, connection.fault_text)
             transport.close()
+
+
+def _random_octets() -> Iterator[bytes]:
+    """16 octets at a time, for context handles. Every receive needs some: the system is asked for many at once."""
+    while True:
+        octets = secrets.token_bytes(_HANDLES_AHEAD * 16)
+        for start in range(0, len(octets), 16):
+            yield octets[start : start + 16]
 
 
 def keep_alive(connection: socket.socket) -> None:

@@ -20,6 +20,7 @@ from postroad.security.refusals import EXPIRED, WRONG_DIGEST, Refused
 from postroad.soap.addresses import at_address, destination_of, url_of
 from postroad.soap.elements import Attachments, Envelope, MessageType, Stream, identify
 from postroad.soap.envelope import read_envelope
+from postroad.soap.forms import Form, Forms
 from postroad.soap.incoming import IncomingStreams
 from postroad.soap.mapping import stream_id_of
 from postroad.soap.multipart import split_entity
@@ -41,7 +42,7 @@ from postroad.transfer.arrivals import (
 )
 from postroad.transfer.outgoing import withdraw
 from postroad.transfer.watching import TransferWatcher
-from postroad.wire.constants import AckFlags, MessageClass
+from postroad.wire.constants import MAX_PACKET_SIZE, AckFlags, MessageClass
 from postroad.wire.fields import arrived_by_http
 from postroad.wire.patch import brought_by
 from postroad.wire.queue_names import destination_name
@@ -85,6 +86,9 @@ class Outcome:
     fault: str | None = None
 
 
+_TAKEN = Outcome(OK)
+
+
 class _NotForUs(Exception):
     """3.1.5.1.3: the message is not for anybody here."""
 
@@ -105,6 +109,7 @@ class Receiver:
         self._watcher = watcher
         self._own = core.identifier.bytes_le
         self._destinations = Destinations(core.queues)
+        self._forms = Forms()
         self._due = Agenda(self._receipt_at)
         self._receipts: dict[str, tuple[Queue, Record]] = {}  # the last of each stream, and where it was put
         for state in self.incoming.names():
@@ -114,6 +119,9 @@ class Receiver:
         """What is not answered with 200 has changed nothing."""
         try:
             text, attachments = split_entity(incoming.content_type, incoming.body)
+            found = None if attachments.extension else self._forms.find(text, incoming.address)
+            if found is not None and self._take_formed(*found, attachments.body or b"", incoming, now):
+                return _TAKEN
             envelope = read_envelope(text)
             with self.core.delivery.atomic:
                 return Outcome(OK, self._take(envelope, attachments, incoming, now))
@@ -121,6 +129,28 @@ class Receiver:
             return Outcome(BAD_REQUEST, fault=str(fault))
         except ManagerFull as fault:
             return Outcome(SERVER_ERROR, fault=str(fault))
+
+    def _take_formed(self, form: Form, digits: bytes, body: bytes, incoming: Incoming, now: float) -> bool:
+        """A message of a known form goes into its queue, by the rules of `_take`. False, and nothing has changed, where
+        something is in its way: then `_take` says what."""
+        name, queues = form.name, self.core.queues
+        if name.host.lower() not in queues.local_hosts and name.host != incoming.local:
+            return False
+        if self.settings.redirections.inbound:
+            return False
+        queue = self._destinations.known((name, False))
+        if queue is None:
+            return False
+        packet = form.packet(digits, body)
+        key = _history_key(form.source + int(digits).to_bytes(4, "little"), incoming.address)
+        if len(packet) > MAX_PACKET_SIZE or key in self.history or self._refusal(queue, form.view, len(packet), now):
+            return False
+        delivery = self.core.delivery
+        with delivery.atomic:
+            delivery.add(queue, packet, form.priority, NEVER, now)  # no message by HTTP says when it has to be read
+            if key:
+                self.history.add_all((key,), now, delivery.tick if form.durable else None, form.caller)
+        return True
 
     def _take(self, envelope: Envelope, attachments: Attachments, incoming: Incoming, now: float) -> bool:
         """3.1.5.1: each step in its turn; whether it was a duplicate, of a message that may not be durable yet."""
@@ -195,9 +225,9 @@ class Receiver:
         view = MessageView(packet)
         if envelope.stream is not None:
             return self._take_stream_message(queue, name, envelope.stream, view, address, forged, now)
-        if self._is_repeated(key := _history_key(view, address), now):
+        if self._is_repeated(key := _history_key(view.identifier, address), now):
             return True
-        self._deliver(queue, view, key, self._refusal(queue, view, forged, now), now)
+        self._deliver(queue, view, key, self._refusal(queue, view, len(packet), now, forged=forged), now)
         return False
 
     def _is_repeated(self, key: bytes, now: float) -> bool:
@@ -215,7 +245,7 @@ class Receiver:
     ) -> bool:
         """3.1.5.1.6.3: in order or not at all."""
         state, stream = self.incoming.of(element.stream_id, name, address)  # 2.2.5.3.1: it identifies the sender
-        key = _history_key(view, self.incoming.address(state))  # which stays, wherever the stream goes on from
+        key = _history_key(view.identifier, self.incoming.address(state))  # the same wherever the stream goes on from
         duplicate = self._is_repeated(key, now)
         delay_s = self.settings.receipt_ms / 1000
         verdict = stream.judge(element, duplicate=duplicate)
@@ -227,7 +257,7 @@ class Receiver:
             return True
         if element.send_receipts_to is not None:
             DirectName.from_wire(element.send_receipts_to)  # 2.2.5.3.4: or it is malformed
-        refused = self._refusal(queue, view, forged, now)
+        refused = self._refusal(queue, view, len(view.data), now, forged=forged)
         tick = self.core.tick
         before = len(tick.batch.puts)
         added = self.incoming.advance(tick, state, stream, element, key, now)
@@ -248,7 +278,9 @@ class Receiver:
             self._refuse(view, refused, now)
         self._remember(view, key, now)
 
-    def _refusal(self, queue: Queue, view: MessageView, forged: bool, now: float) -> Refused | None:
+    def _refusal(
+        self, queue: Queue, view: MessageView, size: int, now: float, *, forged: bool = False
+    ) -> Refused | None:
         """The first check of the queue that fails names the reason; ManagerFull where the manager is at its limit."""
         # A receipt says how long it may take as a matter of form, 4.3: what it tells is as true later.
         timeless = view.message_class != MessageClass.NORMAL
@@ -256,7 +288,7 @@ class Receiver:
             return WRONG_DIGEST
         # No certificate comes by HTTP: nobody is authenticated, and access is asked for Everyone, 3.1.5.1.12.
         refused = refusal(queue, view, _EVERYONE, self.core.access, now, timeless=timeless)
-        return refused or overflow(self.core.delivery, queue, len(view.data))
+        return refused or overflow(self.core.delivery, queue, size)
 
     def _refuse(self, view: MessageView, refused: Refused, now: float) -> None:
         """The message was understood and is not taken: its sender hears of it if it asked to. The sender of one that is
@@ -292,7 +324,7 @@ class Receiver:
             raise _NotForUs(f"{name.host} is not here, and [relay] allow does not let messages be passed on to it")
         packet = packet_of(envelope, attachments, int(now), name, address=address)
         view = MessageView(packet)
-        key = b"" if view.transactional else _history_key(view, address)
+        key = b"" if view.transactional else _history_key(view.identifier, address)
         if self._is_repeated(key, now):
             return True
         try:
@@ -424,12 +456,11 @@ class Receiver:
         return queue, self.core.delivery.add(queue, packet, 0, NEVER, now)
 
 
-def _history_key(view: MessageView, address: str) -> bytes:
+def _history_key(identifier: bytes, address: str) -> bytes:
     """What tells a message that comes again: its id, and who brings it, so that nobody can use up the ids of others.
 
     Empty for a message that has no id.
     """
-    identifier = view.identifier
     if identifier == NOT_IDENTIFIED:
         return b""
     return foreign_id(identifier, address)

@@ -10,6 +10,7 @@ from postroad.wire.constants import SectionId
 from postroad.wire.layout import Reader, Writer, check_text, encode_text
 
 _SECTION = Struct("<HHI")
+SECTION_SIZE = _SECTION.size  # of what stands before the text
 _HEADER, _BODY = SectionId.SOAP_HEADER.value, SectionId.SOAP_BODY.value
 
 

@@ -118,6 +118,25 @@ def test_what_is_taken_from_the_front_is_looked_at_once(harness: Harness, monkey
     assert len(looked_at) == len(set(looked_at)) == 100
 
 
+def test_a_reader_that_comes_again_and_again_has_more_read_ahead(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.send(ORDERS, *map(str, range(300)))
+    looks: list[int] = []
+    scan = MemoryStore.scan
+
+    def watched(store: MemoryStore, queue: int, after: int, limit: int) -> list[Record]:
+        looks.append(limit)
+        return scan(store, queue, after, limit)
+
+    monkeypatch.setattr(MemoryStore, "scan", watched)
+    taken = [record for _ in range(110) for record in harness.lock(ORDERS, 1)]
+    assert looks == [8, 16, 32, 64]
+    harness.end(ORDERS, taken[0], delete=False)  # what was read ahead is of no use
+    assert labels([record for _ in range(9) for record in harness.lock(ORDERS, 1)])[:2] == ["0", "110"]
+    assert looks[4] == 8
+
+
 def test_what_comes_back_or_comes_before_stands_in_front_again(harness: Harness) -> None:
     harness.send(ORDERS, *map(str, range(6)))
     first, second, *_ = harness.lock(ORDERS, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.errors import Status
+from postroad.message import Message
 from postroad.queues.queue import PositionState
 from postroad.remote_read.entries import Answer
 from postroad.remote_read.values import INFINITE_MS, Ack, Action, is_failure
@@ -28,6 +29,23 @@ def test_a_receive_takes_the_first_message_and_its_acknowledgment_removes_it(har
     assert reader.end(read, Ack.RR_ACK) == OK
     assert harness.queues.queue(ORDERS).count == 2
     assert harness.labels() == ["two", "three"]
+
+
+def test_a_receive_that_finds_its_message_at_once_passes_over_what_has_expired(harness: Harness) -> None:
+    harness.queues.send(ORDERS, Message(label="short", time_to_be_received=5), "lasting")
+    harness.queues.now += 6
+    reader = harness.reader()
+    assert reader.receive().label == "lasting"
+    assert harness.labels() == []
+    assert reader.receive().status == Status.IO_TIMEOUT
+
+
+def test_a_queue_that_was_deleted_has_nothing_to_receive(harness: Harness) -> None:
+    harness.send("one")
+    reader = harness.reader()
+    harness.queues.manager.delete_queue(harness.queues.queue(ORDERS), harness.queues.now)
+    harness.queues.tick()
+    assert reader.receive().status == Status.QUEUE_NOT_AVAILABLE
 
 
 @pytest.mark.spec("QP-3.1.4.1-04", "QP-3.1.4.1-18", "QP-2.2.2.1-07")

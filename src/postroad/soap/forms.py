@@ -1,0 +1,163 @@
+"""Forms: what many messages of one sender have in common, read once.
+
+Messages that one manager sends to one queue in one second differ in their ids and bodies alone. The second of them
+makes a form: the packet of such a message, with gaps for the id and the body. The others only fill the gaps.
+
+A form is for plain messages into a local queue: not of a stream, unsigned, and nobody has to hear of their arrival.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from postroad.errors import MalformedSoap
+from postroad.names import DirectName
+from postroad.soap.addresses import destination_of
+from postroad.soap.elements import Attachments, Envelope, MessageType, identify
+from postroad.soap.fast_envelope import read_fast
+from postroad.soap.packets import packet_of
+from postroad.wire.constants import PROPERTIES_HEADER_SIZE
+from postroad.wire.patch import brought_by
+from postroad.wire.soap_header import SECTION_SIZE, soap_sections
+from postroad.wire.view import MessageView
+
+MAX_FORMS: Final = 256
+MAX_TEXT: Final = 2048  # bytes of an envelope that has one: all forms together stay small
+
+_ID: Final = b"<id>uuid:"  # markup is in no text of an envelope that `read_fast` takes: this is the path's element
+_MAX_DIGITS: Final = 9
+_SIZE_AT, _ID_AT, _FLAGS_AT = 8, 56, 60  # PacketSize, MessageID, UserHeader.Flags
+_BODY_SIZES_AT = 32  # MessageSize and AllocationBodySize in MessagePropertiesHeader
+_U32 = Struct("<I")
+_TWO_U32 = Struct("<II")
+
+
+class Form:
+    """`view` is a message of this form without a body. The others differ from it in ids and sizes alone."""
+
+    __slots__ = (
+        "_after_id",
+        "_after_size",
+        "_after_sizes",
+        "_body_at",
+        "_ends",
+        "_header",
+        "_start",
+        "_tail",
+        "caller",
+        "durable",
+        "name",
+        "priority",
+        "source",
+        "view",
+    )
+
+    def __init__(self, envelope: Envelope, name: DirectName, packet: bytes, header: tuple[str, str]) -> None:
+        """`packet` has no body; `header` is the text around the number in the id, as the SoapHeader keeps it."""
+        assert envelope.source is not None
+        self.view = view = MessageView(packet)
+        self.name = name
+        self.priority = view.priority
+        self.durable = view.recoverable
+        self.source = view.source_queue_manager_bytes
+        self.caller = brought_by(packet)
+        self._header = header
+        self._tail = envelope.source.body
+        self._ends: dict[int, tuple[bytes, bytes]] = {}  # by the digits of the number: the SoapHeader around it
+        sizes_at = view._properties_at + _BODY_SIZES_AT
+        self._body_at = view._properties_at + PROPERTIES_HEADER_SIZE + 2 * packet[view._properties_at + 1]
+        self._start = packet[:_SIZE_AT]
+        self._after_size = packet[_SIZE_AT + 4 : _ID_AT]
+        self._after_id = packet[_FLAGS_AT:sizes_at]
+        self._after_sizes = packet[sizes_at + 8 : self._body_at]
+
+    def packet(self, digits: bytes, body: bytes) -> bytes:
+        """The packet of the message with this number and body. It may be too large."""
+        ends = self._ends.get(len(digits))
+        if ends is None:
+            ends = self._ends[len(digits)] = self._soap_ends(len(digits))
+        size = len(body)
+        padding = -(self._body_at + size) % 4
+        whole = self._body_at + size + padding + len(ends[0]) + 2 * len(digits) + len(ends[1])
+        return b"".join(
+            (
+                self._start,
+                _U32.pack(whole),
+                self._after_size,
+                _U32.pack(int(digits)),
+                self._after_id,
+                _TWO_U32.pack(size, size),
+                self._after_sizes,
+                body,
+                bytes(padding),
+                ends[0],
+                digits.decode("ascii").encode("utf-16-le"),
+                ends[1],
+            )
+        )
+
+    def _soap_ends(self, digits: int) -> tuple[bytes, bytes]:
+        before, after = self._header
+        soap = soap_sections(f"{before}{'0' * digits}{after}", self._tail)
+        at = SECTION_SIZE + len(before.encode("utf-16-le"))
+        return soap[:at], soap[at + 2 * digits :]
+
+
+class Forms:
+    """The newest of them, by the text around the number in the id and the address that brings the messages."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, bytes, str], Form | None] = {}  # None: seen once, or of no form
+
+    def find(self, text: bytes, address: str) -> tuple[Form, bytes] | None:
+        """The form of an envelope, and the digits of its message's number; None where it has to be read."""
+        if len(text) > MAX_TEXT:
+            return None
+        start = text.find(_ID) + len(_ID)
+        stop = text.find(b"@", start, start + _MAX_DIGITS + 1)
+        digits = text[start:stop]
+        if not digits.isdigit():
+            return None
+        key = (text[:start], text[stop:], address)
+        try:
+            form = self._known[key]
+        except KeyError:
+            if len(self._known) >= MAX_FORMS:
+                del self._known[next(iter(self._known))]
+            self._known[key] = None
+            return None
+        if form is None:
+            form = self._known[key] = form_of(text, digits, address)
+        return None if form is None else (form, digits)
+
+
+def form_of(text: bytes, digits: bytes, address: str) -> Form | None:
+    """The form of the message with this envelope; None where it is not plain, or no valid message."""
+    try:
+        envelope = read_fast(text.decode("utf-8"))
+        if envelope is None or not _is_plain(envelope):
+            return None
+        name = destination_of(envelope.path.to)
+        assert envelope.source is not None
+        assert envelope.properties.sent_at is not None
+        if not isinstance(name, DirectName):
+            return None
+        packet = packet_of(envelope, Attachments(), envelope.properties.sent_at, name, address=address)
+    except (MalformedSoap, UnicodeDecodeError):
+        return None  # whoever reads it says what is wrong
+    before, mark, rest = envelope.source.header.partition(_ID.decode())
+    form = Form(envelope, name, packet, (before + mark, rest[len(digits) :]))
+    return form if form.packet(digits, b"") == packet else None  # a SoapHeader too large for its packet is left out
+
+
+def _is_plain(envelope: Envelope) -> bool:
+    services, msmq = envelope.services, envelope.msmq
+    return (
+        envelope.stream is None
+        and envelope.properties.sent_at is not None  # else it is the time of arrival
+        and identify(envelope) is MessageType.USER
+        and (services is None or not (services.delivery_receipt_request or services.commitment_receipt_request))
+        and msmq is not None
+        and not (msmq.journal or msmq.trace)
+    )
