@@ -201,9 +201,14 @@ class Journal:
 
 @contextmanager
 def explained(file: Path, doing: str) -> Iterator[None]:
-    """Turns an OSError into a StorageError that names the file, the cause and the remedy."""
+    """Turns an OSError into a StorageError."""
     try:
         yield
     except OSError as error:
-        cure = _FAULTS.get(error.errno or 0, DISK_ERROR)
-        raise StorageError(f"{file}: {doing} failed: {cure} ({error.strerror or error})") from error
+        raise explain(file, doing, error) from error
+
+
+def explain(file: Path, doing: str, error: OSError) -> StorageError:
+    """Names the file, the cause and the remedy."""
+    cure = _FAULTS.get(error.errno or 0, DISK_ERROR)
+    return StorageError(f"{file}: {doing} failed: {cure} ({error.strerror or error})")

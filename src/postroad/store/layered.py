@@ -18,7 +18,7 @@ from postroad.store.bulk import BULK, Bulk, is_cold
 from postroad.store.database import CHECKPOINT_PAGES
 from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Pair, Record
 from postroad.store.journal import encode
-from postroad.store.journal_file import SEGMENT_BYTES, DirectoryFiles, Files, Journal, explained
+from postroad.store.journal_file import SEGMENT_BYTES, DirectoryFiles, Files, Journal, explain, explained
 from postroad.store.replay import replay
 from postroad.store.sqlite import KEPT_FREE_PAGES, Mark, SqliteStore
 
@@ -113,8 +113,10 @@ class LayeredStore:
         body = encode(deletes, puts, state)
         if not self._journal.has_room(body.size) or len(self._overlay.active.entries) >= MAX_ENTRIES:
             self._rotate()
-        with explained(self._journal.file, "writing"):
+        try:
             self._database.with_room(lambda: self._journal.append(body), body.packet_bytes)
+        except OSError as error:
+            raise explain(self._journal.file, "writing", error) from error
         with self._lock:
             self._overlay.apply(deletes, puts, state)
 
