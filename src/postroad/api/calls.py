@@ -143,11 +143,11 @@ class Call:
 
     def segment(self, name: str) -> str:
         """The part of the path that stands for {name}."""
-        return unquote(self.request.path_params[name])
+        return unquote(self.request.scope["path_params"][name])
 
     @property
     def queue(self) -> str:
-        return _queue_name(self.request.path_params["queue"])
+        return _queue_name(self.request.scope["path_params"]["queue"])
 
     def header(self, name: bytes) -> str:
         """Empty if the request has no such header; `name` is in lower case."""

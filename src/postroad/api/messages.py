@@ -50,6 +50,7 @@ LAST_LOOKUP_ID = "Postroad-Last-Lookup-Id"
 LOCKED = "Postroad-Locked"
 LEASE = "Postroad-Lease"
 LEASE_S = "Postroad-Lease-Seconds"
+_LEASE, _LEASE_S = LEASE.lower().encode(), LEASE_S.lower().encode()  # as they are sent
 OCTETS = "application/octet-stream"
 T = TypeVar("T")
 
@@ -311,8 +312,10 @@ async def lock(call: Call) -> Response:
         lookup_ids = [message.lookup_id for message in locked.messages]
         await call.manager.settle(call.queue, lookup_ids, delete=False, leases=[locked.lease])
     answer = whole_answer(form, locked.messages)
-    answer.headers[LEASE] = str(locked.lease)
-    answer.headers[LEASE_S] = f"{call.manager.leases.times.receive_s:g}"
+    answer.raw_headers += (
+        (_LEASE, str(locked.lease).encode()),
+        (_LEASE_S, f"{call.manager.leases.times.receive_s:g}".encode()),
+    )
     return answer
 
 

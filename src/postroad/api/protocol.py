@@ -13,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from postroad.api.identity import NamingProtocol
 from postroad.api.waits import STEPS
+from postroad.net.http import MAX_HEADERS
 from postroad.runtime.steps import Steps
 
 
@@ -24,14 +25,27 @@ class ApiProtocol(NamingProtocol):
         self._held: RequestResponseCycle | None = None  # until its body is complete
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        if cycle.waiting_for_100_continue or not app.is_direct(cycle.scope["method"], cycle.scope["raw_path"]):
+        scope = cycle.scope
+        if cycle.waiting_for_100_continue or not app.is_direct(scope["method"], scope["raw_path"]):
             super()._start_asgi_task(cycle, app)
         elif cycle.more_body:
-            self._held = cycle
-        else:
+            if any(name == b"content-length" and int(value) > HIGH_WATER_LIMIT for name, value in scope["headers"]):
+                super()._start_asgi_task(cycle, app)  # it may be refused before its body has come
+            else:
+                self._held = cycle
+        elif not self.transport.is_closing():  # else it stands behind the last request that is answered
             steps = Steps(cycle.run_asgi(app))
-            cycle.scope[STEPS] = steps  # type: ignore[literal-required]
+            scope[STEPS] = steps  # type: ignore[literal-required]
             steps.go_on()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """As its bases do it together: a request has many headers."""
+        if len(self.headers) >= MAX_HEADERS:
+            raise ValueError("too many headers")
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_body(self, body: bytes) -> None:
         super().on_body(body)
