@@ -14,9 +14,11 @@ import pytest
 
 from postroad.errors import CorruptRecord, StorageError
 from postroad.store import Batch, Key, LayeredStore, Record
+from postroad.store.bulk import BULK
 from postroad.store.database import DATABASE_NAME
 from postroad.store.journal import Frame, decode
-from postroad.store.journal_file import NAMES
+from postroad.store.journal_file import CHUNKS, NAMES, SEGMENT_BYTES
+from postroad.store.layered import SHORT_BYTES
 from tests.torture.vfs import Fault, TortureFiles, fast_directory, torture_vfs
 
 SMALL = 16_384  # of a segment
@@ -229,6 +231,54 @@ def test_a_commit_whose_sync_failed_does_not_come_back_after_later_ones(
         left = LayeredStore(killed(directory))
         assert (numbers(left), left.damaged) == ([1, 3, 4], {})
         left.close()
+        store.close()
+
+
+def test_a_commit_is_short_if_it_is_one_small_write_to_blocks_that_are_there(directory: Path) -> None:
+    store = LayeredStore(directory)
+    small = put(record(1))
+    assert not store.is_short(small)  # the segment has no blocks yet
+    store.commit([put(record(0))])
+    assert store.is_short(small)
+    assert store.is_short(Batch(deletes={Key(QUEUE, 0)}, state={"name": b"value", "other": None}))
+    assert store.is_short(put(*(record(number) for number in range(BULK - 1))))
+    assert not store.is_short(put(*(record(number) for number in range(BULK))))
+    assert not store.is_short(put(record(1, bytes(SHORT_BYTES + 1))))
+    assert not store.is_short(Batch(state={"name": bytes(SHORT_BYTES)}))
+    store.commit([put(record(2, bytes(SEGMENT_BYTES // CHUNKS - 2 * SHORT_BYTES)))])
+    assert not store.is_short(small)  # the next write adds blocks
+    store.commit([put(record(3, bytes(SHORT_BYTES * 2)))])
+    assert store.is_short(small)
+    store.close()
+
+
+def test_a_commit_is_not_short_while_a_generation_has_to_move(directory: Path) -> None:
+    store = LayeredStore(directory, segment_bytes=16 * SHORT_BYTES)
+    large = bytes(SHORT_BYTES)
+    for number in range(30):  # two generations of 15
+        store.commit([put(record(number, large))])
+    short = []
+    for number in range(30, 40):
+        store.commit([put(record(number, large))])
+        short.append(store.is_short(put(record(99))))
+    assert short == [True] * 7 + [False] * 3  # from the half on, the frozen one has to move
+    store.tidy(busy=True)
+    assert store.is_short(put(record(99)))
+    store.close()
+
+
+def test_after_a_write_that_failed_no_commit_is_short_until_one_works(directory: Path) -> None:
+    with torture_vfs() as vfs:
+        store = LayeredStore(directory, vfs=vfs.vfs_name, files=TortureFiles(directory, vfs))
+        store.commit([put(record(1))])
+        assert store.is_short(put(record(2)))
+        vfs.fault = Fault(vfs.count, apsw.IOError)
+        with pytest.raises(StorageError):
+            store.commit([put(record(2))])
+        assert not store.is_short(put(record(3)))
+        store.commit([put(record(3))])
+        assert store.is_short(put(record(4)))
+        assert numbers(store) == [1, 3]
         store.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from threading import current_thread
+from urllib.parse import unquote
 from uuid import UUID
 
 import pytest
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from postroad import errors
 from postroad.api import problems
+from postroad.api.paths import API, canonical_path
 from postroad.api.schema import read_sending
-from postroad.client.payloads import message_json
+from postroad.client.payloads import message_json, queue_path
 from postroad.client.sync.backend import CallerThread
 from postroad.message import Message
 from postroad.names import MessageId, parse_format_name
@@ -154,3 +156,21 @@ def test_a_dataclass_is_a_json_object_and_back_under_its_keys() -> None:
     assert json.loads(json.dumps(hold, default=to_json)).keys() >= {"from", "to"}
     with pytest.raises(TypeError, match="no form in JSON"):
         json.dumps({"x": UUID(int=1)}, default=to_json)
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        (r"private$\orders", "private$/orders"),
+        (r"PRIVATE$\a-b_1", "PRIVATE$/a-b_1"),
+        (r"private$\..", "private%24%5C.."),
+        (r"alpha\private$\orders", "alpha%5Cprivate%24%5Corders"),
+        (r"DIRECT=OS:.\private$\orders", "DIRECT%3DOS%3A.%5Cprivate%24%5Corders"),
+    ],
+)
+def test_the_path_of_a_queue_has_no_escapes_if_it_needs_none_and_the_server_finds_the_name(
+    name: str, path: str
+) -> None:
+    assert queue_path(name, "messages") == f"/queues/{path}/messages"
+    found = canonical_path(f"{API}{queue_path(name, 'messages')}")
+    assert unquote(found) == f"{API}/queues/{name}/messages"

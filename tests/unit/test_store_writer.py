@@ -1,4 +1,4 @@
-"""The Writer: order, group commit, and who hears of a failure."""
+"""The Writer: order, group commit, who hears of a failure, and which thread commits."""
 
 from __future__ import annotations
 
@@ -21,12 +21,18 @@ class GatedStore(MemoryStore):
         self.groups: list[int] = []
         self.fault: BaseException | None = None
         self.tidied = threading.Semaphore(0)
+        self.short = False  # all commits, or none
+        self.threads: list[threading.Thread] = []  # that committed
+
+    def is_short(self, batch: Batch) -> bool:
+        return self.short
 
     def commit(self, batches: Iterable[Batch]) -> None:
         batches = list(batches)
         self.arrived.release()
         assert self.gate.acquire(timeout=30)
         self.groups.append(len(batches))
+        self.threads.append(threading.current_thread())
         if self.fault is not None:
             fault, self.fault = self.fault, None
             raise fault
@@ -182,4 +188,152 @@ def test_closing_commits_what_waits_and_then_takes_no_more(store: GatedStore) ->
     assert [ending.known and ending.error() for ending in endings] == [None, None, None]
     assert stored(store) == [0, 1, 2]
     assert "closed" in str(submit(writer, 4).error())
+    writer.close()
+
+
+# On the caller's own thread
+
+
+@pytest.fixture
+def short(store: GatedStore) -> GatedStore:
+    """All commits are short, and none waits at the gate."""
+    store.short = True
+    for _ in range(100):
+        store.gate.release()
+    return store
+
+
+def here(store: GatedStore) -> list[bool]:
+    """Of each commit, whether this thread made it."""
+    return [thread is threading.current_thread() for thread in store.threads]
+
+
+def test_a_short_commit_ends_before_the_caller_goes_on(short: GatedStore, writer: Writer) -> None:
+    assert [submit(writer, number).known for number in (1, 2)] == [True, True]
+    assert here(short) == [True, True]
+    assert stored(short) == [1, 2]
+
+
+def test_a_commit_that_is_not_short_is_for_the_thread(short: GatedStore, writer: Writer) -> None:
+    submit(writer, 1)
+    short.short = False
+    assert submit(writer, 2).error() is None
+    assert here(short) == [True, False]
+
+
+def test_a_short_commit_does_not_overtake_one_that_waits(store: GatedStore, writer: Writer) -> None:
+    first = submit(writer, 1)
+    assert store.arrived.acquire(timeout=30)
+    store.short = True
+    later = [submit(writer, 2), submit(writer, 3)]
+    assert not any(ending.known for ending in (first, *later))
+    store.gate.release()
+    store.gate.release()
+    assert [ending.error() for ending in (first, *later)] == [None, None, None]
+    assert (here(store), store.groups) == ([False, False], [1, 2])
+
+
+def test_a_commit_that_comes_while_the_thread_tidies_waits_for_it(
+    short: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def tidy(*, busy: bool = False) -> bool:
+        begun.set()
+        assert go_on.wait(30)
+        return False
+
+    monkeypatch.setattr(short, "tidy", tidy)
+    writer = Writer(short)
+    writer.tidy()
+    assert begun.wait(30)
+    ending = submit(writer, 1)
+    assert not ending.known
+    go_on.set()
+    assert ending.error() is None
+    assert here(short) == [False]
+    writer.close()
+
+
+@pytest.mark.parametrize("fault", [StorageError("the disk is full"), RuntimeError("a bug")])
+def test_a_short_commit_that_fails_fails_alone(short: GatedStore, writer: Writer, fault: Exception) -> None:
+    short.fault = fault
+    first, second = submit(writer, 1), submit(writer, 2)
+    assert first.known
+    assert first.error() is fault
+    assert second.error() is None
+    assert stored(short) == [2]
+    assert here(short) == [True, True]
+
+
+def test_a_listener_that_fails_does_not_harm_the_caller(
+    short: GatedStore, writer: Writer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(error: Exception | None) -> None:
+        raise RuntimeError("a bug")
+
+    writer.submit(batch(1), fail)
+    assert submit(writer, 2).error() is None
+    assert "a store writer's listener failed" in caplog.messages
+
+
+def test_a_listener_may_submit_the_next_batch(short: GatedStore, writer: Writer) -> None:
+    second = Ending()
+    writer.submit(batch(1), lambda error: writer.submit(batch(2), second))
+    assert second.known
+    assert stored(short) == [1, 2]
+
+
+def test_a_slow_disk_gives_its_commits_to_the_thread_until_it_is_quick_again(
+    short: GatedStore, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    step_s = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += step_s
+        return now
+
+    monkeypatch.setattr("postroad.store.writer.perf_counter", clock)
+    submit(writer, 0)
+    step_s = 0.1
+    submit(writer, 1)  # here is where it turns out
+    submit(writer, 2).error()
+    submit(writer, 3).error()
+    assert here(short) == [True, True, False, False]
+    step_s = 0.0
+    for number in range(4, 90):
+        submit(writer, number).error()
+    assert here(short)[4:12] == [False] * 8  # the slow ones still count
+    assert here(short)[-1]
+
+
+def test_closing_waits_for_a_commit_of_another_thread(store: GatedStore) -> None:
+    store.short = True
+    writer = Writer(store)
+    endings: list[Ending] = []
+    caller = threading.Thread(target=lambda: endings.append(submit(writer, 1)))
+    caller.start()
+    assert store.arrived.acquire(timeout=30)
+    closer = threading.Thread(target=writer.close)
+    closer.start()
+    closer.join(0.05)
+    assert closer.is_alive()
+    store.gate.release()
+    closer.join(30)
+    caller.join(30)
+    assert not closer.is_alive()
+    assert endings[0].error() is None
+    assert "closed" in str(submit(writer, 2).error())
+    assert stored(store) == [1]
+
+
+def test_the_thread_tidies_after_commits_of_callers_too(short: GatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.store.writer.IDLE_S", 0.01)
+    writer = Writer(short)
+    assert short.tidied.acquire(timeout=30)  # then there is nothing left to do, and the thread waits
+    while not submit(writer, 1).known:
+        pass  # it was still at it
+    assert short.tidied.acquire(timeout=30)
     writer.close()

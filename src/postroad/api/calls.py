@@ -97,6 +97,7 @@ class Operation:
     errors: tuple[HTTPStatus, ...]
     audited: str | None  # the action in the audit log; None if it is not logged there
     needs: Action | Needs  # administrators need nothing
+    direct: bool  # whether it runs without a task (runtime/steps.py): its answer is whole, and it is called often
 
 
 class Operations(list[Operation]):
@@ -112,11 +113,14 @@ class Operations(list[Operation]):
         body: Body | None = None,
         errors: tuple[HTTPStatus, ...] = (),
         audited: str | None = None,
+        direct: bool = False,
     ) -> Callable[[Handler], Handler]:
         method, path = request.split(" ")
 
         def register(handler: Handler) -> Handler:
-            self.append(Operation(method, path, handler, summary, answers, parameters, body, errors, audited, needs))
+            self.append(
+                Operation(method, path, handler, summary, answers, parameters, body, errors, audited, needs, direct)
+            )
             return handler
 
         return register
@@ -139,11 +143,11 @@ class Call:
 
     def segment(self, name: str) -> str:
         """The part of the path that stands for {name}."""
-        return unquote(self.request.path_params[name])
+        return unquote(self.request.scope["path_params"][name])
 
     @property
     def queue(self) -> str:
-        return _queue_name(self.request.path_params["queue"])
+        return _queue_name(self.request.scope["path_params"]["queue"])
 
     def header(self, name: bytes) -> str:
         """Empty if the request has no such header; `name` is in lower case."""

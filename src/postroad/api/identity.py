@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,11 +47,18 @@ def user_name(name: str) -> str:
 class NamingProtocol(BoundedHttpProtocol):
     """HTTP whose requests carry the subject of the client's certificate, if there is one."""
 
+    _subject: str | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        certificate = transport.get_extra_info("peercert")
+        if certificate:
+            self._subject = subject(certificate)
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        certificate = self.transport.get_extra_info("peercert")
-        if certificate:
-            self.scope["extensions"] = {_TLS: {_NAME: subject(certificate)}}
+        if self._subject is not None:
+            self.scope["extensions"] = {_TLS: {_NAME: self._subject}}
 
 
 def certificate_name(scope: Mapping[str, Any]) -> str | None:

@@ -50,6 +50,7 @@ LAST_LOOKUP_ID = "Postroad-Last-Lookup-Id"
 LOCKED = "Postroad-Locked"
 LEASE = "Postroad-Lease"
 LEASE_S = "Postroad-Lease-Seconds"
+_LEASE, _LEASE_S = LEASE.lower().encode(), LEASE_S.lower().encode()  # as they are sent
 OCTETS = "application/octet-stream"
 T = TypeVar("T")
 
@@ -127,6 +128,7 @@ OPERATIONS = Operations()
     body=Body({JSON: "Sending", "*/*": None}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
     needs=Action.SEND,
+    direct=True,
 )
 async def send(call: Call) -> Response:
     queue, query = call.queue, call.query
@@ -263,6 +265,7 @@ async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **argum
     parameters=(_COUNT, TIMEOUT, _TRANSACTION, PACKET),
     errors=_CONFLICTS,
     needs=Action.RECEIVE,
+    direct=True,
 )
 async def receive(call: Call) -> Response:
     form = _format(call)
@@ -293,6 +296,7 @@ async def peek(call: Call) -> Response:
     body=Body({JSON: "Settlement"}, required=False),
     errors=_CONFLICTS,
     needs=Action.RECEIVE,
+    direct=True,
 )
 async def lock(call: Call) -> Response:
     """Acknowledgments that come with it do not wait for the disk: they share a commit with what comes next."""
@@ -308,8 +312,10 @@ async def lock(call: Call) -> Response:
         lookup_ids = [message.lookup_id for message in locked.messages]
         await call.manager.settle(call.queue, lookup_ids, delete=False, leases=[locked.lease])
     answer = whole_answer(form, locked.messages)
-    answer.headers[LEASE] = str(locked.lease)
-    answer.headers[LEASE_S] = f"{call.manager.leases.times.receive_s:g}"
+    answer.raw_headers += (
+        (_LEASE, str(locked.lease).encode()),
+        (_LEASE_S, f"{call.manager.leases.times.receive_s:g}".encode()),
+    )
     return answer
 
 
@@ -320,6 +326,7 @@ async def lock(call: Call) -> Response:
     body=Body({JSON: "Settlement"}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     needs=Action.RECEIVE,
+    direct=True,
 )
 async def settle(call: Call) -> Response:
     await call.manager.settle(call.queue, **_settlement(call, await call.json_object()))

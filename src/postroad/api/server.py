@@ -12,7 +12,7 @@ from pathlib import Path
 import uvicorn
 
 from postroad.api.app import Settings, build_app
-from postroad.api.identity import NamingProtocol
+from postroad.api.protocol import ApiProtocol
 from postroad.errors import ConfigurationError
 from postroad.manager import Manager
 from postroad.net import ports
@@ -34,7 +34,7 @@ class ApiServer(HttpListener):
     client certificates. TLS alone keeps strangers from listening in, not from calling. Once it listens, `host` is the
     address."""
 
-    protocol = NamingProtocol
+    protocol = ApiProtocol
     task = table = "api"
     grace_s = 10
 

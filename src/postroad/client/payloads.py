@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 INCOMPLETE = "the answer lacks members: it is not from a queue manager, or from another version of one"
 
+_PLAIN = re.compile(r"private\$\\[A-Za-z0-9_-]+", re.ASCII | re.IGNORECASE)  # a private queue of the manager itself
+
 T = TypeVar("T")
 InfoT = TypeVar("InfoT", bound="DataclassInstance")
 
@@ -31,7 +34,9 @@ InfoT = TypeVar("InfoT", bound="DataclassInstance")
 @lru_cache(KNOWN_NAMES)
 def queue_path(name: str, call: str = "") -> str:
     as_name(name)  # what is no name might be taken for another path of the API
-    return f"/queues/{quote(name, safe='')}{'/' if call else ''}{call}"
+    # The server reads a path without escapes faster.
+    path = name.replace("\\", "/") if _PLAIN.fullmatch(name) else quote(name, safe="")
+    return f"/queues/{path}{'/' if call else ''}{call}"
 
 
 @lru_cache(KNOWN_NAMES)

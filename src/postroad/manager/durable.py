@@ -1,12 +1,14 @@
 """A core whose changes go to disk. Every interface of a manager answers through here, once a change is durable.
 
-Everything runs on one event loop; the store's writer is the only other thread.
+Everything runs on one event loop; the store's writer is the only other thread. A short commit runs on the loop's own
+thread (store/writer.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from threading import get_ident
 from typing import TypeVar
 from uuid import UUID
 
@@ -17,6 +19,7 @@ from postroad.queues.commits import Commits, Done
 from postroad.queues.leases import LeaseTimes
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.transaction import Transaction
+from postroad.runtime.steps import Promise
 from postroad.store.interface import Batch, Store
 from postroad.store.writer import Writer
 
@@ -38,6 +41,7 @@ class DurableCore:
         self.clock = clock
         self.leases = LeaseService(core, self.durably, clock, lease_times)
         self._loop: asyncio.AbstractEventLoop
+        self._thread: int  # of the event loop
         self._next_look = 0.0  # at the free space
         self._writer = Writer(store)
         self._commits = Commits(core, clock, self._after, self._write)
@@ -104,15 +108,18 @@ class DurableCore:
             self.store.close()
 
     def _durable(self, *, repeats: bool = False) -> asyncio.Future[None]:
-        promise: asyncio.Future[None] = self._loop.create_future()
+        promise: Promise[None] = Promise(loop=self._loop)
         self._commits.when_durable(lambda error: _settle(promise, error), repeats=repeats)
         return promise
 
     def _write(self, batch: Batch, done: Done) -> None:
-        def written(error: Exception | None) -> None:  # on the writer's thread
+        def written(error: Exception | None) -> None:
             if error is not None and not isinstance(error, StorageError):
                 error = StorageError(f"the store failed: {error!r}")
-            self._loop.call_soon_threadsafe(landed, error)
+            if get_ident() == self._thread:
+                landed(error)
+            else:
+                self._loop.call_soon_threadsafe(landed, error)
 
         def landed(error: StorageError | None) -> None:
             if error is not None or self._loop.time() >= self._next_look:

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from threading import get_ident
 from uuid import UUID, uuid4
 
 from postroad.binary.service import BinaryService
@@ -127,6 +128,7 @@ class Manager(Reads, Rescue, AccessLists):
     async def start(self) -> None:
         """Loads the queues, but reads none of their messages."""
         self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
         self.started_at = self.clock()
         self.core.start(self.started_at)
         await self.write_identifier()

@@ -240,7 +240,9 @@ class Commits:
         self._in_flight, self.under_way = tick, promised
         try:
             self._write(tick.batch, self._landed)
-        except Exception as error:  # nobody would say how it ended
+        except Exception as error:
+            if self._in_flight is not tick:
+                raise  # it has ended
             self._landed(StorageError(f"the store took no batch: {error!r}"))
 
     def _landed(self, error: StorageError | None) -> None:

@@ -205,6 +205,9 @@ class ExpressStore:
     def no_room(self) -> str | None:
         return None
 
+    def is_short(self, batch: Batch) -> bool:
+        return False
+
     def tidy(self, *, busy: bool = False) -> bool:
         return False
 

@@ -93,12 +93,15 @@ class Batch:
 
 
 class Store(Protocol):
-    """Durable records in queue order, and small named state. `commit` is called by one writer thread at a time;
-    the reading methods by any one other thread, and they see whole batches only."""
+    """Durable records in queue order, and small named state. One thread at a time calls `commit`, `is_short` and
+    `tidy`; any one thread at the same time calls the reading methods, and they see whole batches only."""
 
     def commit(self, batches: Iterable[Batch]) -> None:
         """Applies all of `batches` in order, as one; returns when they are durable.
         Raises StorageError, and then has changed nothing."""
+
+    def is_short(self, batch: Batch) -> bool:
+        """Whether the commit of this batch, and no other, is one short write, with nothing to tidy after it."""
 
     def scan(self, queue: int, after: int = -1, limit: int = 100) -> list[Record]:
         """Up to `limit` records with a lookup id above `after`, ascending; fewer only where the queue ends.
@@ -138,7 +141,7 @@ class Store(Protocol):
 
     def tidy(self, *, busy: bool = False) -> bool:
         """One short step of work that can wait: moves messages to where they stay, and returns space of deleted ones to
-        the disk. True if there is more to do. Only the thread that commits calls this: while it is idle, and `busy`
-        after a commit for the steps that the next commits need."""
+        the disk. True if there is more to do. While nothing is committed, and `busy` after a commit for the steps
+        that the next commits need."""
 
     def close(self) -> None: ...

@@ -155,6 +155,11 @@ class Journal:
     def has_room(self, size: int) -> bool:
         return self._failed or self.position == 0 or self.position + size <= self.segment_bytes
 
+    def has_blocks(self, size: int) -> bool:
+        """Whether a commit of this size is a write within the file as it is."""
+        end = min(self._allocated[self._segment], self.segment_bytes)
+        return not self._failed and self.position + size <= end
+
     def append(self, body: Body) -> None:
         """Makes one commit durable. Raises OSError; then the commit does not count."""
         data = body.frame(self.generation, self._before, self.position)
@@ -196,9 +201,14 @@ class Journal:
 
 @contextmanager
 def explained(file: Path, doing: str) -> Iterator[None]:
-    """Turns an OSError into a StorageError that names the file, the cause and the remedy."""
+    """Turns an OSError into a StorageError."""
     try:
         yield
     except OSError as error:
-        cure = _FAULTS.get(error.errno or 0, DISK_ERROR)
-        raise StorageError(f"{file}: {doing} failed: {cure} ({error.strerror or error})") from error
+        raise explain(file, doing, error) from error
+
+
+def explain(file: Path, doing: str, error: OSError) -> StorageError:
+    """Names the file, the cause and the remedy."""
+    cure = _FAULTS.get(error.errno or 0, DISK_ERROR)
+    return StorageError(f"{file}: {doing} failed: {cure} ({error.strerror or error})")

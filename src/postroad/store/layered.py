@@ -14,11 +14,11 @@ from pathlib import Path
 from threading import Lock
 
 from postroad.errors import CorruptRecord, StorageError
-from postroad.store.bulk import Bulk, is_cold
+from postroad.store.bulk import BULK, Bulk, is_cold
 from postroad.store.database import CHECKPOINT_PAGES
 from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Pair, Record
 from postroad.store.journal import encode
-from postroad.store.journal_file import SEGMENT_BYTES, DirectoryFiles, Files, Journal, explained
+from postroad.store.journal_file import SEGMENT_BYTES, DirectoryFiles, Files, Journal, explain, explained
 from postroad.store.replay import replay
 from postroad.store.sqlite import KEPT_FREE_PAGES, Mark, SqliteStore
 
@@ -28,6 +28,7 @@ HALF = 0.5  # of a generation
 IDLE_ROWS = 1024  # the same while nothing is committed
 SHARE = 16  # on a small disk a segment is at most 1/16 of it
 MIN_SEGMENT_BYTES = 1 << 16
+SHORT_BYTES = 1 << 15  # of packets and state, in a commit that is one short write
 BEGIN, END = -1, 1 << 62  # below and above every lookup id
 
 
@@ -94,14 +95,28 @@ class LayeredStore:
                 for key in changed:
                     self._damaged.pop(key if isinstance(key, str) else Key(*key), None)
 
+    def is_short(self, batch: Batch) -> bool:
+        """A write to the journal that fits in the active segment, while no part of the frozen layer is due to move."""
+        if len(batch.deletes) + len(batch.puts) >= BULK:
+            return False
+        size = sum(len(record.packet) for record in batch.puts.values())
+        size += sum(len(name) + len(value or b"") for name, value in batch.state.items())
+        return (
+            size <= SHORT_BYTES
+            and self._journal.has_blocks(2 * SHORT_BYTES)  # numbers and keys take less than packets
+            and self._fill() < (1.0 if self._overlay.frozen is None else HALF)
+        )
+
     def _write_journal(
         self, deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None]
     ) -> None:
         body = encode(deletes, puts, state)
         if not self._journal.has_room(body.size) or len(self._overlay.active.entries) >= MAX_ENTRIES:
             self._rotate()
-        with explained(self._journal.file, "writing"):
+        try:
             self._database.with_room(lambda: self._journal.append(body), body.packet_bytes)
+        except OSError as error:
+            raise explain(self._journal.file, "writing", error) from error
         with self._lock:
             self._overlay.apply(deletes, puts, state)
 
@@ -211,7 +226,7 @@ class LayeredStore:
 
         It begins when the active one is half full: what leaves soon has left by then.
         """
-        frozen, before, used = self._overlay.frozen, self._used, self._fill()
+        frozen, before, used = self._overlay.frozen, max(self._used, HALF), self._fill()
         self._used = min(used, 1.0)
         if frozen is None or used < HALF:
             return False

@@ -115,6 +115,28 @@ def test_a_caller_that_is_alone_waits_for_no_other(bench: Bench) -> None:
     assert bench.told == [("a", None), ("b", None)]
 
 
+def test_a_disk_that_ends_a_commit_at_once_is_asked_for_the_next_in_its_own_turn(bench: Bench) -> None:
+    class Quick(Bench):
+        def _write(self, batch: Batch, done: Done) -> None:
+            super()._write(batch, done)
+            self.land(DISK_FULL if self.fails else None)
+
+        fails = False
+
+    quick = Quick(bench.harness)
+    quick.put("a")
+    quick.commits.when_durable(lambda error: quick.wait_for("b"))
+    assert quick.turn() == [0.0]
+    assert (quick.told, quick.commits.writing) == ([], False)
+    assert quick.turn() == [0.0]
+    assert quick.told == [("b", None)]
+    quick.fails = True
+    quick.wait_for("c")
+    quick.turn()
+    assert [name for name, error in quick.told if error is not None] == ["c"]
+    assert quick.commits.idle
+
+
 def test_a_commit_that_enough_wait_for_starts_though_more_come(bench: Bench) -> None:
     bench.wait_for("a")
     bench.wait_for("b")
