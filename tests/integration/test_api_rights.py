@@ -67,6 +67,11 @@ REQUESTS: dict[str, tuple[object, str]] = {
     "DELETE /queues/{queue}/holds/{name}": (None, ""),
     "POST /queues/{queue}/submissions/{name}/{epoch}/commit": (None, ""),
     "POST /queues/{queue}/submissions/{name}/{epoch}/{partition}": ({"messages": [{"body": "x"}]}, ""),
+    "GET /queues/{queue}/submissions/{name}/{epoch}": (None, ""),
+    "POST /queues/{queue}/submissions/{name}/{epoch}/{partition}/take-over": (
+        {"run": "r", "rows": 0, "digest": "d"},
+        "",
+    ),
     "DELETE /queues/{queue}/submissions/{name}": (None, ""),
     "POST /handles": ({"queue": r"private$\orders", "access": "receive"}, ""),
     "DELETE /handles/{handle}": (None, ""),

@@ -28,7 +28,7 @@ from postroad.values.info import (
     SessionInfo,
     TransactionInfo,
 )
-from postroad.values.offsets import HoldInfo, Mark, Submission
+from postroad.values.offsets import HoldInfo, Mark, Submission, SubmissionState
 from postroad.values.plain import key_of
 from postroad.values.resolution import Resolution
 from postroad.values.routes import Route, Table
@@ -120,6 +120,7 @@ _DATACLASSES: Mapping[type[DataclassInstance], str] = {
     Mark: "Mark",
     HoldInfo: "Hold",
     Submission: "Submission",
+    SubmissionState: "SubmissionState",
     QueueInfo: "Queue",
     ManagerInfo: "Manager",
     SessionInfo: "Session",
@@ -257,6 +258,7 @@ def schemas() -> dict[str, Json]:
         "Renewal": ["leases"],
         "NewHold": ["from"],
         "HoldCommit": ["to"],
+        "TakeOver": ["run", "rows", "digest"],
         "Opening": ["queue", "access"],
         "AclChange": ["sddl"],
     }

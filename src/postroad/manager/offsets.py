@@ -21,7 +21,7 @@ from postroad.queues.submissions import Part, Sender
 from postroad.received import ReceivedMessage
 from postroad.security.access import Token
 from postroad.store.interface import ARRIVAL_MASK
-from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
+from postroad.values.offsets import HoldInfo, Mark, Selection, Submission, SubmissionState
 from postroad.values.reading import QueueAccess, ShareMode
 
 Name = FormatName | PathName | str
@@ -151,20 +151,24 @@ class Offsets:
         messages: Sequence[Message],
         transactional: bool | None = None,
         token: Token = TRUSTED,
+        *,
+        run: str = "",
+        digest: str = "",
     ) -> Submission:
         """Sends those of the rows from `row` on that were not sent yet: all of them, or none.
 
-        If the caller does not say whether they go in a transaction, they go as the local queue requires.
+        If the caller does not say whether they go in a transaction, they go as the local queue requires. `digest`
+        describes all rows of the partition up to the last of these, for a later run to be compared with.
         """
         part = Part(_sender(destination, sender), epoch, partition)
 
         def send() -> Submission:
             core = self._core
-            dropped = core.submissions.sent(part, row, len(messages))
+            dropped = core.submissions.sent(part, row, len(messages), run, digest)
             rest = messages[dropped:]
             if rest:
                 self._send(destination, rest, transactional, token)
-                core.submissions.note(part, row + len(messages))
+                core.submissions.note(part, row + len(messages), run, digest)
             return Submission(len(rest), dropped)
 
         async with self._one_at_a_time(part):
@@ -187,9 +191,29 @@ class Offsets:
             core.abort(transaction, now)
             raise
 
-    async def commit_submission(self, destination: Name, sender: str, epoch: int) -> None:
+    def submission(self, destination: Name, sender: str, epoch: int) -> SubmissionState:
+        """What is known of an epoch."""
+        found, known = _sender(destination, sender), self._core.submissions
+        parts = tuple(
+            {"partition": partition, "rows": sent.next_row, "run": sent.run, "digest": sent.digest}
+            for partition, sent in known.progress(found, epoch).items()
+        )
+        return SubmissionState(known.is_complete(found, epoch), parts)
+
+    async def take_over_submission(
+        self, destination: Name, sender: str, epoch: int, partition: int, rows: int, run: str, digest: str
+    ) -> None:
+        """A new run of the sender's job goes on with a partition, if its first rows are those that were sent."""
+        part = Part(_sender(destination, sender), epoch, partition)
+        async with self._one_at_a_time(part):
+            await self._durably(lambda: self._core.submissions.take_over(part, rows, run, digest))
+
+    async def commit_submission(
+        self, destination: Name, sender: str, epoch: int, *, run: str = "", keep: bool = False
+    ) -> None:
         """The epoch is complete: all its messages count as sent from now on."""
-        await self._durably(lambda: self._core.submissions.commit(_sender(destination, sender), epoch))
+        submissions, found = self._core.submissions, _sender(destination, sender)
+        await self._durably(lambda: submissions.commit(found, epoch, run=run, keep=keep))
 
     async def forget_submission(self, destination: Name, sender: str) -> bool:
         return bool(await self._durably(lambda: self._core.submissions.forget(_sender(destination, sender))))

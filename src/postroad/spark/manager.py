@@ -13,7 +13,7 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 import pyarrow as pa
@@ -54,6 +54,23 @@ class Mark:
         return self.arrival == self.arrived
 
 
+@dataclass(frozen=True, slots=True)
+class SentPart:
+    """The rows of a partition that were sent, the run of the job that sent them, and their digest."""
+
+    rows: int
+    run: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What was sent of an epoch, by partition."""
+
+    complete: bool
+    parts: Mapping[int, SentPart]
+
+
 class _Broken(Exception):
     """The connection, or the server behind it, failed: worth another try."""
 
@@ -75,6 +92,12 @@ class ManagerApi:
             login = b64encode(f"{place.user}:{place.password}".encode()).decode()
             self._headers["Authorization"] = f"Basic {login}"
         self._connection: http.client.HTTPConnection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         if self._connection is not None:
@@ -141,20 +164,41 @@ class ManagerApi:
 
     # Submissions
 
+    def submission(self, name: str, epoch: int) -> Sending:
+        """What was sent of an epoch before."""
+        answer = self._json("GET", f"/submissions/{quote(name, safe='')}/{epoch}")
+        parts = {each["partition"]: SentPart(each["rows"], each["run"], each["digest"]) for each in answer["parts"]}
+        return Sending(bool(answer["complete"]), parts)
+
+    def take_over(self, name: str, epoch: int, partition: int, rows: int, run: str, digest: str) -> None:
+        """Goes on with a partition in a new run; TransactionSequence if its first rows are not those that were sent."""
+        path = f"/submissions/{quote(name, safe='')}/{epoch}/{partition}/take-over"
+        self._json("POST", path, {"run": run, "rows": rows, "digest": digest})
+
     def submit(
-        self, name: str, epoch: int, partition: int, row: int, stream: bytes, *, transactional: bool | None = None
+        self,
+        name: str,
+        epoch: int,
+        partition: int,
+        row: int,
+        stream: bytes,
+        *,
+        run: str,
+        digest: str,
+        transactional: bool | None = None,
     ) -> tuple[int, int]:
         """Sends the rows of an Arrow stream, from number `row` on, except those already sent; returns how many were
-        sent, and how many dropped."""
-        path = f"/submissions/{quote(name, safe='')}/{epoch}/{partition}?row={row}"
+        sent, and how many dropped. `digest` is of all rows of the partition up to the last of these."""
+        path = f"/submissions/{quote(name, safe='')}/{epoch}/{partition}?row={row}&run={run}&digest={digest}"
         if transactional is not None:
             path += f"&transactional={str(transactional).lower()}"
         answer = self._parsed(self._asked("POST", path, stream, ARROW))
         return int(answer["sent"]), int(answer["dropped"])
 
-    def finish(self, name: str, epoch: int) -> None:
-        """Completes this epoch and those before it: nothing more is sent in them."""
-        self._json("POST", f"/submissions/{quote(name, safe='')}/{epoch}/commit")
+    def finish(self, name: str, epoch: int, run: str, *, keep: bool) -> None:
+        """Completes this epoch and those before it: nothing more is sent in them. With `keep`, a repeat of this epoch
+        is compared with what was sent."""
+        self._json("POST", f"/submissions/{quote(name, safe='')}/{epoch}/commit?run={run}&keep={str(keep).lower()}")
 
     # Requests
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from pyspark import Accumulator
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -16,6 +19,8 @@ from postroad.spark.writing import BatchWriter, StreamWriter
 
 class MessageSource(DataSource):
     """`spark.read`, `readStream`, `write` and `writeStream` with `format("postroad")`."""
+
+    dropped: ClassVar[Accumulator[int] | None] = None  # rows that writers did not send again; a session sets it
 
     @classmethod
     def name(cls) -> str:
@@ -51,10 +56,10 @@ class MessageSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise InvalidArgument("mode: must be append, because a queue cannot be overwritten; use .mode('append')")
-        return BatchWriter(write_options(self.options), schema)
+        return BatchWriter(write_options(self.options), schema, self.dropped)
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         if overwrite:
             raise InvalidArgument("outputMode: must be append or update, got complete: a queue takes rows one by one")
-        return StreamWriter(write_options(self.options), schema)
+        return StreamWriter(write_options(self.options), schema, self.dropped)

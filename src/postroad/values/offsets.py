@@ -70,3 +70,12 @@ class Submission:
 
     sent: int
     dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionState:
+    """What a manager knows of an epoch of a sender: whether it is complete, and the `rows` that were sent of each
+    `partition`, with the `run` that sent them and their `digest`, if the sender gave them."""
+
+    complete: bool
+    parts: tuple[dict[str, object], ...]
