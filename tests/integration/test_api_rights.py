@@ -63,6 +63,7 @@ REQUESTS: dict[str, tuple[object, str]] = {
     "GET /queues/{queue}/mark": (None, ""),
     "GET /queues/{queue}/holds": (None, ""),
     "PUT /queues/{queue}/holds/{name}": ({"from": 0}, ""),
+    "GET /queues/{queue}/plan": (None, ""),
     "POST /queues/{queue}/holds/{name}/commit": ({"to": 1}, ""),
     "DELETE /queues/{queue}/holds/{name}": (None, ""),
     "POST /queues/{queue}/submissions/{name}/{epoch}/commit": (None, ""),

@@ -12,7 +12,7 @@ from postroad.api.formats import ARROW, JSON
 from postroad.api.messages import MAX_BATCH_BYTES, MAX_LIMIT
 from postroad.api.schema import MAX_BATCH_MESSAGES, TRANSACTIONAL, read_sending
 from postroad.errors import InvalidArgument
-from postroad.fields.kinds import SWITCH, FieldFault, nullable, parsed, quoted, whole
+from postroad.fields.kinds import SWITCH, TEXT, FieldFault, nullable, parsed, quoted, whole
 from postroad.fields.tables import Property, read_object, read_text
 from postroad.queues.access import Action
 from postroad.queues.submissions import MAX_EPOCH
@@ -27,6 +27,8 @@ def _word(text: str) -> str:
 
 ARRIVAL = whole(0, ARRIVAL_MASK)
 EPOCH = whole(0, MAX_EPOCH)
+EPOCH_MS = 1 << 53  # numbers of JSON are exact up to here
+MAX_PARTS = 100_000
 _FROM = Parameter("from", ARRIVAL, "the arrival number that `limit` counts from", 0)
 _LIMIT = Parameter("limit", whole(1, MAX_LIMIT), "the largest number of messages before the mark")
 _WORD = parsed("text", _word, longest=64)
@@ -64,6 +66,39 @@ def _number(call: Call, name: str) -> int:
 )
 async def show_mark(call: Call) -> Response:
     return json_answer(await call.manager.offsets.mark(call.queue, call.query["from"], call.query["limit"]))
+
+
+@OPERATIONS.add(
+    "GET /queues/{queue}/plan",
+    "Count the messages of a range, and divide it into parts with equal numbers of messages",
+    Answer(description="the range and its parts", content={JSON: "Plan"}),
+    parameters=(
+        Parameter("from", ARRIVAL, "the first arrival number", 0),
+        Parameter("to", ARRIVAL, "the arrival number after the last; the mark if absent"),
+        Parameter("hold", TEXT, "the name of a hold; the answer then includes the messages it holds"),
+        Parameter("limit", whole(1, MAX_LIMIT), "end the range behind so many messages"),
+        Parameter("bytes", whole(1, MAX_LIMIT), "end the range before more than so many bytes of packets"),
+        Parameter("parts", whole(1, MAX_PARTS), "the largest number of parts", 1),
+        Parameter("all", SWITCH, "whether to count also what others have locked or hold", False),
+        Parameter("since", whole(0, EPOCH_MS), "begin with the first message that arrived then, in ms since 1970"),
+    ),
+    errors=_NOT_FOUND,
+    needs=Action.PEEK,
+)
+async def show_plan(call: Call) -> Response:
+    query = call.query
+    plan = await call.manager.offsets.plan(
+        call.queue,
+        query["from"],
+        query["to"],
+        hold=query["hold"],
+        limit=query["limit"],
+        most_bytes=query["bytes"],
+        parts=query["parts"],
+        since_ms=query["since"],
+        everything=query["all"],
+    )
+    return json_answer(plan)
 
 
 # Holds
