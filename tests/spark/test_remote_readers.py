@@ -362,6 +362,16 @@ def test_a_checkpoint_of_a_large_batch_is_small() -> None:
     assert len(str(RemoteOffset.of(batch, 4, 0).json())) < 60_000
 
 
+def test_an_offset_has_a_version_and_keeps_what_it_does_not_know() -> None:
+    value = RemoteOffset.first().json()
+    assert value["version"] == 2
+    assert RemoteOffset.read(value | {"colour": "blue"}).json() == value | {"colour": "blue"}
+    first = {name: each for name, each in value.items() if name != "version"}
+    assert RemoteOffset.read(first) == RemoteOffset.first(), "the first version has no number"
+    with pytest.raises(InvalidArgument, match="checkpoint: has offsets of version 3"):
+        RemoteOffset.read(value | {"version": 3})
+
+
 @pytest.mark.parametrize("wrong", [{"arrival": 1}, {**RemoteOffset.first().json(), "checks": "?"}])
 def test_a_checkpoint_of_something_else_is_refused(wrong: dict[str, object]) -> None:
     reader = MessageSource({"rpc": HOST, "queue": ORDERS, "mode": "consume"})

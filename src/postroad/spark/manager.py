@@ -12,8 +12,8 @@ import ssl
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import pyarrow as pa
@@ -21,7 +21,14 @@ import pyarrow as pa
 from postroad.client.tls import client_context
 from postroad.errors import ManagerUnavailable, PostroadError, RemoteProtocolError, rebuild_error
 from postroad.spark.options import ARRIVAL_MASK, Place
+from postroad.values.offsets import Mark, Plan
+from postroad.values.plain import from_json
 from postroad.version import __version__
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 API = "/api/v1"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -32,26 +39,6 @@ _RETRIED = (502, 503, 504)
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 _PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "hresult", "code", "error"})
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """How far a queue is complete: no new message can appear with an arrival number below `arrival`. Below `arrived`,
-    only messages can appear that a reader has locked and may put back.
-
-    `added` stored messages were ever put there; `oldest` is the first message present, `messages` their number.
-    """
-
-    arrival: int
-    added: int
-    oldest: int | None
-    messages: int
-    arrived: int
-
-    @property
-    def whole(self) -> bool:
-        """Whether all messages that arrived are below `arrival`."""
-        return self.arrival == self.arrived
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +71,8 @@ class ManagerApi:
         parts = urlsplit(place.api)
         self._host, self._port = parts.hostname or "", parts.port
         self._secure = parts.scheme == "https"
-        self._base = f"{parts.path.rstrip('/')}{API}/queues/{quote(place.queue, safe='')}"
+        self._queues = f"{parts.path.rstrip('/')}{API}/queues"
+        self._base = f"{self._queues}/{quote(place.queue, safe='')}"
         self._headers = {"User-Agent": f"postroad-spark/{__version__}"}
         if place.token is not None:
             self._headers["Authorization"] = f"Bearer {place.token}"
@@ -104,14 +92,42 @@ class ManagerApi:
             self._connection.close()
             self._connection = None
 
-    # The queue
+    # Queues
+
+    def queues(self) -> list[dict[str, Any]]:
+        """All queues that the user may see: `path`, `type`, `messages` and more of each."""
+        return list(self._parsed(self._asked("GET", self._queues))["queues"])
 
     def mark(self) -> Mark:
-        answer = self._json("GET", "/mark")
+        """How far the queue is complete, and how many messages ever came."""
+        return self._read(Mark, "/mark")
+
+    def plan(
+        self,
+        start: int,
+        end: int | None = None,
+        *,
+        hold: str | None = None,
+        limit: int | None = None,
+        most_bytes: int | None = None,
+        parts: int = 1,
+        since_ms: int | None = None,
+        everything: bool = False,
+    ) -> Plan:
+        """The messages of a range: how many, and how to divide them. Without an end, up to the mark. `everything`
+        includes what others have locked or hold."""
+        query = {"from": start, "to": end, "hold": hold, "limit": limit, "bytes": most_bytes, "parts": parts}
+        query |= {"since": since_ms, "all": "true" if everything else None}
+        return self._read(Plan, f"/plan?{_query(query)}")
+
+    def _read(self, kind: type[T], path: str) -> T:
         try:
-            return Mark(**{field.name: answer[field.name] for field in fields(Mark)})
+            return from_json(kind, self._json("GET", path))
         except (LookupError, TypeError):
-            raise RemoteProtocolError(f"{self.place.api} must answer with a mark, but has another version") from None
+            raise RemoteProtocolError(
+                f"{self.place.api} must answer with a {kind.__name__.lower()}, but has another version; "
+                "use the same version of Postroad for the manager and for Spark"
+            ) from None
 
     def messages(
         self,
@@ -192,7 +208,7 @@ class ManagerApi:
         path = f"/submissions/{quote(name, safe='')}/{epoch}/{partition}?row={row}&run={run}&digest={digest}"
         if transactional is not None:
             path += f"&transactional={str(transactional).lower()}"
-        answer = self._parsed(self._asked("POST", path, stream, ARROW))
+        answer = self._parsed(self._asked("POST", f"{self._base}{path}", stream, ARROW))
         return int(answer["sent"]), int(answer["dropped"])
 
     def finish(self, name: str, epoch: int, run: str, *, keep: bool) -> None:
@@ -203,7 +219,8 @@ class ManagerApi:
     # Requests
 
     def _json(self, method: str, path: str, value: object = None) -> Any:
-        return self._parsed(self._asked(method, path, None if value is None else json.dumps(value).encode()))
+        body = None if value is None else json.dumps(value).encode()
+        return self._parsed(self._asked(method, f"{self._base}{path}", body))
 
     def _parsed(self, answer: bytes) -> Any:
         try:
@@ -225,8 +242,7 @@ class ManagerApi:
 
     def _stream(self, path: str, query: Mapping[str, object]) -> Iterator[pa.RecordBatch]:
         """Record batches as they come; _Broken if the connection ends before the stream does."""
-        given = {name: value for name, value in query.items() if value is not None}
-        answer = self._answer("GET", f"{path}?{urlencode(given)}", None, JSON, ARROW)
+        answer = self._answer("GET", f"{self._base}{path}?{_query(query)}", None, JSON, ARROW)
         whole = False
         try:
             with pa.ipc.open_stream(answer) as reader:
@@ -248,7 +264,7 @@ class ManagerApi:
         kept = self._connection is not None
         try:
             connection = self._connected()
-            connection.request(method, f"{self._base}{path}", body, headers)
+            connection.request(method, path, body, headers)
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as fault:
             self.close()
@@ -303,6 +319,10 @@ class Patience:
             raise fault from None
         time.sleep(self._pause)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE_S)
+
+
+def _query(given: Mapping[str, object]) -> str:
+    return urlencode({name: value for name, value in given.items() if value is not None})
 
 
 def _reason(fault: Exception) -> str:

@@ -9,10 +9,11 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from postroad.errors import InvalidArgument
-from postroad.spark.options import Mode, read_options, stream_options, write_options
-from postroad.spark.reading import BatchReader, StreamReader
+from postroad.spark.options import Mode, batch_options, read_options, stream_options, write_options
+from postroad.spark.reading import BatchReader
 from postroad.spark.remote_reading import RemoteBatchReader, RemoteStreamReader
 from postroad.spark.schema import spark_schema
+from postroad.spark.streaming import StreamReader
 from postroad.spark.tracebacks import without_traceback
 from postroad.spark.writing import BatchWriter, StreamWriter
 
@@ -32,7 +33,7 @@ class MessageSource(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> BatchReader | RemoteBatchReader:
-        options = read_options(self.options)
+        options = batch_options(self.options)
         if options.mode is Mode.CONSUME:
             raise InvalidArgument(
                 "mode: must be peek for spark.read, which does not report when its rows are safe; to consume the "

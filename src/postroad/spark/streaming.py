@@ -1,0 +1,424 @@
+"""Readers of messages in a stream: ranges of arrival numbers of one or several queues, and what was lost on the way.
+
+Planning runs in one process of the driver, which lives as long as the query; `read` in workers that share only the
+partition with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from postroad.errors import MessagesGone, QueueNotFound, SharingViolation
+from postroad.spark.manager import ManagerApi, Patience
+from postroad.spark.offsets import QueueOffset, StreamOffset, allotted, in_proportion, parts_of
+from postroad.spark.options import Mode, ReadOptions, Start
+from postroad.spark.queues import present, required
+from postroad.spark.reading import FIRST_S, LEAST_MESSAGES, PARTITIONS, Range
+from postroad.spark.rows import asked, joined, rows
+from postroad.spark.schema import named
+from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
+from postroad.values.offsets import Mark, Plan
+
+IDLE_S = 0.05  # Spark asks a hundred times a second whether there is something new
+LIST_S = 1.0  # between two looks for new queues that match a pattern
+SETTLED_S = 1.0  # how long to wait for a moment in which no message is on its way into a queue
+GO_ON = "set the option failOnDataLoss=false to continue with the rest"
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The next batch in one queue: what it takes, up to where it might, and what is lost before it."""
+
+    offset: QueueOffset
+    mark: Mark
+    messages: int
+    lost: int
+    next_arrived_ms: int | None
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """New messages of the queues, in ranges.
+
+    Spark asks for the latest offset with the end of the last completed batch, whose commit log is written. So all
+    messages before that are acknowledged right there, also those of the very last batch. `commit` comes a batch later.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = named(schema)
+        self._apis: dict[str, ManagerApi] = {}
+        self._first: StreamOffset | None = None
+        self._target: Mapping[str, Mark] | None = None  # where a query with availableNow ends
+        self._committed: dict[str, int] = {}
+        self._seen: dict[str, Mark] = {}
+        self._listed: tuple[float, list[str]] | None = None
+        self._waiting_since: float | None = None
+        self._report: dict[str, Any] = {}
+
+    def stop(self) -> None:
+        for api in self._apis.values():
+            api.close()
+        self._apis.clear()
+
+    def _api(self, queue: str) -> ManagerApi:
+        if queue not in self._apis:
+            self._apis[queue] = ManagerApi(self._options.at(queue))
+        return self._apis[queue]
+
+    def _read(self, value: Mapping[str, Any]) -> StreamOffset:
+        return StreamOffset.read(value, self._options.only_queue)
+
+    # The start
+
+    @without_traceback
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        if self._first is None:
+            options = self._options
+            with ManagerApi(options.place, timeout_s=FIRST_S) as api:
+                queues = required(present(api, options.queues), options.queues)
+            hold = None
+            if options.mode is Mode.CONSUME:
+                hold = options.hold or f"spark-{uuid4()}"
+            self._first = StreamOffset({queue: self._begin(queue) for queue in queues}, hold)
+        return self._first.json()
+
+    def _begin(self, queue: str, *, joining: bool = False) -> QueueOffset:
+        """The first position in a queue. One that is `joining` a running stream is read from its first message on."""
+        start = Start.EARLIEST if joining else self._options.start
+        with ManagerApi(self._options.at(queue), timeout_s=FIRST_S) as api:
+            mark = self._settled(api)
+            if isinstance(start, int):
+                arrival = start
+            elif start is Start.LATEST:
+                arrival = mark.arrival
+            else:
+                arrival = mark.arrival if mark.oldest is None else min(mark.oldest, mark.arrival)
+            if self._options.start_ms is not None and not joining:
+                arrival = api.plan(arrival, mark.arrival, limit=1, since_ms=self._options.start_ms).start
+            return self._counted(api, QueueOffset.first(arrival), mark)
+
+    def _settled(self, api: ManagerApi) -> Mark:
+        """A mark at a moment when the counts are exact, if there is one soon."""
+        end = time.monotonic() + SETTLED_S
+        while not (mark := api.mark()).settled and time.monotonic() < end:
+            time.sleep(IDLE_S)
+        return mark
+
+    @staticmethod
+    def _counted(api: ManagerApi, offset: QueueOffset, mark: Mark) -> QueueOffset:
+        """The offset, with all accounted for that came before it, if that can be counted now."""
+        if not mark.settled:
+            return replace(offset, run=mark.run, queue=mark.queue)
+        return offset.counted_from(mark, api.plan(min(offset.arrival, mark.arrival), mark.arrival, everything=True))
+
+    # Offsets
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.max_rows) if self._options.max_rows else ReadAllAvailable()
+
+    @without_traceback
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = {queue: self._settled(self._api(queue)) for queue in self._present(at_once=True)}
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return self._report or None
+
+    @without_traceback
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        begin = self._read(start)
+        self._acknowledge(begin)
+        positions = self._positions(begin)
+        marks = {queue: self._bounded(queue, self._marked(queue, positions[queue])) for queue in positions}
+        pending = {queue: self._pending(queue, positions[queue], marks[queue], begin.hold) for queue in positions}
+        if self._too_few(sum(pending.values())):
+            return self._idle(start, begin, positions, {})
+        rows_each = allotted(pending, limit.max_rows) if isinstance(limit, ReadMaxRows) else None
+        bytes_each = None if self._options.max_bytes is None else in_proportion(pending, self._options.max_bytes)
+        steps: dict[str, _Step] = {}
+        for queue, position in positions.items():
+            if rows_each is not None and pending[queue] and not rows_each[queue]:
+                continue  # its turn comes later
+            rows = None if rows_each is None or not pending[queue] else rows_each[queue]
+            most = None if bytes_each is None or not pending[queue] else bytes_each[queue]
+            step = self._step(queue, position, marks[queue], begin.hold, rows, most, pending[queue])
+            if step is not None:
+                steps[queue] = step
+        lost = begin.lost + sum(step.lost for step in steps.values())
+        gone = begin.queues.keys() - positions.keys()
+        if not gone and lost == begin.lost and not any(step.messages for step in steps.values()):
+            return self._idle(start, begin, positions, steps)
+        self._waiting_since = None
+        parts = parts_of(
+            {queue: step.messages for queue, step in steps.items()},
+            self._options.partitions or PARTITIONS,
+            LEAST_MESSAGES,
+        )
+        ends = {queue: position.resting() for queue, position in positions.items()}
+        for queue, step in steps.items():
+            ends[queue] = replace(step.offset, partitions=parts[queue])
+        self._note(ends, steps, lost)
+        return replace(begin, queues=ends, lost=lost).json()
+
+    def _positions(self, begin: StreamOffset) -> dict[str, QueueOffset]:
+        """Where the stream is in each of its queues, those that are new among them. MessagesGone if one was deleted
+        and the options forbid it."""
+        found = self._present()
+        positions = {}
+        for queue in sorted({*begin.queues, *found}):
+            try:
+                if queue not in begin.queues:
+                    if self._target is None or queue in self._target:
+                        position = self._begin(queue, joining=True)
+                        if position.pending(self._api(queue).mark()) != 0:
+                            positions[queue] = position
+                    continue
+                self._marked(queue, begin.queues[queue])
+                positions[queue] = self._same(queue, begin.queues[queue])
+            except QueueNotFound:
+                self._deleted(queue, begin.queues.get(queue))
+        return positions
+
+    def _present(self, *, at_once: bool = False) -> list[str]:
+        now = time.monotonic()
+        if at_once or self._listed is None or now - self._listed[0] > LIST_S:
+            self._listed = now, present(self._api(self._options.place.queue), self._options.queues)
+        return self._listed[1]
+
+    def _deleted(self, queue: str, position: QueueOffset | None) -> None:
+        if position is None:
+            return  # it came and went
+        if self._options.fail_on_data_loss:
+            raise MessagesGone(
+                f"{queue}: the queue was deleted under the stream, with what was unread in it; {GO_ON}, or create the "
+                "queue again and start with a new checkpoint"
+            ) from None
+        _LOG.warning("%s: the queue was deleted under the stream", queue)
+
+    def _same(self, queue: str, position: QueueOffset) -> QueueOffset:
+        """The position, counted if it is of an earlier version. MessagesGone if the queue is another one now."""
+        mark = self._seen[queue]
+        if mark.arrived < position.arrival:
+            raise MessagesGone(
+                f"{queue}: the checkpoint is ahead of the queue: it is at {position.arrival}, and the manager has not "
+                f"reached {mark.arrived}; its data may be an older copy. Start with a new checkpoint"
+            )
+        if position.queue not in ("", mark.queue):
+            if self._options.fail_on_data_loss:
+                raise MessagesGone(
+                    f"{queue}: the queue was deleted and made again, and what was unread in it is gone; {GO_ON}"
+                )
+            position = replace(position, added=None)
+        if position.added is None:
+            return self._counted(self._api(queue), position, mark)
+        return position
+
+    def _marked(self, queue: str, position: QueueOffset) -> Mark:
+        """The mark now. The one before it is kept while express messages of an earlier run are not accounted for."""
+        mark = self._api(queue).mark()
+        before = self._seen.get(queue)
+        if before is None or before.run == mark.run or position.run == mark.run:
+            self._seen[queue] = mark
+        return mark
+
+    def _bounded(self, queue: str, mark: Mark) -> Mark:
+        """How far this query may read now. Beyond an end that is given, nothing is counted."""
+        target = None if self._target is None else self._target.get(queue, mark)
+        if target is not None and target.arrival <= mark.arrival:
+            mark = target
+        if self._options.end is not None and self._options.end < mark.arrival:
+            mark = replace(mark, arrival=self._options.end, settled=False)
+        return mark
+
+    def _pending(self, queue: str, position: QueueOffset, mark: Mark, hold: str | None) -> int:
+        """How many messages there are to read, about."""
+        if position.arrival >= mark.arrival:
+            return 0
+        known = position.pending(mark) if self._options.end is None else None
+        if known is None:
+            return self._api(queue).plan(position.arrival, mark.arrival, hold=hold).messages
+        return known
+
+    def _too_few(self, messages: int) -> bool:
+        """Whether to wait for more messages, as minOffsetsPerTrigger asks for."""
+        if self._options.min_rows is None or self._target is not None or messages >= self._options.min_rows:
+            return False
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return now - self._waiting_since < self._options.max_delay_s or not messages
+
+    def _step(
+        self,
+        queue: str,
+        position: QueueOffset,
+        mark: Mark,
+        hold: str | None,
+        rows: int | None,
+        most_bytes: int | None,
+        pending: int,
+    ) -> _Step | None:
+        """The next batch in a queue; None if there is nothing to tell of it."""
+        dropped = position.dropped(mark, self._seen.get(queue))
+        if not pending and not dropped:
+            return None
+        api = self._api(queue)
+        plan = self._plan(api, position, mark.arrival, hold, rows, most_bytes)
+        stop = api.mark().arrival
+        if stop < plan.end:  # a reader is receiving one of them by now
+            plan = self._plan(api, position, stop, hold, rows, most_bytes)
+        end = position.to(plan, mark)
+        lost = dropped
+        if plan.end == mark.arrival and mark.settled and (missing := end.pending(mark)):
+            time.sleep(IDLE_S)  # a reader may have put one of them back just now
+            plan = self._plan(api, position, mark.arrival, hold, rows, most_bytes)
+            end = position.to(plan, mark)
+            missing = end.pending(mark) or 0 if plan.end == mark.arrival else 0
+            if missing:
+                lost += missing
+                end = end.without_lost(mark)
+        if lost and self._options.fail_on_data_loss:
+            raise self._gone(api, queue, position, mark, plan.messages + lost, lost, hold)
+        if lost:
+            _LOG.warning("%s: %d messages cannot be read any more", queue, lost)
+        if not lost and not plan.messages:
+            return None
+        return _Step(end, mark, plan.messages, lost, plan.next_arrived_ms)
+
+    @staticmethod
+    def _plan(
+        api: ManagerApi, position: QueueOffset, end: int, hold: str | None, rows: int | None, most_bytes: int | None
+    ) -> Plan:
+        begin = position.arrival
+        return api.plan(begin, max(begin, end), hold=hold, limit=rows, most_bytes=most_bytes)
+
+    def _gone(
+        self, api: ManagerApi, queue: str, position: QueueOffset, mark: Mark, came: int, lost: int, hold: str | None
+    ) -> MessagesGone:
+        holders = ", ".join(each["name"] for each in api.holds() if each["name"] != hold)
+        why = (
+            f"{holders} holds them"
+            if holders
+            else "others have received them, or they were purged or have expired, or were express and the manager was "
+            "restarted"
+        )
+        return MessagesGone(
+            f"{queue}: {came} messages came between {position.arrival} and {mark.arrival}, and {lost} of them cannot "
+            f"be read: {why}; {GO_ON}"
+        )
+
+    def _idle(
+        self,
+        start: dict[str, Any],
+        begin: StreamOffset,
+        positions: Mapping[str, QueueOffset],
+        steps: Mapping[str, _Step],
+    ) -> dict[str, Any]:
+        self._note(positions, steps, begin.lost)
+        if self._target is None:
+            time.sleep(IDLE_S)
+        return start
+
+    def _note(self, ends: Mapping[str, QueueOffset], steps: Mapping[str, _Step], lost: int) -> None:
+        """What the query's progress says of the source."""
+        backlog, oldest_ms = 0, None
+        for queue, end in ends.items():
+            mark = self._seen.get(queue)
+            left = 0 if mark is None else end.pending(mark) or 0
+            backlog += left
+            if left and queue in steps:
+                found = steps[queue].next_arrived_ms
+            else:
+                found = self._api(queue).plan(end.arrival, limit=1).next_arrived_ms if left else None
+            if found is not None:
+                oldest_ms = found if oldest_ms is None else min(oldest_ms, found)
+        age_ms = 0 if oldest_ms is None else max(0, int(time.time() * 1000) - oldest_ms)
+        arrivals = {queue: mark.arrival for queue, mark in sorted(self._seen.items()) if queue in ends}
+        self._report = {"backlog": backlog, "oldestAgeMs": age_ms, "lost": lost, "arrival": arrivals}
+
+    # Batches
+
+    @without_traceback
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start == end:
+            return []
+        batch = self._read(end)
+        made: list[InputPartition] = []
+        for queue, each in sorted(batch.queues.items()):
+            if each.messages:
+                made += self._divided(queue, each, batch.hold)
+        return made
+
+    def _divided(self, queue: str, batch: QueueOffset, hold: str | None) -> list[Range]:
+        if hold is not None:
+            self._hold(queue, hold, batch.begin, batch.arrival)
+        plan = self._api(queue).plan(batch.begin, batch.arrival, hold=hold, parts=max(1, batch.partitions))
+        # What is missing of a held range, this stream has received: its batch is complete.
+        if hold is None:
+            self._demand(queue, batch.begin, batch.arrival, batch.messages, plan.messages)
+        return [Range(queue, part.start, part.end, None if hold else part.messages, hold) for part in plan.parts]
+
+    def _hold(self, queue: str, name: str, begin: int, end: int) -> None:
+        """Holds a whole range. Waits for messages that others are receiving, because they may put them back."""
+        self._commit(queue, name, begin)  # there is a batch from `begin` on: the one before is complete
+        patience = Patience(self._options.place.timeout_s)
+        api = self._api(queue)
+        while begin < end and (passed_over := api.hold(name, begin, end)):
+            api.release(name)
+            patience.wait(
+                SharingViolation(
+                    f"{queue}: other readers still have {passed_over} messages between {begin} and {end} locked; "
+                    "start the stream again later"
+                )
+            )
+
+    @iterator_without_traceback
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        part = Range.of(partition)
+        equal = self._options.selection.equal
+        messages = 0
+        with ManagerApi(self._options.at(part.queue)) as api:
+            found = api.messages(part.begin, part.end, asked(self._columns), hold=part.hold, equal=equal)
+            for batch in joined(found):
+                messages += batch.num_rows
+                yield rows(batch, self._columns, part.queue)
+            if equal and part.messages is not None:  # those that were not selected must be there too
+                messages = api.plan(part.begin, part.end, hold=part.hold).messages
+        if part.messages is not None:
+            self._demand(part.queue, part.begin, part.end, part.messages, messages)
+
+    def _demand(self, queue: str, begin: int, end: int, wanted: int, found: int) -> None:
+        if found < wanted and self._options.fail_on_data_loss:
+            raise MessagesGone(
+                f"{queue}: only {found} of {wanted} messages between {begin} and {end} are left: "
+                f"others have received or are receiving them, or they were purged or have expired; {GO_ON}"
+            )
+
+    # Acknowledging
+
+    @without_traceback
+    def commit(self, end: dict[str, Any]) -> None:
+        self._acknowledge(self._read(end))
+
+    def _acknowledge(self, done: StreamOffset) -> None:
+        if done.hold is not None:
+            for queue, each in done.queues.items():
+                self._commit(queue, done.hold, each.arrival)
+
+    def _commit(self, queue: str, hold: str, end: int) -> None:
+        if end > self._committed.get(queue, -1):
+            try:
+                self._api(queue).commit(hold, end)
+            except QueueNotFound:
+                return  # it was deleted, and nothing is left to receive
+            self._committed[queue] = end
