@@ -51,7 +51,10 @@ def register(spark: SparkSession) -> SparkSession:
     """The same session, with our sources."""
     require_pyspark()
     from postroad.spark.packets import PacketSource
+    from postroad.spark.progress import show_metrics
     from postroad.spark.source import MessageSource
+
+    show_metrics()
 
     class CountingSource(MessageSource):  # a local class goes to Spark's processes whole, with its accumulator
         dropped = dropped_rows(spark)
