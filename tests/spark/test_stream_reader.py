@@ -326,7 +326,7 @@ def test_a_queue_that_was_made_again_is_told(alpha: Served) -> None:
 
 def test_a_checkpoint_that_is_ahead_of_the_queue_is_refused(alpha: Served) -> None:
     stream = query(alpha, startingOffsets=1000)
-    with pytest.raises(MessagesGone, match="the checkpoint is ahead of the queue: it is at 1000"):
+    with pytest.raises(MessagesGone, match="the stream is ahead of the queue: it is at 1000"):
         stream.batch()
 
 
@@ -476,6 +476,39 @@ def test_new_queues_that_match_join(alpha: Served, monkeypatch: pytest.MonkeyPat
 def test_a_pattern_that_matches_nothing_is_refused(alpha: Served) -> None:
     with pytest.raises(InvalidArgument, match=r"^queue: no queue matches"):
         query(alpha, queue=r"private$\x*").batch()
+
+
+def test_a_queue_that_is_no_longer_named_keeps_its_place(alpha: Served) -> None:
+    alpha.create(r"private$\others")
+    put(alpha, "orders", "a")
+    put(alpha, "others", "b")
+    stream = query(alpha, queue=r"private$\orders,private$\others")
+    assert stream.batch() == ["a", "b"]
+    put(alpha, "orders", "c")
+    put(alpha, "others", "d")
+    stream.given = options(alpha, queue=r"private$\ORDERS")
+    stream.start()
+    assert stream.batch() == ["c"], "the case of a name does not matter"
+    stream.given = options(alpha, queue=r"private$\o*")
+    stream.start()
+    assert stream.batch() == ["d"]
+    stream.given = options(alpha, queue=r"private$\elsewhere")
+    stream.start()
+    with pytest.raises(InvalidArgument, match=r"^queue: the checkpoint is of"):
+        stream.batch()
+
+
+def test_counts_that_the_manager_has_repaired_stop_nothing(alpha: Served) -> None:
+    alpha.send("a", "b", recoverable=True)
+    stream = query(alpha)
+    assert stream.batch() == ["a", "b"]
+    alpha.manager.core.queues.get(r"private$\orders").stored_added = 0
+    alpha.send("c", recoverable=True)
+    assert stream.batch() == ["c"]
+    alpha.send("d")
+    alpha.call("POST", f"{ORDERS}/purge")
+    with pytest.raises(MessagesGone, match="1 messages came"):
+        stream.batch()
 
 
 def test_one_of_several_queues_is_deleted(alpha: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import ssl
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -58,6 +58,13 @@ class Sending:
     parts: Mapping[int, SentPart]
 
 
+@dataclass(slots=True)
+class _Line:
+    """The connection to a manager, if there is one now."""
+
+    connection: http.client.HTTPConnection | None = None
+
+
 class _Broken(Exception):
     """The connection, or the server behind it, failed: worth another try."""
 
@@ -79,7 +86,13 @@ class ManagerApi:
         elif place.user is not None:
             login = b64encode(f"{place.user}:{place.password}".encode()).decode()
             self._headers["Authorization"] = f"Basic {login}"
-        self._connection: http.client.HTTPConnection | None = None
+        self._line = _Line()
+
+    def at(self, queue: str) -> ManagerApi:
+        """The same for another queue, by the same connection."""
+        made = ManagerApi(replace(self.place, queue=queue), timeout_s=self._timeout_s)
+        made._line = self._line
+        return made
 
     def __enter__(self) -> Self:
         return self
@@ -88,9 +101,9 @@ class ManagerApi:
         self.close()
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._line.connection is not None:
+            self._line.connection.close()
+            self._line.connection = None
 
     # Queues
 
@@ -261,7 +274,7 @@ class ManagerApi:
         headers = {**self._headers, "Accept": accept}
         if body is not None:
             headers["Content-Type"] = media_type
-        kept = self._connection is not None
+        kept = self._line.connection is not None
         try:
             connection = self._connected()
             connection.request(method, path, body, headers)
@@ -277,15 +290,14 @@ class ManagerApi:
         raise self._fault(answer.status, kind, content)
 
     def _connected(self) -> http.client.HTTPConnection:
-        if self._connection is None:
+        line = self._line
+        if line.connection is None:
             if self._secure:
                 context = client_context() or ssl.create_default_context()
-                self._connection = http.client.HTTPSConnection(
-                    self._host, self._port, timeout=ANSWER_S, context=context
-                )
+                line.connection = http.client.HTTPSConnection(self._host, self._port, timeout=ANSWER_S, context=context)
             else:
-                self._connection = http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_S)
-        return self._connection
+                line.connection = http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_S)
+        return line.connection
 
     def _fault(self, status: int, kind: str, content: bytes) -> Exception:
         problem = self._parsed(content) if kind == PROBLEM else None

@@ -62,7 +62,8 @@ class QueueOffset:
         if self.added is None:
             return None
         express = self.express if self.run == mark.run else 0
-        return max(0, mark.added + mark.express - self.added - express)
+        pending = mark.added + mark.express - self.added - express
+        return None if pending < 0 else pending  # the manager has repaired its own counts
 
     def to(self, plan: Plan, mark: Mark) -> QueueOffset:
         """The end of the batch that begins here and takes the messages of a plan."""

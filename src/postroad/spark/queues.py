@@ -21,6 +21,12 @@ def matching(found: Iterable[str], wanted: Sequence[str]) -> list[str]:
     return sorted([*named, *matched])
 
 
+def is_wanted(queue: str, wanted: Sequence[str]) -> bool:
+    """Whether a queue is named or matches a pattern."""
+    named = [each.lower() for each in wanted if "*" not in each]
+    return queue.lower() in named or any(_expression(each).fullmatch(queue) for each in wanted if "*" in each)
+
+
 def _expression(pattern: str) -> re.Pattern[str]:
     r"""`*` is any text without `;`: journals are matched only by a pattern such as `private$\*;journal`."""
     parts = pattern.removeprefix(".\\").split("*")

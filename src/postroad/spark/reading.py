@@ -64,25 +64,24 @@ class BatchReader(DataSourceReader):
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        with ManagerApi(options.place, timeout_s=FIRST_S) as api:
-            queues = required(present(api, options.queues), options.queues)
         bounds: dict[str, tuple[int, int]] = {}
         messages: dict[str, int] = {}
-        for queue in queues:
-            with ManagerApi(options.at(queue), timeout_s=FIRST_S) as api:
+        made: list[InputPartition] = []
+        with ManagerApi(options.place, timeout_s=FIRST_S) as manager:
+            queues = required(present(manager, options.queues), options.queues)
+            for queue in queues:
+                api = manager.at(queue)
                 mark = api.mark()
                 begin = max(options.selection.begin, mark.arrived if mark.oldest is None else mark.oldest)
                 if options.start_ms is not None:
                     begin = api.plan(begin, mark.arrived, limit=1, since_ms=options.start_ms).start
-            bounds[queue] = begin, min(options.selection.end, mark.arrived)
-            messages[queue] = mark.messages
-        parts = parts_of(messages, options.partitions or PARTITIONS, LEAST_MESSAGES)
-        made: list[InputPartition] = []
-        for queue, (begin, end) in bounds.items():
-            if begin < end and parts[queue]:
-                with ManagerApi(options.at(queue)) as api:
-                    plan = api.plan(begin, end, parts=parts[queue])
-                made += [Range(queue, part.start, part.end) for part in plan.parts]
+                bounds[queue] = begin, min(options.selection.end, mark.arrived)
+                messages[queue] = mark.messages
+            parts = parts_of(messages, options.partitions or PARTITIONS, LEAST_MESSAGES)
+            for queue, (begin, end) in bounds.items():
+                if begin < end and parts[queue]:
+                    plan = manager.at(queue).plan(begin, end, parts=parts[queue])
+                    made += [Range(queue, part.start, part.end) for part in plan.parts]
         return made or [Range(queues[0], 0, 0)]  # without one, Spark would make one itself
 
     @iterator_without_traceback

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -18,11 +19,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from postroad.errors import MessagesGone, QueueNotFound, SharingViolation
+from postroad.errors import InvalidArgument, MessagesGone, QueueNotFound, SharingViolation
 from postroad.spark.manager import ManagerApi, Patience
 from postroad.spark.offsets import QueueOffset, StreamOffset, allotted, in_proportion, parts_of
 from postroad.spark.options import Mode, ReadOptions, Start
-from postroad.spark.queues import present, required
+from postroad.spark.queues import is_wanted, present, required
 from postroad.spark.reading import FIRST_S, LEAST_MESSAGES, PARTITIONS, Range
 from postroad.spark.rows import asked, joined, rows
 from postroad.spark.schema import named
@@ -57,9 +58,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._columns = named(schema)
+        self._manager = ManagerApi(options.place)
         self._apis: dict[str, ManagerApi] = {}
         self._first: StreamOffset | None = None
-        self._target: Mapping[str, Mark] | None = None  # where a query with availableNow ends
+        self._target: dict[str, Mark] | None = None  # where a query with availableNow ends
         self._committed: dict[str, int] = {}
         self._seen: dict[str, Mark] = {}
         self._listed: tuple[float, list[str]] | None = None
@@ -67,13 +69,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._report: dict[str, Any] = {}
 
     def stop(self) -> None:
-        for api in self._apis.values():
-            api.close()
-        self._apis.clear()
+        self._manager.close()
 
     def _api(self, queue: str) -> ManagerApi:
         if queue not in self._apis:
-            self._apis[queue] = ManagerApi(self._options.at(queue))
+            self._apis[queue] = self._manager.at(queue)
         return self._apis[queue]
 
     def _read(self, value: Mapping[str, Any]) -> StreamOffset:
@@ -129,20 +129,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = {queue: self._settled(self._api(queue)) for queue in self._present(at_once=True)}
+        self._target = {}
+        for queue in self._present(at_once=True):
+            with suppress(QueueNotFound):  # the next latest offset says what that means
+                self._target[queue] = self._settled(self._api(queue))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return self._report or None
 
     @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        began = time.monotonic()
         begin = self._read(start)
         self._acknowledge(begin)
-        positions = self._positions(begin)
-        marks = {queue: self._bounded(queue, self._marked(queue, positions[queue])) for queue in positions}
+        positions, marks = self._positions(begin)
         pending = {queue: self._pending(queue, positions[queue], marks[queue], begin.hold) for queue in positions}
         if self._too_few(sum(pending.values())):
-            return self._idle(start, begin, positions, {})
+            return self._idle(start, begin.lost, positions, {}, began)
         rows_each = allotted(pending, limit.max_rows) if isinstance(limit, ReadMaxRows) else None
         bytes_each = None if self._options.max_bytes is None else in_proportion(pending, self._options.max_bytes)
         steps: dict[str, _Step] = {}
@@ -155,44 +158,59 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if step is not None:
                 steps[queue] = step
         lost = begin.lost + sum(step.lost for step in steps.values())
-        gone = begin.queues.keys() - positions.keys()
+        left_out = {queue: each for queue, each in begin.queues.items() if not self._wants(queue)}
+        gone = begin.queues.keys() - positions.keys() - left_out.keys()
         if not gone and lost == begin.lost and not any(step.messages for step in steps.values()):
-            return self._idle(start, begin, positions, steps)
+            return self._idle(start, begin.lost, positions, steps, began)
         self._waiting_since = None
         parts = parts_of(
             {queue: step.messages for queue, step in steps.items()},
             self._options.partitions or PARTITIONS,
             LEAST_MESSAGES,
         )
-        ends = {queue: position.resting() for queue, position in positions.items()}
+        ends = {queue: position.resting() for queue, position in (left_out | positions).items()}
         for queue, step in steps.items():
             ends[queue] = replace(step.offset, partitions=parts[queue])
         self._note(ends, steps, lost)
         return replace(begin, queues=ends, lost=lost).json()
 
-    def _positions(self, begin: StreamOffset) -> dict[str, QueueOffset]:
-        """Where the stream is in each of its queues, those that are new among them. MessagesGone if one was deleted
-        and the options forbid it."""
-        found = self._present()
-        positions = {}
-        for queue in sorted({*begin.queues, *found}):
+    def _wants(self, queue: str) -> bool:
+        """Whether the options, which may have changed, still name a queue. If not, its position is kept."""
+        return is_wanted(queue, self._options.queues)
+
+    def _positions(self, begin: StreamOffset) -> tuple[dict[str, QueueOffset], dict[str, Mark]]:
+        """Where the stream is in each of its queues, those that are new among them, and how far it may read there.
+        MessagesGone if a queue was deleted and the options forbid it."""
+        if begin.queues and not any(map(self._wants, begin.queues)):
+            raise InvalidArgument(
+                f"queue: the checkpoint is of {', '.join(begin.queues)}, and the option names none of them; name them "
+                "as before, or start with a new checkpoint"
+            )
+        spelled = {queue.lower(): queue for queue in begin.queues}
+        found = {spelled.get(queue.lower(), queue) for queue in self._present()}
+        positions, marks = {}, {}
+        for queue in sorted(found.union(filter(self._wants, begin.queues))):
+            before = begin.queues.get(queue)
             try:
-                if queue not in begin.queues:
-                    if self._target is None or queue in self._target:
-                        position = self._begin(queue, joining=True)
-                        if position.pending(self._api(queue).mark()) != 0:
-                            positions[queue] = position
-                    continue
-                self._marked(queue, begin.queues[queue])
-                positions[queue] = self._same(queue, begin.queues[queue])
+                mark = self._marked(queue, before)
+                position = self._joining(queue, mark) if before is None else self._same(queue, before, mark)
             except QueueNotFound:
-                self._deleted(queue, begin.queues.get(queue))
-        return positions
+                self._deleted(queue, before)
+                continue
+            if position is not None:
+                positions[queue], marks[queue] = position, self._bounded(queue, mark)
+        return positions, marks
+
+    def _joining(self, queue: str, mark: Mark) -> QueueOffset | None:
+        """The start of a queue that is new; None while it has no message, or comes after the end of this query."""
+        if not mark.messages or (self._target is not None and queue not in self._target):
+            return None
+        return self._begin(queue, joining=True)
 
     def _present(self, *, at_once: bool = False) -> list[str]:
         now = time.monotonic()
         if at_once or self._listed is None or now - self._listed[0] > LIST_S:
-            self._listed = now, present(self._api(self._options.place.queue), self._options.queues)
+            self._listed = now, present(self._manager, self._options.queues)
         return self._listed[1]
 
     def _deleted(self, queue: str, position: QueueOffset | None) -> None:
@@ -205,12 +223,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ) from None
         _LOG.warning("%s: the queue was deleted under the stream", queue)
 
-    def _same(self, queue: str, position: QueueOffset) -> QueueOffset:
-        """The position, counted if it is of an earlier version. MessagesGone if the queue is another one now."""
-        mark = self._seen[queue]
+    def _same(self, queue: str, position: QueueOffset, mark: Mark) -> QueueOffset:
+        """The position, counted if its counts are unknown. MessagesGone if the queue is another one now."""
         if mark.arrived < position.arrival:
             raise MessagesGone(
-                f"{queue}: the checkpoint is ahead of the queue: it is at {position.arrival}, and the manager has not "
+                f"{queue}: the stream is ahead of the queue: it is at {position.arrival}, and the manager has only "
                 f"reached {mark.arrived}; its data may be an older copy. Start with a new checkpoint"
             )
         if position.queue not in ("", mark.queue):
@@ -219,15 +236,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{queue}: the queue was deleted and made again, and what was unread in it is gone; {GO_ON}"
                 )
             position = replace(position, added=None)
-        if position.added is None:
+        if position.pending(mark) is None:
             return self._counted(self._api(queue), position, mark)
         return position
 
-    def _marked(self, queue: str, position: QueueOffset) -> Mark:
-        """The mark now. The one before it is kept while express messages of an earlier run are not accounted for."""
+    def _marked(self, queue: str, position: QueueOffset | None) -> Mark:
+        """The mark now. The one before it is kept while it counts express messages that a restart has dropped."""
         mark = self._api(queue).mark()
-        before = self._seen.get(queue)
-        if before is None or before.run == mark.run or position.run == mark.run:
+        if position is None or not position.dropped(mark, self._seen.get(queue)):
             self._seen[queue] = mark
         return mark
 
@@ -320,13 +336,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _idle(
         self,
         start: dict[str, Any],
-        begin: StreamOffset,
+        lost: int,
         positions: Mapping[str, QueueOffset],
         steps: Mapping[str, _Step],
+        began: float,
     ) -> dict[str, Any]:
-        self._note(positions, steps, begin.lost)
+        """No batch now. Many queues are asked less often, so the manager is not busy with that alone."""
+        self._note(positions, steps, lost)
         if self._target is None:
-            time.sleep(IDLE_S)
+            time.sleep(max(IDLE_S, time.monotonic() - began))
         return start
 
     def _note(self, ends: Mapping[str, QueueOffset], steps: Mapping[str, _Step], lost: int) -> None:
