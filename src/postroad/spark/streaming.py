@@ -28,7 +28,7 @@ from postroad.spark.reading import FIRST_S, LEAST_MESSAGES, PARTITIONS, Range
 from postroad.spark.rows import asked, joined, rows
 from postroad.spark.schema import named
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
-from postroad.values.offsets import Mark, Plan
+from postroad.values.offsets import Mark, Part, Plan
 
 IDLE_S = 0.05  # Spark asks a hundred times a second whether there is something new
 LIST_S = 1.0  # between two looks for new queues that match a pattern
@@ -39,13 +39,22 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The next batch in one queue: what it takes, up to where it might, and what is lost before it."""
+    """The next batch in one queue: what it takes, how it is divided, and what is lost before it."""
 
     offset: QueueOffset
-    mark: Mark
     messages: int
+    parts: tuple[Part, ...]
     lost: int
     next_arrived_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """How much of a queue a batch may take, and into how many parts it is divided at the most."""
+
+    rows: int | None
+    most_bytes: int | None
+    parts: int
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -64,6 +73,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, Mark] | None = None  # where a query with availableNow ends
         self._committed: dict[str, int] = {}
         self._seen: dict[str, Mark] = {}
+        self._planned: dict[str, tuple[QueueOffset, tuple[Part, ...]]] = {}
         self._listed: tuple[float, list[str]] | None = None
         self._waiting_since: float | None = None
         self._report: dict[str, Any] = {}
@@ -148,13 +158,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._idle(start, begin.lost, positions, {}, began)
         rows_each = allotted(pending, limit.max_rows) if isinstance(limit, ReadMaxRows) else None
         bytes_each = None if self._options.max_bytes is None else in_proportion(pending, self._options.max_bytes)
+        parts = parts_of(rows_each or pending, self._options.partitions or PARTITIONS, LEAST_MESSAGES)
         steps: dict[str, _Step] = {}
         for queue, position in positions.items():
             if rows_each is not None and pending[queue] and not rows_each[queue]:
                 continue  # its turn comes later
-            rows = None if rows_each is None or not pending[queue] else rows_each[queue]
-            most = None if bytes_each is None or not pending[queue] else bytes_each[queue]
-            step = self._step(queue, position, marks[queue], begin.hold, rows, most, pending[queue])
+            bounds = _Bounds(
+                None if rows_each is None or not pending[queue] else rows_each[queue],
+                None if bytes_each is None or not pending[queue] else bytes_each[queue],
+                max(1, parts[queue]),
+            )
+            step = self._step(queue, position, marks[queue], begin.hold, bounds, pending[queue])
             if step is not None:
                 steps[queue] = step
         lost = begin.lost + sum(step.lost for step in steps.values())
@@ -163,14 +177,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not gone and lost == begin.lost and not any(step.messages for step in steps.values()):
             return self._idle(start, begin.lost, positions, steps, began)
         self._waiting_since = None
-        parts = parts_of(
-            {queue: step.messages for queue, step in steps.items()},
-            self._options.partitions or PARTITIONS,
-            LEAST_MESSAGES,
-        )
         ends = {queue: position.resting() for queue, position in (left_out | positions).items()}
         for queue, step in steps.items():
-            ends[queue] = replace(step.offset, partitions=parts[queue])
+            ends[queue] = step.offset
+            self._planned[queue] = step.offset, step.parts
         self._note(ends, steps, lost)
         return replace(begin, queues=ends, lost=lost).json()
 
@@ -280,8 +290,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         position: QueueOffset,
         mark: Mark,
         hold: str | None,
-        rows: int | None,
-        most_bytes: int | None,
+        bounds: _Bounds,
         pending: int,
     ) -> _Step | None:
         """The next batch in a queue; None if there is nothing to tell of it."""
@@ -289,15 +298,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not pending and not dropped:
             return None
         api = self._api(queue)
-        plan = self._plan(api, position, mark.arrival, hold, rows, most_bytes)
+        plan = self._plan(api, position, mark.arrival, hold, bounds)
         stop = api.mark().arrival
         if stop < plan.end:  # a reader is receiving one of them by now
-            plan = self._plan(api, position, stop, hold, rows, most_bytes)
+            plan = self._plan(api, position, stop, hold, bounds)
         end = position.to(plan, mark)
         lost = dropped
         if plan.end == mark.arrival and mark.settled and (missing := end.pending(mark)):
             time.sleep(IDLE_S)  # a reader may have put one of them back just now
-            plan = self._plan(api, position, mark.arrival, hold, rows, most_bytes)
+            plan = self._plan(api, position, mark.arrival, hold, bounds)
             end = position.to(plan, mark)
             missing = end.pending(mark) or 0 if plan.end == mark.arrival else 0
             if missing:
@@ -309,14 +318,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _LOG.warning("%s: %d messages cannot be read any more", queue, lost)
         if not lost and not plan.messages:
             return None
-        return _Step(end, mark, plan.messages, lost, plan.next_arrived_ms)
+        end = replace(end, partitions=len(plan.parts))
+        return _Step(end, plan.messages, plan.parts, lost, plan.next_arrived_ms)
 
     @staticmethod
-    def _plan(
-        api: ManagerApi, position: QueueOffset, end: int, hold: str | None, rows: int | None, most_bytes: int | None
-    ) -> Plan:
-        begin = position.arrival
-        return api.plan(begin, max(begin, end), hold=hold, limit=rows, most_bytes=most_bytes)
+    def _plan(api: ManagerApi, position: QueueOffset, end: int, hold: str | None, bounds: _Bounds) -> Plan:
+        begin, end = position.arrival, max(position.arrival, end)
+        return api.plan(begin, end, hold=hold, limit=bounds.rows, most_bytes=bounds.most_bytes, parts=bounds.parts)
 
     def _gone(
         self, api: ManagerApi, queue: str, position: QueueOffset, mark: Mark, came: int, lost: int, hold: str | None
@@ -380,11 +388,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _divided(self, queue: str, batch: QueueOffset, hold: str | None) -> list[Range]:
         if hold is not None:
             self._hold(queue, hold, batch.begin, batch.arrival)
-        plan = self._api(queue).plan(batch.begin, batch.arrival, hold=hold, parts=max(1, batch.partitions))
-        # What is missing of a held range, this stream has received: its batch is complete.
-        if hold is None:
-            self._demand(queue, batch.begin, batch.arrival, batch.messages, plan.messages)
-        return [Range(queue, part.start, part.end, None if hold else part.messages, hold) for part in plan.parts]
+        planned, parts = self._planned.pop(queue, (None, ()))
+        if planned != batch:  # a second run, by a process that has not planned it
+            parts = self._api(queue).plan(batch.begin, batch.arrival, hold=hold, parts=max(1, batch.partitions)).parts
+            # What is missing of a held range, this stream has received: its batch is complete.
+            if hold is None:
+                self._demand(queue, batch.begin, batch.arrival, batch.messages, sum(part.messages for part in parts))
+        return [Range(queue, part.start, part.end, None if hold else part.messages, hold) for part in parts]
 
     def _hold(self, queue: str, name: str, begin: int, end: int) -> None:
         """Holds a whole range. Waits for messages that others are receiving, because they may put them back."""
