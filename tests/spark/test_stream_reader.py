@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -358,7 +359,14 @@ def test_a_batch_is_bounded_by_bytes(alpha: Served) -> None:
 
 
 def test_a_batch_waits_for_enough_messages(alpha: Served) -> None:
-    alpha.send("a", "b")
+    alpha.send("a")
+    waiting = query(alpha, minOffsetsPerTrigger=3)
+    assert waiting.batch() == []
+    report = waiting.reader.reportLatestOffset()
+    assert report is not None
+    assert report["backlog"] == 1
+    assert report["oldestAgeMs"] > 0
+    alpha.send("b")
     stream = query(alpha, minOffsetsPerTrigger=3)
     assert stream.batch() == []
     assert stream.batch() is None
@@ -529,6 +537,35 @@ def test_one_of_several_queues_is_deleted(alpha: Served, monkeypatch: pytest.Mon
     assert stream.batch() == ["c"]
     assert list(stream.offset()["queues"]) == [r"private$\orders"]
     assert stream.batch() is None
+    put(alpha, "orders", "d", "e")
+    assert isinstance(stream.reader, StreamReader)
+    stream.reader._marked(r"private$\orders", None)
+    alpha.call("DELETE", ORDERS)
+    assert stream.batch() == []
+    assert (stream.offset()["queues"], stream.offset()["lost"]) == ({}, 2)
+
+
+def test_a_message_that_a_reader_locks_and_puts_back_is_not_lost(alpha: Served) -> None:
+    stream = query(alpha)
+    assert stream.batch() == []
+    alpha.send("a", "b")
+    assert isinstance(stream.reader, StreamReader)
+    api = stream.reader._api(r"private$\orders")
+    plain = api.plan
+    locked: list[object] = []
+
+    def plan(*args: Any, **given: Any) -> Any:
+        """A reader has a message during the first look, and again when the next one is over."""
+        reply = alpha.call("POST", f"{ORDERS}/lock?timeout=0") if len(locked) in (0, 2) else None
+        found = plain(*args, **given)
+        if reply is not None:
+            (message,) = reply.json["messages"]
+            alpha.call("POST", f"{ORDERS}/settle", {"lookup_ids": [message["lookup_id"]], "delete": False})
+        locked.append(reply)
+        return found
+
+    api.plan = plan  # type: ignore[method-assign]
+    assert stream.batch() == ["a", "b"]
 
 
 # A manager that is not there

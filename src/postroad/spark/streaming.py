@@ -32,6 +32,7 @@ from postroad.values.offsets import Mark, Part, Plan
 
 IDLE_S = 0.05  # Spark asks a hundred times a second whether there is something new
 LIST_S = 1.0  # between two looks for new queues that match a pattern
+CHECKS = 3  # before messages count as lost: a reader may lock one and put it back
 SETTLED_S = 1.0  # how long to wait for a moment in which no message is on its way into a queue
 GO_ON = "set the option failOnDataLoss=false to continue with the rest"
 _LOG = logging.getLogger(__name__)
@@ -152,7 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         began = time.monotonic()
         begin = self._read(start)
         self._acknowledge(begin)
-        positions, marks = self._positions(begin)
+        positions, marks, lost = self._positions(begin)
         pending = {queue: self._pending(queue, positions[queue], marks[queue], begin.hold) for queue in positions}
         if self._too_few(sum(pending.values())):
             return self._idle(start, begin.lost, positions, {}, began)
@@ -171,7 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             step = self._step(queue, position, marks[queue], begin.hold, bounds, pending[queue])
             if step is not None:
                 steps[queue] = step
-        lost = begin.lost + sum(step.lost for step in steps.values())
+        lost += begin.lost + sum(step.lost for step in steps.values())
         left_out = {queue: each for queue, each in begin.queues.items() if not self._wants(queue)}
         gone = begin.queues.keys() - positions.keys() - left_out.keys()
         if not gone and lost == begin.lost and not any(step.messages for step in steps.values()):
@@ -188,9 +189,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Whether the options, which may have changed, still name a queue. If not, its position is kept."""
         return is_wanted(queue, self._options.queues)
 
-    def _positions(self, begin: StreamOffset) -> tuple[dict[str, QueueOffset], dict[str, Mark]]:
-        """Where the stream is in each of its queues, those that are new among them, and how far it may read there.
-        MessagesGone if a queue was deleted and the options forbid it."""
+    def _positions(self, begin: StreamOffset) -> tuple[dict[str, QueueOffset], dict[str, Mark], int]:
+        """Where the stream is in each of its queues, those that are new among them, and how far it may read there; and
+        how many unread messages went with deleted queues. MessagesGone if there is one and the options forbid it."""
         if begin.queues and not any(map(self._wants, begin.queues)):
             raise InvalidArgument(
                 f"queue: the checkpoint is of {', '.join(begin.queues)}, and the option names none of them; name them "
@@ -198,18 +199,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         spelled = {queue.lower(): queue for queue in begin.queues}
         found = {spelled.get(queue.lower(), queue) for queue in self._present()}
-        positions, marks = {}, {}
+        positions, marks, lost = {}, {}, 0
         for queue in sorted(found.union(filter(self._wants, begin.queues))):
             before = begin.queues.get(queue)
             try:
                 mark = self._marked(queue, before)
                 position = self._joining(queue, mark) if before is None else self._same(queue, before, mark)
             except QueueNotFound:
-                self._deleted(queue, before)
+                lost += self._deleted(queue, before)
                 continue
             if position is not None:
                 positions[queue], marks[queue] = position, self._bounded(queue, mark)
-        return positions, marks
+        return positions, marks, lost
 
     def _joining(self, queue: str, mark: Mark) -> QueueOffset | None:
         """The start of a queue that is new; None while it has no message, or comes after the end of this query."""
@@ -223,15 +224,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._listed = now, present(self._manager, self._options.queues)
         return self._listed[1]
 
-    def _deleted(self, queue: str, position: QueueOffset | None) -> None:
+    def _deleted(self, queue: str, position: QueueOffset | None) -> int:
+        """How many unread messages a queue had that is not there any more, as far as a mark has counted them."""
         if position is None:
-            return  # it came and went
+            return 0  # it came and went
         if self._options.fail_on_data_loss:
             raise MessagesGone(
                 f"{queue}: the queue was deleted under the stream, with what was unread in it; {GO_ON}, or create the "
                 "queue again and start with a new checkpoint"
             ) from None
         _LOG.warning("%s: the queue was deleted under the stream", queue)
+        seen = self._seen.get(queue)
+        return 0 if seen is None else position.pending(seen) or 0
 
     def _same(self, queue: str, position: QueueOffset, mark: Mark) -> QueueOffset:
         """The position, counted if its counts are unknown. MessagesGone if the queue is another one now."""
@@ -280,9 +284,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.min_rows is None or self._target is not None or messages >= self._options.min_rows:
             return False
         now = time.monotonic()
-        if self._waiting_since is None:
+        if self._waiting_since is None or not messages:
             self._waiting_since = now
-        return now - self._waiting_since < self._options.max_delay_s or not messages
+        return not messages or now - self._waiting_since < self._options.max_delay_s
 
     def _step(
         self,
@@ -298,20 +302,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not pending and not dropped:
             return None
         api = self._api(queue)
-        plan = self._plan(api, position, mark.arrival, hold, bounds)
-        stop = api.mark().arrival
-        if stop < plan.end:  # a reader is receiving one of them by now
-            plan = self._plan(api, position, stop, hold, bounds)
-        end = position.to(plan, mark)
-        lost = dropped
-        if plan.end == mark.arrival and mark.settled and (missing := end.pending(mark)):
-            time.sleep(IDLE_S)  # a reader may have put one of them back just now
+        for attempt in range(CHECKS):
+            if attempt:
+                time.sleep(IDLE_S)  # a reader may have put one of them back just now
             plan = self._plan(api, position, mark.arrival, hold, bounds)
+            stop = api.mark().arrival
+            if stop < plan.end:  # a reader is receiving one of them by now
+                plan = self._plan(api, position, stop, hold, bounds)
             end = position.to(plan, mark)
-            missing = end.pending(mark) or 0 if plan.end == mark.arrival else 0
-            if missing:
-                lost += missing
-                end = end.without_lost(mark)
+            missing = end.pending(mark) or 0 if plan.end == mark.arrival and mark.settled else 0
+            if not missing:
+                break
+        lost = dropped + missing
+        if missing:
+            end = end.without_lost(mark)
         if lost and self._options.fail_on_data_loss:
             raise self._gone(api, queue, position, mark, plan.messages + lost, lost, hold)
         if lost:
@@ -365,7 +369,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if left and queue in steps:
                 found = steps[queue].next_arrived_ms
             else:
-                found = self._api(queue).plan(end.arrival, limit=1).next_arrived_ms if left else None
+                found = self._api(queue).plan(end.arrival, end.arrival).next_arrived_ms if left else None
             if found is not None:
                 oldest_ms = found if oldest_ms is None else min(oldest_ms, found)
         age_ms = 0 if oldest_ms is None else max(0, int(time.time() * 1000) - oldest_ms)
