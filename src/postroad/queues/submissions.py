@@ -54,7 +54,7 @@ class Progress(NamedTuple):
 
 
 class Submissions:
-    """Whoever submits waits for the end of one submission to a part before the next: a tick can be lost."""
+    """A caller waits for the end of one submission to a part before the next: a tick can be lost."""
 
     def __init__(self, tick: Callable[[], Tick]) -> None:
         self._tick = tick

@@ -1,7 +1,7 @@
 """A digest of rows in their order, the same however they are divided into batches: it compares a repeat with the first.
 
-Every column has a hash of its values, one of their lengths, and one of which are null: each is a stream of bytes in
-which the ends of batches do not show.
+Every column has three hashes: of its values, of their lengths, and of its nulls. Each hashes a stream of bytes in which
+the ends of batches do not show.
 """
 
 from __future__ import annotations

@@ -297,7 +297,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounds: _Bounds,
         pending: int,
     ) -> _Step | None:
-        """The next batch in a queue; None if there is nothing to tell of it."""
+        """The next batch in a queue; None if nothing came and nothing was lost."""
         dropped = position.dropped(mark, self._seen.get(queue))
         if not pending and not dropped:
             return None

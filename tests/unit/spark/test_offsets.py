@@ -93,7 +93,7 @@ def test_a_restart_of_the_manager_counts_express_messages_anew() -> None:
     after = replace(MARK, run="two", added=12, express=4)
     assert start.pending(after) == 6, "two stored ones, and those of the new run"
     assert start.dropped(after, seen) == 3
-    assert start.dropped(after, None) == 0, "nobody has counted them"
+    assert start.dropped(after, None) == 0, "no mark has counted them"
     assert start.dropped(seen, MARK) == 0
     assert start.to(plan(60, 6, express=4), after).pending(after) == 0
 
