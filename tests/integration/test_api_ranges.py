@@ -176,6 +176,92 @@ def test_damage_is_left_out_as_everywhere(tmp_path: Path) -> None:
         assert len(store.damaged) == 1
 
 
+# Plans
+
+
+def plan(api: Served, query: str = "") -> dict[str, Any]:
+    answer = api.call("GET", f"{ORDERS}/plan?{query}")
+    assert answer.status == 200, answer.body
+    found: dict[str, Any] = answer.json
+    return found
+
+
+def test_a_plan_divides_by_the_number_of_messages(api: Served) -> None:
+    api.create("private$/others")
+    random = Random(3)
+    for number in range(60):
+        send(api, Message(b"x", priority=random.randrange(8), recoverable=random.random() < 0.5))
+        if number == 20:  # a long gap in the arrival numbers of this queue
+            api.run(api.manager.send(r"private$\others", [Message(b"other")] * 5000))
+    found = plan(api, "parts=7")
+    assert (found["messages"], found["to"]) == (60, mark(api))
+    assert 0 < found["express"] < 60
+    assert [part["messages"] for part in found["parts"]] == [8, 9, 8, 9, 8, 9, 9]
+    for part in found["parts"]:
+        assert table(api, f"from={part['from']}&to={part['to']}").num_rows == part["messages"]
+    assert found["next_arrived_ms"] is None
+
+
+def test_a_plan_ends_behind_so_many_messages_or_bytes(api: Served) -> None:
+    for number in range(10):
+        send(api, Message(bytes(1000), label=str(number), priority=number % 3, recoverable=number % 2 == 0))
+    labels = [str(number) for number in range(10)]
+    for query, count in (
+        ("limit=4", 4),
+        ("limit=10", 10),
+        ("bytes=1", 1),
+        ("bytes=5000&limit=9", 4),
+        ("bytes=100000", 10),
+    ):
+        found = plan(api, query)
+        assert found["messages"] == count, query
+        assert table(api, f"from=0&to={found['to']}")["label"].to_pylist() == labels[:count]
+        assert (found["next_arrived_ms"] is None) == (count == 10)
+
+
+def test_a_plan_leaves_out_what_the_reader_does_not_see(api: Served) -> None:
+    send(api, *(Message(b"x") for _ in range(6)))
+    arrivals = [each & ranges.ARRIVAL_MASK for each in table(api, "from=0")["lookup_id"].to_pylist()]
+    api.call("POST", f"{ORDERS}/lock?timeout=0")
+    api.call("PUT", f"{ORDERS}/holds/me", {"from": arrivals[1], "to": arrivals[3]})
+    end = mark(api)
+    assert end == arrivals[0], "the locked message may come back"
+    assert plan(api)["messages"] == 0
+    assert plan(api, f"to={arrivals[-1] + 1}")["messages"] == 3
+    assert plan(api, f"to={arrivals[-1] + 1}&hold=me")["messages"] == 5
+
+
+def test_a_plan_begins_at_a_time(api: Served) -> None:
+    times = [(1000 + number) * 1000 for number in range(20)]
+
+    async def arrive() -> None:
+        for number, time_ms in enumerate(times):
+            api.manager.core.send(NAME, [Message(b"x", priority=number % 8)], time_ms / 1000)
+
+    api.run(arrive())
+    arrivals = [each & ranges.ARRIVAL_MASK for each in table(api, "from=0")["lookup_id"].to_pylist()]
+    for place, since in enumerate(times):
+        assert plan(api, f"since={since}")["from"] == arrivals[place]
+        assert plan(api, f"since={since - 500}&limit=1")["from"] == arrivals[place]
+    late = plan(api, f"since={times[-1] + 1}")
+    assert (late["from"], late["messages"], late["parts"]) == (late["to"], 0, [])
+
+
+def test_a_mark_counts_messages_of_every_kind(api: Served) -> None:
+    api.send("a", "b")
+    api.send("c", recoverable=True)
+    api.call("POST", f"{ORDERS}/purge")
+    found = api.call("GET", f"{ORDERS}/mark").json
+    assert (found["added"], found["express"], found["messages"], found["settled"]) == (1, 2, 0, True)
+    identity = found["queue"]
+    api.call("DELETE", ORDERS)
+    api.create()
+    again = api.call("GET", f"{ORDERS}/mark").json
+    assert (again["added"], again["express"]) == (0, 0)
+    assert again["run"] == found["run"]
+    assert again["queue"] != identity
+
+
 def test_submissions_of_one_part_wait_for_each_other(api: Served) -> None:
     async def submit_twice() -> list[Any]:
         messages = [Message(f"{number}", recoverable=True) for number in range(4)]

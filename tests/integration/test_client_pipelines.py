@@ -48,7 +48,7 @@ def test_a_range_is_read_in_the_order_of_arrival(manager: postroad.QueueManager)
     send(manager, "c", priority=0)
     mark = manager.queue(QUEUE).mark()
     send(manager, "d")
-    assert (mark.added, mark.messages) == (3, 3)
+    assert (mark.added + mark.express, mark.messages) == (3, 3)
     assert mark.oldest is not None
     assert bodies(manager, 0, mark.arrival) == ["a", "b", "c"]
     assert bodies(manager, mark.oldest + 1, mark.arrival) == ["b", "c"]

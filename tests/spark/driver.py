@@ -10,9 +10,10 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from postroad.spark.reading import Range, StreamReader
+from postroad.spark.reading import Range
 from postroad.spark.remote_reading import RemoteStreamReader
 from postroad.spark.source import MessageSource
+from postroad.spark.streaming import StreamReader
 from tests.served import Served
 
 ORDERS = r"private$\orders"

@@ -83,6 +83,41 @@ def test_the_parts_are_the_whole(alpha: Served, monkeypatch: pytest.MonkeyPatch)
     assert table(made)["body_text"].to_pylist() == [str(number) for number in range(50)]
 
 
+def test_parts_have_equal_numbers_of_messages(alpha: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.spark.reading.LEAST_MESSAGES", 5)
+    alpha.create(r"private$\others")
+    alpha.send(*(str(number) for number in range(40)))
+    others = {"messages": [{"body": "other"}] * 3000}
+    alpha.call("POST", "/api/v1/queues/private$/others/messages", others)  # arrival numbers are the manager's
+    alpha.send(*(str(number) for number in range(40)))
+    made = reader(alpha, partitions=4)
+    counts = [sum(batch.num_rows for batch in made.read(part)) for part in made.partitions()]
+    assert counts == [20, 20, 20, 20]
+
+
+def test_several_queues_are_one_table(alpha: Served) -> None:
+    alpha.create(r"private$\others")
+    alpha.send("a")
+    alpha.call("POST", "/api/v1/queues/private$/others/messages", {"body": "b"})
+    for queue in (r"private$\o*", r"private$\others,private$\orders"):
+        found = table(reader(alpha, queue=queue))
+        assert found["body_text"].to_pylist() == ["a", "b"]
+        assert found["queue"].to_pylist() == [r"private$\orders", r"private$\others"]
+    assert "queue" not in table(reader(alpha)).column_names
+    with pytest.raises(InvalidArgument, match=r"^queue: no queue matches"):
+        reader(alpha, queue=r"private$\x*").partitions()
+
+
+def test_a_batch_from_a_time_to_a_number(alpha: Served) -> None:
+    alpha.send("a", "b", "c")
+    found = alpha.call("GET", f"{ORDERS}/messages").json["messages"]
+    last = found[2]["lookup_id"] & (1 << 56) - 1
+    since = found[0]["arrived_at"]
+    assert table(reader(alpha, startingTimestamp=since, endingOffsets=last))["body_text"].to_pylist() == ["a", "b"]
+    assert table(reader(alpha, startingTimestamp="9999-01-01T00:00:00Z")).num_rows == 0
+    assert table(reader(alpha, startingOffsets=last))["body_text"].to_pylist() == ["c"]
+
+
 def test_the_manager_selects(alpha: Served) -> None:
     alpha.send("a", label="x")
     alpha.send("b", label="y", priority=6)

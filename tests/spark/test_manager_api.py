@@ -78,7 +78,10 @@ def test_a_web_server_that_is_no_manager() -> None:
         api(url).mark()
 
 
-MARK = b'{"arrival": 5, "added": 4, "oldest": null, "messages": 0, "arrived": 5}'
+MARK = (
+    b'{"arrival": 5, "added": 4, "oldest": null, "messages": 0, "arrived": 5, "express": 0, "run": "1", '
+    b'"settled": true, "queue": ""}'
+)
 
 
 def test_a_server_that_is_not_ready_is_asked_again() -> None:

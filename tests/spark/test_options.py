@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.errors import InvalidArgument
-from postroad.spark.options import Mode, Rpc, Start, read_options, stream_options, write_options
+from postroad.spark.options import Mode, Rpc, Start, batch_options, read_options, stream_options, write_options
 from postroad.spark.schema import MESSAGE
 
 QUEUE = {"queue": r"private$\orders"}
@@ -54,6 +54,20 @@ def test_columns() -> None:
         ({"columns": " , "}, "columns: must name at least one of"),
         ({"packet": "yes"}, "packet: must be true or false, got 'yes'"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss: must be true or false, got 'maybe'"),
+        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger: must be between 1 and"),
+        ({"minOffsetsPerTrigger": "few"}, "minOffsetsPerTrigger: must be a whole number, got 'few'"),
+        ({"maxTriggerDelay": "-1"}, "maxTriggerDelay: must be between 0 and"),
+        ({"endingOffsets": "earliest"}, "endingOffsets: must be latest or the arrival number after the last, got"),
+        ({"startingTimestamp": "noon"}, "startingTimestamp: must be milliseconds since 1970, or a time as in"),
+        ({"startingTimestamp": "2026-05-01T12:00"}, "startingTimestamp: must have a time zone, as in"),
+        (
+            {"startingTimestamp": "5", "startingOffsets": "5"},
+            "startingTimestamp: must not be set together with `startingOffsets`",
+        ),
+        ({"queue": " , "}, "queue: must name a queue"),
+        ({"queue": r"private$\a,orders"}, "queue: 'orders', character 1: a path must be a computer"),
+        ({"queue": r"DIRECT=OS:x\private$\q*"}, "queue: a pattern must be a path"),
+        ({"queue": r"private$\q*", "rpc": "winserver"}, "queue: must name one queue with `rpc`"),
         (
             {"startingOffsets": "yesterday"},
             "startingOffsets: must be earliest, latest or an arrival",
@@ -86,11 +100,46 @@ def test_a_wrong_option(given: dict[str, str], sentence: str) -> None:
     assert str(caught.value).startswith(sentence)
 
 
-def test_a_stream_selects_nothing() -> None:
+def test_a_stream_selects_only_where_it_keeps_the_messages() -> None:
     assert stream_options(QUEUE) == read_options(QUEUE)
-    for name in ("label", "class", "priority", "arrivalFrom", "arrivalTo"):
-        with pytest.raises(InvalidArgument, match=f"{name}: a stream must read every message"):
+    for name in ("label", "class", "priority"):
+        assert stream_options({**QUEUE, name: "1"}).selection.equal
+        with pytest.raises(InvalidArgument, match=f"{name}: needs the mode peek"):
+            stream_options({**QUEUE, name: "1", "mode": "consume"})
+    for name, instead in (("arrivalFrom", "startingOffsets"), ("arrivalTo", "endingOffsets")):
+        with pytest.raises(InvalidArgument, match=f"{name}: is for spark.read; use `{instead}`"):
             stream_options({**QUEUE, name: "1"})
+    with pytest.raises(InvalidArgument, match="minOffsetsPerTrigger: must be at most 5, as maxMessagesPerBatch is"):
+        stream_options({**QUEUE, "minOffsetsPerTrigger": "6", "maxMessagesPerBatch": "5"})
+
+
+def test_a_batch_has_a_start_and_an_end() -> None:
+    options = batch_options({**QUEUE, "startingOffsets": "5", "endingOffsets": "9"})
+    assert (options.selection.begin, options.selection.end) == (5, 9)
+    assert batch_options({**QUEUE, "endingOffsets": "latest"}) == batch_options(QUEUE)
+    for given, sentence in (
+        ({"startingOffsets": "latest"}, "startingOffsets: must be earliest or a number for spark.read, got latest"),
+        ({"startingOffsets": "1", "arrivalFrom": "1"}, "startingOffsets: must not be set together with `arrivalFrom`"),
+        ({"maxBytesPerTrigger": "5"}, "maxBytesPerTrigger: is for readStream; a batch reads all that is there"),
+    ):
+        with pytest.raises(InvalidArgument) as caught:
+            batch_options({**QUEUE, **given})
+        assert str(caught.value).startswith(sentence)
+
+
+def test_several_queues() -> None:
+    options = read_options({"queue": r"private$\a, private$\q* ,private$\a"})
+    assert options.queues == (r"private$\a", r"private$\q*")
+    assert options.only_queue is None
+    assert options.columns == (*MESSAGE, "queue")
+    assert read_options(QUEUE).only_queue == r"private$\orders"
+    assert read_options({**QUEUE, "columns": "id,queue"}).columns == ("id", "queue")
+
+
+def test_times() -> None:
+    assert read_options({**QUEUE, "startingTimestamp": "1777777777000"}).start_ms == 1777777777000
+    assert read_options({**QUEUE, "startingTimestamp": "2026-05-01T12:00:00Z"}).start_ms == 1777636800000
+    assert read_options({**QUEUE, "startingTimestamp": "2026-05-01T14:00:00+02:00"}).start_ms == 1777636800000
 
 
 def test_writing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from postroad.errors import (
     RpcUnavailable,
     SharingViolation,
 )
+from postroad.received import ReceivedMessage
 from postroad.remote_read.server import RemoteReadServer
 from postroad.spark.options import read_options
 from postroad.spark.remote import RemoteQueue
@@ -27,6 +29,7 @@ from tests.remote.station import ORDERS, PASSWORD, USER, Station, station
 from tests.spark.driver import Query, words
 
 HOST = "127.0.80.1"
+OTHERS = r"private$\others"
 
 
 @pytest.fixture
@@ -127,6 +130,41 @@ def test_a_part_whose_first_message_was_taken_has_all_the_others(
         server.queue(ORDERS).receive_by_id(parts[1].begin)  # type: ignore[attr-defined]
     found = [text for part in parts for batch in reader.read(part) for text in batch.column("label").to_pylist()]
     assert found == [*numbered(5), *numbered(4, 6)]
+
+
+def test_a_walk_finds_every_message_where_ids_are_dense_and_where_they_are_not(
+    alpha: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alpha.run(alpha.manager.create_queue(OTHERS))
+    guesses: list[int] = []
+    guessed = RemoteQueue._guessed
+
+    def count(queue: RemoteQueue, tried: range) -> list[ReceivedMessage]:
+        guesses.append(len(tried))
+        return guessed(queue, tried)
+
+    monkeypatch.setattr(RemoteQueue, "_guessed", count)
+    random = Random(5)
+    for priority in (3, 6):
+        alpha.send(*numbered(200), priority=priority)
+        for number in range(30):  # every id but some is another queue's
+            alpha.send(*("other" for _ in range(random.randrange(6))), queue=OTHERS)
+            alpha.send(f"sparse {number}", priority=priority)
+        alpha.send(*("other" for _ in range(300)), queue=OTHERS)
+        alpha.send(*numbered(70), priority=priority)
+    made = read_options(options(alpha))
+    assert made.rpc is not None
+    queue = RemoteQueue(made.place, made.rpc)
+    try:
+        found = [message for page in queue.walk() for message in page]
+        assert [message.label for message in found] == alpha.labels()
+        assert sum(guesses) < 2 * len(found), "few guesses are wrong"
+        assert max(guesses) > 50, "most messages are looked at together"
+        begin, end = found[150].lookup_id, found[400].lookup_id
+        between = [message.lookup_id for page in queue.walk(begin, end) for message in page]
+        assert between == [message.lookup_id for message in found[151:400]]
+    finally:
+        queue.close()
 
 
 def test_large_messages_come_in_batches_of_bounded_size(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,6 +398,16 @@ def test_an_offset_is_the_batch_message_by_message() -> None:
 def test_a_checkpoint_of_a_large_batch_is_small() -> None:
     batch = [Seen(4 << 56 | 3 * each, each * 2_654_435_761 % (1 << 32)) for each in range(10_000)]
     assert len(str(RemoteOffset.of(batch, 4, 0).json())) < 60_000
+
+
+def test_an_offset_has_a_version_and_keeps_what_it_does_not_know() -> None:
+    value = RemoteOffset.first().json()
+    assert value["version"] == 2
+    assert RemoteOffset.read(value | {"colour": "blue"}).json() == value | {"colour": "blue"}
+    first = {name: each for name, each in value.items() if name != "version"}
+    assert RemoteOffset.read(first) == RemoteOffset.first(), "the first version has no number"
+    with pytest.raises(InvalidArgument, match="checkpoint: has offsets of version 3"):
+        RemoteOffset.read(value | {"version": 3})
 
 
 @pytest.mark.parametrize("wrong", [{"arrival": 1}, {**RemoteOffset.first().json(), "checks": "?"}])

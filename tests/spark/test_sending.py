@@ -9,18 +9,29 @@ import pytest
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
 from postroad.columns.sending import COLUMNS as READ
-from postroad.errors import InvalidArgument, InvalidMessage
+from postroad.errors import InvalidArgument, InvalidMessage, TransactionSequence
 from postroad.spark import sending
-from postroad.spark.options import write_options
+from postroad.spark.manager import ManagerApi
+from postroad.spark.options import WriteOptions, write_options
 from postroad.spark.sending import check_schema, requests
 from postroad.spark.source import MessageSource
-from postroad.spark.writing import Sent, _send
+from postroad.spark.writing import Sent, Task
 from tests.served import ORDERS, Served
 from tests.spark.driver import options
 
 
 def rows(**columns: object) -> Iterator[pa.RecordBatch]:
     return iter([pa.RecordBatch.from_pydict(columns)])
+
+
+def send(made: WriteOptions, epoch: int, partition: int, batches: Iterator[pa.RecordBatch], run: str = "first") -> Sent:
+    return Task(made, "w", run, epoch, partition).send(batches)
+
+
+def finish(manager: Served, epoch: int, run: str = "first") -> None:
+    """As the driver does when all tasks are done."""
+    writer = MessageSource(options(manager)).streamWriter(StructType().add("body", "string"), False)
+    writer.commit([None, Sent("w", epoch, 0, 0, run)], epoch)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +93,7 @@ def test_every_property_is_sent(alpha: Served) -> None:
         ack=[["reach-queue"], None],
         admin_queue=[r"private$\acks", None],
     )
-    assert _send(write_options(options(alpha)), "w", 0, 0, batch) == Sent("w", 0, 2, 0)
+    assert send(write_options(options(alpha)), 0, 0, batch) == Sent("w", 0, 2, 0)
     first, second = alpha.call("GET", f"{ORDERS}/messages").json["messages"][:2]
     assert (first["body_base64"], first["label"], first["priority"]) == ("//79", "first", 7)
     assert first["delivery"] == "recoverable"
@@ -93,35 +104,112 @@ def test_every_property_is_sent(alpha: Served) -> None:
 
 def test_a_row_that_comes_again_is_dropped(alpha: Served) -> None:
     made = write_options(options(alpha))
-    assert _send(made, "w", 4, 0, rows(body=["a", "b"])) == Sent("w", 4, 2, 0)
-    assert _send(made, "w", 4, 0, rows(body=["a", "b", "c"])) == Sent("w", 4, 1, 2)
-    assert _send(made, "w", 4, 1, rows(body=["d"])) == Sent("w", 4, 1, 0)
-    writer = MessageSource(options(alpha)).streamWriter(StructType().add("body", "string"), False)
-    writer.commit([None, Sent("w", 4, 1, 2)], 4)
-    writer.commit([None, Sent("w", 4, 1, 2)], 4)
-    assert _send(made, "w", 4, 9, rows(body=["z"])) == Sent("w", 4, 0, 1)
-    assert _send(made, "w", 5, 0, rows(body=["e"])) == Sent("w", 5, 1, 0)
+    assert send(made, 4, 0, rows(body=["a", "b"])) == Sent("w", 4, 2, 0)
+    assert send(made, 4, 0, rows(body=["a", "b", "c"])) == Sent("w", 4, 1, 2)
+    assert send(made, 4, 1, rows(body=["d"])) == Sent("w", 4, 1, 0)
+    finish(alpha, 4)
+    finish(alpha, 4)
+    assert send(made, 4, 1, rows(body=["d"]), "second") == Sent("w", 4, 0, 1)
+    assert send(made, 5, 0, rows(body=["e"])) == Sent("w", 5, 1, 0)
     assert alpha.bodies() == ["a", "b", "c", "d", "e"]
+
+
+# Another run under the same name
+
+
+def test_a_run_goes_on_where_the_one_before_has_stopped(alpha: Served) -> None:
+    made = write_options(options(alpha))
+    send(made, 0, 0, rows(body=["a", "b"]))
+    both = iter([*rows(body=["a"]), *rows(body=["b", "c"])])
+    assert send(made, 0, 0, both, "second") == Sent("w", 0, 1, 2)
+    assert send(made, 0, 1, rows(body=["d"]), "second") == Sent("w", 0, 1, 0)
+    finish(alpha, 0, "second")
+    assert alpha.bodies() == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("other", [["a", "x", "c"], ["b", "a"], ["a"], []])
+def test_other_rows_under_the_same_name_are_refused(alpha: Served, other: list[str]) -> None:
+    made = write_options(options(alpha))
+    send(made, 0, 0, rows(body=["a", "b"]))
+    batch = rows(body=pa.array(other, pa.string()))
+    with pytest.raises(
+        TransactionSequence, match=r"^name: partition 0 of w, epoch 0, was sent before with 2 rows that"
+    ):
+        send(made, 0, 0, batch, "second")
+    assert send(made, 0, 0, rows(body=["a", "b", "c"]), "third") == Sent("w", 0, 1, 2), "as it was, it completes"
+    finish(alpha, 0, "third")
+    assert alpha.bodies() == ["a", "b", "c"]
+
+
+def test_a_partition_that_was_not_begun_waits_for_the_others(alpha: Served) -> None:
+    send(write_options(options(alpha)), 0, 1, rows(body=["b"]))
+    hasty = write_options(options(alpha, timeout="0.1"))
+    with pytest.raises(TransactionSequence, match=r"^name: partition 1 of w was sent before .* another name"):
+        send(hasty, 0, 0, rows(body=["x"]), "second")
+    assert alpha.bodies() == ["b"], "of a run that has not proved itself, nothing new is sent"
+    send(hasty, 0, 1, rows(body=["b"]), "third")
+    assert send(hasty, 0, 0, rows(body=["a"]), "third") == Sent("w", 0, 1, 0)
+
+
+def test_a_job_without_a_partition_of_the_one_before_is_not_completed(alpha: Served) -> None:
+    made = write_options(options(alpha))
+    send(made, 0, 0, rows(body=["a"]))
+    send(made, 0, 5, rows(body=["f"]))
+    send(made, 0, 0, rows(body=["a"]), "second")
+    with pytest.raises(
+        TransactionSequence, match=r"^name: partition 5 of w, epoch 0, was sent before with 1 rows, and"
+    ):
+        finish(alpha, 0, "second")
+
+
+def test_other_rows_under_a_finished_name_are_refused(alpha: Served) -> None:
+    made = write_options(options(alpha))
+    send(made, 0, 0, rows(body=["a"]))
+    finish(alpha, 0)
+    for partition, batch in ((0, rows(body=["x"])), (0, rows(body=["a", "b"])), (1, rows(body=["b"]))):
+        with pytest.raises(TransactionSequence, match=r"^name: .*give it another name"):
+            send(made, 0, partition, batch, "second")
+    assert send(made, 0, 0, rows(body=["a"]), "second") == Sent("w", 0, 0, 1)
+    assert alpha.bodies() == ["a"]
+
+
+def test_a_finished_name_without_rows_takes_none_later(alpha: Served) -> None:
+    finish(alpha, 0)
+    with pytest.raises(TransactionSequence, match="is complete with 0 rows"):
+        send(write_options(options(alpha)), 0, 0, rows(body=["a"]), "second")
+
+
+def test_an_old_run_that_still_sends_is_refused(alpha: Served) -> None:
+    made = write_options(options(alpha))
+    send(made, 0, 0, rows(body=["a"]))
+    send(made, 0, 0, rows(body=["a"]), "second")
+    with ManagerApi(made.place) as api, pytest.raises(TransactionSequence, match="by another run"):
+        api.submit("w", 0, 0, 1, next(requests(rows(body=["b"]))).body, run="first", digest="0")
 
 
 def test_requests_are_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "MOST_ROWS", 3)
     monkeypatch.setattr(sending, "MOST_BYTES", 3000)
-    sizes = [each.rows for each in requests(rows(body=["x"] * 7))]
+    sizes = [each.batch.num_rows for each in requests(rows(body=["x"] * 7))]
     assert sizes == [3, 3, 1]
-    assert [each.rows for each in requests(rows(body=["x" * 1500, "x" * 1500, "x", "y" * 9000, "z"]))] == [1, 2, 1, 1]
+    assert [each.batch.num_rows for each in requests(rows(body=["x" * 1500, "x" * 1500, "x", "y" * 9000, "z"]))] == [
+        1,
+        2,
+        1,
+        1,
+    ]
     assert list(requests(rows(body=pa.array([], pa.string())))) == []
 
 
 def test_a_transactional_queue_takes_rows_too(alpha: Served) -> None:
     alpha.create(r"private$\exact", transactional=True)
     made = write_options(options(alpha, queue=r"private$\exact"))
-    assert _send(made, "w", 0, 0, rows(body=["a", "b"])) == Sent("w", 0, 2, 0)
+    assert send(made, 0, 0, rows(body=["a", "b"])) == Sent("w", 0, 2, 0)
     found = alpha.call("GET", "/api/v1/queues/private$/exact/messages").json["messages"]
     assert [each["delivery"] for each in found] == ["transactional"] * 2
 
 
 def test_a_value_that_no_message_has_is_told_by_its_column(alpha: Served) -> None:
     with pytest.raises(InvalidMessage, match=r"column priority, row 1: must be a whole number from 0 to 7, got 9"):
-        _send(write_options(options(alpha)), "w", 0, 0, rows(body=["a", "b"], priority=[1, 9]))
+        send(write_options(options(alpha)), 0, 0, rows(body=["a", "b"], priority=[1, 9]))
     assert alpha.bodies() == []

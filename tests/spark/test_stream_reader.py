@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from datetime import datetime
+from typing import Any
 
 import pytest
 
 from postroad.errors import InvalidArgument, ManagerUnavailable, MessagesGone, QueueNotFound, SharingViolation
+from postroad.spark.streaming import StreamReader
 from tests.relay import relayed
 from tests.served import ORDERS, Served
 from tests.spark.driver import bodies, options, query, stream_reader
@@ -57,7 +61,7 @@ def test_available_now_ends_at_what_was_there(alpha: Served) -> None:
 
 
 def test_partitions_share_a_batch_without_gap_or_overlap(alpha: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroad.spark.reading.LEAST_MESSAGES", 2)
+    monkeypatch.setattr("postroad.spark.streaming.LEAST_MESSAGES", 2)
     alpha.send(*numbered(11))
     stream = query(alpha, partitions=4)
     assert stream.construct()
@@ -69,7 +73,7 @@ def test_partitions_share_a_batch_without_gap_or_overlap(alpha: Served, monkeypa
 
 
 def test_a_batch_that_is_run_again_is_the_same_batch(alpha: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroad.spark.reading.LEAST_MESSAGES", 1)
+    monkeypatch.setattr("postroad.spark.streaming.LEAST_MESSAGES", 1)
     alpha.send("a", "b", "c")
     stream = query(alpha, partitions=3)
     assert stream.construct()
@@ -257,6 +261,311 @@ def test_express_messages_are_no_loss_and_no_gain(alpha: Served) -> None:
         alpha.send(f"express {number}")
         alpha.send(f"recoverable {number}", recoverable=True)
         assert [text for text in stream.batch() or [] if text.startswith("r")] == [f"recoverable {number}"]
+
+
+def test_express_messages_that_were_purged_are_told_with_counts(alpha: Served) -> None:
+    stream = query(alpha)
+    alpha.send("a", "b")
+    assert stream.batch() == ["a", "b"]
+    alpha.send("c", "d", "e")
+    alpha.call("POST", f"{ORDERS}/purge")
+    with pytest.raises(MessagesGone, match=r"3 messages came .* 3 of them cannot be read.*failOnDataLoss"):
+        stream.batch()
+    stream.given = options(alpha, failOnDataLoss=False)
+    stream.start()
+    assert stream.batch() == [], "a batch without messages records the loss"
+    assert stream.offset()["lost"] == 3
+    assert stream.reader.reportLatestOffset()["lost"] == 3  # type: ignore[index]
+    alpha.send("f")
+    stream.given = options(alpha)
+    stream.start()
+    assert stream.batch() == ["f"], "what was allowed once is not told again"
+
+
+def test_a_purge_between_two_batches_is_told(alpha: Served) -> None:
+    alpha.send(*numbered(10))
+    stream = query(alpha, maxMessagesPerBatch=4)
+    assert stream.batch() == numbered(4)
+    alpha.call("POST", f"{ORDERS}/purge")
+    with pytest.raises(MessagesGone, match=r"6 messages came .* 6 of them"):
+        stream.batch()
+
+
+def test_express_messages_that_a_restart_dropped_are_told(alpha: Served) -> None:
+    stream = query(alpha, failOnDataLoss=False)
+    alpha.send("a")
+    alpha.send("kept", recoverable=True)
+    assert stream.batch() == ["a", "kept"]
+    alpha.send("b", "c")
+    assert isinstance(stream.reader, StreamReader)
+    stream.reader._marked(r"private$\orders", stream.reader._read(stream.offset()).queues[r"private$\orders"])
+    alpha.call("POST", f"{ORDERS}/purge")  # as a restart does
+    queue = alpha.manager.core.queues.get(r"private$\orders")
+    queue.express_added = 0
+    alpha.manager.offsets._run = "another"
+    alpha.send("d")
+    assert stream.batch() == ["d"]
+    assert stream.offset()["lost"] == 2
+
+
+def test_a_queue_that_was_made_again_is_told(alpha: Served) -> None:
+    alpha.send("a")
+    stream = query(alpha)
+    assert stream.batch() == ["a"]
+    alpha.call("DELETE", ORDERS)
+    with pytest.raises(MessagesGone, match="the queue was deleted under the stream"):
+        stream.batch()
+    alpha.create()
+    alpha.send("b")
+    with pytest.raises(MessagesGone, match="the queue was deleted and made again"):
+        stream.batch()
+    stream.given = options(alpha, failOnDataLoss=False)
+    stream.start()
+    assert stream.batch() == ["b"]
+    assert stream.batch() is None
+
+
+def test_a_checkpoint_that_is_ahead_of_the_queue_is_refused(alpha: Served) -> None:
+    stream = query(alpha, startingOffsets=1000)
+    with pytest.raises(MessagesGone, match="the stream is ahead of the queue: it is at 1000"):
+        stream.batch()
+
+
+def test_an_offset_of_the_first_version_goes_on(alpha: Served) -> None:
+    alpha.send("a", "b", "c", "d")
+    found = alpha.call("GET", f"{ORDERS}/messages").json["messages"]
+    first, third = (found[place]["lookup_id"] & (1 << 56) - 1 for place in (0, 2))
+    stream = query(alpha)
+    old = {"arrival": third, "begin": first, "messages": 2, "partitions": 1, "added": -3, "since": 2, "hold": None}
+    stream.offset_log.append(json.dumps(old))
+    assert stream.batch() == ["a", "b"], "the unfinished batch runs again"
+    assert stream.batch() == ["c", "d"]
+    assert stream.offset()["version"] == 2
+    alpha.send("e")
+    alpha.call("POST", f"{ORDERS}/purge")
+    with pytest.raises(MessagesGone, match="1 messages came"):
+        stream.batch()
+
+
+# How much, from where, up to where
+
+
+def test_a_batch_is_bounded_by_bytes(alpha: Served) -> None:
+    alpha.send(*("x" * 1000 for _ in range(10)))
+    stream = query(alpha, maxBytesPerTrigger=4000)
+    assert [len(stream.batch() or []) for _ in range(5)] == [3, 3, 3, 1, 0]
+    alpha.send("y" * 9000)
+    assert stream.batch() == ["y" * 9000], "one message at least"
+
+
+def test_a_batch_waits_for_enough_messages(alpha: Served) -> None:
+    alpha.send("a")
+    waiting = query(alpha, minOffsetsPerTrigger=3)
+    assert waiting.batch() == []
+    report = waiting.reader.reportLatestOffset()
+    assert report is not None
+    assert report["backlog"] == 1
+    assert report["oldestAgeMs"] > 0
+    alpha.send("b")
+    stream = query(alpha, minOffsetsPerTrigger=3)
+    assert stream.batch() == []
+    assert stream.batch() is None
+    alpha.send("c")
+    assert stream.batch() == ["a", "b", "c"]
+    alpha.send("d")
+    assert stream.batch() is None
+    stream.start(available_now=True)
+    assert stream.batch() == ["d"], "a query that ends does not wait"
+
+
+def test_a_batch_does_not_wait_for_ever(alpha: Served) -> None:
+    alpha.send("a")
+    stream = query(alpha, minOffsetsPerTrigger=3, maxTriggerDelay=0)
+    assert stream.batch() == ["a"]
+
+
+def test_a_stream_to_a_number(alpha: Served) -> None:
+    alpha.send("a", "b", "c")
+    found = alpha.call("GET", f"{ORDERS}/messages").json["messages"]
+    stream = query(alpha, endingOffsets=found[2]["lookup_id"] & (1 << 56) - 1)
+    assert stream.batch() == ["a", "b"]
+    assert stream.batch() is None
+    alpha.send("d")
+    assert stream.batch() is None
+
+
+def test_a_stream_from_a_time(alpha: Served) -> None:
+    alpha.send("a")
+    (first,) = alpha.call("GET", f"{ORDERS}/messages").json["messages"]
+    arrived = datetime.fromisoformat(first["arrived_at"])
+    assert query(alpha, startingTimestamp=arrived.isoformat()).batch() == ["a"]
+    later = int(arrived.timestamp() * 1000) + 600_000
+    stream = query(alpha, startingTimestamp=later)
+    assert stream.batch() == [], "nothing came since"
+    alpha.send("b")
+    assert stream.batch() == ["b"]
+
+
+def test_a_stream_that_keeps_the_messages_selects(alpha: Served) -> None:
+    alpha.send("a", label="x")
+    alpha.send("b", label="y")
+    alpha.send("c", label="x")
+    stream = query(alpha, label="x")
+    assert stream.construct()
+    parts = stream.parts()
+    assert bodies(stream_reader(stream.given), parts) == ["a", "c"]
+    alpha.call("POST", f"{ORDERS}/receive?timeout=0")
+    with pytest.raises(MessagesGone, match="only 2 of 3 messages"):
+        bodies(stream_reader(stream.given), parts)
+
+
+def test_progress_says_what_is_left(alpha: Served) -> None:
+    alpha.send(*numbered(10))
+    stream = query(alpha, maxMessagesPerBatch=4)
+    backlogs = []
+    while stream.batch():
+        report = stream.reader.reportLatestOffset()
+        assert report is not None
+        backlogs.append(report["backlog"])
+        assert (report["oldestAgeMs"] > 0) == (report["backlog"] > 0)
+        assert report["lost"] == 0
+    assert backlogs == [6, 2, 0]
+
+
+# Several queues
+
+
+def put(manager: Served, queue: str, *texts: str) -> None:
+    messages = [{"body": text} for text in texts]
+    assert manager.call("POST", f"/api/v1/queues/private$/{queue}/messages", {"messages": messages}).status == 201
+
+
+def test_queues_of_a_list_share_a_checkpoint(alpha: Served) -> None:
+    alpha.create(r"private$\others")
+    put(alpha, "orders", "a", "b")
+    put(alpha, "others", "c")
+    given = {"queue": r"private$\others, private$\orders", "mode": "consume"}
+    stream = query(alpha, **given)
+    assert stream.batch() == ["a", "b", "c"]
+    put(alpha, "others", "d")
+    assert stream.batch() == ["d"]
+    assert stream.batch() is None
+    assert alpha.call("GET", ORDERS).json["messages"] == 0
+    put(alpha, "orders", "e")
+    stream.start()
+    assert stream.batch() == ["e"]
+    table = [batch for part in stream.planned() for batch in stream_reader(stream.given).read(part)]
+    assert table[0].column("queue").to_pylist() == [r"private$\orders"]
+
+
+def test_a_limit_is_of_all_queues_together(alpha: Served) -> None:
+    alpha.create(r"private$\others")
+    put(alpha, "orders", *numbered(20))
+    put(alpha, "others", *numbered(10))
+    stream = query(alpha, queue=r"private$\o*", maxMessagesPerBatch=6)
+    assert [len(stream.batch() or []) for _ in range(6)] == [6, 6, 6, 6, 6, 0]
+
+
+def test_new_queues_that_match_join(alpha: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.spark.streaming.LIST_S", 0)
+    put(alpha, "orders", "a")
+    stream = query(alpha, queue=r"private$\o*", startingOffsets="latest")
+    assert stream.batch() == []
+    alpha.create(r"private$\others")
+    assert stream.batch() is None, "a queue without messages makes no batch"
+    put(alpha, "others", "b")
+    put(alpha, "orders", "c")
+    assert stream.batch() == ["c", "b"], "a new queue is read from its first message on"
+    put(alpha, "others", "d")
+    assert stream.batch() == ["d"]
+    assert stream.batch() is None
+
+
+def test_a_pattern_that_matches_nothing_is_refused(alpha: Served) -> None:
+    with pytest.raises(InvalidArgument, match=r"^queue: no queue matches"):
+        query(alpha, queue=r"private$\x*").batch()
+
+
+def test_a_queue_that_is_no_longer_named_keeps_its_place(alpha: Served) -> None:
+    alpha.create(r"private$\others")
+    put(alpha, "orders", "a")
+    put(alpha, "others", "b")
+    stream = query(alpha, queue=r"private$\orders,private$\others")
+    assert stream.batch() == ["a", "b"]
+    put(alpha, "orders", "c")
+    put(alpha, "others", "d")
+    stream.given = options(alpha, queue=r"private$\ORDERS")
+    stream.start()
+    assert stream.batch() == ["c"], "the case of a name does not matter"
+    stream.given = options(alpha, queue=r"private$\o*")
+    stream.start()
+    assert stream.batch() == ["d"]
+    stream.given = options(alpha, queue=r"private$\elsewhere")
+    stream.start()
+    with pytest.raises(InvalidArgument, match=r"^queue: the checkpoint is of"):
+        stream.batch()
+
+
+def test_counts_that_the_manager_has_repaired_stop_nothing(alpha: Served) -> None:
+    alpha.send("a", "b", recoverable=True)
+    stream = query(alpha)
+    assert stream.batch() == ["a", "b"]
+    alpha.manager.core.queues.get(r"private$\orders").stored_added = 0
+    alpha.send("c", recoverable=True)
+    assert stream.batch() == ["c"]
+    alpha.send("d")
+    alpha.call("POST", f"{ORDERS}/purge")
+    with pytest.raises(MessagesGone, match="1 messages came"):
+        stream.batch()
+
+
+def test_one_of_several_queues_is_deleted(alpha: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.spark.streaming.LIST_S", 0)
+    alpha.create(r"private$\others")
+    put(alpha, "orders", "a")
+    put(alpha, "others", "b")
+    stream = query(alpha, queue=r"private$\o*")
+    assert stream.batch() == ["a", "b"]
+    alpha.call("DELETE", "/api/v1/queues/private$/others")
+    with pytest.raises(
+        MessagesGone, match=r"private\$\\others: the queue was deleted under the stream.*failOnDataLoss"
+    ):
+        stream.batch()
+    put(alpha, "orders", "c")
+    stream.given = options(alpha, queue=r"private$\o*", failOnDataLoss=False)
+    stream.start()
+    assert stream.batch() == ["c"]
+    assert list(stream.offset()["queues"]) == [r"private$\orders"]
+    assert stream.batch() is None
+    put(alpha, "orders", "d", "e")
+    assert isinstance(stream.reader, StreamReader)
+    stream.reader._marked(r"private$\orders", None)
+    alpha.call("DELETE", ORDERS)
+    assert stream.batch() == []
+    assert (stream.offset()["queues"], stream.offset()["lost"]) == ({}, 2)
+
+
+def test_a_message_that_a_reader_locks_and_puts_back_is_not_lost(alpha: Served) -> None:
+    stream = query(alpha)
+    assert stream.batch() == []
+    alpha.send("a", "b")
+    assert isinstance(stream.reader, StreamReader)
+    api = stream.reader._api(r"private$\orders")
+    plain = api.plan
+    locked: list[object] = []
+
+    def plan(*args: Any, **given: Any) -> Any:
+        """A reader has a message during the first look, and again when the next one is over."""
+        reply = alpha.call("POST", f"{ORDERS}/lock?timeout=0") if len(locked) in (0, 2) else None
+        found = plain(*args, **given)
+        if reply is not None:
+            (message,) = reply.json["messages"]
+            alpha.call("POST", f"{ORDERS}/settle", {"lookup_ids": [message["lookup_id"]], "delete": False})
+        locked.append(reply)
+        return found
+
+    api.plan = plan  # type: ignore[method-assign]
+    assert stream.batch() == ["a", "b"]
 
 
 # A manager that is not there

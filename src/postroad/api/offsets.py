@@ -12,16 +12,34 @@ from postroad.api.formats import ARROW, JSON
 from postroad.api.messages import MAX_BATCH_BYTES, MAX_LIMIT
 from postroad.api.schema import MAX_BATCH_MESSAGES, TRANSACTIONAL, read_sending
 from postroad.errors import InvalidArgument
-from postroad.fields.kinds import SWITCH, nullable, whole
+from postroad.fields.kinds import SWITCH, TEXT, FieldFault, nullable, parsed, quoted, whole
 from postroad.fields.tables import Property, read_object, read_text
 from postroad.queues.access import Action
 from postroad.queues.submissions import MAX_EPOCH
 from postroad.store.interface import ARRIVAL_MASK
 
+
+def _word(text: str) -> str:
+    if not text.isascii() or not text.replace("-", "").isalnum():
+        raise FieldFault(f"must be letters, digits and hyphens, got {quoted(text)}")
+    return text
+
+
 ARRIVAL = whole(0, ARRIVAL_MASK)
 EPOCH = whole(0, MAX_EPOCH)
+EPOCH_MS = 1 << 53  # numbers of JSON are exact up to here
+MAX_PARTS = 100_000
 _FROM = Parameter("from", ARRIVAL, "the arrival number that `limit` counts from", 0)
 _LIMIT = Parameter("limit", whole(1, MAX_LIMIT), "the largest number of messages before the mark")
+_WORD = parsed("text", _word, longest=64)
+_RUN = Parameter("run", _WORD, "the name of this run of the sender's job", "")
+_DIGEST = Parameter("digest", _WORD, "a digest of all rows of the partition up to the last of these", "")
+_TAKE_OVER = {
+    "run": Property("run", "run", _WORD, "the name of the new run"),
+    "rows": Property("rows", "rows", EPOCH, "how many rows were sent before"),
+    "digest": Property("digest", "digest", _WORD, "the digest of as many first rows of the new run"),
+}
+_KEEP = Parameter("keep", SWITCH, "whether to keep the digests of this epoch, to compare a repeat with them", False)
 _ROW = Parameter("row", EPOCH, "the number of the first message within its partition", 0)
 _HOLD = {
     "from": Property("from", "start", ARRIVAL, "the first arrival number"),
@@ -48,6 +66,39 @@ def _number(call: Call, name: str) -> int:
 )
 async def show_mark(call: Call) -> Response:
     return json_answer(await call.manager.offsets.mark(call.queue, call.query["from"], call.query["limit"]))
+
+
+@OPERATIONS.add(
+    "GET /queues/{queue}/plan",
+    "Count the messages of a range, and divide it into parts with equal numbers of messages",
+    Answer(description="the range and its parts", content={JSON: "Plan"}),
+    parameters=(
+        Parameter("from", ARRIVAL, "the first arrival number", 0),
+        Parameter("to", ARRIVAL, "the arrival number after the last; the mark if absent"),
+        Parameter("hold", TEXT, "the name of a hold; the answer then includes the messages it holds"),
+        Parameter("limit", whole(1, MAX_LIMIT), "end the range behind so many messages"),
+        Parameter("bytes", whole(1, MAX_LIMIT), "end the range before more than so many bytes of packets"),
+        Parameter("parts", whole(1, MAX_PARTS), "the largest number of parts", 1),
+        Parameter("all", SWITCH, "whether to count also what others have locked or hold", False),
+        Parameter("since", whole(0, EPOCH_MS), "begin with the first message that arrived then, in ms since 1970"),
+    ),
+    errors=_NOT_FOUND,
+    needs=Action.PEEK,
+)
+async def show_plan(call: Call) -> Response:
+    query = call.query
+    plan = await call.manager.offsets.plan(
+        call.queue,
+        query["from"],
+        query["to"],
+        hold=query["hold"],
+        limit=query["limit"],
+        most_bytes=query["bytes"],
+        parts=query["parts"],
+        since_ms=query["since"],
+        everything=query["all"],
+    )
+    return json_answer(plan)
 
 
 # Holds
@@ -111,10 +162,40 @@ async def release_hold(call: Call) -> Response:
     "POST /queues/{queue}/submissions/{name}/{epoch}/commit",
     "Complete an epoch: later messages of it count as sent",
     Answer(HTTPStatus.NO_CONTENT, "the epoch is complete"),
+    parameters=(_RUN, _KEEP),
+    errors=(HTTPStatus.CONFLICT,),
     needs=Action.SEND,
 )
 async def commit_submission(call: Call) -> Response:
-    await call.manager.offsets.commit_submission(call.queue, call.segment("name"), _number(call, "epoch"))
+    run, keep = call.query["run"], call.query["keep"]
+    name, epoch = call.segment("name"), _number(call, "epoch")
+    await call.manager.offsets.commit_submission(call.queue, name, epoch, run=run, keep=keep)
+    return no_content()
+
+
+@OPERATIONS.add(
+    "GET /queues/{queue}/submissions/{name}/{epoch}",
+    "Show what was sent of an epoch",
+    Answer(description="the rows of each partition", content={JSON: "SubmissionState"}),
+    needs=Action.SEND,
+)
+async def show_submission(call: Call) -> Response:
+    return json_answer(call.manager.offsets.submission(call.queue, call.segment("name"), _number(call, "epoch")))
+
+
+@OPERATIONS.add(
+    "POST /queues/{queue}/submissions/{name}/{epoch}/{partition}/take-over",
+    "Go on with a partition in a new run of the sender's job, whose first rows must be those that were sent",
+    Answer(HTTPStatus.NO_CONTENT, "the rows are the same, and the new run may send the rest"),
+    body=Body({JSON: "TakeOver"}),
+    errors=_CONFLICT,
+    needs=Action.SEND,
+)
+async def take_over_submission(call: Call) -> Response:
+    values = read_object(await call.json_object(), _TAKE_OVER, required=("run", "rows", "digest"))
+    await call.manager.offsets.take_over_submission(
+        call.queue, call.segment("name"), _number(call, "epoch"), _number(call, "partition"), **values
+    )
     return no_content()
 
 
@@ -125,6 +206,8 @@ async def commit_submission(call: Call) -> Response:
     parameters=(
         _ROW,
         Parameter(TRANSACTIONAL, SWITCH, "whether to send in a transaction; if absent, as the local queue requires"),
+        _RUN,
+        _DIGEST,
     ),
     body=Body({JSON: "Sending", ARROW: None}),
     errors=(*_CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
@@ -152,6 +235,8 @@ async def submit(call: Call) -> Response:
         messages,
         transactional,
         call.token,
+        run=call.query["run"],
+        digest=call.query["digest"],
     )
     return json_answer(submission)
 
@@ -171,4 +256,4 @@ async def forget_submission(call: Call) -> Response:
     return no_content()
 
 
-SCHEMAS = {"NewHold": _HOLD, "HoldCommit": _COMMIT}
+SCHEMAS = {"NewHold": _HOLD, "HoldCommit": _COMMIT, "TakeOver": _TAKE_OVER}

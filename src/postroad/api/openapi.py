@@ -28,7 +28,7 @@ from postroad.values.info import (
     SessionInfo,
     TransactionInfo,
 )
-from postroad.values.offsets import HoldInfo, Mark, Submission
+from postroad.values.offsets import HoldInfo, Mark, Part, Plan, Submission, SubmissionState
 from postroad.values.plain import key_of
 from postroad.values.resolution import Resolution
 from postroad.values.routes import Route, Table
@@ -118,8 +118,11 @@ _PROBLEM: Mapping[str, Json] = {
 _DATACLASSES: Mapping[type[DataclassInstance], str] = {
     LockInfo: "Lock",
     Mark: "Mark",
+    Part: "PlanPart",
+    Plan: "Plan",
     HoldInfo: "Hold",
     Submission: "Submission",
+    SubmissionState: "SubmissionState",
     QueueInfo: "Queue",
     ManagerInfo: "Manager",
     SessionInfo: "Session",
@@ -257,6 +260,7 @@ def schemas() -> dict[str, Json]:
         "Renewal": ["leases"],
         "NewHold": ["from"],
         "HoldCommit": ["to"],
+        "TakeOver": ["run", "rows", "digest"],
         "Opening": ["queue", "access"],
         "AclChange": ["sddl"],
     }

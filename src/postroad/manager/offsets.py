@@ -7,24 +7,35 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+from uuid import uuid4
 
 from postroad.errors import AccessDenied
-from postroad.manager.ranges import arrival_behind, arrow_columns, runs, stream
+from postroad.manager.ranges import (
+    arrival_behind,
+    arrow_columns,
+    counted,
+    divided,
+    first_arrival_since,
+    runs,
+    stream,
+)
 from postroad.message import Message
 from postroad.names import FormatName, PathName, parse_name
 from postroad.queues.delivery import is_internal
 from postroad.queues.descriptor import check_sharing
 from postroad.queues.holds import COMMIT_BATCH, Hold
 from postroad.queues.local import TRUSTED, LocalQueueManager
+from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.submissions import Part, Sender
 from postroad.received import ReceivedMessage
 from postroad.security.access import Token
 from postroad.store.interface import ARRIVAL_MASK
-from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
+from postroad.values.offsets import HoldInfo, Mark, Plan, Selection, Submission, SubmissionState
 from postroad.values.reading import QueueAccess, ShareMode
 
 Name = FormatName | PathName | str
+_MADE = (QueueType.PRIVATE, QueueType.PUBLIC)  # the kinds of queue that applications make and delete
 PAGE = 500  # messages that one turn of the event loop reads
 
 
@@ -39,6 +50,7 @@ class Offsets:
         self._core = core
         self._durably = durably
         self._clock = clock
+        self._run = uuid4().hex
         self._submitting: dict[Part, _Turns] = {}
 
     def _queue(self, name: Name) -> Queue:
@@ -54,11 +66,65 @@ class Offsets:
         queue = self._queue(name)
         arrival = self._core.mark(queue)
         arrived = self._core.ticks.arrived(queue)
-        mark = Mark(arrival, queue.stored_added, queue.first_arrival, queue.count, arrived)
+        mark = Mark(
+            arrival,
+            queue.stored_added,
+            queue.first_arrival,
+            queue.count,
+            arrived,
+            queue.express_added,
+            self._run,
+            arrival > self._core.counters.last_arrival,
+            str(queue.properties.identifier) if queue.properties.queue_type in _MADE else "",
+        )
         if limit is None or start >= arrival:
             return mark
         behind = await asyncio.to_thread(arrival_behind, runs(queue, start, arrival), limit)
         return mark if behind is None else replace(mark, arrival=behind)
+
+    async def plan(
+        self,
+        name: Name,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        hold: str | None = None,
+        limit: int | None = None,
+        most_bytes: int | None = None,
+        parts: int = 1,
+        since_ms: int | None = None,
+        everything: bool = False,
+    ) -> Plan:
+        """The messages of a range that a reader with this hold sees, or `everything`: how many, and how to divide them.
+
+        With `limit` or `most_bytes` the range ends behind the messages that they allow. With `since_ms` it begins with
+        the first message that arrived then or later.
+        """
+        queue = self._queue(name)
+        mark = self._core.mark(queue)
+        stop = max(start, mark if end is None else min(end, self._core.ticks.arrived(queue)))
+        if since_ms is not None:
+            first = await asyncio.to_thread(first_arrival_since, runs(queue, start, stop), since_ms)
+            start = stop if first is None else first
+        own = None if hold is None else queue.holds.get(hold)
+        locked, holds = frozenset(queue.positions), list(queue.holds.values())
+
+        def shown(lookup_id: int) -> bool:
+            if lookup_id in locked:
+                return False
+            if own is not None and own.spans(lookup_id):
+                return own.covers(lookup_id)
+            return not any(each.covers(lookup_id) for each in holds)
+
+        visible = None if everything or not (locked or holds) else shown
+        found = await asyncio.to_thread(counted, runs(queue, start, stop), visible, limit, most_bytes)
+        arrivals, behind = found.arrivals, stop
+        if arrivals and found.is_cut:
+            behind = arrivals[-1] + 1
+        following = queue.by_arrival(behind, self._core.ticks.arrived(queue), 1, own)
+        divided_into = divided(start, behind, arrivals, parts) if arrivals else ()
+        next_ms = following[0].arrived_ms if following else None
+        return Plan(start, behind, len(arrivals), found.express, divided_into, next_ms)
 
     # Ranges
 
@@ -151,20 +217,24 @@ class Offsets:
         messages: Sequence[Message],
         transactional: bool | None = None,
         token: Token = TRUSTED,
+        *,
+        run: str = "",
+        digest: str = "",
     ) -> Submission:
         """Sends those of the rows from `row` on that were not sent yet: all of them, or none.
 
-        If the caller does not say whether they go in a transaction, they go as the local queue requires.
+        If the caller does not say whether they go in a transaction, they go as the local queue requires. `digest`
+        describes all rows of the partition up to the last of these, for a later run to be compared with.
         """
         part = Part(_sender(destination, sender), epoch, partition)
 
         def send() -> Submission:
             core = self._core
-            dropped = core.submissions.sent(part, row, len(messages))
+            dropped = core.submissions.sent(part, row, len(messages), run, digest)
             rest = messages[dropped:]
             if rest:
                 self._send(destination, rest, transactional, token)
-                core.submissions.note(part, row + len(messages))
+                core.submissions.note(part, row + len(messages), run, digest)
             return Submission(len(rest), dropped)
 
         async with self._one_at_a_time(part):
@@ -187,9 +257,29 @@ class Offsets:
             core.abort(transaction, now)
             raise
 
-    async def commit_submission(self, destination: Name, sender: str, epoch: int) -> None:
+    def submission(self, destination: Name, sender: str, epoch: int) -> SubmissionState:
+        """What is known of an epoch."""
+        found, known = _sender(destination, sender), self._core.submissions
+        parts = tuple(
+            {"partition": partition, "rows": sent.next_row, "run": sent.run, "digest": sent.digest}
+            for partition, sent in known.progress(found, epoch).items()
+        )
+        return SubmissionState(known.is_complete(found, epoch), parts)
+
+    async def take_over_submission(
+        self, destination: Name, sender: str, epoch: int, partition: int, rows: int, run: str, digest: str
+    ) -> None:
+        """A new run of the sender's job goes on with a partition, if its first rows are those that were sent."""
+        part = Part(_sender(destination, sender), epoch, partition)
+        async with self._one_at_a_time(part):
+            await self._durably(lambda: self._core.submissions.take_over(part, rows, run, digest))
+
+    async def commit_submission(
+        self, destination: Name, sender: str, epoch: int, *, run: str = "", keep: bool = False
+    ) -> None:
         """The epoch is complete: all its messages count as sent from now on."""
-        await self._durably(lambda: self._core.submissions.commit(_sender(destination, sender), epoch))
+        submissions, found = self._core.submissions, _sender(destination, sender)
+        await self._durably(lambda: submissions.commit(found, epoch, run=run, keep=keep))
 
     async def forget_submission(self, destination: Name, sender: str) -> bool:
         return bool(await self._durably(lambda: self._core.submissions.forget(_sender(destination, sender))))

@@ -6,15 +6,19 @@ Damaged records are handled on the event loop, where the store's reader knows wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import accumulate, chain
+from typing import Any, NamedTuple
 
 from postroad.errors import InvalidArgument
 from postroad.queues.queue import Queue
-from postroad.store.interface import ARRIVAL_MASK, Columns, Record, Store
-from postroad.values.offsets import Selection
+from postroad.store.interface import ARRIVAL_MASK, NUMBERS, Columns, Record, Store
+from postroad.values.offsets import Part, Selection
 
 PAGE_IDS = 100_000  # lookup ids that one step reads
+PAGE_SIZES = 5000  # messages whose sizes one step reads
+PAGE_BYTES = 4 << 20  # and about as many bytes of them
 LOOP_S = 60.0  # how long a thread waits for its turn on the event loop
 
 
@@ -24,6 +28,7 @@ class Run:
     def __init__(self, queue: Queue, store: Store, first: int, last: int) -> None:
         self.first = first
         self.last = last
+        self.is_express = queue.is_express(store)
         self._number = queue.number
         self._store = store
         self._loop = asyncio.get_running_loop()
@@ -41,16 +46,39 @@ class Run:
             found = Columns.of(records[:fitting])
         return found
 
-    def lookup_ids(self) -> Iterator[int]:
+    def lookup_ids(self, page: int = PAGE_IDS) -> Iterator[int]:
         after = self.first - 1
         while after < self.last:
-            found = self._store.lookup_ids(self._number, after, self.last, PAGE_IDS)
+            found = self._store.lookup_ids(self._number, after, self.last, page)
             if found is None:
-                found = [record.lookup_id for record in self._scanned(after, self.last, PAGE_IDS)]
+                found = [record.lookup_id for record in self._scanned(after, self.last, page)]
             yield from found
-            if len(found) < PAGE_IDS:
+            if len(found) < page:
                 return
             after = found[-1]
+
+    def sizes(self) -> Iterator[tuple[int, int]]:
+        """Lookup ids and sizes."""
+        after = self.first - 1
+        while after < self.last and (page := self.columns(after, self.last, PAGE_SIZES, PAGE_BYTES).numbers):
+            for after, size, *_ in NUMBERS.iter_unpack(page):
+                yield after, size
+
+    def first_since(self, arrived_ms: int) -> int | None:
+        """The lookup id of the first message that arrived at this time or later, if the clock never went back."""
+        found, low, high = None, self.first, self.last
+        while low <= high:
+            middle = (low + high) // 2
+            page = self.columns(middle - 1, high, 1, 1).numbers
+            if not page:
+                high = middle - 1
+                continue
+            lookup_id, _, arrived, *_ = NUMBERS.unpack_from(page)
+            if arrived >= arrived_ms:
+                found, high = lookup_id, middle - 1
+            else:
+                low = lookup_id + 1
+        return found
 
     def _scanned(self, after: int, last: int, limit: int) -> list[Record]:
         """The same from the event loop, which leaves out and notes damaged records."""
@@ -76,6 +104,61 @@ def arrival_behind(found: list[Run], limit: int) -> int | None:
             arrivals.append(lookup_id & ARRIVAL_MASK)
     arrivals.sort()
     return arrivals[limit] if len(arrivals) > limit else None
+
+
+def first_arrival_since(found: list[Run], arrived_ms: int) -> int | None:
+    """The arrival number of the first message that arrived at this time or later; None if there is none."""
+    firsts = [run.first_since(arrived_ms) for run in found]
+    return min((each & ARRIVAL_MASK for each in firsts if each is not None), default=None)
+
+
+class Counted(NamedTuple):
+    """The messages of a range: their arrival numbers in order, and how many of them are express ones. `is_cut` says
+    that there may be more."""
+
+    arrivals: list[int]
+    express: int
+    is_cut: bool = False
+
+
+def counted(
+    found: list[Run], shown: Callable[[int], bool] | None, limit: int | None, most_bytes: int | None
+) -> Counted:
+    """The first messages that are shown: up to `limit`, and up to `most_bytes` but at least one."""
+    if limit is None and most_bytes is None:
+        runs = [[each & ARRIVAL_MASK for each in run.lookup_ids() if shown is None or shown(each)] for run in found]
+        express = sum(len(ids) for run, ids in zip(found, runs, strict=True) if run.is_express)
+        return Counted(sorted(chain.from_iterable(runs)), express)
+    page = PAGE_IDS if limit is None else min(PAGE_IDS, limit + 1)
+    entries: list[tuple[int, int, bool]] = []
+    is_cut = False
+    for run in found:
+        size, taken = 0, 0
+        each_size = ((each, 0) for each in run.lookup_ids(page)) if most_bytes is None else run.sizes()
+        for lookup_id, length in each_size:
+            if shown is not None and not shown(lookup_id):
+                continue
+            entries.append((lookup_id & ARRIVAL_MASK, length, run.is_express))
+            size, taken = size + length, taken + 1
+            if taken == limit or (most_bytes is not None and size > most_bytes):
+                is_cut = True
+                break
+    entries.sort()
+    chosen = entries[:limit]
+    if most_bytes is not None:
+        sizes = list(accumulate(length for _, length, _ in chosen))
+        chosen = chosen[: max(1, bisect_right(sizes, most_bytes))]
+    is_cut = is_cut or len(chosen) < len(entries)
+    return Counted([arrival for arrival, _, _ in chosen], sum(express for _, _, express in chosen), is_cut)
+
+
+def divided(start: int, end: int, arrivals: Sequence[int], parts: int) -> tuple[Part, ...]:
+    """The range in up to `parts` parts, whose numbers of messages differ by at most one."""
+    count = len(arrivals)
+    parts = max(1, min(parts, count))
+    firsts = [count * part // parts for part in range(parts)] + [count]
+    bounds = [start, *(arrivals[first] for first in firsts[1:-1]), end]
+    return tuple(Part(bounds[part], bounds[part + 1], firsts[part + 1] - firsts[part]) for part in range(parts))
 
 
 async def stream(

@@ -343,12 +343,12 @@ class Delivery:
         """The way back of express messages that were put into a queue."""
         self.express.delete_all(records)
         queue.forget([record.lookup_id for record in records])
-        queue.remove_express(sum([len(record.packet) for record in records]), len(records))
+        queue.remove_express(sum([len(record.packet) for record in records]), len(records), undone=True)
 
     def _return_express(self, queue: Queue, records: Sequence[Record], states: Sequence[PositionState | None]) -> None:
         """The way back of express messages that were taken out of a queue."""
         self.express.put_all(records)
-        queue.add_express(sum([len(record.packet) for record in records]), len(records))
+        queue.add_express(sum([len(record.packet) for record in records]), len(records), back=True)
         queue.restore([record.lookup_id for record in records], states)
 
     def replace_express(self, record: Record) -> None:

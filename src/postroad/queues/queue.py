@@ -89,6 +89,7 @@ class Queue:
     stored_added: int = 0  # messages that were ever stored here
     reserved_bytes: int = 0  # of messages that are promised and not yet committed
     express_count: int = 0
+    express_added: int = 0  # since the start
     express_bytes: int = 0
     last_added_at: float = 0.0  # since the start
     _head: int = START  # nothing before here can be had
@@ -167,12 +168,16 @@ class Queue:
         self.reserved_bytes -= size
         self.usage.used_bytes -= size
 
-    def add_express(self, size: int, count: int = 1) -> None:
+    def add_express(self, size: int, count: int = 1, *, back: bool = False) -> None:
+        """New messages, or such that were taken out and are `back`."""
+        self.express_added += 0 if back else count
         self.express_count += count
         self.express_bytes += size
         self.usage.used_bytes += size
 
-    def remove_express(self, size: int, count: int = 1) -> None:
+    def remove_express(self, size: int, count: int = 1, *, undone: bool = False) -> None:
+        """Messages left, or their coming was `undone`."""
+        self.express_added -= count if undone else 0
         self.express_count -= count
         self.express_bytes -= size
         self.usage.used_bytes -= size
@@ -342,6 +347,9 @@ class Queue:
                 break
             wanted = min(SCAN_LIMIT, limit - len(found))
         return found
+
+    def is_express(self, store: Store) -> bool:
+        return store is self._express
 
     def runs(self, start: int, end: int) -> list[tuple[Store, int, int]]:
         """Where the messages with `start` <= arrival < `end` are: stores, with a first and a last lookup id in each."""

@@ -2,6 +2,9 @@
 
 A sender has a name, sends in epochs, each in partitions, and numbers the rows of each from 0 on. The number of the
 next row becomes durable in the tick that sends those before it. Messages themselves are not looked at here.
+
+A sender can also give each run of its job a name and describe the rows by a digest. Then a later run under the same
+name sends only if it has the same rows: it takes over a partition with the digest of what was sent of it.
 """
 
 from __future__ import annotations
@@ -33,72 +36,144 @@ class Part(NamedTuple):
     partition: int
 
 
+class Progress(NamedTuple):
+    """What was sent of a partition: the rows before `next_row`. `run` and `digest` are empty if a sender gives none."""
+
+    next_row: int
+    run: str = ""
+    digest: str = ""
+
+    def encode(self) -> bytes:
+        return _NUMBER.pack(self.next_row) + (f"{self.run} {self.digest}".encode() if self.run else b"")
+
+    @classmethod
+    def decode(cls, data: bytes) -> Progress:
+        (next_row,) = _NUMBER.unpack_from(data)
+        run, _, digest = data[_NUMBER.size :].decode().partition(" ")
+        return cls(next_row, run, digest)
+
+
 class Submissions:
-    """Whoever submits waits for the end of one submission to a part before the next: a tick can be lost."""
+    """A caller waits for the end of one submission to a part before the next: a tick can be lost."""
 
     def __init__(self, tick: Callable[[], Tick]) -> None:
         self._tick = tick
-        self._next_rows: dict[Sender, dict[tuple[int, int], int]] = {}  # by epoch and partition, of open epochs
+        # By epoch and partition, of open epochs, and of the last one that is done if its sender wants that.
+        self._progress: dict[Sender, dict[tuple[int, int], Progress]] = {}
         self._committed: dict[Sender, int] = {}  # the last epoch that is done
 
     def load(self, stored: Mapping[str, bytes]) -> None:
         for key, value in stored.items():
-            (number,) = _NUMBER.unpack(value)
             destination, name, *part = key.removeprefix(STATE).split("/")
             sender = Sender(unquote(destination), unquote(name))
             if part:
                 epoch, partition = map(int, part)
-                self._next_rows.setdefault(sender, {})[epoch, partition] = number
+                self._progress.setdefault(sender, {})[epoch, partition] = Progress.decode(value)
             else:
-                self._committed[sender] = number
+                (self._committed[sender],) = _NUMBER.unpack(value)
 
-    def sent(self, part: Part, row: int, count: int) -> int:
-        """How many of the `count` rows from `row` on have been sent already; they are the first ones."""
+    def is_complete(self, sender: Sender, epoch: int) -> bool:
+        return epoch <= self._committed.get(sender, -1)
+
+    def progress(self, sender: Sender, epoch: int) -> dict[int, Progress]:
+        """What was sent of an epoch, by partition."""
+        found = self._progress.get(sender, {})
+        return {place[1]: found[place] for place in sorted(found) if place[0] == epoch}
+
+    def sent(self, part: Part, row: int, count: int, run: str = "", digest: str = "") -> int:
+        """How many of the `count` rows from `row` on have been sent already; they are the first ones.
+
+        With a run, `digest` describes all rows of the partition up to the last of these.
+        """
         check_name(part.sender.name)
-        if part.epoch <= self._committed.get(part.sender, -1):
+        before = self._of(part)
+        if self.is_complete(part.sender, part.epoch):
+            rows = 0 if before is None else before.next_row
+            if run and row + count > rows and self.progress(part.sender, part.epoch):
+                raise TransactionSequence(f"{_told(part)} is complete with {rows} rows, but more came; {_REMEDY}")
             return count
-        following = self._next_rows.get(part.sender, {}).get((part.epoch, part.partition), 0)
+        following = 0 if before is None else before.next_row
         if row > following:
             raise TransactionSequence(
                 f"row: the next one of {part.sender.name}, epoch {part.epoch}, partition {part.partition} "
                 f"is {following}, not {row}: those between are missing"
             )
+        if run and before is not None:
+            end = row + count
+            if before.run and before.run != run:
+                raise TransactionSequence(f"{_told(part)} is being sent by another run of the job; {_REMEDY}")
+            if row < following < end:
+                raise TransactionSequence(f"{_told(part)} is being sent by another attempt, up to row {following}")
+            if end == following and before.digest and before.digest != digest:
+                raise self._mismatch(part, before)
         return min(following - row, count)
 
-    def note(self, part: Part, next_row: int) -> None:
+    def take_over(self, part: Part, rows: int, run: str, digest: str) -> None:
+        """A new run has the same first `rows` rows, which its digest proves, and goes on from there."""
+        before = self._of(part)
+        if before is None and not rows:
+            return  # nothing was sent
+        if before is None or rows != before.next_row or (before.digest and digest != before.digest):
+            raise self._mismatch(part, before)
+        if before.run != run and not self.is_complete(part.sender, part.epoch):
+            self.note(part, rows, run, digest)
+
+    @staticmethod
+    def _mismatch(part: Part, before: Progress | None) -> TransactionSequence:
+        rows = 0 if before is None else before.next_row
+        return TransactionSequence(f"{_told(part)} was sent before with {rows} rows that differ from these; {_REMEDY}")
+
+    def _of(self, part: Part) -> Progress | None:
+        return self._progress.get(part.sender, {}).get((part.epoch, part.partition))
+
+    def note(self, part: Part, next_row: int, run: str = "", digest: str = "") -> None:
         """In the tick that sends them: all rows before `next_row` are sent."""
-        rows = self._next_rows.setdefault(part.sender, {})
+        parts = self._progress.setdefault(part.sender, {})
         place = (part.epoch, part.partition)
-        before = rows.get(place)
-        rows[place] = next_row
+        before, after = parts.get(place), Progress(next_row, run, digest)
+        parts[place] = after
         tick = self._tick()
-        tick.set_state(_key(part.sender, *place), _NUMBER.pack(next_row))
+        tick.set_state(_key(part.sender, *place), after.encode())
 
         def undo(_: Tick) -> None:
             if before is None:
-                rows.pop(place, None)
+                parts.pop(place, None)
             else:
-                rows[place] = before
+                parts[place] = before
 
         tick.undo.append(undo)
 
-    def commit(self, sender: Sender, epoch: int) -> None:
-        """The epoch and all before it are done: what comes of them later has been sent. Its rows are forgotten."""
+    def commit(self, sender: Sender, epoch: int, *, run: str = "", keep: bool = False) -> None:
+        """The epoch and all before it are done: what comes of them later has been sent. Their rows are forgotten, but
+        with `keep` not those of this epoch: a repeat of it is then compared with them.
+
+        With `run`, every partition that was sent must be one of that run.
+        """
         check_name(sender.name)
         before = self._committed.get(sender)
         if before is not None and before >= epoch:
             return
-        rows = self._next_rows.get(sender, {})
-        done = {place: row for place, row in rows.items() if place[0] <= epoch}
+        sent = self.progress(sender, epoch)
+        for partition, each in sent.items():
+            if run and each.run not in ("", run):
+                part = Part(sender, epoch, partition)
+                raise TransactionSequence(
+                    f"{_told(part)} was sent before with {each.next_row} rows, and this run of the job has no such "
+                    f"partition; {_REMEDY}"
+                )
+        if keep and not sent:
+            self.note(Part(sender, epoch, 0), 0, run)  # a job without rows
+        parts = self._progress.get(sender, {})
+        done = {place: sent for place, sent in parts.items() if place[0] < epoch or (place[0] == epoch and not keep)}
         tick = self._tick()
         tick.set_state(_key(sender), _NUMBER.pack(epoch))
         for place in done:
             tick.set_state(_key(sender, *place), None)
-            del rows[place]
+            del parts[place]
         self._committed[sender] = epoch
 
         def undo(_: Tick) -> None:
-            self._next_rows.setdefault(sender, {}).update(done)
+            self._progress.setdefault(sender, {}).update(done)
             if before is None:
                 del self._committed[sender]
             else:
@@ -108,10 +183,10 @@ class Submissions:
 
     def forget(self, sender: Sender) -> bool:
         """The sender will not come back; False where nothing was known of it."""
-        rows = self._next_rows.get(sender, {})
-        known = sender in self._committed or bool(rows)
+        parts = self._progress.get(sender, {})
+        known = sender in self._committed or bool(parts)
         tick = self._tick()
-        for place in rows:
+        for place in parts:
             tick.set_state(_key(sender, *place), None)
         if sender in self._committed:
             tick.set_state(_key(sender), None)
@@ -119,8 +194,18 @@ class Submissions:
         return known
 
     def _drop(self, sender: Sender) -> None:
-        self._next_rows.pop(sender, None)
+        self._progress.pop(sender, None)
         self._committed.pop(sender, None)
+
+
+_REMEDY = (
+    "run the job again as it was, with the same rows in the same order and the same number of partitions, "
+    "or give it another name"
+)
+
+
+def _told(part: Part) -> str:
+    return f"name: partition {part.partition} of {part.sender.name}, epoch {part.epoch},"
 
 
 def _key(sender: Sender, *place: int) -> str:

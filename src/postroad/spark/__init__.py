@@ -3,6 +3,6 @@
 Importing this imports neither pyspark nor pyarrow; the first use does.
 """
 
-from postroad.spark.session import register, session
+from postroad.spark.session import dropped_rows, register, session
 
-__all__ = ["register", "session"]
+__all__ = ["dropped_rows", "register", "session"]

@@ -12,8 +12,8 @@ import ssl
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import pyarrow as pa
@@ -21,7 +21,14 @@ import pyarrow as pa
 from postroad.client.tls import client_context
 from postroad.errors import ManagerUnavailable, PostroadError, RemoteProtocolError, rebuild_error
 from postroad.spark.options import ARRIVAL_MASK, Place
+from postroad.values.offsets import Mark, Plan
+from postroad.values.plain import from_json
 from postroad.version import __version__
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 API = "/api/v1"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -35,23 +42,27 @@ _PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """How far a queue is complete: no new message can appear with an arrival number below `arrival`. Below `arrived`,
-    only messages can appear that a reader has locked and may put back.
+class SentPart:
+    """The rows of a partition that were sent, the run of the job that sent them, and their digest."""
 
-    `added` stored messages were ever put there; `oldest` is the first message present, `messages` their number.
-    """
+    rows: int
+    run: str
+    digest: str
 
-    arrival: int
-    added: int
-    oldest: int | None
-    messages: int
-    arrived: int
 
-    @property
-    def whole(self) -> bool:
-        """Whether all messages that arrived are below `arrival`."""
-        return self.arrival == self.arrived
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What was sent of an epoch, by partition."""
+
+    complete: bool
+    parts: Mapping[int, SentPart]
+
+
+@dataclass(slots=True)
+class _Line:
+    """The connection to a manager, if there is one now."""
+
+    connection: http.client.HTTPConnection | None = None
 
 
 class _Broken(Exception):
@@ -67,28 +78,69 @@ class ManagerApi:
         parts = urlsplit(place.api)
         self._host, self._port = parts.hostname or "", parts.port
         self._secure = parts.scheme == "https"
-        self._base = f"{parts.path.rstrip('/')}{API}/queues/{quote(place.queue, safe='')}"
+        self._queues = f"{parts.path.rstrip('/')}{API}/queues"
+        self._base = f"{self._queues}/{quote(place.queue, safe='')}"
         self._headers = {"User-Agent": f"postroad-spark/{__version__}"}
         if place.token is not None:
             self._headers["Authorization"] = f"Bearer {place.token}"
         elif place.user is not None:
             login = b64encode(f"{place.user}:{place.password}".encode()).decode()
             self._headers["Authorization"] = f"Basic {login}"
-        self._connection: http.client.HTTPConnection | None = None
+        self._line = _Line()
+
+    def at(self, queue: str) -> ManagerApi:
+        """The same for another queue, by the same connection."""
+        made = ManagerApi(replace(self.place, queue=queue), timeout_s=self._timeout_s)
+        made._line = self._line
+        return made
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._line.connection is not None:
+            self._line.connection.close()
+            self._line.connection = None
 
-    # The queue
+    # Queues
+
+    def queues(self) -> list[dict[str, Any]]:
+        """All queues that the user may see: `path`, `type`, `messages` and more of each."""
+        return list(self._parsed(self._asked("GET", self._queues))["queues"])
 
     def mark(self) -> Mark:
-        answer = self._json("GET", "/mark")
+        """How far the queue is complete, and how many messages ever came."""
+        return self._read(Mark, "/mark")
+
+    def plan(
+        self,
+        start: int,
+        end: int | None = None,
+        *,
+        hold: str | None = None,
+        limit: int | None = None,
+        most_bytes: int | None = None,
+        parts: int = 1,
+        since_ms: int | None = None,
+        everything: bool = False,
+    ) -> Plan:
+        """The messages of a range: how many, and how to divide them. Without an end, up to the mark. `everything`
+        includes what others have locked or hold."""
+        query = {"from": start, "to": end, "hold": hold, "limit": limit, "bytes": most_bytes, "parts": parts}
+        query |= {"since": since_ms, "all": "true" if everything else None}
+        return self._read(Plan, f"/plan?{_query(query)}")
+
+    def _read(self, kind: type[T], path: str) -> T:
         try:
-            return Mark(**{field.name: answer[field.name] for field in fields(Mark)})
+            return from_json(kind, self._json("GET", path))
         except (LookupError, TypeError):
-            raise RemoteProtocolError(f"{self.place.api} must answer with a mark, but has another version") from None
+            raise RemoteProtocolError(
+                f"{self.place.api} must answer with a {kind.__name__.lower()}, but has another version; "
+                "use the same version of Postroad for the manager and for Spark"
+            ) from None
 
     def messages(
         self,
@@ -141,25 +193,47 @@ class ManagerApi:
 
     # Submissions
 
+    def submission(self, name: str, epoch: int) -> Sending:
+        """What was sent of an epoch before."""
+        answer = self._json("GET", f"/submissions/{quote(name, safe='')}/{epoch}")
+        parts = {each["partition"]: SentPart(each["rows"], each["run"], each["digest"]) for each in answer["parts"]}
+        return Sending(bool(answer["complete"]), parts)
+
+    def take_over(self, name: str, epoch: int, partition: int, rows: int, run: str, digest: str) -> None:
+        """Goes on with a partition in a new run; TransactionSequence if its first rows are not those that were sent."""
+        path = f"/submissions/{quote(name, safe='')}/{epoch}/{partition}/take-over"
+        self._json("POST", path, {"run": run, "rows": rows, "digest": digest})
+
     def submit(
-        self, name: str, epoch: int, partition: int, row: int, stream: bytes, *, transactional: bool | None = None
+        self,
+        name: str,
+        epoch: int,
+        partition: int,
+        row: int,
+        stream: bytes,
+        *,
+        run: str,
+        digest: str,
+        transactional: bool | None = None,
     ) -> tuple[int, int]:
         """Sends the rows of an Arrow stream, from number `row` on, except those already sent; returns how many were
-        sent, and how many dropped."""
-        path = f"/submissions/{quote(name, safe='')}/{epoch}/{partition}?row={row}"
+        sent, and how many dropped. `digest` is of all rows of the partition up to the last of these."""
+        path = f"/submissions/{quote(name, safe='')}/{epoch}/{partition}?row={row}&run={run}&digest={digest}"
         if transactional is not None:
             path += f"&transactional={str(transactional).lower()}"
-        answer = self._parsed(self._asked("POST", path, stream, ARROW))
+        answer = self._parsed(self._asked("POST", f"{self._base}{path}", stream, ARROW))
         return int(answer["sent"]), int(answer["dropped"])
 
-    def finish(self, name: str, epoch: int) -> None:
-        """Completes this epoch and those before it: nothing more is sent in them."""
-        self._json("POST", f"/submissions/{quote(name, safe='')}/{epoch}/commit")
+    def finish(self, name: str, epoch: int, run: str, *, keep: bool) -> None:
+        """Completes this epoch and those before it: nothing more is sent in them. With `keep`, a repeat of this epoch
+        is compared with what was sent."""
+        self._json("POST", f"/submissions/{quote(name, safe='')}/{epoch}/commit?run={run}&keep={str(keep).lower()}")
 
     # Requests
 
     def _json(self, method: str, path: str, value: object = None) -> Any:
-        return self._parsed(self._asked(method, path, None if value is None else json.dumps(value).encode()))
+        body = None if value is None else json.dumps(value).encode()
+        return self._parsed(self._asked(method, f"{self._base}{path}", body))
 
     def _parsed(self, answer: bytes) -> Any:
         try:
@@ -181,8 +255,7 @@ class ManagerApi:
 
     def _stream(self, path: str, query: Mapping[str, object]) -> Iterator[pa.RecordBatch]:
         """Record batches as they come; _Broken if the connection ends before the stream does."""
-        given = {name: value for name, value in query.items() if value is not None}
-        answer = self._answer("GET", f"{path}?{urlencode(given)}", None, JSON, ARROW)
+        answer = self._answer("GET", f"{self._base}{path}?{_query(query)}", None, JSON, ARROW)
         whole = False
         try:
             with pa.ipc.open_stream(answer) as reader:
@@ -201,10 +274,10 @@ class ManagerApi:
         headers = {**self._headers, "Accept": accept}
         if body is not None:
             headers["Content-Type"] = media_type
-        kept = self._connection is not None
+        kept = self._line.connection is not None
         try:
             connection = self._connected()
-            connection.request(method, f"{self._base}{path}", body, headers)
+            connection.request(method, path, body, headers)
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as fault:
             self.close()
@@ -217,15 +290,14 @@ class ManagerApi:
         raise self._fault(answer.status, kind, content)
 
     def _connected(self) -> http.client.HTTPConnection:
-        if self._connection is None:
+        line = self._line
+        if line.connection is None:
             if self._secure:
                 context = client_context() or ssl.create_default_context()
-                self._connection = http.client.HTTPSConnection(
-                    self._host, self._port, timeout=ANSWER_S, context=context
-                )
+                line.connection = http.client.HTTPSConnection(self._host, self._port, timeout=ANSWER_S, context=context)
             else:
-                self._connection = http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_S)
-        return self._connection
+                line.connection = http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_S)
+        return line.connection
 
     def _fault(self, status: int, kind: str, content: bytes) -> Exception:
         problem = self._parsed(content) if kind == PROBLEM else None
@@ -259,6 +331,10 @@ class Patience:
             raise fault from None
         time.sleep(self._pause)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE_S)
+
+
+def _query(given: Mapping[str, object]) -> str:
+    return urlencode({name: value for name, value in given.items() if value is not None})
 
 
 def _reason(fault: Exception) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import Enum
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -77,18 +78,36 @@ class Rpc:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """With `rpc`, the queue is one of that server, and the API is not used."""
+    """With `rpc`, the queue is one of that server, and the API is not used.
+
+    `queues` are the names and patterns of the queues; `place` has the first of them. `start` and `end` bound the
+    arrival numbers of a read.
+    """
 
     place: Place
+    queues: tuple[str, ...]
     rpc: Rpc | None
     columns: tuple[str, ...]
     selection: Selection
     mode: Mode
     partitions: int | None
     max_rows: int | None
+    max_bytes: int | None
+    min_rows: int | None
+    max_delay_s: float
     start: Start | int
+    start_ms: int | None
+    end: int | None
     fail_on_data_loss: bool
     hold: str | None
+
+    @property
+    def only_queue(self) -> str | None:
+        """The name of the queue, if it is one and no pattern."""
+        return self.queues[0] if len(self.queues) == 1 and "*" not in self.queues[0] else None
+
+    def at(self, queue: str) -> Place:
+        return replace(self.place, queue=queue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +123,12 @@ READ = (
     *_PLACE,
     *("rpc", *_ACCOUNT),
     *("mode", "maxMessagesPerBatch", "partitions", "columns", "body", "packet"),
-    *("failOnDataLoss", "startingOffsets", "hold"),
+    *("maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+    *("failOnDataLoss", "startingOffsets", "startingTimestamp", "endingOffsets", "hold"),
     *("arrivalFrom", "arrivalTo", "class", "priority", "label"),
 )
-SELECTING = READ[-5:]
+SELECTING = ("class", "priority", "label")
+_OF_STREAMS = ("maxMessagesPerBatch", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 WRITE = (*_PLACE, *_ACCOUNT, "name", "transactional")
 
 
@@ -136,11 +157,27 @@ class Options:
         return default if text is None else read_text(kind, text.strip(), name)
 
 
-def _place(options: Options) -> Place:
+def _queues(options: Options) -> tuple[str, ...] | None:
+    """The names and patterns; None if the option is missing."""
+    text = options.text("queue")
+    if not text:
+        return None
+    found = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
+    if not found:
+        raise InvalidArgument(f"queue: must name a queue, got {text!r}")
+    for each in found:
+        if "*" not in each:
+            read_text(_QUEUE, each, "queue")
+        elif "=" in each:
+            raise InvalidArgument(rf"queue: a pattern must be a path, as in private$\orders*, got {each!r}")
+    return found
+
+
+def _place(options: Options, several: Sequence[str] | None = None) -> Place:
     api = options.read("api", URL, None) or API
     if not options.text("queue"):
         raise InvalidArgument(r"queue: is missing; name one, as in .option('queue', r'private$\orders')")
-    queue = options.read("queue", _QUEUE, "")
+    queue = options.read("queue", _QUEUE, "") if several is None else several[0]
     token, timeout_s = options.text("token") or None, options.read("timeout", _SECONDS, TIMEOUT_S)
     user, password = (None, None) if options.text("rpc") is not None else _account(options)
     if user is not None and (password is None or token is not None):
@@ -177,6 +214,10 @@ _NOT_BY_RPC = {
     "token": "needs the option `api`; a server behind `rpc` takes `user` and `password`",
     "hold": "needs the option `api`: MS-MQQP cannot hold messages for a stream",
     "startingOffsets": "needs the option `api`: a stream from `rpc` starts with what is in the queue",
+    "startingTimestamp": "needs the option `api`: MS-MQQP cannot find a message by its time",
+    "endingOffsets": "needs the option `api`: a server behind `rpc` gives no arrival numbers that it keeps",
+    "maxBytesPerTrigger": "needs the option `api`; for a stream from `rpc` use `maxMessagesPerBatch`",
+    "minOffsetsPerTrigger": "needs the option `api`: MS-MQQP does not count messages",
 }
 
 
@@ -193,10 +234,35 @@ def _start(text: str) -> Start | int:
     return int(text)
 
 
+def _end(text: str) -> int | None:
+    if text.lower() == "latest":
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise FieldFault(f"must be latest or the arrival number after the last, got {quoted(text)}")
+    return int(text)
+
+
+def _time_ms(text: str) -> int:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise FieldFault(
+            f"must be milliseconds since 1970, or a time as in 2026-05-01T12:00:00Z, got {quoted(text)}"
+        ) from None
+    if found.tzinfo is None:
+        raise FieldFault(f"must have a time zone, as in {text}Z or {text}+02:00")
+    return int(found.timestamp() * 1000)
+
+
 _QUEUE = parsed("text", _checked_name)
 _SECONDS = number(0, 86_400)
 _ARRIVAL = whole(0, ARRIVAL_MASK)
 _START: Kind[Start | int] = parsed("text", _start)
+_END: Kind[int | None] = parsed("text", _end)
+_TIME_MS: Kind[int] = parsed("text", _time_ms)
+_DELAY_S = 900.0
 
 
 def _selection(options: Options) -> Selection:
@@ -216,31 +282,74 @@ def _selection(options: Options) -> Selection:
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     options = Options(given, READ)
     options.check_names()
+    queues = _queues(options)
+    place, rpc = _place(options, queues), _rpc(options)
+    several = queues is not None and (len(queues) > 1 or "*" in queues[0])
+    if several and rpc is not None:
+        raise InvalidArgument("queue: must name one queue with `rpc`, because MS-MQQP does not list queues")
+    start_ms = options.read("startingTimestamp", _TIME_MS, None)
+    if start_ms is not None and options.text("startingOffsets") is not None:
+        raise InvalidArgument("startingTimestamp: must not be set together with `startingOffsets`")
     return ReadOptions(
-        place=_place(options),
-        rpc=_rpc(options),
+        place=place,
+        queues=queues or (place.queue,),
+        rpc=rpc,
         columns=choose(
             options.text("columns"),
             body=options.read("body", SWITCH, True),
             packet=options.read("packet", SWITCH, False),
+            queue=several,
         ),
         selection=_selection(options),
         mode=options.read("mode", choice(Mode), Mode.PEEK),
         partitions=options.read("partitions", whole(1, MAX_PARTITIONS), None),
         max_rows=options.read("maxMessagesPerBatch", whole(1, MAX_ROWS), None),
+        max_bytes=options.read("maxBytesPerTrigger", whole(1, MAX_ROWS), None),
+        min_rows=options.read("minOffsetsPerTrigger", whole(1, MAX_ROWS), None),
+        max_delay_s=options.read("maxTriggerDelay", _SECONDS, _DELAY_S),
         start=options.read("startingOffsets", _START, Start.EARLIEST),
+        start_ms=start_ms,
+        end=options.read("endingOffsets", _END, None),
         fail_on_data_loss=options.read("failOnDataLoss", SWITCH, True),
         hold=options.text("hold") or None,
     )
 
 
-def stream_options(given: Mapping[str, str]) -> ReadOptions:
-    """The same for a stream, which takes the whole queue."""
-    options = Options(given, READ)
-    for name in SELECTING:
+def batch_options(given: Mapping[str, str]) -> ReadOptions:
+    """The same for a batch, which reads the messages that are there."""
+    options, found = Options(given, READ), read_options(given)
+    for name in _OF_STREAMS:
         if options.text(name) is not None:
-            raise InvalidArgument(f"{name}: a stream must read every message; select rows with .where(...)")
-    return read_options(given)
+            raise InvalidArgument(f"{name}: is for readStream; a batch reads all that is there")
+    if found.start is Start.LATEST:
+        raise InvalidArgument("startingOffsets: must be earliest or a number for spark.read, got latest")
+    for one, other in (("startingOffsets", "arrivalFrom"), ("endingOffsets", "arrivalTo")):
+        if options.text(one) is not None and options.text(other) is not None:
+            raise InvalidArgument(f"{one}: must not be set together with `{other}`, which means the same")
+    selection = found.selection
+    begin = found.start if isinstance(found.start, int) else selection.begin
+    return replace(
+        found, selection=replace(selection, begin=begin, end=selection.end if found.end is None else found.end)
+    )
+
+
+def stream_options(given: Mapping[str, str]) -> ReadOptions:
+    """The same for a stream."""
+    options, found = Options(given, READ), read_options(given)
+    for name, instead in (("arrivalFrom", "startingOffsets"), ("arrivalTo", "endingOffsets")):
+        if options.text(name) is not None:
+            raise InvalidArgument(f"{name}: is for spark.read; use `{instead}` for a stream")
+    for name in SELECTING:
+        if options.text(name) is not None and (found.mode is Mode.CONSUME or found.rpc is not None):
+            raise InvalidArgument(
+                f"{name}: needs the mode peek and the option `api`, because a stream that consumes must read every "
+                "message; select rows with .where(...)"
+            )
+    if found.min_rows is not None and found.max_rows is not None and found.min_rows > found.max_rows:
+        raise InvalidArgument(
+            f"minOffsetsPerTrigger: must be at most {found.max_rows}, as maxMessagesPerBatch is, got {found.min_rows}"
+        )
+    return found
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:

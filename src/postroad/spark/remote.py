@@ -22,12 +22,13 @@ from postroad.errors import (
 )
 from postroad.received import ReceivedMessage
 from postroad.spark.manager import ANSWER_S, Patience
-from postroad.spark.options import Place, Rpc
+from postroad.spark.options import ARRIVAL_MASK, Place, Rpc
 from postroad.spark.remote_offsets import Seen
 
 T = TypeVar("T")
 FIRST_PAGE = 8  # messages, of up to 4 MiB each, until their size is known
 IN_FLIGHT = 64  # calls at a time
+LAST_LOOKUP_ID = (1 << 63) - 1
 PROBES = 64  # lookup ids to try in search of a message
 _CURRENT, _FIRST, _LAST = as_action("current"), as_action("first"), as_action("last")
 _NOT_THERE = (MessageNotFound, MessageAlreadyReceived)
@@ -106,20 +107,41 @@ class RemoteQueue:
         return None
 
     def walk(self, after: int = 0, end: int | None = None) -> Iterator[list[ReceivedMessage]]:
-        """The messages with after < lookup id < end that no other reader has locked, in queue order, page by page."""
-        count = FIRST_PAGE
+        """The messages with after < lookup id < end that no other reader has locked, in queue order, page by page.
+
+        The protocol finds only one message behind another. While lookup ids are dense, the next ones are guessed, and
+        looked at together: a guess that is wrong costs less than to wait for each answer.
+        """
+        count, known, guess = FIRST_PAGE, after, None
         while True:
-
-            async def look(after: int = after, count: int = count) -> list[ReceivedMessage]:
-                return await self._backend.page(self._queue, after, count)
-
-            page = self._asked(look)
+            tried = range(0)
+            if guess is not None:
+                last = min(guess + count, (known | ARRIVAL_MASK) + 1, end or LAST_LOOKUP_ID)  # of the same priority
+                tried = range(guess, last)
+            page = self._guessed(tried) if tried else self._page(known, count)
             inside = page if end is None else [each for each in page if each.lookup_id < end]
             if inside:
                 yield inside
-            if len(page) < count or len(inside) < len(page):
+                known = inside[-1].lookup_id
+            if tried:
+                guess = tried.stop if 2 * len(page) >= len(tried) else None
+            elif len(page) < count or len(inside) < len(page):
                 return
-            after, count = page[-1].lookup_id, next_page(page)
+            elif known - page[0].lookup_id < 2 * len(page):
+                guess = known + 1
+            count = min(next_page(page), IN_FLIGHT) if page else FIRST_PAGE
+
+    def _page(self, after: int, count: int) -> list[ReceivedMessage]:
+        async def look() -> list[ReceivedMessage]:
+            return await self._backend.page(self._queue, after, count)
+
+        return self._asked(look)
+
+    def _guessed(self, tried: range) -> list[ReceivedMessage]:
+        async def look() -> list[ReceivedMessage | Fate]:
+            return await asyncio.gather(*map(self._look, tried))
+
+        return [each for each in self._asked(look) if isinstance(each, ReceivedMessage)]
 
     def peek(self, batch: Sequence[Seen]) -> Iterator[list[ReceivedMessage]]:
         """Those of the messages that exist, page by page. SharingViolation if another reader keeps one locked."""

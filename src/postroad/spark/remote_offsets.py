@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import Error
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 from zlib import compress, crc32, decompress, error
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from postroad.errors import InvalidArgument
 from postroad.received import ReceivedMessage
+from postroad.spark.offsets import VERSION, check_version, with_more
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class Seen:
 class RemoteOffset:
     """The end of a batch: its messages, and its number of partitions.
 
-    `gone` is how many messages of earlier batches were missing when they were to be removed.
+    `gone` is how many messages of earlier batches were missing when they were to be removed. `more` has fields of a
+    later version, which are kept.
     """
 
     messages: int
@@ -48,12 +50,16 @@ class RemoteOffset:
     lookup_ids: str
     checks: str
     gone: int
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, batch: Sequence[Seen], partitions: int, gone: int) -> RemoteOffset:
+    def of(
+        cls, batch: Sequence[Seen], partitions: int, gone: int, more: Mapping[str, Any] | None = None
+    ) -> RemoteOffset:
         lookup_ids = np.array([each.lookup_id for each in batch], np.int64)
         checks = np.array([each.check for each in batch], np.uint32)
-        return cls(len(batch), partitions, _packed(np.diff(lookup_ids, prepend=0)), _packed(checks), gone)
+        packed = _packed(np.diff(lookup_ids, prepend=0)), _packed(checks)
+        return cls(len(batch), partitions, *packed, gone, more or {})
 
     @classmethod
     def first(cls) -> RemoteOffset:
@@ -61,12 +67,14 @@ class RemoteOffset:
         return cls.of((), 0, 0)
 
     def json(self) -> dict[str, Any]:
-        return asdict(self)
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "more"}
+        return {"version": VERSION, **own, **self.more}
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> RemoteOffset:
+        check_version(value.get("version", VERSION))  # the first version has no number, and the same fields
         try:
-            return cls(**value)
+            return with_more(cls, {name: each for name, each in value.items() if name != "version"})
         except TypeError:
             raise _unknown(value) from None
 
@@ -76,7 +84,7 @@ class RemoteOffset:
             checks = _unpacked(self.checks, np.uint32).tolist()
             return [Seen(lookup_id, check) for lookup_id, check in zip(lookup_ids, checks, strict=True)]
         except (Error, error, ValueError, AttributeError):
-            raise _unknown(asdict(self)) from None
+            raise _unknown(self.json()) from None
 
 
 def shared(batch: Sequence[Seen], parts: int) -> list[list[Seen]]:

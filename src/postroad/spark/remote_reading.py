@@ -21,11 +21,12 @@ from postroad.errors import MessagesGone
 from postroad.received import ReceivedMessage
 from postroad.spark.offsets import shares
 from postroad.spark.options import ARRIVAL_MASK, ReadOptions, Rpc
-from postroad.spark.reading import FIRST_S, GO_ON, IDLE_S, LEAST_MESSAGES, PARTITIONS, Range
+from postroad.spark.reading import FIRST_S, LEAST_MESSAGES, PARTITIONS, Range, other_partition
 from postroad.spark.remote import PROBES, RemoteQueue
 from postroad.spark.remote_offsets import RemoteOffset, Seen, shared, without
 from postroad.spark.rows import joined, rows
 from postroad.spark.schema import named
+from postroad.spark.streaming import GO_ON, IDLE_S
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
 
 MAX_ROWS = 10_000  # of a batch by default: the driver looks at each of them
@@ -52,25 +53,25 @@ class RemoteBatchReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
-        queue = RemoteQueue(self._options.place, self._rpc, timeout_s=FIRST_S)
+        queue, name = RemoteQueue(self._options.place, self._rpc, timeout_s=FIRST_S), self._options.place.queue
         try:
             ends = queue.ends()
             if ends is None:
-                return [Range(0, 0)]  # without one, Spark would make one itself
+                return [Range(name, 0, 0)]  # without one, Spark would make one itself
             first, last = sorted(ends)  # they are asked for one after the other
             bounds = [first, *_between(queue, first, last, self._options.partitions or PARTITIONS), last + 1]
-            return [Range(begin, end) for begin, end in pairwise(bounds)]
+            return [Range(name, begin, end) for begin, end in pairwise(bounds)]
         finally:
             queue.close()
 
     @iterator_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Range)
-        if partition.begin == partition.end:
+        part = Range.of(partition)
+        if part.begin == part.end:
             return
         queue = RemoteQueue(self._options.place, self._rpc)
         try:
-            yield from _batches(_range(queue, partition.begin, partition.end), self._columns)
+            yield from _batches(_range(queue, part.begin, part.end), self._columns, part.queue)
         finally:
             queue.close()
 
@@ -166,7 +167,7 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 time.sleep(IDLE_S)
             return start
         parts = shares(len(batch), self._options.partitions or PARTITIONS, LEAST_MESSAGES)
-        return RemoteOffset.of(batch, parts, gone).json()
+        return RemoteOffset.of(batch, parts, gone, done.more).json()
 
     def _left(self, done: list[Seen], most: int) -> list[Seen]:
         """The next batch."""
@@ -197,11 +198,12 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @iterator_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, SeenMessages)
+        if not isinstance(partition, SeenMessages):
+            raise other_partition(partition)
         queue = RemoteQueue(self._options.place, self._rpc)
         found = 0
         try:
-            for batch in _batches(queue.peek(partition.messages), self._columns):
+            for batch in _batches(queue.peek(partition.messages), self._columns, self._options.place.queue):
                 found += batch.num_rows
                 yield batch
         finally:
@@ -226,9 +228,9 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._removed[1]
 
 
-def _batches(pages: Iterable[list[ReceivedMessage]], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(pages: Iterable[list[ReceivedMessage]], columns: Sequence[str], queue: str) -> Iterator[pa.RecordBatch]:
     for batch in joined(map(_answer, pages)):
-        yield rows(batch, columns)
+        yield rows(batch, columns, queue)
 
 
 def _answer(messages: list[ReceivedMessage]) -> pa.RecordBatch:

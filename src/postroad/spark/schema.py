@@ -26,6 +26,7 @@ _SPARK: dict[pa.DataType, spark_types.DataType] = {
     TIME: spark_types.TimestampType(),
 }
 ARRIVAL = "arrival"
+QUEUE = "queue"  # the name of the queue that a message was read from
 BODIES = frozenset({"body", "body_text"})
 
 
@@ -67,13 +68,16 @@ FOUND: Kinds = _security_last(
 )
 
 
-def choose(wanted: str | None, *, body: bool, packet: bool) -> tuple[str, ...]:
-    """The columns that the options ask for; `wanted` is a list with commas. InvalidArgument for an unknown one."""
+def choose(wanted: str | None, *, body: bool, packet: bool, queue: bool = False) -> tuple[str, ...]:
+    """The columns that the options ask for; `wanted` is a list with commas. InvalidArgument for an unknown one.
+
+    With `queue`, the rows come from several queues, and say from which.
+    """
     if wanted is None:
-        names = tuple(name for name in MESSAGE if body or name not in BODIES)
+        names = (*(name for name in MESSAGE if body or name not in BODIES), *((QUEUE,) if queue else ()))
     else:
         names = tuple(dict.fromkeys(each.strip() for each in wanted.split(",") if each.strip()))
-        known = [*MESSAGE, PACKET]
+        known = [*MESSAGE, QUEUE, PACKET]
         for name in names:
             if name not in known:
                 raise InvalidArgument(f"columns: there is no column {name!r}{suggestion(name, known)}")
@@ -84,7 +88,7 @@ def choose(wanted: str | None, *, body: bool, packet: bool) -> tuple[str, ...]:
 
 def named(schema: spark_types.StructType, kinds: Kinds = MESSAGE) -> tuple[str, ...]:
     """The columns of a schema that the user gives instead of ours: some of ours, unchanged."""
-    known = [*kinds, PACKET]
+    known = [*kinds, *((QUEUE,) if kinds is MESSAGE else ()), PACKET]
     for field in schema.fields:
         if field.name not in known:
             raise InvalidArgument(f"schema: there is no column {field.name!r}{suggestion(field.name, known)}")
@@ -101,4 +105,5 @@ def spark_schema(columns: Sequence[str], kinds: Kinds = MESSAGE) -> spark_types.
 
 
 def arrow_schema(columns: Sequence[str], kinds: Kinds = MESSAGE) -> pa.Schema:
-    return pa.schema([(name, BYTES if name == PACKET else kinds[name]) for name in columns])
+    ours = {PACKET: BYTES, QUEUE: TEXT} | dict(kinds)
+    return pa.schema([(name, ours[name]) for name in columns])

@@ -79,7 +79,7 @@ def _stranger(name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Request:
     body: bytes  # an Arrow stream
-    rows: int
+    batch: pa.RecordBatch  # the same rows
 
 
 def requests(batches: Iterator[pa.RecordBatch]) -> Iterator[Request]:
@@ -87,7 +87,8 @@ def requests(batches: Iterator[pa.RecordBatch]) -> Iterator[Request]:
     for batch in batches:
         first = 0
         for end in _cuts(batch):
-            yield _request(batch.slice(first, end - first))
+            part = batch.slice(first, end - first)
+            yield Request(_stream(part), part)
             first = end
 
 
@@ -105,8 +106,8 @@ def _cuts(batch: pa.RecordBatch) -> Iterator[int]:
         yield len(lengths)
 
 
-def _request(rows: pa.RecordBatch) -> Request:
+def _stream(rows: pa.RecordBatch) -> bytes:
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, rows.schema) as writer:
         writer.write_batch(rows)
-    return Request(stream.getvalue().to_pybytes(), rows.num_rows)
+    return bytes(stream.getvalue().to_pybytes())

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from postroad.errors import SparkUnavailable
 from postroad.spark.java import cache_directory, java_home, spark_home
 
 if TYPE_CHECKING:
+    from pyspark import Accumulator, SparkContext
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
@@ -25,6 +27,7 @@ _LOCAL_SETTINGS = {
     ),
 }
 _SETTINGS = {"spark.ui.showConsoleProgress": "false"}
+_DROPPED: WeakKeyDictionary[SparkContext, Accumulator[int]] = WeakKeyDictionary()
 
 
 def session(name: str, master: str | None = None, *, settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -48,11 +51,28 @@ def register(spark: SparkSession) -> SparkSession:
     """The same session, with our sources."""
     require_pyspark()
     from postroad.spark.packets import PacketSource
+    from postroad.spark.progress import show_metrics
     from postroad.spark.source import MessageSource
 
-    spark.dataSource.register(MessageSource)
+    show_metrics()
+
+    class CountingSource(MessageSource):  # a local class goes to Spark's processes whole, with its accumulator
+        dropped = dropped_rows(spark)
+
+    spark.dataSource.register(CountingSource)
     spark.dataSource.register(PacketSource)
     return spark
+
+
+def dropped_rows(spark: SparkSession) -> Accumulator[int] | None:
+    """The accumulator of the rows that writes of this session dropped, because they were sent before under the same
+    name. None with Spark Connect, which has no accumulators."""
+    if not hasattr(spark, "_sc"):
+        return None
+    context = spark.sparkContext
+    if context not in _DROPPED:
+        _DROPPED[context] = context.accumulator(0)
+    return _DROPPED[context]
 
 
 def require_pyspark() -> None:

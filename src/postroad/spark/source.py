@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from pyspark import Accumulator
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from postroad.errors import InvalidArgument
-from postroad.spark.options import Mode, read_options, stream_options, write_options
-from postroad.spark.reading import BatchReader, StreamReader
+from postroad.spark.options import Mode, batch_options, read_options, stream_options, write_options
+from postroad.spark.reading import BatchReader
 from postroad.spark.remote_reading import RemoteBatchReader, RemoteStreamReader
 from postroad.spark.schema import spark_schema
+from postroad.spark.streaming import StreamReader
 from postroad.spark.tracebacks import without_traceback
 from postroad.spark.writing import BatchWriter, StreamWriter
 
 
 class MessageSource(DataSource):
     """`spark.read`, `readStream`, `write` and `writeStream` with `format("postroad")`."""
+
+    dropped: ClassVar[Accumulator[int] | None] = None  # rows that writers did not send again; a session sets it
 
     @classmethod
     def name(cls) -> str:
@@ -27,7 +33,7 @@ class MessageSource(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> BatchReader | RemoteBatchReader:
-        options = read_options(self.options)
+        options = batch_options(self.options)
         if options.mode is Mode.CONSUME:
             raise InvalidArgument(
                 "mode: must be peek for spark.read, which does not report when its rows are safe; to consume the "
@@ -51,10 +57,10 @@ class MessageSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise InvalidArgument("mode: must be append, because a queue cannot be overwritten; use .mode('append')")
-        return BatchWriter(write_options(self.options), schema)
+        return BatchWriter(write_options(self.options), schema, self.dropped)
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         if overwrite:
             raise InvalidArgument("outputMode: must be append or update, got complete: a queue takes rows one by one")
-        return StreamWriter(write_options(self.options), schema)
+        return StreamWriter(write_options(self.options), schema, self.dropped)

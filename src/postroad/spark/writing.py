@@ -1,27 +1,32 @@
 """Writers: rows become messages, each sent exactly once even if its task runs several times.
 
 The writer's name, its epoch, its partition and a number identify each row, and the manager drops those it has already
-sent. So a second run of a task must bring the same rows in the same order.
+sent. A digest proves that a second run of a task brings the same rows in the same order; other rows are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import Accumulator, TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from postroad.spark.manager import ManagerApi
+from postroad.errors import SparkUnavailable, TransactionSequence
+from postroad.spark.digests import RowDigest
+from postroad.spark.manager import ManagerApi, Patience, SentPart
 from postroad.spark.options import WriteOptions
 from postroad.spark.sending import check_schema, requests
 from postroad.spark.tracebacks import without_traceback
 
 _QUERY = "sql.streaming.queryId"
 _EPOCH = "streaming.sql.batchId"
+OTHERS_S = 5.0  # a partition that was begun before waits so long for the others of its job to be compared
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass
@@ -32,37 +37,116 @@ class Sent(WriterCommitMessage):
     epoch: int
     sent: int
     dropped: int
+    run: str = field(default="", compare=False)
 
 
-def _send(options: WriteOptions, name: str, epoch: int, partition: int, batches: Iterator[pa.RecordBatch]) -> Sent:
-    api = ManagerApi(options.place)
-    row = sent = dropped = 0
-    for request in requests(batches):
-        new, old = api.submit(name, epoch, partition, row, request.body, transactional=options.transactional)
-        row += request.rows
-        sent += new
-        dropped += old
-    api.close()
-    return Sent(name, epoch, sent, dropped)
+@dataclass(frozen=True)
+class Task:
+    """One partition of an epoch, in a run of its job."""
+
+    options: WriteOptions
+    name: str
+    run: str
+    epoch: int
+    partition: int
+
+    def send(self, batches: Iterator[pa.RecordBatch]) -> Sent:
+        with ManagerApi(self.options.place) as api:
+            state = api.submission(self.name, self.epoch)
+            before = state.parts.get(self.partition)
+            digest = RowDigest()
+            rest = self._compared(api, batches, before, digest)
+            sent, dropped = 0, 0 if before is None else before.rows
+            proven = state.complete  # then the manager refuses every further row
+            for request in requests(rest):
+                if not proven:
+                    self._wait_for_others(api, begun=before is not None)
+                    proven = True
+                row = digest.rows
+                digest.add(request.batch)
+                new, old = api.submit(
+                    self.name,
+                    self.epoch,
+                    self.partition,
+                    row,
+                    request.body,
+                    run=self.run,
+                    digest=digest.text(),
+                    transactional=self.options.transactional,
+                )
+                sent += new
+                dropped += old
+        return Sent(self.name, self.epoch, sent, dropped, self.run)
+
+    def _compared(
+        self, api: ManagerApi, batches: Iterator[pa.RecordBatch], before: SentPart | None, digest: RowDigest
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that follow those sent before. TransactionSequence if the first ones are not the same."""
+        waiting = 0 if before is None else before.rows
+        for batch in batches:
+            known = min(waiting, batch.num_rows)
+            if known:
+                digest.add(batch.slice(0, known))
+                waiting -= known
+                if not waiting:
+                    api.take_over(self.name, self.epoch, self.partition, digest.rows, self.run, digest.text())
+            if known < batch.num_rows:
+                yield batch.slice(known)
+        if waiting:  # there are fewer rows now: the manager says so
+            api.take_over(self.name, self.epoch, self.partition, digest.rows, self.run, digest.text())
+
+    def _wait_for_others(self, api: ManagerApi, *, begun: bool) -> None:
+        """Waits until this run has compared all partitions that an earlier run began.
+
+        Otherwise a run with other rows would send some of them before another task finds the difference. A partition
+        that was begun itself does not wait for long, because the others may need its place to run.
+        """
+        patience = Patience(min(OTHERS_S, self.options.place.timeout_s) if begun else self.options.place.timeout_s)
+        while True:
+            parts = api.submission(self.name, self.epoch).parts
+            others = sorted(each for each, part in parts.items() if part.run not in ("", self.run))
+            if not others:
+                return
+            fault = TransactionSequence(
+                f"name: partition {others[0]} of {self.name} was sent before with {parts[others[0]].rows} rows, and "
+                "this run has not brought it again; run the job as it was, with the same number of partitions, or "
+                "give it another name"
+            )
+            try:
+                patience.wait(fault)
+            except TransactionSequence:
+                if begun:
+                    return
+                raise
+
+
+def _report(messages: Sequence[WriterCommitMessage | None], name: str) -> None:
+    dropped = sum(each.dropped for each in messages if isinstance(each, Sent))
+    if dropped:
+        _LOG.warning("%s: dropped %d rows, which were sent before under this name", name, dropped)
 
 
 class BatchWriter(DataSourceArrowWriter):
     """One epoch. A job without a name gets a new one, so a new start of it sends everything again."""
 
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+    def __init__(self, options: WriteOptions, schema: StructType, dropped: Accumulator[int] | None = None) -> None:
         check_schema(schema)
         self._options = options
-        self._name = options.name or f"spark-job-{uuid4()}"
+        self._run = uuid4().hex
+        self._name = options.name or f"spark-job-{self._run}"
+        self._dropped = dropped
 
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
-        return _send(self._options, self._name, 0, _task().partitionId(), iterator)
+        task = Task(self._options, self._name, self._run, 0, _task().partitionId())
+        return _counted(task.send(iterator), self._dropped)
 
     @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        api = ManagerApi(self._options.place)
-        api.finish(self._name, 0)  # also without a name: an attempt that Spark has abandoned may still run
-        api.close()
+        with ManagerApi(self._options.place) as api:
+            # Also without a name: an attempt that Spark has abandoned may still run.
+            api.finish(self._name, 0, self._run, keep=self._options.name is not None)
+        _report(messages, self._name)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Sent messages stay sent. A job with the same name does not send them again."""
@@ -71,32 +155,53 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """One epoch for each micro-batch, under the id of the query, which its checkpoint keeps."""
 
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+    def __init__(self, options: WriteOptions, schema: StructType, dropped: Accumulator[int] | None = None) -> None:
         check_schema(schema)
         self._options = options
+        self._run = uuid4().hex
+        self._dropped = dropped
 
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         task = _task()
-        query, epoch = task.getLocalProperty(_QUERY), task.getLocalProperty(_EPOCH)
-        assert query is not None
-        assert epoch is not None
-        name = self._options.name or f"spark-{query}"
-        return _send(self._options, name, int(epoch), task.partitionId(), iterator)
+        name = self._options.name or f"spark-{_property(task, _QUERY)}"
+        epoch = _property(task, _EPOCH)
+        if not epoch.isdigit():
+            raise _unsupported(f"the property {_EPOCH} must be a number, got {epoch!r}")
+        found = Task(self._options, name, self._run, int(epoch), task.partitionId())
+        return _counted(found.send(iterator), self._dropped)
 
     @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         sent = next((each for each in messages if isinstance(each, Sent)), None)
         if sent is not None:
-            api = ManagerApi(self._options.place)
-            api.finish(sent.name, batchId)
-            api.close()
+            with ManagerApi(self._options.place) as api:
+                api.finish(sent.name, batchId, sent.run, keep=True)  # this is another object than the tasks had
+            _report(messages, f"{sent.name}, epoch {batchId}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Spark runs the epoch again, and the manager then drops what was sent of it."""
 
 
+def _counted(sent: Sent, dropped: Accumulator[int] | None) -> Sent:
+    if dropped is not None:
+        dropped.add(sent.dropped)
+    return sent
+
+
 def _task() -> TaskContext:
     task = TaskContext.get()
-    assert task is not None
+    if task is None:
+        raise _unsupported("a writer must run in a task of Spark")
     return task
+
+
+def _property(task: TaskContext, name: str) -> str:
+    value = task.getLocalProperty(name)
+    if value is None:
+        raise _unsupported(f"Spark must set the property {name}")
+    return value
+
+
+def _unsupported(what: str) -> SparkUnavailable:
+    return SparkUnavailable(f"this version of Spark does not fit: {what}; use pyspark 4.2 or 4.3")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from postroad.values.plain import keyed
+from postroad.values.plain import keyed, listed
 
 if TYPE_CHECKING:
     from postroad.received import ReceivedMessage
@@ -14,14 +14,42 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Mark:
     """Below `arrival` no message can appear any more; below `arrived` no new one, but a locked message may go back.
-    `added` counts the stored messages that ever came, `oldest` is the arrival number of the first message in the
-    queue, `messages` how many there are."""
+    `added` counts the stored messages that ever came, `express` the others since the manager's start, which `run`
+    identifies. `settled` says whether all that were counted are below `arrival`. `oldest` is the arrival number of the
+    first message in the queue, `messages` how many there are. `queue` changes if the queue is deleted and made again.
+    """
 
     arrival: int
     added: int
     oldest: int | None
     messages: int
     arrived: int
+    express: int
+    run: str
+    settled: bool
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A range of arrival numbers, and how many messages are in it."""
+
+    start: int = field(metadata=keyed("from"))
+    end: int = field(metadata=keyed("to"))
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A range and its messages, `express` of them not stored, in parts with nearly equal numbers of messages.
+    `next_arrived_ms` is when the first message behind the range arrived, None if there is none."""
+
+    start: int = field(metadata=keyed("from"))
+    end: int = field(metadata=keyed("to"))
+    messages: int
+    express: int
+    parts: tuple[Part, ...] = field(metadata=listed(Part))
+    next_arrived_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +98,12 @@ class Submission:
 
     sent: int
     dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionState:
+    """What a manager knows of an epoch of a sender: whether it is complete, and the `rows` that were sent of each
+    `partition`, with the `run` that sent them and their `digest`, if the sender gave them."""
+
+    complete: bool
+    parts: tuple[dict[str, object], ...]

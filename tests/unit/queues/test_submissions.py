@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.errors import InvalidArgument, TransactionSequence
-from postroad.queues.submissions import Part, Sender, Submissions
+from postroad.queues.submissions import Part, Progress, Sender, Submissions
 from tests.unit.queues.harness import ORDERS, Harness
 
 SENDER = Sender("private$\\a/b %", "query/1")
@@ -101,3 +101,43 @@ def test_names_that_no_sender_has(submissions: Submissions, name: str) -> None:
         submissions.sent(Part(Sender("q", name), 0, 0), 0, 1)
     with pytest.raises(InvalidArgument, match="name"):
         submissions.commit(Sender("q", name), 0)
+
+
+def test_a_restart_remembers_who_sent_what(harness: Harness) -> None:
+    harness.manager.submissions.note(part(), 5, "run-1", "abc")
+    harness.tick()
+    harness.restart()
+    remembered = harness.manager.submissions
+    assert remembered.progress(SENDER, 0) == {0: Progress(5, "run-1", "abc")}
+    with pytest.raises(TransactionSequence, match="differ"):
+        remembered.take_over(part(), 5, "run-2", "abd")
+    remembered.take_over(part(), 5, "run-2", "abc")
+    harness.fail()
+    assert remembered.progress(SENDER, 0) == {0: Progress(5, "run-1", "abc")}, "a lost tick took nothing over"
+
+
+def test_an_attempt_beside_another_is_compared_where_both_have_sent(harness: Harness, submissions: Submissions) -> None:
+    submissions.note(part(), 5, "run", "five")
+    harness.tick()
+    assert submissions.sent(part(), 0, 3, "run", "three") == 3
+    assert submissions.sent(part(), 3, 2, "run", "five") == 2
+    with pytest.raises(TransactionSequence, match="differ"):
+        submissions.sent(part(), 3, 2, "run", "other")
+    with pytest.raises(TransactionSequence, match="another attempt, up to row 5"):
+        submissions.sent(part(), 3, 3, "run", "six")
+    with pytest.raises(TransactionSequence, match="another run"):
+        submissions.sent(part(), 5, 1, "old", "six")
+    assert submissions.sent(part(), 5, 1, "run", "six") == 0
+
+
+def test_a_complete_epoch_is_kept_until_the_next_one_is(harness: Harness, submissions: Submissions) -> None:
+    for epoch in (1, 2):
+        submissions.note(part(epoch), 5, "run", "five")
+        harness.tick()
+        submissions.commit(SENDER, epoch, run="run", keep=True)
+        harness.tick()
+        assert submissions.progress(SENDER, epoch)
+    assert submissions.progress(SENDER, 1) == {}
+    assert submissions.sent(part(2), 0, 5, "later", "five") == 5
+    with pytest.raises(TransactionSequence, match="complete with 5 rows, but more came"):
+        submissions.sent(part(2), 0, 6, "later", "six")

@@ -6,15 +6,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from postroad.client.opening import connect
 from postroad.spark.manager import ManagerApi
-from postroad.spark.offsets import shares, split_evenly
+from postroad.spark.offsets import shares
 from postroad.spark.options import TIMEOUT_S, Place
 from postroad.spark.pipeline.locations import KnownManager
 from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
+from postroad.values.offsets import Part
 
 if TYPE_CHECKING:
     from postroad.values.info import QueueInfo
@@ -149,14 +151,19 @@ def new_ranges(found: Iterable[Source], offsets: Mapping[str, int], hold: str) -
         start = offsets.get(source.key, 0)
         mark = source.ask(lambda api: api.mark())
         begin = max(start, mark.arrival if mark.oldest is None else mark.oldest)
-        for low, high in split_evenly(begin, mark.arrival, shares(mark.messages, _MOST_TASKS, _TASK_MESSAGES)):
-            if source.consume:
-                _hold(source, hold, low, high)
-            yield Range(source, low, high, hold if source.consume else None)
+        if begin >= mark.arrival:
+            continue
+        parts = shares(mark.messages, _MOST_TASKS, _TASK_MESSAGES)
+        name = hold if source.consume else None
+        for part in source.ask(partial(_planned, begin=begin, end=mark.arrival, hold=name, parts=parts)):
+            yield Range(source, part.start, part.end, name)
 
 
-def _hold(source: Source, name: str, start: int, end: int) -> None:
-    source.ask(lambda api: api.hold(name, start, end))
+def _planned(api: ManagerApi, *, begin: int, end: int, hold: str | None, parts: int) -> tuple[Part, ...]:
+    """The range in parts with equal numbers of messages, held if it is to be consumed."""
+    if hold is not None:
+        api.hold(hold, begin, end)
+    return api.plan(begin, end, hold=hold, parts=parts).parts
 
 
 def consumed(found: Iterable[Source], offsets: Mapping[str, int], hold: str) -> int:

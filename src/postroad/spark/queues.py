@@ -1,0 +1,48 @@
+r"""The queues that a read names: one by one, or by patterns such as `private$\orders*`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from postroad.errors import InvalidArgument
+from postroad.spark.manager import ManagerApi
+
+_KINDS = ("private", "public", "journal")
+_INTERNAL = "$"  # the last character of the names of queues between managers
+
+
+def matching(found: Iterable[str], wanted: Sequence[str]) -> list[str]:
+    """The queues of a list that match, and those that are named without a pattern, sorted."""
+    patterns = [_expression(each) for each in wanted if "*" in each]
+    named = [each for each in wanted if "*" not in each]
+    known = {each.lower() for each in named}
+    matched = [each for each in found if each.lower() not in known and any(one.fullmatch(each) for one in patterns)]
+    return sorted([*named, *matched])
+
+
+def is_wanted(queue: str, wanted: Sequence[str]) -> bool:
+    """Whether a queue is named or matches a pattern."""
+    named = [each.lower() for each in wanted if "*" not in each]
+    return queue.lower() in named or any(_expression(each).fullmatch(queue) for each in wanted if "*" in each)
+
+
+def _expression(pattern: str) -> re.Pattern[str]:
+    r"""`*` is any text without `;`: journals are matched only by a pattern such as `private$\*;journal`."""
+    parts = pattern.removeprefix(".\\").split("*")
+    return re.compile("[^;]*".join(map(re.escape, parts)), re.IGNORECASE)
+
+
+def present(api: ManagerApi, wanted: Sequence[str]) -> list[str]:
+    """The queues of a manager that match now; InvalidArgument if a read would have none at all."""
+    if not any("*" in each for each in wanted):
+        return sorted(wanted)
+    paths = [each["path"] for each in api.queues() if each["type"] in _KINDS and not each["path"].endswith(_INTERNAL)]
+    return matching(paths, wanted)
+
+
+def required(found: list[str], wanted: Sequence[str]) -> list[str]:
+    """The same list; InvalidArgument if it is empty."""
+    if not found:
+        raise InvalidArgument(f"queue: no queue matches {', '.join(wanted)}; create one first, or correct the pattern")
+    return found

@@ -1,0 +1,456 @@
+"""Readers of messages in a stream: ranges of arrival numbers of one or several queues, and what was lost on the way.
+
+Planning runs in one process of the driver, which lives as long as the query; `read` in workers that share only the
+partition with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from postroad.errors import InvalidArgument, MessagesGone, QueueNotFound, SharingViolation
+from postroad.spark.manager import ManagerApi, Patience
+from postroad.spark.offsets import QueueOffset, StreamOffset, allotted, in_proportion, parts_of
+from postroad.spark.options import Mode, ReadOptions, Start
+from postroad.spark.queues import is_wanted, present, required
+from postroad.spark.reading import FIRST_S, LEAST_MESSAGES, PARTITIONS, Range
+from postroad.spark.rows import asked, joined, rows
+from postroad.spark.schema import named
+from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
+from postroad.values.offsets import Mark, Part, Plan
+
+IDLE_S = 0.05  # Spark asks a hundred times a second whether there is something new
+LIST_S = 1.0  # between two looks for new queues that match a pattern
+CHECKS = 3  # before messages count as lost: a reader may lock one and put it back
+SETTLED_S = 1.0  # how long to wait for a moment in which no message is on its way into a queue
+GO_ON = "set the option failOnDataLoss=false to continue with the rest"
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The next batch in one queue: what it takes, how it is divided, and what is lost before it."""
+
+    offset: QueueOffset
+    messages: int
+    parts: tuple[Part, ...]
+    lost: int
+    next_arrived_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """How much of a queue a batch may take, and into how many parts it is divided at the most."""
+
+    rows: int | None
+    most_bytes: int | None
+    parts: int
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """New messages of the queues, in ranges.
+
+    Spark asks for the latest offset with the end of the last completed batch, whose commit log is written. So all
+    messages before that are acknowledged right there, also those of the very last batch. `commit` comes a batch later.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = named(schema)
+        self._manager = ManagerApi(options.place)
+        self._apis: dict[str, ManagerApi] = {}
+        self._first: StreamOffset | None = None
+        self._target: dict[str, Mark] | None = None  # where a query with availableNow ends
+        self._committed: dict[str, int] = {}
+        self._seen: dict[str, Mark] = {}
+        self._planned: dict[str, tuple[QueueOffset, tuple[Part, ...]]] = {}
+        self._listed: tuple[float, list[str]] | None = None
+        self._waiting_since: float | None = None
+        self._report: dict[str, Any] = {}
+
+    def stop(self) -> None:
+        self._manager.close()
+
+    def _api(self, queue: str) -> ManagerApi:
+        if queue not in self._apis:
+            self._apis[queue] = self._manager.at(queue)
+        return self._apis[queue]
+
+    def _read(self, value: Mapping[str, Any]) -> StreamOffset:
+        return StreamOffset.read(value, self._options.only_queue)
+
+    # The start
+
+    @without_traceback
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        if self._first is None:
+            options = self._options
+            with ManagerApi(options.place, timeout_s=FIRST_S) as api:
+                queues = required(present(api, options.queues), options.queues)
+            hold = None
+            if options.mode is Mode.CONSUME:
+                hold = options.hold or f"spark-{uuid4()}"
+            self._first = StreamOffset({queue: self._begin(queue) for queue in queues}, hold)
+        return self._first.json()
+
+    def _begin(self, queue: str, *, joining: bool = False) -> QueueOffset:
+        """The first position in a queue. One that is `joining` a running stream is read from its first message on."""
+        start = Start.EARLIEST if joining else self._options.start
+        with ManagerApi(self._options.at(queue), timeout_s=FIRST_S) as api:
+            mark = self._settled(api)
+            if isinstance(start, int):
+                arrival = start
+            elif start is Start.LATEST:
+                arrival = mark.arrival
+            else:
+                arrival = mark.arrival if mark.oldest is None else min(mark.oldest, mark.arrival)
+            if self._options.start_ms is not None and not joining:
+                arrival = api.plan(arrival, mark.arrival, limit=1, since_ms=self._options.start_ms).start
+            return self._counted(api, QueueOffset.first(arrival), mark)
+
+    def _settled(self, api: ManagerApi) -> Mark:
+        """A mark at a moment when the counts are exact, if there is one soon."""
+        end = time.monotonic() + SETTLED_S
+        while not (mark := api.mark()).settled and time.monotonic() < end:
+            time.sleep(IDLE_S)
+        return mark
+
+    @staticmethod
+    def _counted(api: ManagerApi, offset: QueueOffset, mark: Mark) -> QueueOffset:
+        """The offset, with all accounted for that came before it, if that can be counted now."""
+        if not mark.settled:
+            return replace(offset, run=mark.run, queue=mark.queue)
+        return offset.counted_from(mark, api.plan(min(offset.arrival, mark.arrival), mark.arrival, everything=True))
+
+    # Offsets
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.max_rows) if self._options.max_rows else ReadAllAvailable()
+
+    @without_traceback
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = {}
+        for queue in self._present(at_once=True):
+            with suppress(QueueNotFound):  # the next latest offset says what that means
+                self._target[queue] = self._settled(self._api(queue))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return self._report or None
+
+    @without_traceback
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        began = time.monotonic()
+        begin = self._read(start)
+        self._acknowledge(begin)
+        positions, marks, lost = self._positions(begin)
+        pending = {queue: self._pending(queue, positions[queue], marks[queue], begin.hold) for queue in positions}
+        if self._too_few(sum(pending.values())):
+            return self._idle(start, begin.lost, positions, {}, began)
+        rows_each = allotted(pending, limit.max_rows) if isinstance(limit, ReadMaxRows) else None
+        bytes_each = None if self._options.max_bytes is None else in_proportion(pending, self._options.max_bytes)
+        parts = parts_of(rows_each or pending, self._options.partitions or PARTITIONS, LEAST_MESSAGES)
+        steps: dict[str, _Step] = {}
+        for queue, position in positions.items():
+            if rows_each is not None and pending[queue] and not rows_each[queue]:
+                continue  # its turn comes later
+            bounds = _Bounds(
+                None if rows_each is None or not pending[queue] else rows_each[queue],
+                None if bytes_each is None or not pending[queue] else bytes_each[queue],
+                max(1, parts[queue]),
+            )
+            step = self._step(queue, position, marks[queue], begin.hold, bounds, pending[queue])
+            if step is not None:
+                steps[queue] = step
+        lost += begin.lost + sum(step.lost for step in steps.values())
+        left_out = {queue: each for queue, each in begin.queues.items() if not self._wants(queue)}
+        gone = begin.queues.keys() - positions.keys() - left_out.keys()
+        if not gone and lost == begin.lost and not any(step.messages for step in steps.values()):
+            return self._idle(start, begin.lost, positions, steps, began)
+        self._waiting_since = None
+        ends = {queue: position.resting() for queue, position in (left_out | positions).items()}
+        for queue, step in steps.items():
+            ends[queue] = step.offset
+            self._planned[queue] = step.offset, step.parts
+        self._note(ends, steps, lost)
+        return replace(begin, queues=ends, lost=lost).json()
+
+    def _wants(self, queue: str) -> bool:
+        """Whether the options, which may have changed, still name a queue. If not, its position is kept."""
+        return is_wanted(queue, self._options.queues)
+
+    def _positions(self, begin: StreamOffset) -> tuple[dict[str, QueueOffset], dict[str, Mark], int]:
+        """Where the stream is in each of its queues, those that are new among them, and how far it may read there; and
+        how many unread messages went with deleted queues. MessagesGone if there is one and the options forbid it."""
+        if begin.queues and not any(map(self._wants, begin.queues)):
+            raise InvalidArgument(
+                f"queue: the checkpoint is of {', '.join(begin.queues)}, and the option names none of them; name them "
+                "as before, or start with a new checkpoint"
+            )
+        spelled = {queue.lower(): queue for queue in begin.queues}
+        found = {spelled.get(queue.lower(), queue) for queue in self._present()}
+        positions, marks, lost = {}, {}, 0
+        for queue in sorted(found.union(filter(self._wants, begin.queues))):
+            before = begin.queues.get(queue)
+            try:
+                mark = self._marked(queue, before)
+                position = self._joining(queue, mark) if before is None else self._same(queue, before, mark)
+            except QueueNotFound:
+                lost += self._deleted(queue, before)
+                continue
+            if position is not None:
+                positions[queue], marks[queue] = position, self._bounded(queue, mark)
+        return positions, marks, lost
+
+    def _joining(self, queue: str, mark: Mark) -> QueueOffset | None:
+        """The start of a queue that is new; None while it has no message, or comes after the end of this query."""
+        if not mark.messages or (self._target is not None and queue not in self._target):
+            return None
+        return self._begin(queue, joining=True)
+
+    def _present(self, *, at_once: bool = False) -> list[str]:
+        now = time.monotonic()
+        if at_once or self._listed is None or now - self._listed[0] > LIST_S:
+            self._listed = now, present(self._manager, self._options.queues)
+        return self._listed[1]
+
+    def _deleted(self, queue: str, position: QueueOffset | None) -> int:
+        """How many unread messages a queue had that is not there any more, as far as a mark has counted them."""
+        if position is None:
+            return 0  # it came and went
+        if self._options.fail_on_data_loss:
+            raise MessagesGone(
+                f"{queue}: the queue was deleted under the stream, with what was unread in it; {GO_ON}, or create the "
+                "queue again and start with a new checkpoint"
+            ) from None
+        _LOG.warning("%s: the queue was deleted under the stream", queue)
+        seen = self._seen.get(queue)
+        return 0 if seen is None else position.pending(seen) or 0
+
+    def _same(self, queue: str, position: QueueOffset, mark: Mark) -> QueueOffset:
+        """The position, counted if its counts are unknown. MessagesGone if the queue is another one now."""
+        if mark.arrived < position.arrival:
+            raise MessagesGone(
+                f"{queue}: the stream is ahead of the queue: it is at {position.arrival}, and the manager has only "
+                f"reached {mark.arrived}; its data may be an older copy. Start with a new checkpoint"
+            )
+        if position.queue not in ("", mark.queue):
+            if self._options.fail_on_data_loss:
+                raise MessagesGone(
+                    f"{queue}: the queue was deleted and made again, and what was unread in it is gone; {GO_ON}"
+                )
+            position = replace(position, added=None)
+        if position.pending(mark) is None:
+            return self._counted(self._api(queue), position, mark)
+        return position
+
+    def _marked(self, queue: str, position: QueueOffset | None) -> Mark:
+        """The mark now. The one before it is kept while it counts express messages that a restart has dropped."""
+        mark = self._api(queue).mark()
+        if position is None or not position.dropped(mark, self._seen.get(queue)):
+            self._seen[queue] = mark
+        return mark
+
+    def _bounded(self, queue: str, mark: Mark) -> Mark:
+        """How far this query may read now. Beyond an end that is given, nothing is counted."""
+        target = None if self._target is None else self._target.get(queue, mark)
+        if target is not None and target.arrival <= mark.arrival:
+            mark = target
+        if self._options.end is not None and self._options.end < mark.arrival:
+            mark = replace(mark, arrival=self._options.end, settled=False)
+        return mark
+
+    def _pending(self, queue: str, position: QueueOffset, mark: Mark, hold: str | None) -> int:
+        """How many messages there are to read, about."""
+        if position.arrival >= mark.arrival:
+            return 0
+        known = position.pending(mark) if self._options.end is None else None
+        if known is None:
+            return self._api(queue).plan(position.arrival, mark.arrival, hold=hold).messages
+        return known
+
+    def _too_few(self, messages: int) -> bool:
+        """Whether to wait for more messages, as minOffsetsPerTrigger asks for."""
+        if self._options.min_rows is None or self._target is not None or messages >= self._options.min_rows:
+            return False
+        now = time.monotonic()
+        if self._waiting_since is None or not messages:
+            self._waiting_since = now
+        return not messages or now - self._waiting_since < self._options.max_delay_s
+
+    def _step(
+        self,
+        queue: str,
+        position: QueueOffset,
+        mark: Mark,
+        hold: str | None,
+        bounds: _Bounds,
+        pending: int,
+    ) -> _Step | None:
+        """The next batch in a queue; None if nothing came and nothing was lost."""
+        dropped = position.dropped(mark, self._seen.get(queue))
+        if not pending and not dropped:
+            return None
+        api = self._api(queue)
+        for attempt in range(CHECKS):
+            if attempt:
+                time.sleep(IDLE_S)  # a reader may have put one of them back just now
+            plan = self._plan(api, position, mark.arrival, hold, bounds)
+            stop = api.mark().arrival
+            if stop < plan.end:  # a reader is receiving one of them by now
+                plan = self._plan(api, position, stop, hold, bounds)
+            end = position.to(plan, mark)
+            missing = end.pending(mark) or 0 if plan.end == mark.arrival and mark.settled else 0
+            if not missing:
+                break
+        lost = dropped + missing
+        if missing:
+            end = end.without_lost(mark)
+        if lost and self._options.fail_on_data_loss:
+            raise self._gone(api, queue, position, mark, plan.messages + lost, lost, hold)
+        if lost:
+            _LOG.warning("%s: %d messages cannot be read any more", queue, lost)
+        if not lost and not plan.messages:
+            return None
+        end = replace(end, partitions=len(plan.parts))
+        return _Step(end, plan.messages, plan.parts, lost, plan.next_arrived_ms)
+
+    @staticmethod
+    def _plan(api: ManagerApi, position: QueueOffset, end: int, hold: str | None, bounds: _Bounds) -> Plan:
+        begin, end = position.arrival, max(position.arrival, end)
+        return api.plan(begin, end, hold=hold, limit=bounds.rows, most_bytes=bounds.most_bytes, parts=bounds.parts)
+
+    def _gone(
+        self, api: ManagerApi, queue: str, position: QueueOffset, mark: Mark, came: int, lost: int, hold: str | None
+    ) -> MessagesGone:
+        holders = ", ".join(each["name"] for each in api.holds() if each["name"] != hold)
+        why = (
+            f"{holders} holds them"
+            if holders
+            else "others have received them, or they were purged or have expired, or were express and the manager was "
+            "restarted"
+        )
+        return MessagesGone(
+            f"{queue}: {came} messages came between {position.arrival} and {mark.arrival}, and {lost} of them cannot "
+            f"be read: {why}; {GO_ON}"
+        )
+
+    def _idle(
+        self,
+        start: dict[str, Any],
+        lost: int,
+        positions: Mapping[str, QueueOffset],
+        steps: Mapping[str, _Step],
+        began: float,
+    ) -> dict[str, Any]:
+        """No batch now. Many queues are asked less often, so the manager is not busy with that alone."""
+        self._note(positions, steps, lost)
+        if self._target is None:
+            time.sleep(max(IDLE_S, time.monotonic() - began))
+        return start
+
+    def _note(self, ends: Mapping[str, QueueOffset], steps: Mapping[str, _Step], lost: int) -> None:
+        """What the query's progress says of the source."""
+        backlog, oldest_ms = 0, None
+        for queue, end in ends.items():
+            mark = self._seen.get(queue)
+            left = 0 if mark is None else end.pending(mark) or 0
+            backlog += left
+            if left and queue in steps:
+                found = steps[queue].next_arrived_ms
+            else:
+                found = self._api(queue).plan(end.arrival, end.arrival).next_arrived_ms if left else None
+            if found is not None:
+                oldest_ms = found if oldest_ms is None else min(oldest_ms, found)
+        age_ms = 0 if oldest_ms is None else max(0, int(time.time() * 1000) - oldest_ms)
+        arrivals = {queue: mark.arrival for queue, mark in sorted(self._seen.items()) if queue in ends}
+        self._report = {"backlog": backlog, "oldestAgeMs": age_ms, "lost": lost, "arrival": arrivals}
+
+    # Batches
+
+    @without_traceback
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start == end:
+            return []
+        batch = self._read(end)
+        made: list[InputPartition] = []
+        for queue, each in sorted(batch.queues.items()):
+            if each.messages:
+                made += self._divided(queue, each, batch.hold)
+        return made
+
+    def _divided(self, queue: str, batch: QueueOffset, hold: str | None) -> list[Range]:
+        if hold is not None:
+            self._hold(queue, hold, batch.begin, batch.arrival)
+        planned, parts = self._planned.pop(queue, (None, ()))
+        if planned != batch:  # a second run, by a process that has not planned it
+            parts = self._api(queue).plan(batch.begin, batch.arrival, hold=hold, parts=max(1, batch.partitions)).parts
+            # What is missing of a held range, this stream has received: its batch is complete.
+            if hold is None:
+                self._demand(queue, batch.begin, batch.arrival, batch.messages, sum(part.messages for part in parts))
+        return [Range(queue, part.start, part.end, None if hold else part.messages, hold) for part in parts]
+
+    def _hold(self, queue: str, name: str, begin: int, end: int) -> None:
+        """Holds a whole range. Waits for messages that others are receiving, because they may put them back."""
+        self._commit(queue, name, begin)  # there is a batch from `begin` on: the one before is complete
+        patience = Patience(self._options.place.timeout_s)
+        api = self._api(queue)
+        while begin < end and (passed_over := api.hold(name, begin, end)):
+            api.release(name)
+            patience.wait(
+                SharingViolation(
+                    f"{queue}: other readers still have {passed_over} messages between {begin} and {end} locked; "
+                    "start the stream again later"
+                )
+            )
+
+    @iterator_without_traceback
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        part = Range.of(partition)
+        equal = self._options.selection.equal
+        messages = 0
+        with ManagerApi(self._options.at(part.queue)) as api:
+            found = api.messages(part.begin, part.end, asked(self._columns), hold=part.hold, equal=equal)
+            for batch in joined(found):
+                messages += batch.num_rows
+                yield rows(batch, self._columns, part.queue)
+            if equal and part.messages is not None:  # those that were not selected must be there too
+                messages = api.plan(part.begin, part.end, hold=part.hold).messages
+        if part.messages is not None:
+            self._demand(part.queue, part.begin, part.end, part.messages, messages)
+
+    def _demand(self, queue: str, begin: int, end: int, wanted: int, found: int) -> None:
+        if found < wanted and self._options.fail_on_data_loss:
+            raise MessagesGone(
+                f"{queue}: only {found} of {wanted} messages between {begin} and {end} are left: "
+                f"others have received or are receiving them, or they were purged or have expired; {GO_ON}"
+            )
+
+    # Acknowledging
+
+    @without_traceback
+    def commit(self, end: dict[str, Any]) -> None:
+        self._acknowledge(self._read(end))
+
+    def _acknowledge(self, done: StreamOffset) -> None:
+        if done.hold is not None:
+            for queue, each in done.queues.items():
+                self._commit(queue, done.hold, each.arrival)
+
+    def _commit(self, queue: str, hold: str, end: int) -> None:
+        if end > self._committed.get(queue, -1):
+            try:
+                self._api(queue).commit(hold, end)
+            except QueueNotFound:
+                return  # it was deleted, and nothing is left to receive
+            self._committed[queue] = end
