@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 from postroad.message import Composer, Message
 from postroad.names import MessageId, PublicName
 from postroad.spark.pipeline import silver, summaries
+from postroad.spark.pipeline.conversations import chains
 from postroad.spark.pipeline.delivery import delivery
 from postroad.spark.pipeline.depths import floor_rows
 from postroad.spark.pipeline.locations import KnownManager, locations, message_ids, queue_names
@@ -256,3 +257,12 @@ def test_two_periods_are_compared_if_the_data_covers_both(told: Told) -> None:
     received = [row for number, row in told.rows.items() if row["state"] == "received"]
     assert before["received"] == sum(row["received_at"] >= before["since"] for row in received)
     assert (now["receive_p90_s"], rows["now", "route"]["value"]) == (None, "london -> rome")
+
+
+def test_chains_of_answers_are_followed_to_their_first_message(spark: SparkSession) -> None:
+    """1 is answered by 2 and 3, 3 by 4, 4 by 5; 6 answers a message that nothing is known of, 7 answers itself."""
+    answers = {1: None, 2: 1, 3: 1, 4: 3, 5: 4, 6: 99, 7: 7}
+    rows = [(str(n), f"m{n}", "london", NOON_S + n, None if to is None else str(to)) for n, to in answers.items()]
+    frame = spark.createDataFrame(rows, "id string, label string, source string, at long, correlation_id string")
+    found = chains(frame.withColumn("sent_at", f.timestamp_seconds("at"))).collect()
+    assert [(row["id"], row["steps"], row["followers"], row["seconds"]) for row in found] == [("1", 3, 4, 4.0)]

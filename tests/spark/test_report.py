@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from postroad.spark.pipeline.advice import advice
+from postroad.spark.pipeline.anomalies import Anomaly
 from postroad.spark.pipeline.charts import MOST_NAMES, MOST_SLOTS, OTHERS, over_time
 from postroad.spark.pipeline.facts import Facts
 from postroad.spark.pipeline.report import MOST_ROWS, render, summary
@@ -63,7 +64,7 @@ def depth(messages: int, *, waits_s: float = 0, hours_before: int = 0, **more: A
 def period(name: str, **more: Any) -> dict[str, Any]:
     since = NOON if name == "now" else NOON - timedelta(hours=1)
     row = {"period": name, "since": since, "until": since + timedelta(hours=1), "by": "queue"}
-    figures = {"sent": 10, "received": 8, "died": 0, "receive_p90_s": 1.0, "reach_p90_s": 1.0}
+    figures = {"sent": 30, "received": 20, "died": 0, "receive_p90_s": 1.0, "reach_p90_s": 1.0}
     return row | {"value": r"rome: private$\orders"} | figures | more
 
 
@@ -273,7 +274,10 @@ def test_beyond_the_colours_names_are_joined_and_their_messages_counted() -> Non
 
 
 def test_times_of_different_meaning_are_never_in_one_histogram() -> None:
-    spreads = {"reach_spread": [3, *[0] * len(BINS_S)], "receive_spread": [0, 5, *[0] * (len(BINS_S) - 1)]}
+    spreads: dict[str, Any] = {
+        "reach_spread": [3, *[0] * len(BINS_S)],
+        "receive_spread": [0, 5, *[0] * (len(BINS_S) - 1)],
+    }
     rows = [speed("all", "all", 3) | {"until": "reach"}, speed("all", "all", 5)]
     facts = replace(NOTHING, states=[state("received", 5, **spreads)], latency=rows)
     found = [chart for chart in charts(Reader(render(facts, NOON))) if "bin" in str(chart)]
@@ -300,7 +304,7 @@ def test_a_queue_that_nobody_reads_is_on_top() -> None:
             1,
             "The receiver has stopped: the last of 11 messages was received 1 h ago, after",
         ),
-        (LATER - timedelta(seconds=5), 1, "It is received from, the last time 5 s ago, but not fast enough."),
+        (LATER - timedelta(seconds=5), 1, "It is received from not fast enough: the last time 5 s ago."),
         (None, 0, "No program has the queue open"),
         (None, 2, "2 programs with the queue open, but none is known to receive from it."),
     ],
@@ -358,3 +362,29 @@ def test_slow_routes_and_what_got_worse() -> None:
 )
 def test_seconds_as_people_say_them(value: float | None, text: str) -> None:
     assert seconds(value) == text
+
+
+def test_requests_without_an_answer() -> None:
+    pair = {"source": "london", "queue": "rome: q", "messages": 9, "answered": 6, "unanswered": 2, "died": 1}
+    pair |= {
+        "oldest_unanswered_at": LATER - timedelta(seconds=700),
+        "oldest_unanswered": "{guid}\\7",
+        "answered_by": "x",
+    }
+    pair |= {"response_p50_s": 1.0, "response_p90_s": 60.0, "response_p99_s": 61.0, "response_max_s": 62.0}
+    (found,) = advice(replace(NOTHING, pairs=[pair]))
+    assert (found.where, found.messages, found.age_s) == ("rome: q", 2, 700)
+    assert found.commands == ("postroad trace '{guid}\\7'",)
+    assert advice(replace(NOTHING, pairs=[pair | {"response_p90_s": 70.1}])) == []  # answers are seldom faster
+    assert advice(replace(NOTHING, pairs=[pair | {"unanswered": 0, "oldest_unanswered_at": None}])) == []
+
+
+def test_of_many_unusual_hours_of_a_queue_one_is_a_finding() -> None:
+    hours = [
+        Anomaly(LATER - timedelta(hours=number), "q", "volume", 100.0 * number, 9.0, 3.0, 5) for number in (1, 2, 30)
+    ]
+    facts = replace(NOTHING, unusual=hours)
+    (found,) = advice(facts)
+    assert found.what == "Unusual in the hour from 17 May 13:00: 200 messages, usual are 9."
+    assert not found.urgent
+    assert Reader(render(facts, NOON)).text.count("usual are 9") == 4

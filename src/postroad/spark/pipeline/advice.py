@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC
 from shlex import quote
 from typing import Any
 
+from postroad.spark.pipeline.anomalies import Anomaly
 from postroad.spark.pipeline.facts import Facts, Row, earliest, latest, summed
 from postroad.spark.pipeline.silver import OUTGOING, QUEUED
 from postroad.spark.pipeline.words import age, counted, listed, seconds
@@ -47,7 +49,9 @@ SLOW_S = 60.0  # a route is slow if one message in ten takes longer to reach its
 WORSE = 2.0  # times as slow, or as many dead, as in the period before
 WORSE_S = 5.0  # but at least so much slower
 WORSE_DEAD = 5  # and so many more
-_LEVEL, _NOW, _SOON = 0, 1, 2  # urgencies
+WORSE_OF = 20  # of fewer messages, percentiles say little
+_LEVEL, _NOW, _SOON, _LOOK = range(4)  # urgencies
+_RECENT_S = 86_400.0  # an unusual hour is a finding for a day
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,19 @@ def reason_words(reason: str | None) -> str:
 
 def advice(facts: Facts) -> list[Advice]:
     """The most urgent first; empty if there is nothing to do."""
-    finders = (_levels, _backlog, _outgoing, _dead, _unexplained, _unreceived, _slow, _worse, _faults)
+    finders = (
+        _levels,
+        _backlog,
+        _outgoing,
+        _dead,
+        _unexplained,
+        _unreceived,
+        _unanswered,
+        _slow,
+        _worse,
+        _faults,
+        _unusual,
+    )
     found = [each for finder in finders for each in finder(facts)]
     return sorted(found, key=lambda each: (each.urgency, -each.messages))  # equal ones stay in the order of the finders
 
@@ -123,7 +139,8 @@ def _reading(row: Row, receipts: tuple[int, Any, Any] | None, waits: float | Non
         rate = f", after one every {seconds(usual)}" if usual else ""
         received = f"the last of {counted(count, 'message')} was received {seconds(quiet)} ago"
         return f"The receiver has stopped: {received}{rate}."
-    return f"It is received from, the last time {seconds(quiet)} ago, but not fast enough."
+    slowly = "seldom" if quiet > QUIET_S else "not fast enough"
+    return f"It is received from {slowly}: the last time {seconds(quiet)} ago."
 
 
 def _growth(row: Row) -> str:
@@ -191,6 +208,20 @@ def _unreceived(facts: Facts) -> Iterator[Advice]:
             yield Advice(_SOON, queue or "unknown", count, since, what, do, (command,))
 
 
+def _unanswered(facts: Facts) -> Iterator[Advice]:
+    """Requests that have waited for long, also by what their answers take."""
+    for row in facts.pairs:
+        since = age(row["oldest_unanswered_at"], facts.as_of)
+        if since is not None and since > max(LONG_S, 10 * (row["response_p90_s"] or 0.0)):
+            took = (
+                "" if row["response_p50_s"] is None else f"; half of the answers took {seconds(row['response_p50_s'])}"
+            )
+            what = f"Requests of {row['source']} without an answer, {row['answered']:,} others have one{took}."
+            command = f"postroad trace {quote(str(row['oldest_unanswered']))}"
+            do = "Check that the answering program runs, and where the oldest request is:"
+            yield Advice(_SOON, row["queue"] or "unknown", row["unanswered"], since, what, do, (command,))
+
+
 def _slow(facts: Facts) -> Iterator[Advice]:
     for row in facts.speed("route", "reach"):
         if row["p90_s"] >= SLOW_S:
@@ -213,7 +244,8 @@ def _worse(facts: Facts) -> Iterator[Advice]:
         lasted = age(now["since"], now["until"])
         span = seconds(lasted)
         slow, fast = now["receive_p90_s"] or 0.0, before["receive_p90_s"]
-        if now["value"] not in full and fast is not None and slow >= max(WORSE * fast, fast + WORSE_S):
+        enough = min(now["received"], before["received"]) >= WORSE_OF
+        if enough and now["value"] not in full and fast is not None and slow >= max(WORSE * fast, fast + WORSE_S):
             what = f"Slower than before: one in ten took more than {seconds(slow)} in the last {span}, {seconds(fast)} "
             what += f"in the {span} before."
             do = "Look at the queue and its receiver:"
@@ -254,6 +286,26 @@ def _faults(facts: Facts) -> Iterator[Advice]:
         since = age(earliest(rows, "first_at"), facts.as_of)
         what, do = "Packets that did not decode.", "Other software may have sent them. Export and decode them:"
         yield Advice(_SOON, _most(rows), facts.undecodable, since, what, do, commands[:_MOST_COMMANDS])
+
+
+def _unusual(facts: Facts) -> Iterator[Advice]:
+    """For each queue, the most unusual hour of the last day."""
+    recent: dict[str, list[Anomaly]] = {}
+    for each in facts.unusual:
+        if (age(each.hour, facts.as_of) or 0.0) <= _RECENT_S:
+            recent.setdefault(each.queue, []).append(each)
+    for queue, some in recent.items():
+        most = max(some, key=lambda each: abs(each.times))
+        what = f"Unusual in the hour from {most.hour.astimezone(UTC):%d %b %H:%M}: {anomaly_words(most)}."
+        do = "Find out what was different then; all unusual hours are below."
+        yield Advice(_LOOK, queue, most.messages, age(most.hour, facts.as_of), what, do)
+
+
+def anomaly_words(each: Anomaly) -> str:
+    if each.kind == "latency":
+        return f"half took more than {seconds(each.value)}, usual are {seconds(each.usual)}"
+    what = "messages" if each.kind == "volume" else f"died, {reason_words(each.kind)}"
+    return f"{each.value:,.0f} {what}, usual are {each.usual:,.0f}"
 
 
 # Pieces

@@ -38,7 +38,7 @@ _PERCENTILE_COLOURS = ("#0f8a78", "#d98324", "#c8372d")
 _TICKS_S = (0, 1, 3, 10, 30, 60, 300, 1800, 3600, 21_600, 86_400, 604_800)
 _SPAN = "datum.value >= 86400 ? datum.value / 86400 + ' d' : datum.value >= 3600 ? datum.value / 3600 + ' h'"
 _SPAN += " : datum.value >= 60 ? datum.value / 60 + ' min' : datum.value + ' s'"
-_SHORT = "format(datum.value, '~s')"  # 20k; and 0, where a number format of Vega's would say 0k
+_SHORT = "datum.value % 1 ? '' : format(datum.value, '~s')"  # 20k; and 0, where a number format would say 0k
 _CLOCK = "utchours(datum.value) + utcminutes(datum.value) + utcseconds(datum.value) == 0"
 _CLOCK += " ? utcFormat(datum.value, '%d %b') : utcFormat(datum.value, utcseconds(datum.value) ? '%H:%M:%S' : '%H:%M')"
 
@@ -144,7 +144,12 @@ def depths(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 def spread(values: Values, bins: Sequence[str], unit: str, colour: str) -> dict[str, Any]:
     """A histogram: each value has `queue`, `bin` and `messages`."""
     base = alt.Chart(alt.InlineData(values=values)).encode(
-        y=alt.Y("bin:N", sort=list(bins), title=None, axis=alt.Axis(labelLimit=90, ticks=False, domain=False))
+        y=alt.Y(
+            "bin:N",
+            scale=alt.Scale(domain=list(bins)),
+            title=None,
+            axis=alt.Axis(labelLimit=90, ticks=False, domain=False),
+        )
     )
     bar = base.mark_bar(color=colour).encode(
         x=alt.X("sum(messages):Q", axis=_numbers(f"number of {unit}")),
@@ -153,7 +158,8 @@ def spread(values: Values, bins: Sequence[str], unit: str, colour: str) -> dict[
     text = base.mark_text(align="left", dx=4).encode(
         x=alt.X("sum(messages):Q"), text=alt.Text("sum(messages):Q", format=",d")
     )
-    return _made(alt.layer(bar, text), height=24 * len(bins))
+    made = _made(alt.layer(bar, text), height=24 * len(bins))
+    return made | {"padding": {"left": 5, "top": 5, "bottom": 5, "right": 50}}  # for the number of the longest bar
 
 
 def percentiles(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:

@@ -8,17 +8,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from postroad.spark.pipeline.anomalies import Anomaly, anomalies
 from postroad.spark.pipeline.delivery import STATES as STATE_WORDS
 from postroad.spark.pipeline.depths import current
 from postroad.spark.pipeline.lake import (
     BACKLOG,
     BRONZE,
+    CHAINS,
     DEAD_LETTERS,
     FAULTS,
+    HOURS,
     LATENCY,
     LINKS,
     OLDEST,
+    PAIRS,
     STATES,
+    TOP,
     TRAFFIC,
     TREND,
     Lake,
@@ -51,6 +56,10 @@ class Facts:
     backlog: list[Row] = field(default_factory=list)
     trend: list[Row] = field(default_factory=list)
     levels: list[Attainment] = field(default_factory=list)
+    pairs: list[Row] = field(default_factory=list)
+    chains: list[Row] = field(default_factory=list)
+    top: list[Row] = field(default_factory=list)
+    unusual: list[Anomaly] = field(default_factory=list)
 
     @property
     def messages(self) -> int:
@@ -134,6 +143,8 @@ class Facts:
             "out_of_order": self.total("out_of_order"),
             "contradicted": self.total("contradicted"),
             "undecodable": self.undecodable,
+            "requests": {name: sum(row[name] for row in self.pairs) for name in ("messages", "answered", "unanswered")},
+            "unusual_hours": len(self.unusual),
             "bytes": self.total("bytes"),
             "received_s": {name: speed.get(f"{name}_s") for name in ("p50", "p90", "p99", "max")},
         }
@@ -152,7 +163,7 @@ class Facts:
 
 def gather(lake: Lake, levels: Sequence[ServiceLevel] = ()) -> Facts:
     """PipelineError for a directory without a finished run."""
-    names = (STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS, BACKLOG, TREND)
+    names = (STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS, BACKLOG, TREND, PAIRS, CHAINS, TOP, HOURS)
     read = {name: lake.rows(name) for name in names}
     last = lake.table(BRONZE).last()
     assert last is not None  # otherwise there are no gold tables
@@ -173,6 +184,10 @@ def gather(lake: Lake, levels: Sequence[ServiceLevel] = ()) -> Facts:
         backlog=read[BACKLOG],
         trend=read[TREND],
         levels=attained(lake, levels, as_of),
+        pairs=read[PAIRS],
+        chains=read[CHAINS],
+        top=read[TOP],
+        unusual=anomalies(read[HOURS], as_of),
     )
 
 

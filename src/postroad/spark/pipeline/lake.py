@@ -21,9 +21,14 @@ DELIVERY, STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS = (
     f"gold/{name}"
     for name in ("delivery", "states", "latency", "traffic", "links", "dead_letters", "oldest", "undecodable")
 )
-BACKLOG, TREND = "gold/backlog", "gold/trend"
+BACKLOG, TREND, CONVERSATIONS, PAIRS, CHAINS, TOP, HOURS = (
+    f"gold/{name}" for name in ("backlog", "trend", "conversations", "pairs", "chains", "top", "hours")
+)
 SILVER = (MESSAGES, ACKNOWLEDGMENTS, REPORTS, UNDECODABLE)
-GOLD = (DELIVERY, STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS, BACKLOG, TREND)
+GOLD = (
+    *(DELIVERY, STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS),
+    *(BACKLOG, TREND, CONVERSATIONS, PAIRS, CHAINS, TOP, HOURS),
+)
 TABLES = (BRONZE, DEPTHS, *SILVER, *GOLD)
 FORMATS: dict[str, type[Table]] = {"parquet": ParquetTable, "delta": DeltaTable, "iceberg": IcebergTable}
 DEFAULT_FORMAT = "parquet"

@@ -19,7 +19,7 @@
       rule: { color: faint },
       legend: {
         labelColor: faint, labelFontSize: 12, symbolType: "square",
-        columns: narrow ? 1 : 3, labelLimit: narrow ? 290 : 320,
+        columns: narrow ? 1 : 3, labelLimit: narrow ? 240 : 320,
       },
     };
   };

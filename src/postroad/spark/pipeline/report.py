@@ -13,7 +13,8 @@ from html import escape
 from typing import Any
 
 from postroad.spark.pipeline import charts
-from postroad.spark.pipeline.advice import Advice, advice, reason_words
+from postroad.spark.pipeline.advice import Advice, advice, anomaly_words, reason_words
+from postroad.spark.pipeline.anomalies import LIMIT, NORMAL
 from postroad.spark.pipeline.facts import Facts, Row, latest, summed
 from postroad.spark.pipeline.page import Page, details, faint, heading, table
 from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
@@ -48,7 +49,9 @@ def render(facts: Facts, now: datetime) -> str:
     _todo(page, facts, found)
     _choice(page, facts)
     _tiles(page, facts)
-    for section in (_backlog, _levels, _trend, _delivered, _fast, _routes, _traffic, _lost, _unexplained, _undecodable):
+    for section in (_backlog, _levels, _trend, _delivered, _fast, _routes, _traffic, _lost, _unexplained):
+        section(page, facts)
+    for section in (_conversations, _unusual, _top, _undecodable):
         section(page, facts)
     _reading(page, facts)
     return page.html()
@@ -364,6 +367,63 @@ def _unexplained(page: Page, facts: Facts) -> None:
         "They left their sender, and are transactional or asked for an acknowledgment. Nothing has been reported since."
     )
     page.section(title, text, made + (faint(f"and {counted(more, 'more')}") if more > 0 else ""))
+
+
+def _conversations(page: Page, facts: Facts) -> None:
+    title = "Who asks whom, and who answers"
+    if not facts.pairs:
+        page.section(title, "No message names a response queue.")
+        return
+    ordered = sorted(facts.pairs, key=lambda row: (-row["unanswered"], -row["messages"]))
+    rows = [
+        (
+            *(row["source"], row["queue"], row["messages"], row["answered"], row["unanswered"], row["died"]),
+            *(seconds(row[f"response_{each}_s"]) for each in ("p50", "p90", "max")),
+            row["answered_by"],
+        )
+        for row in ordered[:MOST_ROWS]
+    ]
+    counts = ("from", "to", "requests", "answered", "unanswered", "died")
+    times = ("half answered within", "90 % within", "longest", "answered by")
+    made = table((*counts, *times), rows, numbers=set(range(2, 9)), queue=1) + _left_out(ordered, "row")
+    longest = [
+        (row["label"], row["source"], moment(row["sent_at"]), row["steps"], row["followers"], seconds(row["seconds"]))
+        for row in facts.chains[:MOST_ROWS]
+        if row["steps"] > 1
+    ]
+    columns = ("first message", "from", "sent, UTC", "answers in a row", "messages", "took")
+    chained = heading("The longest chains of answers") + table(columns, longest, numbers={3, 4, 5}) if longest else ""
+    text = "A request names a response queue; its answer has the request's id as correlation id."
+    page.section(title, text, made, chained)
+
+
+def _unusual(page: Page, facts: Facts) -> None:
+    rows = [
+        (moment(each.hour), each.queue, anomaly_words(each), f"{each.deviation:,.1f}", f"{each.times:+,.0f}")
+        for each in facts.unusual[:MOST_ROWS]
+    ]
+    text = (
+        "Each hour of a queue is compared with the median of all its hours. It is unusual if it is more than "
+        f"{LIMIT:.0f} deviations away. A deviation is {NORMAL} times the median distance from the median, and at least "
+        "the square root of the median."
+    )
+    names = ("hour, UTC", "queue", "what", "a deviation", "deviations away")
+    more = faint(f"and {counted(len(facts.unusual) - MOST_ROWS, 'more')}") if len(facts.unusual) > MOST_ROWS else ""
+    made = table(names, rows, numbers={3, 4}, queue=1) + more if rows else ""
+    page.section("Unusual hours", text if rows else f"None. {text}", made)
+
+
+def _top(page: Page, facts: Facts) -> None:
+    cards = []
+    for kind, title in (("label", "Labels, with # for digits"), ("sender", "Senders")):
+        found = sorted((row for row in facts.top if row["kind"] == kind), key=lambda row: -row["messages"])
+        rows = [
+            (row["value"], row["messages"], row["received"], row["died"], size(row["bytes"]))
+            for row in found[:MOST_ROWS]
+        ]
+        names = (kind, "messages", "received", "died", "size")
+        cards.append(heading(title) + table(names, rows, numbers={1, 2, 3, 4}) if rows else "")
+    page.section("The most frequent", "", *cards)
 
 
 def _undecodable(page: Page, facts: Facts) -> None:

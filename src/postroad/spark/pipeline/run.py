@@ -16,23 +16,28 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 from postroad.directory.snapshot import Directory
-from postroad.spark.pipeline import bronze, depths, silver, summaries
+from postroad.spark.pipeline import bronze, conversations, depths, silver, summaries
 from postroad.spark.pipeline.delivery import delivery
 from postroad.spark.pipeline.lake import (
     ACKNOWLEDGMENTS,
     BACKLOG,
     BRONZE,
+    CHAINS,
+    CONVERSATIONS,
     DEAD_LETTERS,
     DELIVERY,
     DEPTHS,
     FAULTS,
+    HOURS,
     LATENCY,
     LINKS,
     MESSAGES,
     OLDEST,
+    PAIRS,
     REPORTS,
     STATES,
     TABLES,
+    TOP,
     TRAFFIC,
     TREND,
     UNDECODABLE,
@@ -195,6 +200,11 @@ def _gold(lake: Lake, last: Commit, looks: Commit | None, directory: Directory |
         LINKS: lambda: link_traffic(spark, traffic(lake.read(DELIVERY)), directory),
         FAULTS: lambda: summaries.undecodable(lake.read(UNDECODABLE)),
         TREND: lambda: trend(lake.read(DELIVERY)),
+        CONVERSATIONS: lambda: conversations.conversations(lake.read(DELIVERY)),
+        PAIRS: lambda: conversations.pairs(lake.read(CONVERSATIONS)),
+        CHAINS: lambda: conversations.chains(lake.read(DELIVERY)),
+        TOP: lambda: conversations.top(lake.read(DELIVERY)),
+        HOURS: lambda: conversations.hours(lake.read(DELIVERY)),
         BACKLOG: lambda: depths.backlog(
             spark.createDataFrame([], depths.DEPTHS) if looks is None else lake.read(DEPTHS)
         ),
@@ -206,12 +216,13 @@ def _gold(lake: Lake, last: Commit, looks: Commit | None, directory: Directory |
         source = of_looks if name == BACKLOG else made_of
         if before is None or before.facts != source:
             frame = makers[name]()
-            frame = frame if name in (DELIVERY, TRAFFIC) else frame.coalesce(1)
+            frame = frame if name in (DELIVERY, TRAFFIC, CONVERSATIONS) else frame.coalesce(1)
             table.replace(frame, 1 if before is None else before.batch + 1, source)
         tell(name)
 
     make(DELIVERY)
-    _side_by_side(make, [name for name in makers if name != DELIVERY])
+    make(CONVERSATIONS)
+    _side_by_side(make, [name for name in makers if name not in (DELIVERY, CONVERSATIONS)])
 
 
 def _side_by_side(make: Callable[[str], None], names: Iterable[str]) -> None:

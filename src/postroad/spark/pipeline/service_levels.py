@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
+import pyarrow as pa
 import pyarrow.dataset as ds
 
 from postroad.errors import InvalidArgument
@@ -113,7 +113,7 @@ def _judged(rows: Any, limit_s: float, as_of: datetime) -> dict[str, float]:
         return rows.column(column).fill_null(absent).to_numpy(zero_copy_only=False)
 
     took = rows.column("receive_s").cast("float64").to_numpy(zero_copy_only=False)  # NaN for none
-    sent_us = pc.cast(pc.cast(rows.column("sent_at"), "timestamp[us, tz=UTC]"), "int64")
+    sent_us = rows.column("sent_at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
     waits = as_of.timestamp() - sent_us.cast("float64").to_numpy(zero_copy_only=False) / 1_000_000
     state = np.array(rows.column("state").to_pylist(), dtype=object)
     received, died = state == "received", state == "dead"
