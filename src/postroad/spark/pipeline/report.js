@@ -36,7 +36,7 @@
     for (const view of views.splice(0)) view.finalize();
     for (const place of document.querySelectorAll("[data-chart]")) {
       const spec = structuredClone(specs[place.dataset.chart]);
-      const made = await vegaEmbed(place, spec, { actions: false, renderer: "svg", config: config() });
+      const made = await vegaEmbed(place, spec, { actions: false, renderer: "svg", logLevel: 1, config: config() });
       if (round !== drawn) return;
       views.push(made.view);
       made.view.addEventListener("click", (event, item) => {
