@@ -36,6 +36,16 @@ def test_an_hour_without_messages_is_unusual_once_it_is_over() -> None:
     assert found([*rows, hour(10, 1)], 10) == []  # it has only begun
 
 
+def test_a_queue_that_is_empty_in_most_hours_has_no_usual_number() -> None:
+    nightly = [hour(24 * day, 500) for day in range(7)]
+    assert found(nightly, 150) == []
+
+
+def test_a_queue_that_is_no_longer_used_is_unusual_for_a_day() -> None:
+    rows = [hour(number, 100) for number in range(40)]
+    assert len(found(rows, 1000)) == 24
+
+
 def test_few_hours_are_no_habit() -> None:
     rows = [hour(number, 10) for number in range(FEWEST_HOURS - 2)]
     assert found([*rows, hour(FEWEST_HOURS - 2, 1000)], FEWEST_HOURS - 1) == []

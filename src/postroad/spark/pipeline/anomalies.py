@@ -2,7 +2,8 @@
 
 The method is the median and the median absolute deviation (MAD), which a few odd hours do not move: an hour is unusual
 if it is more than LIMIT deviations from the median of its queue. A deviation is 1.4826 MAD, the standard deviation of
-normal values; it counts as no less than what chance does to the count, which is the square root of the median.
+normal values; it counts as no less than what chance does to the count, which is the square root of the median. A queue
+that is empty in most hours has no usual number of messages.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ FEWEST_HOURS = 8  # of a queue: less is no habit
 NORMAL = 1.4826
 LEAST = 1.0  # a deviation is no less than one message, or one second
 HOUR = timedelta(hours=1)
+SILENT = timedelta(days=1)  # a queue without messages for longer has a new habit
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,12 @@ def _of_queue(queue: str, rows: list[Mapping[str, Any]], as_of: datetime) -> Ite
     volume = {row["hour"]: row["messages"] for row in rows if row["reason"] is None}
     if not volume:
         return
-    first, last = min(volume), max(max(row["hour"] for row in rows), as_of - HOUR)
+    first, busy = min(volume), max(row["hour"] for row in rows)
+    last = max(busy, min(as_of - HOUR, busy + SILENT))
     every = [first + number * HOUR for number in range((last - first) // HOUR + 1)]
     counts = {hour: float(volume.get(hour, 0)) for hour in every}
     for hour, usual, deviation in _odd(counts):
-        if counts[hour] > usual or hour + HOUR <= as_of:
+        if usual and (counts[hour] > usual or hour + HOUR <= as_of):
             yield Anomaly(hour, queue, "volume", counts[hour], usual, deviation, int(counts[hour]))
     took = {row["hour"]: row["receive_p50_s"] for row in rows if row["receive_p50_s"] is not None}
     for hour, usual, deviation in _odd(took, chance=False):
