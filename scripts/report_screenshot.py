@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +20,7 @@ from postroad.spark.pipeline.service_levels import service_level
 from tests.spark.generated import END_S, history, made_lake
 
 IMAGE = Path(__file__).parents[1] / "docs" / "images" / "report.png"
-HEIGHT = 1700
+HEIGHT = 2150
 SETTINGS = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4"}
 
 
@@ -34,11 +35,11 @@ def screenshot(page: Path, image: Path, width: int, height: int = HEIGHT) -> Non
         subprocess.run(command, check=True, capture_output=True, timeout=300)
 
 
-def main(messages: int = 100_000, width: int = 1280, image: Path = IMAGE) -> None:
+def main(messages: int, width: int, image: Path) -> None:
     with TemporaryDirectory() as directory:
         spark = session("report screenshot", "local[2]", settings=SETTINGS)
         lake = made_lake(spark, Path(directory) / "lake", history(messages))
-        facts = gather(lake, [service_level(r"private$\orders=1min")])
+        facts = replace(gather(lake, [service_level(r"private$\orders=1min")]), lake="lake")
         page = Path(directory) / "report.html"
         page.write_text(render(facts, datetime.fromtimestamp(END_S, UTC)), encoding="utf-8")
         screenshot(page, image.absolute(), width)
@@ -46,5 +47,5 @@ def main(messages: int = 100_000, width: int = 1280, image: Path = IMAGE) -> Non
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    main(*map(int, given[:2]), *map(Path, given[2:]))
+    messages, width, image = [*sys.argv[1:], *("100000", "1280", str(IMAGE))[len(sys.argv) - 1 :]]
+    main(int(messages), int(width), Path(image))
