@@ -33,6 +33,7 @@ def run(*arguments: str, api: str | None = None) -> Outcome:
     [
         (["--format", "csv"], "format: must be one of parquet, delta, iceberg, got 'csv'"),
         (["--conf", "novalue"], "--conf: 'novalue' must be KEY=VALUE"),
+        (["--sla", "orders=fast"], "--sla: must be QUEUE=TIME, as in"),
         (["--enterprise", "nowhere.toml"], "nowhere.toml"),
     ],
 )

@@ -8,13 +8,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as f
 
 from postroad.message import Composer, Message
 from postroad.names import MessageId, PublicName
 from postroad.spark.pipeline import silver, summaries
+from postroad.spark.pipeline.conversations import chains
 from postroad.spark.pipeline.delivery import delivery
+from postroad.spark.pipeline.depths import floor_rows
 from postroad.spark.pipeline.locations import KnownManager, locations, message_ids, queue_names
 from postroad.spark.pipeline.traffic import demand, link_traffic, traffic
+from postroad.spark.pipeline.trends import trend
 from postroad.wire.constants import MessageClass
 from postroad.wire.patch import stamp_transaction
 from postroad.wire.transaction_header import TxSequenceId
@@ -72,7 +76,10 @@ COPIES = (
     Copy(LONDON, r"private$\answers", silver.QUEUED, acknowledgment(13, MessageClass.NACK_Q_EXCEED_QUOTA, at_s=7), 8.0),
     Copy(ROME, QUEUE, silver.QUEUED, b"no packet at all", 5.0),
     Copy(ROME, QUEUE, silver.QUEUED, sent(14)[:-4], 6.0),
+    # 15: still in its queue, which has no message below FLOOR any more
+    Copy(ROME, QUEUE, silver.QUEUED, sent(15), 1.0),
 )
+FLOOR = len(COPIES)  # the arrival number of the last copy
 
 
 def enterprise() -> Directory:
@@ -104,7 +111,8 @@ def told(spark: SparkSession) -> Iterator[Told]:
     called = queue_names(spark, {ORDERS: r"rome: private$\orders"})
     tables = (silver.messages(decoded), silver.acknowledgments(decoded), silver.reports(decoded))
     again = message_ids(spark, [str(MessageId(LONDON, 3))])
-    gold = delivery(*tables, where, called, again).persist()
+    floors = floor_rows(spark, {f"{ROME}|{QUEUE}": FLOOR})
+    gold = delivery(*tables, where, called, again, floors).persist()
     rows = {int(row["id"].rpartition("\\")[2]): row.asDict() for row in gold.collect()}
     yield Told(decoded, gold, rows)
     gold.unpersist()
@@ -126,6 +134,7 @@ def test_every_message_has_the_most_that_is_known_of_it(told: Told) -> None:
         11: "received",
         12: "received",
         13: "dead",
+        15: "reached",
     }
 
 
@@ -174,6 +183,19 @@ def test_a_message_that_is_both_received_and_dead_is_told(told: Told) -> None:
     assert [number for number, row in told.rows.items() if row["contradicted"]] == [12]
 
 
+def test_whether_a_message_is_still_in_its_queue_is_known_where_the_queue_was_looked_at(told: Told) -> None:
+    assert {number: row["in_queue"] for number, row in told.rows.items() if row["in_queue"] is not None} == {
+        8: False,
+        15: True,
+    }
+    (reached,) = [
+        row
+        for row in summaries.states(told.gold).collect()
+        if row["state"] == "reached" and row["delivery"] is not None
+    ]
+    assert (reached["messages"], reached["in_queue"], reached["left_queue"]) == (1, 1, 0)
+
+
 def test_packets_that_do_not_decode_are_kept_with_the_fault_and_their_first_bytes(told: Told) -> None:
     rows = silver.undecodable(told.decoded).orderBy("arrival").collect()
     assert [row["head"] for row in rows] == [b"no packet at all".hex(), sent(14)[:64].hex()]
@@ -185,9 +207,9 @@ def test_packets_that_do_not_decode_are_kept_with_the_fault_and_their_first_byte
 def test_the_summaries_add_up(told: Told) -> None:
     states = summaries.states(told.gold).collect()
     assert sum(row["messages"] for row in states) == len(told.rows)
-    assert sum(sum(row["spread"]) for row in states) == sum(
-        row["receive_s"] is not None or row["reach_s"] is not None for row in told.rows.values()
-    )
+    for until in ("reach", "receive"):
+        counted = sum(sum(row[f"{until}_spread"]) for row in states)
+        assert counted == sum(row[f"{until}_s"] is not None for row in told.rows.values())
     dead = summaries.dead_letters(told.gold).collect()
     columns = ("reason", "source", "dead_in", "messages", "replayed")
     assert {tuple(row[column] for column in columns) for row in dead} == {
@@ -219,3 +241,28 @@ def test_traffic_is_counted_by_the_minute_and_by_the_links_on_the_way(spark: Spa
     links = link_traffic(spark, by_minute, enterprise()).groupBy("site_a", "site_b").sum("messages").collect()
     assert {tuple(row) for row in links} == {("france", "uk", len(told.rows)), ("france", "italy", len(told.rows))}
     assert link_traffic(spark, by_minute, None).count() == 0
+
+
+def test_two_periods_are_compared_if_the_data_covers_both(told: Told) -> None:
+    """The first message was sent at noon, the last one died 61 s later: no two minutes."""
+    assert trend(told.gold).count() == 0
+    later = told.gold.where("label = 'message 3'").withColumn("dead_at", f.expr("dead_at + interval 61 seconds"))
+    rows = {
+        (row["period"], row["by"]): row for row in trend(told.gold.where("id not like '%3'").union(later)).collect()
+    }
+    now, before = rows["now", "all"], rows["before", "all"]
+    assert (now["until"] - now["since"]).total_seconds() == 60
+    assert before["until"] == now["since"]
+    assert (now["sent"], now["received"], now["died"]) == (0, 0, 1)
+    received = [row for number, row in told.rows.items() if row["state"] == "received"]
+    assert before["received"] == sum(row["received_at"] >= before["since"] for row in received)
+    assert (now["receive_p90_s"], rows["now", "route"]["value"]) == (None, "london -> rome")
+
+
+def test_chains_of_answers_are_followed_to_their_first_message(spark: SparkSession) -> None:
+    """1 is answered by 2 and 3, 3 by 4, 4 by 5; 6 answers a message that nothing is known of, 7 answers itself."""
+    answers = {1: None, 2: 1, 3: 1, 4: 3, 5: 4, 6: 99, 7: 7}
+    rows = [(str(n), f"m{n}", "london", NOON_S + n, None if to is None else str(to)) for n, to in answers.items()]
+    frame = spark.createDataFrame(rows, "id string, label string, source string, at long, correlation_id string")
+    found = chains(frame.withColumn("sent_at", f.timestamp_seconds("at"))).collect()
+    assert [(row["id"], row["steps"], row["followers"], row["seconds"]) for row in found] == [("1", 3, 4, 4.0)]

@@ -15,7 +15,7 @@ from postroad.message import Message
 from postroad.spark.pipeline import run as running
 from postroad.spark.pipeline.advice import advice
 from postroad.spark.pipeline.facts import gather
-from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, DELIVERY, TABLES, Lake
+from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, DELIVERY, DEPTHS, TABLES, Lake
 from postroad.spark.pipeline.replay import replay
 from postroad.spark.pipeline.run import run
 from postroad.spark.pipeline.silver import DEAD, QUEUED, RECEIVED, SENT
@@ -97,9 +97,14 @@ def test_a_run_reads_what_is_new_and_nothing_twice(spark: SparkSession, filled: 
     assert [done for _, done, _ in told] == list(range(1, len(TABLES) + 2))
     assert states(lake) == {"one": "received", "two": "reached"}
     assert lake.read(ACKNOWLEDGMENTS).count() == 3
+    waiting = {row["queue"]: row["messages"] for row in gather(lake).queues if row["role"] == QUEUED}
+    assert waiting == {ORDERS: 1, ANSWERS: 3}
 
+    made = lake.table(DELIVERY).last()
     assert run(lake, sources(address(filled))).packets == 0
     assert lake.read(BRONZE).count() == 7
+    assert lake.read(DEPTHS).where("queue not like '%;%'").count() == 4  # two queues, two looks
+    assert lake.table(DELIVERY).last() == made  # nothing new, so not made again
 
     with connect(address(filled)) as manager:
         manager.queue(ORDERS).receive(timeout=5)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -12,15 +14,19 @@ from typing import Any
 import pytest
 
 from postroad.spark.pipeline.advice import advice
+from postroad.spark.pipeline.anomalies import Anomaly
+from postroad.spark.pipeline.charts import MOST_NAMES, MOST_SLOTS, OTHERS, over_time
 from postroad.spark.pipeline.facts import Facts
-from postroad.spark.pipeline.plots import bars, columns, nice, seconds
 from postroad.spark.pipeline.report import MOST_ROWS, render, summary
+from postroad.spark.pipeline.service_levels import Attainment
 from postroad.spark.pipeline.summaries import BINS_S
+from postroad.spark.pipeline.words import seconds
 from postroad.wire.constants import MessageClass, class_name
 from tests.commands import pasted
 
 NOON = datetime(2024, 5, 17, 12, tzinfo=UTC)
-NOTHING = Facts((), 0, [], [], [], [], [], [], [])
+LATER = NOON + timedelta(hours=3)
+NOTHING = Facts((), 0, [], [], [], [], [], [], [], as_of=LATER)
 HOSTILE = '<script>alert("1")</script>\' & \x1b'
 
 
@@ -28,9 +34,10 @@ def state(name: str, messages: int, queue: str = r"rome: private$\orders", **mor
     counts = {"duplicates": 0, "out_of_order": 0, "contradicted": 0, "unexplained": 0}
     ends = {"source": "london", "destination": "rome", "source_site": "uk", "destination_site": "italy"}
     spread = [messages if name == "received" else 0] + [0] * len(BINS_S)
-    times = {"first_sent_at": NOON, "last_sent_at": NOON + timedelta(hours=2)}
+    times: dict[str, Any] = {"first_sent_at": NOON, "last_sent_at": NOON + timedelta(hours=2)}
+    times |= {"first_reached_at": None, "first_received_at": None, "last_received_at": None}
     rest = {"delivery": "express", "reason": None, "bytes": 100 * messages, "most_hops": 1, "a_way": ["london", "rome"]}
-    row = {"state": name, "messages": messages, "queue": queue, "spread": spread}
+    row = {"state": name, "messages": messages, "queue": queue, "receive_spread": spread, "reach_spread": []}
     return row | counts | ends | times | rest | more
 
 
@@ -42,7 +49,23 @@ def speed(by: str, value: str, messages: int = 10) -> dict[str, Any]:
 def minute(number: int, messages: int, **more: Any) -> dict[str, Any]:
     row = {"minute": NOON + timedelta(minutes=number), "messages": messages, "bytes": 100 * messages}
     ends = {"queue": r"rome: private$\orders", "source": "london", "dead_in": "london"}
-    return row | ends | {"replayed": 0} | more
+    return row | ends | {"replayed": 0, "first_at": NOON, "last_at": NOON} | more
+
+
+def depth(messages: int, *, waits_s: float = 0, hours_before: int = 0, **more: Any) -> dict[str, Any]:
+    r"""The last look of an hour at rome's private$\orders."""
+    at = LATER - timedelta(hours=hours_before)
+    oldest = at - timedelta(seconds=waits_s) if messages else None
+    row = {"manager": "rome", "queue": r"private$\orders", "called": r"rome: private$\orders", "role": "queued"}
+    looks = {"first_looked_at": at, "first_messages": messages, "looked_at": at, "messages": messages, "most": messages}
+    return row | looks | {"oldest_at": oldest, "readers": 0, "stuck": False, "why": None} | more
+
+
+def period(name: str, **more: Any) -> dict[str, Any]:
+    since = NOON if name == "now" else NOON - timedelta(hours=1)
+    row = {"period": name, "since": since, "until": since + timedelta(hours=1), "by": "queue"}
+    figures = {"sent": 30, "received": 20, "died": 0, "receive_p90_s": 1.0, "reach_p90_s": 1.0}
+    return row | {"value": r"rome: private$\orders"} | figures | more
 
 
 FULL = Facts(
@@ -61,6 +84,10 @@ FULL = Facts(
     faults=[
         {"packets": 2, "manager": "rome", "queue": HOSTILE, "error": "at byte 3: no", "lookup_id": 9, "head": "00ff"}
     ],
+    as_of=LATER,
+    backlog=[depth(7)],
+    trend=[period("now"), period("before"), period("now", by="all"), period("before", by="all")],
+    levels=[Attainment(r"rome: private$\orders", 30.0, in_time=8)],
 )
 
 
@@ -73,6 +100,7 @@ class Reader(HTMLParser):
         self.open: list[str] = []
         self.elsewhere: list[str] = []
         self.text = ""
+        self.scripts: list[str] = []
         self.feed(page)
         self.close()
 
@@ -89,7 +117,21 @@ class Reader(HTMLParser):
         self.tags.append(tag)
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+        elif not self.open or self.open[-1] != "style":
+            self.text += data
+
+
+def charts(read: Reader) -> list[dict[str, Any]]:
+    return list(json.loads(read.scripts[0]))
+
+
+def drawn_values(chart: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The only data of a chart."""
+    assert chart is not None
+    (values,) = chart["datasets"].values()
+    return list(values)
 
 
 def test_the_page_needs_nothing_from_elsewhere_and_is_well_formed() -> None:
@@ -97,14 +139,20 @@ def test_the_page_needs_nothing_from_elsewhere_and_is_well_formed() -> None:
     read = Reader(page)
     assert read.open == []
     assert read.elsewhere == []
+    assert "default-src 'none'" in page.replace("&#x27;", "'")
+    for script in read.scripts:
+        page = page.replace(script, "")
     assert not re.search(r"https?://|url\(|@import", page)
-    assert read.tags.count("svg") >= 6
+    assert len(charts(read)) >= 6
 
 
 def test_what_came_in_a_message_stays_text() -> None:
     read = Reader(render(FULL, NOON))
-    assert "script" not in read.tags
     assert '<script>alert("1")</script>' in read.text
+    assert read.tags.count("script") == 3  # the data, the library and ours
+    assert "<" not in read.scripts[0]
+    names = {value.get("queue") for chart in charts(read) for value in drawn_values(chart)}
+    assert HOSTILE in names
 
 
 @pytest.mark.parametrize(
@@ -116,8 +164,9 @@ def test_what_came_in_a_message_stays_text() -> None:
         r"rome: private$\orders",
         "london → rome",
         "italy – uk",
+        "100.00%",
         "postroad trace '{guid}\\5'",
-        "2 packets did not decode",
+        "Packets that did not decode.",
         "at byte 3: no",
     ],
 )
@@ -139,7 +188,7 @@ def test_the_figures_are_sums_of_the_tables() -> None:
     assert told["kinds"] == {"express": {"dead": 2, "received": 8, "sent": 1}}
     assert told["reasons"] == {"nack-q-exceed-quota": 2}
     assert (told["unexplained"], told["duplicates"], told["undecodable"]) == (1, 1, 2)
-    assert sum(FULL.spread) == 8
+    assert told["waiting"] == 7
 
 
 @pytest.mark.parametrize("reason", [each for each in MessageClass if each.name.startswith("NACK")])
@@ -154,7 +203,7 @@ def test_a_replay_is_advised_as_it_can_be_pasted() -> None:
     dead = [minute(0, 2, reason="nack-q-purged"), minute(1, 3, reason="nack-q-purged", dead_in="rome")]
     apis = {"london": "http://127.0.0.1:8180"}
     (found,) = advice(replace(NOTHING, dead_letters=dead, lake="/data/my lake", apis=apis))
-    assert found.what.startswith("5 messages: ")
+    assert (found.where, found.messages, found.age_s) == (r"rome: private$\orders", 5, 3 * 3600)
     begin, end = "postroad pipeline replay --lake '/data/my lake'", "--where \"reason = 'nack-q-purged'\""
     assert found.commands == (f"{begin} {end}", f"{begin} --api http://127.0.0.1:8180 {end}")
 
@@ -179,7 +228,8 @@ def test_names_that_came_from_outside_do_nothing_when_a_command_is_pasted(tmp_pa
 
 def test_what_was_sent_again_is_told_and_not_advised_any_more() -> None:
     some = replace(FULL, dead_letters=[minute(5, 2, reason="nack-q-exceed-quota", replayed=1)])
-    assert advice(some)[0].what == "1 message: it found its queue full."
+    dead = next(each for each in advice(some) if "found its queue full" in each.what)
+    assert dead.messages == 1
     assert "Of those that died, 1 was sent again." in Reader(render(some, NOON)).text
     every = replace(FULL, dead_letters=[minute(5, 2, reason="nack-q-exceed-quota", replayed=2)])
     text = Reader(render(every, NOON)).text
@@ -206,11 +256,104 @@ def test_summary_of_one_message() -> None:
 
 
 def test_a_long_time_is_drawn_in_few_columns() -> None:
-    year = {NOON + timedelta(minutes=number * 1000): {"q0": 1.0} for number in range(500)}
-    drawn = columns(year, ["q0"], "messages")
-    assert 100 < drawn.count("<rect") <= 366
-    assert columns({}, ["q0"], "messages") == ""
-    assert "<rect" not in bars([], "messages")
+    year = [minute(number * 1000, 1) for number in range(500)]
+    values = drawn_values(over_time(year, "minute", lambda row: "a", "messages"))
+    assert 50 < len(values) <= MOST_SLOTS + 1
+    assert sum(each["messages"] for each in values) == 500
+    assert over_time([], "minute", lambda row: "a", "messages") is None
+
+
+def test_beyond_the_colours_names_are_joined_and_their_messages_counted() -> None:
+    rows = [minute(0, number, queue=f"queue {number}") for number in range(1, 21)]
+    drawn = over_time(rows, "minute", lambda row: row["queue"], "messages")
+    counted: Counter[str] = Counter()
+    for each in drawn_values(drawn):
+        counted[each["name"]] += each["messages"]
+    assert len(counted) == MOST_NAMES + 1
+    assert counted[OTHERS] == sum(range(1, 21 - MOST_NAMES))
+
+
+def test_times_of_different_meaning_are_never_in_one_histogram() -> None:
+    spreads: dict[str, Any] = {
+        "reach_spread": [3, *[0] * len(BINS_S)],
+        "receive_spread": [0, 5, *[0] * (len(BINS_S) - 1)],
+    }
+    rows = [speed("all", "all", 3) | {"until": "reach"}, speed("all", "all", 5)]
+    facts = replace(NOTHING, states=[state("received", 5, **spreads)], latency=rows)
+    found = [chart for chart in charts(Reader(render(facts, NOON))) if "bin" in str(chart)]
+    totals = [[value["messages"] for value in drawn_values(chart)] for chart in found]
+    assert totals == [[3], [5]]
+
+
+def test_a_queue_that_nobody_reads_is_on_top() -> None:
+    facts = replace(FULL, backlog=[depth(400_000, hours_before=2), depth(500_000, waits_s=7200)])
+    first = advice(facts)[0]
+    assert (first.where, first.messages, first.age_s) == (r"rome: private$\orders", 500_000, 7200)
+    assert first.what == (
+        "No program has the queue open, and none is known to have received from it. It has grown by 100,000 in 2 h."
+    )
+    assert first.commands == (r"postroad queue show 'private$\orders'",)
+    assert Reader(render(facts, NOON)).text.index("500,000") < Reader(render(facts, NOON)).text.index("Dead: ")
+
+
+@pytest.mark.parametrize(
+    ("last_received", "readers", "words"),
+    [
+        (
+            LATER - timedelta(hours=1),
+            1,
+            "The receiver has stopped: the last of 11 messages was received 1 h ago, after",
+        ),
+        (LATER - timedelta(seconds=5), 1, "It is received from not fast enough: the last time 5 s ago."),
+        (None, 0, "No program has the queue open"),
+        (None, 2, "2 programs with the queue open, but none is known to receive from it."),
+    ],
+)
+def test_whether_a_backlog_has_a_receiver(last_received: datetime | None, readers: int, words: str) -> None:
+    first = None if last_received is None else last_received - timedelta(minutes=10)
+    received = state("received", 11, first_received_at=first, last_received_at=last_received)
+    (found,) = advice(replace(NOTHING, states=[received], backlog=[depth(20, waits_s=1200, readers=readers)]))
+    assert found.what.startswith(words)
+    assert found.urgent
+
+
+@pytest.mark.parametrize(("messages", "waits_s", "found"), [(999, 599, 0), (1000, 0, 1), (1, 600, 1), (0, 0, 0)])
+def test_few_messages_that_wait_shortly_are_no_finding(messages: int, waits_s: int, found: int) -> None:
+    assert len(advice(replace(NOTHING, backlog=[depth(messages, waits_s=waits_s)]))) == found
+
+
+def test_a_broken_service_level_comes_first() -> None:
+    levels = [Attainment("a", 30.0, in_time=3, late=1), Attainment("b", 30.0, in_time=9)]
+    found = advice(replace(FULL, backlog=[depth(500_000, waits_s=7200)], levels=levels))
+    assert (found[0].where, found[0].messages) == ("a", 1)
+    assert found[0].what == "Not received within 30 s: 1 received late; 75.0% were in time."
+    assert "b" not in {each.where for each in found}
+
+
+def test_outgoing_queues_that_are_stuck() -> None:
+    stuck = depth(3, role="outgoing", stuck=True, why="the next hop refuses connections")
+    (found,) = advice(replace(NOTHING, backlog=[stuck]))
+    assert found.what == "They wait to leave rome. The next hop refuses connections."
+
+
+def test_messages_in_queues_that_are_not_read_here() -> None:
+    reached = state("reached", 4, first_reached_at=NOON)
+    (found,) = advice(replace(NOTHING, states=[reached]))
+    assert (found.where, found.messages, found.age_s) == (r"rome: private$\orders", 4, 3 * 3600)
+    assert advice(replace(NOTHING, states=[reached], backlog=[depth(0)])) == []  # read, and not there any more
+
+
+def test_slow_routes_and_what_got_worse() -> None:
+    slow = speed("route", "london -> rome") | {"until": "reach", "p90_s": 60.0}
+    (found,) = advice(replace(NOTHING, latency=[slow], apis={"london": "http://london:8180"}))
+    assert (found.where, found.commands) == ("london -> rome", ("postroad status --api http://london:8180",))
+    worse = [period("now", receive_p90_s=12.0, died=5), period("before")]
+    found_worse = [each.what for each in advice(replace(NOTHING, trend=worse))]
+    assert found_worse == [
+        "Slower than before: one in ten took more than 12 s in the last 1 h, 1 s in the 1 h before.",
+        "More messages died than before: 5 in the last 1 h, 0 in the 1 h before.",
+    ]
+    assert advice(replace(NOTHING, trend=[period("now", receive_p90_s=5.0, died=4), period("before")])) == []
 
 
 @pytest.mark.parametrize(
@@ -221,6 +364,27 @@ def test_seconds_as_people_say_them(value: float | None, text: str) -> None:
     assert seconds(value) == text
 
 
-@pytest.mark.parametrize(("value", "round_number"), [(1, 1), (1.1, 2), (13, 20), (21, 25), (49, 50), (800, 1000)])
-def test_the_top_of_a_scale_is_round(value: float, round_number: float) -> None:
-    assert nice(value) == round_number
+def test_requests_without_an_answer() -> None:
+    pair = {"source": "london", "queue": "rome: q", "messages": 9, "answered": 6, "unanswered": 2, "died": 1}
+    pair |= {
+        "oldest_unanswered_at": LATER - timedelta(seconds=700),
+        "oldest_unanswered": "{guid}\\7",
+        "answered_by": "x",
+    }
+    pair |= {"response_p50_s": 1.0, "response_p90_s": 60.0, "response_p99_s": 61.0, "response_max_s": 62.0}
+    (found,) = advice(replace(NOTHING, pairs=[pair]))
+    assert (found.where, found.messages, found.age_s) == ("rome: q", 2, 700)
+    assert found.commands == ("postroad trace '{guid}\\7'",)
+    assert advice(replace(NOTHING, pairs=[pair | {"response_p90_s": 70.1}])) == []  # answers are seldom faster
+    assert advice(replace(NOTHING, pairs=[pair | {"unanswered": 0, "oldest_unanswered_at": None}])) == []
+
+
+def test_of_many_unusual_hours_of_a_queue_one_is_a_finding() -> None:
+    hours = [
+        Anomaly(LATER - timedelta(hours=number), "q", "volume", 100.0 * number, 9.0, 3.0, 5) for number in (1, 2, 30)
+    ]
+    facts = replace(NOTHING, unusual=hours)
+    (found,) = advice(facts)
+    assert found.what == "Unusual in the hour from 17 May 13:00: 200 messages, usual are 9."
+    assert not found.urgent
+    assert Reader(render(facts, NOON)).text.count("usual are 9") == 4

@@ -48,6 +48,7 @@ def test_every_line_runs(
         ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=LONG_S
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert r"to do: 2 findings; first tutorial: private$\answers: 1,000. No program has the queue open" in done.stdout
     assert "100 dead letters would be sent again" in done.stdout
     assert "100 messages sent again, 100 dead letters removed" in done.stdout
     page = (tmp_path / "tutorial" / "report.html").read_text(encoding="utf-8")

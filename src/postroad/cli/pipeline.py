@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from postroad.directory.snapshot import Directory
     from postroad.spark.pipeline.lake import Lake
     from postroad.spark.pipeline.run import Progress
+    from postroad.spark.pipeline.service_levels import ServiceLevel
     from postroad.spark.pipeline.sources import Source
 
 app = typer.Typer(
@@ -70,6 +71,14 @@ EnterpriseFile = Annotated[
         "--enterprise", metavar="FILE", help="The directory's file: with it managers have sites, and links traffic."
     ),
 ]
+ServiceLevels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sla",
+        metavar="QUEUE=TIME",
+        help=r"A service level for the report: private$\orders=30s is received within 30 s; repeat it for more.",
+    ),
+]
 
 
 @app.command()
@@ -95,6 +104,7 @@ def run(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write the report as well, as one HTML page.")
     ] = None,
+    sla: ServiceLevels = None,
     every: Annotated[
         float | None, typer.Option("--every", metavar="S", min=1, help="Keep running, once every S seconds.")
     ] = None,
@@ -116,6 +126,7 @@ def run(
     check_format(form)
     settings = _settings(conf)
     directory = _directory(enterprise)
+    levels = _levels(sla)
 
     def find() -> list[Source]:
         return [each for api in apis or () for each in sources(api, key, queues or (), consume or ())]
@@ -139,7 +150,7 @@ def run(
             new = count_text(outcome.packets, "new packet")
             print_line(f"batch {outcome.batch}: {new} from {count_text(outcome.sources, 'queue')} in {took_s} s")
         if report is not None and outcome.batch:
-            _write_report(opened, report, as_json)
+            _write_report(opened, report, levels, as_json)
         if every is None:
             return
         time.sleep(max(0.0, every - (time.monotonic() - started)))
@@ -178,14 +189,15 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML page.")] = Path(
         "report.html"
     ),
+    sla: ServiceLevels = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write one HTML page that says what was delivered, how fast, by which route, what was lost and what to do.
+    """Write one HTML page that says what to do, and what was delivered, how fast, by which route and what was lost.
 
     It needs the tables that `run` has made, and no Java. With --json the headline figures are printed as well.
     """
     _require_spark()
-    _write_report(_opened(lake), output, as_json)
+    _write_report(_opened(lake), output, _levels(sla), as_json)
 
 
 @app.command()
@@ -272,9 +284,14 @@ def replay(
 
 def _require_spark() -> None:
     """One sentence where pyspark, or what goes with it, is not installed."""
+    from importlib.util import find_spec
+
     from postroad.spark.session import require_pyspark
 
     require_pyspark()
+    for package in ("altair", "vl_convert"):
+        if find_spec(package) is None:
+            fail(f"{package} is not installed; run pip install 'postroad[spark]'", ExitCode.FAILED)
 
 
 def _directory(file: Path | None) -> Directory | None:
@@ -293,6 +310,12 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
             fail(f"--conf: {each!r} must be KEY=VALUE", ExitCode.USAGE)
         settings[key] = value
     return settings
+
+
+def _levels(given: list[str] | None) -> list[ServiceLevel]:
+    from postroad.spark.pipeline.service_levels import service_level
+
+    return [service_level(each) for each in given or []]
 
 
 def _session(name: str, master: str | None, given: dict[str, str], *, small: bool = False) -> SparkSession:
@@ -322,22 +345,27 @@ def _opened(path: Path, spark: SparkSession | None = None) -> Lake:
     return Lake(spark, path)
 
 
-def _write_report(lake: Lake, output: Path, as_json: bool) -> None:
+def _write_report(lake: Lake, output: Path, levels: list[ServiceLevel], as_json: bool) -> None:
     from datetime import UTC, datetime
 
+    from postroad.spark.pipeline.advice import advice
     from postroad.spark.pipeline.facts import gather
     from postroad.spark.pipeline.report import render, summary
 
-    facts = gather(lake)
+    facts = gather(lake, levels)
+    todo = advice(facts)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(render(facts, datetime.now(UTC)), encoding="utf-8")
     except OSError as fault:
         fail(f"{output} cannot be written: {fault.strerror}", ExitCode.FAILED)
     if as_json:
-        print_json(facts.json() | {"report": str(output)})
+        print_json(facts.json() | {"to_do": [each.json() for each in todo], "report": str(output)})
         return
     print_line(summary(facts))
+    if todo:
+        first = todo[0]
+        print_line(f"to do: {count_text(len(todo), 'finding')}; first {first.where}: {first.messages:,}. {first.what}")
     print_line(f"the report is in {output}")
 
 

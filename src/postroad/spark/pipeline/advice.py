@@ -1,12 +1,21 @@
-"""What to do about the findings of a report: a sentence and commands for each problem."""
+"""What to do about the findings of a report, the most urgent first: where, how many, how old, and the commands to run.
+
+A finding of a higher urgency stands before all others; within an urgency the number of messages decides.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC
 from shlex import quote
+from typing import Any
 
-from postroad.spark.pipeline.facts import Facts
+from postroad.spark.pipeline.anomalies import Anomaly
+from postroad.spark.pipeline.facts import Facts, Row, earliest, latest, summed
+from postroad.spark.pipeline.silver import OUTGOING, QUEUED
+from postroad.spark.pipeline.words import age, counted, listed, seconds
 from postroad.values.trace import class_words
 from postroad.wire.constants import MessageClass, class_name
 
@@ -32,14 +41,40 @@ _BY_NAME = {class_name(reason): (class_words(reason), do) for reason, do in _REM
 _MOST_COMMANDS = 3
 _PLAIN = re.compile(r"[A-Za-z0-9_ -]+")
 
+# What counts as a finding. A queue is worth a look if it holds many messages, or one for long.
+MANY = 1000
+LONG_S = 600.0
+QUIET_S = 60.0  # a receiver has stopped if it was silent for so long, and for ten times its usual gap
+SLOW_S = 60.0  # a route is slow if one message in ten takes longer to reach its queue
+WORSE = 2.0  # times as slow, or as many dead, as in the period before
+WORSE_S = 5.0  # but at least so much slower
+WORSE_DEAD = 5  # and so many more
+WORSE_OF = 20  # of fewer messages, percentiles say little
+_LEVEL, _NOW, _SOON, _LOOK = range(4)  # urgencies
+_RECENT_S = 86_400.0  # an unusual hour is a finding for a day
+
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """`what` is the problem, `do` the remedy, and `commands` the first steps."""
+    """`where` is a queue, a route or a manager; `what` the problem, `do` the remedy, and `commands` the first steps.
 
+    `age_s` is how long it has lasted, None if that is not known.
+    """
+
+    urgency: int
+    where: str
+    messages: int
+    age_s: float | None
     what: str
     do: str
     commands: tuple[str, ...] = ()
+
+    @property
+    def urgent(self) -> bool:
+        return self.urgency <= _NOW
+
+    def json(self) -> dict[str, Any]:
+        return asdict(self) | {"urgent": self.urgent}
 
 
 def reason_words(reason: str | None) -> str:
@@ -49,51 +84,254 @@ def reason_words(reason: str | None) -> str:
 
 def advice(facts: Facts) -> list[Advice]:
     """The most urgent first; empty if there is nothing to do."""
-    found = []
+    finders = (
+        _levels,
+        _backlog,
+        _outgoing,
+        _dead,
+        _unexplained,
+        _unreceived,
+        _unanswered,
+        _slow,
+        _worse,
+        _faults,
+        _unusual,
+    )
+    found = [each for finder in finders for each in finder(facts)]
+    return sorted(found, key=lambda each: (each.urgency, -each.messages))  # equal ones stay in the order of the finders
+
+
+def _levels(facts: Facts) -> Iterator[Advice]:
+    for level in facts.levels:
+        if level.broken:
+            parts = [(level.late, "received late"), (level.overdue, "still waiting"), (level.died, "died")]
+            said = listed([f"{count:,} {word}" for count, word in parts if count])
+            what = f"Not received within {seconds(level.limit_s)}: {said}; {level.share or 0:.1%} were in time."
+            worst = level.worst_s or None
+            yield Advice(
+                _LEVEL, level.queue, level.broken, worst, what, "Look at the queue:", _show(facts, level.queue)
+            )
+
+
+def _backlog(facts: Facts) -> Iterator[Advice]:
+    """Queues that hold many messages, or one for long."""
+    receipts = _receipts(facts)
+    for row in facts.queues:
+        waits = age(row["oldest_at"], row["looked_at"])
+        if row["role"] != QUEUED or not (row["messages"] >= MANY or (row["messages"] and (waits or 0) >= LONG_S)):
+            continue
+        what = f"{_reading(row, receipts.get(row['called']), waits)}{_growth(row)}"
+        do = "Start the receiver, or find out why it does not receive:"
+        yield Advice(_NOW, row["called"], row["messages"], waits, what, do, _show(facts, row["called"]))
+
+
+def _reading(row: Row, receipts: tuple[int, Any, Any] | None, waits: float | None) -> str:
+    """Whether the queue has a receiver, and when it was last seen to receive."""
+    open_handles = row["readers"] or 0
+    if receipts is None:
+        if open_handles:
+            return f"{counted(open_handles, 'program')} with the queue open, but none is known to receive from it."
+        return "No program has the queue open, and none is known to have received from it."
+    count, first, last = receipts
+    quiet = age(last, row["looked_at"]) or 0.0
+    usual = (last - first).total_seconds() / (count - 1) if count > 1 else 0.0
+    if quiet > max(QUIET_S, 10 * usual) and (waits or 0) > QUIET_S:
+        rate = f", after one every {seconds(usual)}" if usual else ""
+        received = f"the last of {counted(count, 'message')} was received {seconds(quiet)} ago"
+        return f"The receiver has stopped: {received}{rate}."
+    slowly = "seldom" if quiet > QUIET_S else "not fast enough"
+    return f"It is received from {slowly}: the last time {seconds(quiet)} ago."
+
+
+def _growth(row: Row) -> str:
+    if not row["grown"] or not row["grown_s"]:
+        return ""
+    grown, span = row["grown"], seconds(row["grown_s"])
+    return f" It has {'grown' if grown > 0 else 'shrunk'} by {abs(grown):,} in {span}."
+
+
+def _receipts(facts: Facts) -> dict[str, tuple[int, Any, Any]]:
+    """By queue: how many messages are known to be received, and when the first and the last one were."""
+    found = {}
+    received = [row for row in facts.states if row["state"] == "received"]
+    for queue, count in summed(received, "queue").items():
+        rows = [row for row in received if row["queue"] == queue]
+        first, last = earliest(rows, "first_received_at"), latest(rows, "last_received_at")
+        if first is not None and last is not None:
+            found[queue] = (count, first, last)
+    return found
+
+
+def _outgoing(facts: Facts) -> Iterator[Advice]:
+    for row in facts.queues:
+        waits = age(row["oldest_at"], row["looked_at"])
+        if row["role"] == OUTGOING and row["messages"] and (row["stuck"] or (waits or 0) >= LONG_S):
+            why = f" {row['why'][:1].upper()}{row['why'][1:]}." if row["why"] else ""
+            do = "Check that the next hop answers:"
+            what = f"They wait to leave {row['manager']}.{why}"
+            yield Advice(_NOW, row["called"], row["messages"], waits, what, do, _show(facts, row["called"]))
+
+
+def _dead(facts: Facts) -> Iterator[Advice]:
     replayed = facts.replayed
     for reason, count in facts.reasons.items():
         if left := count - replayed[reason]:
+            rows = [row for row in facts.dead_letters if row["reason"] == reason]
             words, do = _BY_NAME.get(reason, (f"it died of {reason}", "look at the dead letters"))
             again = tuple(_replay(facts, reason, manager) for manager in facts.dead_letters_left.get(reason, ()))
             then = "then send them again:" if again else "there are no dead letters to send again."
-            found.append(Advice(f"{_messages(left)}: {words}.", f"{do[:1].upper()}{do[1:]}; {then}", again))
+            since = age(earliest(rows, "first_at"), facts.as_of)
+            what = f"Dead: {words}."
+            yield Advice(_NOW, _most(rows), left, since, what, f"{do[:1].upper()}{do[1:]}; {then}", again)
+
+
+def _unexplained(facts: Facts) -> Iterator[Advice]:
     if unexplained := facts.total("unexplained"):
         commands = tuple(f"postroad trace {quote(str(row['id']))}" for row in facts.oldest[:_MOST_COMMANDS])
-        found.append(
-            Advice(
-                f"{_messages(unexplained)} without any report since they were sent.",
-                "Trace them through the managers on their route:",
-                commands,
+        since = age(earliest(facts.oldest, "sent_at"), facts.as_of)
+        rows = [row | {"messages": row["unexplained"]} for row in facts.states if row["unexplained"]]
+        do = "Trace them through the managers on their route:"
+        yield Advice(_NOW, _most(rows), unexplained, since, "No report since they were sent.", do, commands)
+
+
+def _unreceived(facts: Facts) -> Iterator[Advice]:
+    """Messages in queues that the pipeline does not read: only acknowledgments and reports tell about them."""
+    looked_at = {row["called"] for row in facts.queues}
+    reached = [row for row in facts.states if row["state"] == "reached" and row["queue"] not in looked_at]
+    for queue, count in summed(reached, "queue").items():
+        rows = [row for row in reached if row["queue"] == queue]
+        since = age(earliest(rows, "first_reached_at"), facts.as_of)
+        if (since or 0.0) >= LONG_S:
+            what = "They reached their queue, and are not known to be received."
+            do = "Ask for acknowledgments of receiving, or let the pipeline read that manager too:"
+            command = f"postroad pipeline run --lake {quote(facts.lake)} --api http://HOST:8180"
+            yield Advice(_SOON, queue or "unknown", count, since, what, do, (command,))
+
+
+def _unanswered(facts: Facts) -> Iterator[Advice]:
+    """Requests that have waited for long, also by what their answers take."""
+    for row in facts.pairs:
+        since = age(row["oldest_unanswered_at"], facts.as_of)
+        if since is not None and since > max(LONG_S, 10 * (row["response_p90_s"] or 0.0)):
+            took = (
+                "" if row["response_p50_s"] is None else f"; half of the answers took {seconds(row['response_p50_s'])}"
             )
-        )
-    if duplicates := facts.total("duplicates"):
-        do = "A receiver read a message twice, or express messages were sent again after a restart: see gold/delivery."
-        found.append(Advice(f"{duplicates:,} more copies than messages.", do))
-    if late := facts.total("out_of_order"):
-        do = "Several receivers read one transactional queue at once, or messages were moved: see gold/delivery."
-        found.append(Advice(f"{_messages(late)} out of order.", do))
-    if contradicted := facts.total("contradicted"):
-        do = "They were received, but their senders got a negative acknowledgment: check before you send them again."
-        found.append(Advice(f"{_messages(contradicted)} both received and dead.", do))
-    if faults := facts.undecodable:
-        do = "Other software may have sent them. Export and decode them:"
+            what = f"Requests of {row['source']} without an answer, {row['answered']:,} others have one{took}."
+            command = f"postroad trace {quote(str(row['oldest_unanswered']))}"
+            do = "Check that the answering program runs, and where the oldest request is:"
+            yield Advice(_SOON, row["queue"] or "unknown", row["unanswered"], since, what, do, (command,))
+
+
+def _slow(facts: Facts) -> Iterator[Advice]:
+    for row in facts.speed("route", "reach"):
+        if row["p90_s"] >= SLOW_S:
+            half, tenth = seconds(row["p50_s"]), seconds(row["p90_s"])
+            what = f"A slow route: half took {half} or less to reach their queue, one in ten more than {tenth}."
+            manager = row["value"].partition(" -> ")[0]
+            command = f"postroad status{_api(facts, manager)}"
+            do = "Look at the sessions and outgoing queues of its managers:"
+            since = age(facts.period[0], facts.as_of)
+            yield Advice(_SOON, row["value"], row["messages"], since, what, do, (command,))
+
+
+def _worse(facts: Facts) -> Iterator[Advice]:
+    """Queues that are slower, or lose more, than in the period before. That a queue with a backlog is slower says
+    nothing new."""
+    full = {each.where for each in _backlog(facts)}
+    for now, before in facts.compared("queue"):
+        if before is None:
+            continue
+        lasted = age(now["since"], now["until"])
+        span = seconds(lasted)
+        slow, fast = now["receive_p90_s"] or 0.0, before["receive_p90_s"]
+        enough = min(now["received"], before["received"]) >= WORSE_OF
+        if enough and now["value"] not in full and fast is not None and slow >= max(WORSE * fast, fast + WORSE_S):
+            what = f"Slower than before: one in ten took more than {seconds(slow)} in the last {span}, {seconds(fast)} "
+            what += f"in the {span} before."
+            do = "Look at the queue and its receiver:"
+            yield Advice(_SOON, now["value"], now["received"], lasted, what, do, _show(facts, now["value"]))
+        if now["died"] >= max(WORSE * before["died"], before["died"] + WORSE_DEAD):
+            what = f"More messages died than before: {now['died']:,} in the last {span}, {before['died']:,} in the "
+            what += f"{span} before."
+            do = "See what was lost, and why, below."
+            yield Advice(_SOON, now["value"], now["died"], lasted, what, do)
+
+
+def _faults(facts: Facts) -> Iterator[Advice]:
+    """What is never right, however seldom."""
+    texts = {
+        "duplicates": (
+            "More copies than messages.",
+            "A receiver read a message twice, or express messages were sent again after a restart: see gold/delivery.",
+        ),
+        "out_of_order": (
+            "Out of order.",
+            "Several receivers read one transactional queue at once, or messages were moved: see gold/delivery.",
+        ),
+        "contradicted": (
+            "Both received and dead.",
+            "They were received, but their senders got a negative acknowledgment: check before you send them again.",
+        ),
+    }
+    for column, (what, do) in texts.items():
+        if count := facts.total(column):
+            rows = [row | {"messages": row[column]} for row in facts.states if row[column]]
+            yield Advice(_SOON, _most(rows), count, None, what, do)
+    if facts.undecodable:
         queues = dict.fromkeys(row["queue"] for row in facts.faults)
         commands = tuple(
             f"postroad export {quote(str(queue))} odd.packets; postroad decode odd.packets" for queue in queues
         )
-        found.append(
-            Advice(f"{faults:,} packet{'' if faults == 1 else 's'} did not decode.", do, commands[:_MOST_COMMANDS])
-        )
-    return found
+        rows = [row | {"messages": row["packets"]} for row in facts.faults]
+        since = age(earliest(rows, "first_at"), facts.as_of)
+        what, do = "Packets that did not decode.", "Other software may have sent them. Export and decode them:"
+        yield Advice(_SOON, _most(rows), facts.undecodable, since, what, do, commands[:_MOST_COMMANDS])
+
+
+def _unusual(facts: Facts) -> Iterator[Advice]:
+    """For each queue, the most unusual hour of the last day."""
+    recent: dict[str, list[Anomaly]] = {}
+    for each in facts.unusual:
+        if (age(each.hour, facts.as_of) or 0.0) <= _RECENT_S:
+            recent.setdefault(each.queue, []).append(each)
+    for queue, some in recent.items():
+        most = max(some, key=lambda each: abs(each.times))
+        what = f"Unusual in the hour from {most.hour.astimezone(UTC):%d %b %H:%M}: {anomaly_words(most)}."
+        do = "Find out what was different then; all unusual hours are below."
+        yield Advice(_LOOK, queue, most.messages, age(most.hour, facts.as_of), what, do)
+
+
+def anomaly_words(each: Anomaly) -> str:
+    if each.kind == "latency":
+        return f"half took more than {seconds(each.value)}, usual are {seconds(each.usual)}"
+    what = "messages" if each.kind == "volume" else f"died, {reason_words(each.kind)}"
+    return f"{each.value:,.0f} {what}, usual are {each.usual:,.0f}"
+
+
+# Pieces
+
+
+def _most(rows: list[Row]) -> str:
+    """The queue with the most messages, and how many others there are."""
+    queues = summed(rows, "queue").most_common()
+    first = (queues[0][0] if queues else None) or "unknown queue"
+    return first if len(queues) < 2 else f"{first} and {counted(len(queues) - 1, 'other')}"
+
+
+def _show(facts: Facts, called: str) -> tuple[str, ...]:
+    """How to look at a queue that is known as `MANAGER: QUEUE`."""
+    manager, colon, queue = called.partition(": ")
+    if not colon:
+        manager, queue = "", called
+    return (f"postroad queue show {quote(queue)}{_api(facts, manager)}",)
+
+
+def _api(facts: Facts, manager: str) -> str:
+    api = facts.apis.get(manager)
+    return "" if api is None else f" --api {quote(api)}"
 
 
 def _replay(facts: Facts, reason: str, manager: str) -> str:
-    api = facts.apis.get(manager)
-    options = [f"--lake {quote(facts.lake)}", *([] if api is None else [f"--api {quote(api)}"])]
     condition = f"reason = '{reason}'"
     quoted = f'"{condition}"' if _PLAIN.fullmatch(reason) else quote(condition)
-    return f"postroad pipeline replay {' '.join(options)} --where {quoted}"
-
-
-def _messages(count: int) -> str:
-    return f"{count:,} message{'' if count == 1 else 's'}"
+    return f"postroad pipeline replay --lake {quote(facts.lake)}{_api(facts, manager)} --where {quoted}"

@@ -27,15 +27,19 @@ def delivery(
     locations: DataFrame,
     queues: DataFrame,
     replayed: DataFrame,
+    floors: DataFrame,
 ) -> DataFrame:
     """One row for each known message.
 
     `state` is the furthest known: `received`; `dead`, with the reason; `reached` its queue; `outgoing`, still in an
     outgoing queue; `sent`, passed to the next hop; or only `mentioned` by an acknowledgment or a report.
     `unexplained` are those that asked for an acknowledgment, or are transactional, and have no later trace.
-    `replayed` has the ids of those that died and were sent again, as new messages.
+    `replayed` has the ids of those that died and were sent again, as new messages. `floors` has the arrival number
+    below which a queue has no message any more: with it, `in_queue` says whether the message is still there.
     """
-    known = _copies(messages).join(_reported(acknowledgments), "id", "full").join(_disorder(messages), "id", "left")
+    known = (
+        _copies(messages, floors).join(_reported(acknowledgments), "id", "full").join(_disorder(messages), "id", "left")
+    )
     known = known.withColumn("mentioned_only", f.col("delivery").isNull())
     known = known.withColumn("destination_queue", f.coalesce("destination_queue", "reported_destination"))
     known = known.withColumns({"about": _report_key(f.col("id")), "target": f.lower("destination_queue")})
@@ -77,6 +81,10 @@ def delivery(
         (f.col("received_at").isNotNull() & f.col("dead_at").isNotNull()).alias("contradicted"),
         _asked().alias("asked"),
         _unexplained().alias("unexplained"),
+        "in_queue",
+        "correlation_id",
+        "response_queue",
+        "sender_id",
         "dead_in",
         f.coalesce("replayed", f.lit(False)).alias("replayed"),
         f.to_date(f.coalesce("sent_at", "received_at", "reached_at", "dead_at")).alias("day"),
@@ -86,8 +94,8 @@ def delivery(
 # The facts of each silver table
 
 
-def _copies(messages: DataFrame) -> DataFrame:
-    """From copies: their properties, and when each role was first seen."""
+def _copies(messages: DataFrame, floors: DataFrame) -> DataFrame:
+    """From copies: their properties, when each role was first seen, and whether one is still in its queue."""
 
     def first(role: str) -> Column:
         return f.min(f.when(f.col("role") == role, f.col("arrived_at")))
@@ -97,9 +105,12 @@ def _copies(messages: DataFrame) -> DataFrame:
 
     dead = f.when(f.col("role") == DEAD, f.col("arrived_at"))
     same = ("label", "delivery", "priority", "size", "sent_at", "source_manager", "destination_queue")
+    more = ("correlation_id", "response_queue", "sender_id")
     asked = ("asked_reach", "asked_receive")
-    found = messages.groupBy("id").agg(
-        *(f.first(name, ignorenulls=True).alias(name) for name in (*same, *asked)),
+    still = f.when(f.col("role") == QUEUED, f.col("arrival") >= f.col("floor"))
+    placed = messages.join(f.broadcast(floors), ["manager_id", "queue"], "left")
+    found = placed.groupBy("id").agg(
+        *(f.first(name, ignorenulls=True).alias(name) for name in (*same, *more, *asked)),
         f.max("hops").alias("hops"),
         first(SENT).alias("left_at"),
         first(RECEIVED).alias("journal_at"),
@@ -110,6 +121,7 @@ def _copies(messages: DataFrame) -> DataFrame:
         f.min_by("manager", dead).alias("dead_in"),
         f.first(there("manager"), ignorenulls=True).alias("holder"),
         f.first(there("queue"), ignorenulls=True).alias("held_in"),
+        f.max(still).alias("in_queue"),
     )
     return found.join(_duplicates(messages), "id", "left")
 

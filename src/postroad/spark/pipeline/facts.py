@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
+from postroad.spark.pipeline.anomalies import Anomaly, anomalies
 from postroad.spark.pipeline.delivery import STATES as STATE_WORDS
-from postroad.spark.pipeline.lake import BRONZE, DEAD_LETTERS, FAULTS, LATENCY, LINKS, OLDEST, STATES, TRAFFIC, Lake
-from postroad.spark.pipeline.summaries import BINS_S
+from postroad.spark.pipeline.depths import current
+from postroad.spark.pipeline.lake import (
+    BACKLOG,
+    BRONZE,
+    CHAINS,
+    DEAD_LETTERS,
+    FAULTS,
+    HOURS,
+    LATENCY,
+    LINKS,
+    OLDEST,
+    PAIRS,
+    STATES,
+    TOP,
+    TRAFFIC,
+    TREND,
+    Lake,
+)
+from postroad.spark.pipeline.service_levels import Attainment, ServiceLevel, attained
+from postroad.spark.pipeline.silver import QUEUED
+from postroad.spark.pipeline.trends import BEFORE, NOW
 
 Row = dict[str, Any]
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Rows are those of the gold tables; counts are sums over them. `lake` is their directory, and `apis` has the known
-    APIs of managers by name."""
+    APIs of managers by name. `as_of` is the last time that the pipeline looked at the queues: ages are up to then."""
 
     managers: tuple[str, ...]
     batch: int
@@ -31,6 +52,14 @@ class Facts:
     faults: list[Row]
     lake: str = "lake"
     apis: Mapping[str, str] = field(default_factory=dict)
+    as_of: datetime = EPOCH
+    backlog: list[Row] = field(default_factory=list)
+    trend: list[Row] = field(default_factory=list)
+    levels: list[Attainment] = field(default_factory=list)
+    pairs: list[Row] = field(default_factory=list)
+    chains: list[Row] = field(default_factory=list)
+    top: list[Row] = field(default_factory=list)
+    unusual: list[Anomaly] = field(default_factory=list)
 
     @property
     def messages(self) -> int:
@@ -49,6 +78,16 @@ class Facts:
         for (kind, state), count in sorted(summed(self.states, "delivery", "state").items(), key=str):
             found.setdefault(kind or "unknown", {})[state] = count
         return found
+
+    @property
+    def queues(self) -> list[Row]:
+        """The last look at each queue that was read, the fullest first."""
+        return sorted(current(self.backlog), key=lambda row: (-row["messages"], row["called"]))
+
+    @property
+    def waiting(self) -> int:
+        """The messages in queues of applications, by the last look."""
+        return sum(row["messages"] for row in current(self.backlog) if row["role"] == QUEUED)
 
     @property
     def undecodable(self) -> int:
@@ -75,26 +114,26 @@ class Facts:
         return {reason: [name for name, _ in managers.most_common()] for reason, managers in found.items()}
 
     @property
-    def spread(self) -> list[int]:
-        """How many messages took how long, by BINS_S."""
-        return [sum(each) for each in zip(*(row["spread"] for row in self.states), strict=True)] or [0] * (
-            len(BINS_S) + 1
-        )
-
-    @property
     def period(self) -> tuple[datetime | None, datetime | None]:
         """When the first and the last message were sent."""
-        first = [row["first_sent_at"] for row in self.states if row["first_sent_at"] is not None]
-        last = [row["last_sent_at"] for row in self.states if row["last_sent_at"] is not None]
-        return min(first, default=None), max(last, default=None)
+        return earliest(self.states, "first_sent_at"), latest(self.states, "last_sent_at")
+
+    def compared(self, by: str) -> list[tuple[Row, Row | None]]:
+        """The last period and the one before it, by group; the most messages first."""
+        rows = [row for row in self.trend if row["by"] == by]
+        before = {row["value"]: row for row in rows if row["period"] == BEFORE}
+        now = [row for row in rows if row["period"] == NOW]
+        return [(row, before.get(row["value"])) for row in sorted(now, key=lambda row: (-row["sent"], row["value"]))]
 
     def json(self) -> dict[str, Any]:
         """The headline figures."""
         speed = self.overall("receive") or {}
         return {
             "batch": self.batch,
+            "as_of": self.as_of.isoformat(),
             "managers": list(self.managers),
             "messages": self.messages,
+            "waiting": self.waiting,
             "states": self.by_state,
             "kinds": self.kinds,
             "reasons": self.reasons,
@@ -104,12 +143,14 @@ class Facts:
             "out_of_order": self.total("out_of_order"),
             "contradicted": self.total("contradicted"),
             "undecodable": self.undecodable,
+            "requests": {name: sum(row[name] for row in self.pairs) for name in ("messages", "answered", "unanswered")},
+            "unusual_hours": len(self.unusual),
             "bytes": self.total("bytes"),
             "received_s": {name: speed.get(f"{name}_s") for name in ("p50", "p90", "p99", "max")},
         }
 
     def total(self, column: str) -> int:
-        return sum(row[column] or 0 for row in self.states)
+        return sum(row.get(column) or 0 for row in self.states)
 
     def speed(self, by: str, until: str = "receive") -> list[Row]:
         """Percentiles, the most messages first."""
@@ -120,11 +161,13 @@ class Facts:
         return next(iter(self.speed("all", until)), None)
 
 
-def gather(lake: Lake) -> Facts:
+def gather(lake: Lake, levels: Sequence[ServiceLevel] = ()) -> Facts:
     """PipelineError for a directory without a finished run."""
-    read = {name: lake.rows(name) for name in (STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS)}
+    names = (STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS, BACKLOG, TREND, PAIRS, CHAINS, TOP, HOURS)
+    read = {name: lake.rows(name) for name in names}
     last = lake.table(BRONZE).last()
     assert last is not None  # otherwise there are no gold tables
+    as_of = latest(read[BACKLOG], "looked_at") or latest(read[STATES], "last_sent_at") or EPOCH
     return Facts(
         managers=tuple(sorted(each["name"] for each in last.facts["managers"])),
         batch=last.batch,
@@ -137,6 +180,14 @@ def gather(lake: Lake) -> Facts:
         faults=read[FAULTS],
         lake=str(lake.path),
         apis={each["name"]: each["api"] for each in last.facts["managers"] if each.get("api")},
+        as_of=as_of,
+        backlog=read[BACKLOG],
+        trend=read[TREND],
+        levels=attained(lake, levels, as_of),
+        pairs=read[PAIRS],
+        chains=read[CHAINS],
+        top=read[TOP],
+        unusual=anomalies(read[HOURS], as_of),
     )
 
 
@@ -148,3 +199,11 @@ def summed(rows: Iterable[Mapping[str, Any]], *columns: str, what: str = "messag
         key = tuple(row[column] for column in columns)
         found[key[0] if len(key) == 1 else key] += row.get(what) or 0
     return found
+
+
+def earliest(rows: Iterable[Mapping[str, Any]], column: str) -> datetime | None:
+    return min((row[column] for row in rows if row.get(column) is not None), default=None)
+
+
+def latest(rows: Iterable[Mapping[str, Any]], column: str) -> datetime | None:
+    return max((row[column] for row in rows if row.get(column) is not None), default=None)

@@ -13,7 +13,7 @@ from postroad.errors import InvalidArgument, PipelineError
 from postroad.spark.pipeline.lakes import DeltaTable, IcebergTable
 from postroad.spark.pipeline.tables import ParquetTable, Table, rows_of
 
-BRONZE = "bronze/packets"
+BRONZE, DEPTHS = "bronze/packets", "bronze/depths"
 MESSAGES, ACKNOWLEDGMENTS, REPORTS, UNDECODABLE = (
     f"silver/{name}" for name in ("messages", "acknowledgments", "reports", "undecodable")
 )
@@ -21,9 +21,15 @@ DELIVERY, STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS = (
     f"gold/{name}"
     for name in ("delivery", "states", "latency", "traffic", "links", "dead_letters", "oldest", "undecodable")
 )
+BACKLOG, TREND, CONVERSATIONS, PAIRS, CHAINS, TOP, HOURS = (
+    f"gold/{name}" for name in ("backlog", "trend", "conversations", "pairs", "chains", "top", "hours")
+)
 SILVER = (MESSAGES, ACKNOWLEDGMENTS, REPORTS, UNDECODABLE)
-GOLD = (DELIVERY, STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS)
-TABLES = (BRONZE, *SILVER, *GOLD)
+GOLD = (
+    *(DELIVERY, STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS),
+    *(BACKLOG, TREND, CONVERSATIONS, PAIRS, CHAINS, TOP, HOURS),
+)
+TABLES = (BRONZE, DEPTHS, *SILVER, *GOLD)
 FORMATS: dict[str, type[Table]] = {"parquet": ParquetTable, "delta": DeltaTable, "iceberg": IcebergTable}
 DEFAULT_FORMAT = "parquet"
 

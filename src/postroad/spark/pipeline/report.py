@@ -1,57 +1,71 @@
-"""The report: one self-contained HTML page. It shows what was delivered, how fast, on which route, and what was lost.
+"""The report: one self-contained HTML page. It says what to do, then shows what was delivered, how fast, on which
+route, and what was lost.
 
-All text from messages is escaped. facts.py collects the figures, advice.py says what to do.
+All text from messages is escaped. facts.py collects the figures, advice.py says what to do, charts.py draws.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from html import escape
-from importlib.resources import files
 from typing import Any
 
-from postroad.spark.pipeline.advice import advice, reason_words
-from postroad.spark.pipeline.facts import Facts, Row, summed
-from postroad.spark.pipeline.plots import Bar, bars, columns, histogram, seconds, spans
+from postroad.spark.pipeline import charts
+from postroad.spark.pipeline.advice import Advice, advice, anomaly_words, reason_words
+from postroad.spark.pipeline.anomalies import LIMIT, NORMAL
+from postroad.spark.pipeline.facts import Facts, Row, latest, summed
+from postroad.spark.pipeline.page import Page, details, faint, heading, table
+from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
 from postroad.spark.pipeline.summaries import BINS_S
+from postroad.spark.pipeline.words import age, counted, listed, moment, seconds, size
 from postroad.version import __version__
 
-MOST_ROWS = 20  # of a table or a plot; what is left out is counted
-_KINDS = 6  # colours of the style sheet for things without a fixed colour
+MOST_ROWS = 20  # of a table or a chart; what is left out is counted
+MOST_CHOICES = 200  # queues to choose from
 _WORDS = {
     "received": "received",
     "dead": "died",
-    "reached": "reached their queue, not yet received",
+    "reached": "reached their queue, not known to be received",
     "outgoing": "still on their way",
     "sent": "passed on, no report since",
     "mentioned": "only mentioned by others",
 }
+_ROLES = {QUEUED: "queue", OUTGOING: "outgoing", RECEIVED: "journal", SENT: "journal", DEAD: "dead letters"}
+_BINS = (
+    *(f"{seconds(low)} – {seconds(high)}" for low, high in zip((0.0, *BINS_S), BINS_S, strict=False)),
+    f"over {seconds(BINS_S[-1])}",
+)
+_UNTIL = {"reach": "reached their queue", "receive": "were received"}
 _NOWHERE = "no destination"
-_PERCENTILES = ("p50", "p90", "p99")
 
 
 def render(facts: Facts, now: datetime) -> str:
     """The page. `now` is the time of the report."""
-    sections = (_tiles, _todo, _delivered, _fast, _routes, _traffic, _lost, _unexplained, _undecodable, _reading)
-    parts = [_head(facts, now), *(section(facts) for section in sections)]
-    style = files("postroad.spark.pipeline").joinpath("report.css").read_text()
-    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    title = "<title>Postroad: delivery report</title>"
-    head = f"<head>{meta}{title}<style>{style}</style></head>"
-    return f'<!doctype html>\n<html lang="en">{head}<body><main>{"".join(parts)}</main></body></html>\n'
+    page = Page("Postroad: delivery report")
+    found = advice(facts)
+    _head(page, facts, now)
+    _todo(page, facts, found)
+    _choice(page, facts)
+    _tiles(page, facts)
+    for section in (_backlog, _levels, _trend, _delivered, _fast, _routes, _traffic, _lost, _unexplained):
+        section(page, facts)
+    for section in (_conversations, _unusual, _top, _undecodable):
+        section(page, facts)
+    _reading(page, facts)
+    return page.html()
 
 
 # Sections, in order
 
 
-def _head(facts: Facts, now: datetime) -> str:
+def _head(page: Page, facts: Facts, now: datetime) -> None:
     first, last = facts.period
-    period = "no message has a time" if first is None else f"messages sent {_time(first)} to {_time(last)}"
-    read = ", ".join(facts.managers)
-    lines = f"{period} UTC; read from {read}; made {_time(now)} UTC"
-    return f'<h1>Delivery report</h1><p class="faint">{escape(lines)}</p><p class="lead">{escape(summary(facts))}</p>'
+    period = "no message has a time" if first is None else f"messages sent {moment(first)} to {moment(last)}"
+    looked = f"; queues as of {moment(facts.as_of)}" if facts.backlog else ""
+    lines = f"{period} UTC; read from {', '.join(facts.managers)}{looked}; made {moment(now)} UTC"
+    page.add(f"<h1>Delivery report</h1>{faint(lines)}", f'<p class="lead">{escape(summary(facts))}</p>')
 
 
 def summary(facts: Facts) -> str:
@@ -66,7 +80,8 @@ def summary(facts: Facts) -> str:
         if speed is None
         else f" Half were received within {seconds(speed['p50_s'])}, all within {seconds(speed['max_s'])}."
     )
-    return f"Of {_count(facts.messages, 'message')}, {_listed(counts)}.{_sent_again(facts)}{fast}"
+    waiting = f" {counted(facts.waiting, 'message')} in queues wait for a receiver." if facts.waiting else ""
+    return f"Of {counted(facts.messages, 'message')}, {listed(counts)}.{_sent_again(facts)}{waiting}{fast}"
 
 
 def _sent_again(facts: Facts) -> str:
@@ -74,17 +89,55 @@ def _sent_again(facts: Facts) -> str:
     return f" Of those that died, {again:,} {'was' if again == 1 else 'were'} sent again." if again else ""
 
 
-def _tiles(facts: Facts) -> str:
+def _todo(page: Page, facts: Facts, found: Sequence[Advice]) -> None:
+    if not found:
+        text = "Nothing: no queue waits for its receiver, and every message that asked for an acknowledgment has one."
+        page.section("What to do", f"{text}{_sent_again(facts)}")
+        return
+    items = "".join(map(_item, found[:MOST_ROWS]))
+    more = faint(f"and {counted(len(found) - MOST_ROWS, 'more')}, less urgent") if len(found) > MOST_ROWS else ""
+    page.section("What to do", "", f'<ol class="todo">{items}</ol>{more}')
+
+
+def _item(each: Advice) -> str:
+    since = "" if each.age_s is None else f" for <b>{escape(seconds(each.age_s))}</b>"
+    word = "message" if each.messages == 1 else "messages"
+    figures = f'<span class="figures"><b>{each.messages:,}</b> {word}{since}</span>'
+    commands = "".join(f"<code>{escape(command)}</code>" for command in each.commands)
+    return (
+        f'<li{" class=urgent" if each.urgent else ""}>{figures}<span class="where">{escape(each.where)}</span>'
+        f"<p>{escape(each.what)}</p><p>{escape(each.do)}</p>{commands}</li>"
+    )
+
+
+def _choice(page: Page, facts: Facts) -> None:
+    """The queue to show alone, in all charts and tables."""
+    totals = summed(facts.states, "queue")
+    for row in facts.queues:
+        if row["role"] == QUEUED:
+            totals[row["called"]] += 0
+    names = [queue for queue, _ in totals.most_common(MOST_CHOICES) if queue]
+    if len(names) > 1:
+        options = "".join(f'<option value="{escape(name)}">{escape(name)}</option>' for name in names)
+        select = f'<select id="queue"><option value="">all queues</option>{options}</select>'
+        page.add(
+            f'<label class="choice">Show {select} in the charts and tables; a click on a bar does the same.</label>'
+        )
+
+
+def _tiles(page: Page, facts: Facts) -> None:
     states = facts.by_state
     speed = facts.overall("receive")
     dead, unexplained, again = states.get("dead", 0), facts.total("unexplained"), facts.replayed.total()
+    received = states.get("received", 0)
     tiles = [
         ("", f"{facts.messages:,}", "messages known"),
-        ("good", f"{states.get('received', 0):,}", f"received{_share(states.get('received', 0), facts.messages)}"),
+        ("good", f"{received:,}", f"received{_share(received, facts.messages)}"),
+        ("", f"{facts.waiting:,}" if facts.backlog else "-", "wait in queues"),
         ("bad" if dead > again else "good", f"{dead:,}", f"died, {again:,} sent again" if again else "died"),
         ("warn" if unexplained else "good", f"{unexplained:,}", "unexplained"),
         ("", "-" if speed is None else seconds(speed["p50_s"]), "half received within"),
-        ("", "-" if speed is None else seconds(speed["p99_s"]), "99 of 100 within"),
+        ("", "-" if speed is None else seconds(speed["p99_s"]), "99 % received within"),
         _fault(facts.total("duplicates"), "duplicates"),
         _fault(facts.total("out_of_order"), "out of order"),
         _fault(facts.undecodable, "packets not decoded"),
@@ -93,65 +146,151 @@ def _tiles(facts: Facts) -> str:
         f'<div class="tile {kind}"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
         for kind, value, name in tiles
     )
-    return f'<div class="tiles">{made}</div>'
+    page.add(f'<div class="tiles">{made}</div>')
 
 
 def _fault(count: int, name: str) -> tuple[str, str, str]:
     return ("bad" if count else "good", f"{count:,}", name)
 
 
-def _todo(facts: Facts) -> str:
-    found = advice(facts)
-    if not found:
-        text = f"Nothing: every message that asked for an acknowledgment has one.{_sent_again(facts)}"
-        return _section("What to do", text, "")
-    items = "".join(
-        f'<li><span class="count">{escape(each.what)}</span> {escape(each.do)}'
-        + "".join(f"<br><code>{escape(command)}</code>" for command in each.commands)
-        + "</li>"
-        for each in found
+def _backlog(page: Page, facts: Facts) -> None:
+    full = [row for row in facts.queues if row["messages"]]
+    if not full:
+        page.section("What waits in queues", "No queue that was read holds a message.")
+        return
+    shown = {row["called"] for row in full if row["role"] in (QUEUED, OUTGOING)}
+    lines = charts.depths([row for row in facts.backlog if row["called"] in shown])
+    rows = [
+        (
+            *(row["called"], _ROLES[row["role"]], row["messages"]),
+            *(seconds(age(row["oldest_at"], row["looked_at"])), _grown(row), row["readers"]),
+            moment(latest([each for each in facts.states if each["queue"] == row["called"]], "last_received_at")),
+        )
+        for row in full[:MOST_ROWS]
+    ]
+    names = ("queue", "kind", "messages", "first to receive waits", "grown by", "open handles", "last received, UTC")
+    made = table(names, rows, numbers={2, 3, 4, 5}, queue=0)
+    text = "The queues of the managers when the pipeline last looked. Growth is since the first look in the day before."
+    page.section(
+        "What waits in queues", text, page.chart(lines, "messages in queues over time"), made + _left_out(full, "queue")
     )
-    return _section("What to do", "", f'<ol class="todo">{items}</ol>')
 
 
-def _delivered(facts: Facts) -> str:
+def _grown(row: Row) -> str:
+    return "-" if row["grown"] is None else f"{row['grown']:+,} in {seconds(row['grown_s'])}"
+
+
+def _levels(page: Page, facts: Facts) -> None:
+    if not facts.levels:
+        return
+    rows = [
+        (
+            *(each.queue, seconds(each.limit_s), "-" if each.share is None else f"{each.share:.2%}"),
+            *(each.in_time, each.late, each.overdue, each.died, each.waiting, each.unknown),
+        )
+        for each in facts.levels
+    ]
+    names = ("queue", "limit", "in time", "received in time", "late", "overdue", "died", "still in time", "unknown")
+    text = (
+        "The time from the send until a message is received. Unknown are those that left their queue without a copy in "
+        "a journal or an acknowledgment."
+    )
+    page.section("Service levels", text, table(names, rows, numbers=set(range(1, 9)), queue=0))
+
+
+def _trend(page: Page, facts: Facts) -> None:
+    overall = facts.compared("all")
+    if not overall:
+        page.section("Against the period before", "The messages cover too short a time to compare two periods.")
+        return
+    now = overall[0][0]
+    span = seconds(age(now["since"], now["until"]))
+    names = ("", "sent", "before", "received", "before", "died", "before", "90 % received within", "before")
+    numbers = set(range(1, 9))
+    made = table(names, [_compared("all messages", *overall[0])], numbers=numbers)
+    for by in ("queue", "route"):
+        pairs = facts.compared(by)
+        rows = [_compared(each["value"], each, before) for each, before in pairs[:MOST_ROWS]]
+        made += heading(f"By {by}") + table(names, rows, numbers=numbers, queue=0 if by == "queue" else None)
+        made += _left_out(pairs, by)
+    text = f"The last {span}, up to {moment(now['until'])} UTC, against the {span} before."
+    page.section("Against the period before", text, made)
+
+
+def _compared(name: str, now: Row, before: Row | None) -> tuple[object, ...]:
+    earlier: Mapping[str, Any] = before or {"sent": 0, "received": 0, "died": 0, "receive_p90_s": None}
+    pairs = [(now[column], earlier[column]) for column in ("sent", "received", "died")]
+    slow = (seconds(now["receive_p90_s"]), seconds(earlier["receive_p90_s"]))
+    return (name, *(each for pair in pairs for each in pair), *slow)
+
+
+def _delivered(page: Page, facts: Facts) -> None:
     states = list(facts.by_state)
     by_queue = summed(facts.states, "queue", "state")
     totals = summed(facts.states, "queue")
-    rows = [
-        Bar(queue or _NOWHERE, {state: by_queue[queue, state] for state in states})
-        for queue, _ in totals.most_common(MOST_ROWS)
+    queues = [queue for queue, _ in totals.most_common(MOST_ROWS)]
+    values = [
+        {"queue": queue or _NOWHERE, "kind": state, "messages": by_queue[queue, state]}
+        for queue in queues
+        for state in states
+        if by_queue[queue, state]
     ]
-    legend = _legend({state: f"{_WORDS[state]} ({facts.by_state[state]:,})" for state in states})
-    text = "Messages by destination queue and by their last known state."
-    return _section("What was delivered", text, legend + bars(rows, "messages") + _left_out(totals, "queue"))
-
-
-def _fast(facts: Facts) -> str:
-    if not facts.overall("receive") and not facts.overall("reach"):
-        return _section("How fast", "No message is known to have arrived.", "")
-    names = [f"≤ {seconds(each)}" for each in BINS_S] + [f"> {seconds(BINS_S[-1])}"]
-    parts = ["<h3>All messages</h3>", histogram(names, facts.spread, "received", "messages")]
-    legend = _legend({each: f"{each[1:]} of 100 within" for each in _PERCENTILES})
-    for by in ("queue", "route", "priority"):
-        rows = facts.speed(by) or facts.speed(by, "reach")
-        drawn = [
-            (
-                row["value"],
-                [row[f"{each}_s"] for each in _PERCENTILES],
-                f"{seconds(row['p50_s'])}, {_count(row['messages'], 'message')}",
-            )
-            for row in rows[:MOST_ROWS]
-        ]
-        parts += [f"<h3>By {by}</h3>", legend, spans(drawn, _PERCENTILES)]
-    text = (
-        "The time from the send until a message was received, or reached its queue if no more is known. "
-        "Packets have whole seconds, and two clocks take part: these figures are exact to a second."
+    drawn = (
+        page.chart(charts.bars(values, {state: _WORDS[state] for state in states}, "messages"), "messages by queue")
+        if values
+        else ""
     )
-    return _section("How fast", text, "".join(parts))
+    rows = [(queue or _NOWHERE, *(by_queue[queue, state] for state in states), totals[queue]) for queue in queues]
+    figures = table(
+        ("queue", *(_WORDS[state] for state in states), "all"), rows, numbers=set(range(1, len(states) + 2)), queue=0
+    )
+    text = "Messages by destination queue and by their last known state."
+    if left := sum(row.get("left_queue") or 0 for row in facts.states if row["state"] == "reached"):
+        text += (
+            f" Of those that reached their queue, {left:,} are no longer in it, and no copy or acknowledgment says why."
+        )
+    page.section("What was delivered", text, drawn + _left_out(totals, "queue") + details("Figures", figures))
 
 
-def _routes(facts: Facts) -> str:
+def _fast(page: Page, facts: Facts) -> None:
+    text = "Packets have whole seconds, and two clocks take part: these figures are exact to a second."
+    cards = []
+    for until, words in _UNTIL.items():
+        overall = facts.overall(until)
+        if overall is None:
+            continue
+        values = [
+            {"queue": row["queue"] or _NOWHERE, "bin": name, "messages": count}
+            for row in facts.states
+            for name, count in zip(_BINS, row[f"{until}_spread"] or (), strict=False)
+            if count
+        ]
+        colour = charts.STATE_COLOURS["reached" if until == "reach" else "received"]
+        drawn = page.chart(charts.spread(_joined(values), _BINS, "messages", colour), f"seconds until messages {words}")
+        made = heading(f"Time until messages {words}: {counted(overall['messages'], 'message')}") + drawn
+        for by in ("queue", "route", "priority"):
+            if not (rows := facts.speed(by, until)):
+                continue
+            chart = page.chart(charts.percentiles(rows[:MOST_ROWS], by), f"percentiles by {by}")
+            figures = [
+                (row["value"], row["messages"], *(seconds(row[f"{each}_s"]) for each in ("p50", "p90", "p99", "max")))
+                for row in rows[:MOST_ROWS]
+            ]
+            names = (by, "messages", "half within", "90 % within", "99 % within", "longest")
+            listed_rows = table(names, figures, numbers=set(range(1, 6)), queue=0 if by == "queue" else None)
+            content = chart + _left_out(rows, by) + details("Figures", listed_rows)
+            made += heading("By queue") + content if by == "queue" else details(f"By {by}", content)
+        cards.append(made)
+    page.section("How fast", text if cards else "No message is known to have arrived.", *cards)
+
+
+def _joined(values: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One value for each queue and bin."""
+    counts = summed(values, "queue", "bin")
+    return [{"queue": queue, "bin": name, "messages": count} for (queue, name), count in counts.items()]
+
+
+def _routes(page: Page, facts: Facts) -> None:
     ends = ("source", "destination", "source_site", "destination_site")
     totals = summed(facts.states, *ends)
     received = summed([row for row in facts.states if row["state"] == "received"], *ends)
@@ -171,170 +310,156 @@ def _routes(facts: Facts) -> str:
         )
         for key, count in totals.most_common(MOST_ROWS)
     ]
-    made = _table(("from", "to", "messages", "received", "most hops seen", "reported by"), rows, numbers={2, 3, 4})
+    made = table(("from", "to", "messages", "received", "most hops seen", "reported by"), rows, numbers={2, 3, 4})
     made += _left_out(totals, "route")
+    links = ""
     if facts.links:
         by_link = summed(facts.links, "site_a", "site_b")
-        size = summed(facts.links, "site_a", "site_b", what="bytes")
-        drawn = [
-            Bar(" – ".join(link), {"reached": count}, f"{_count(count, 'message')}, {_size(size[link])}")
-            for link, count in by_link.most_common(MOST_ROWS)
-        ]
-        made += f"<h3>Routing links, by the routes of the directory</h3>{bars(drawn, 'messages')}"
+        sizes = summed(facts.links, "site_a", "site_b", what="bytes")
+        shown = [(" – ".join(link), count, size(sizes[link])) for link, count in by_link.most_common(MOST_ROWS)]
+        links = heading("Routing links, by the routes of the directory")
+        links += table(("link", "messages", "size"), shown, numbers={1, 2})
     text = "Routes between managers. Traced messages also show the managers that they passed."
-    return _section("Which routes", text, made)
+    page.section("Which routes", text, made, links)
 
 
-def _traffic(facts: Facts) -> str:
-    queues = [queue or _NOWHERE for queue, _ in summed(facts.traffic, "queue").most_common()]
-    named = _coloured(queues, "q")
-    made = _legend_of(named) + _by_minute(facts.traffic, named, lambda row: row["queue"] or _NOWHERE)
-    size = sum(row["bytes"] for row in facts.traffic)
-    return _section(
-        "How much, and when", f"Messages by the time of the send and by destination; {_size(size)} in total.", made
-    )
+def _traffic(page: Page, facts: Facts) -> None:
+    rows = [row | {"queue": row["queue"] or _NOWHERE} for row in facts.traffic]
+    drawn = charts.over_time(rows, "minute", lambda row: str(row["queue"]), "messages")
+    total = sum(row["bytes"] for row in facts.traffic)
+    text = f"Messages by the time of the send and by destination; {size(total)} in total."
+    page.section("How much, and when", text, page.chart(drawn, "messages over time"))
 
 
-def _lost(facts: Facts) -> str:
+def _lost(page: Page, facts: Facts) -> None:
     if not facts.dead_letters:
-        return _section("What was lost, and why", "No message died.", "")
-    named = _coloured(list(facts.reasons), "k")
-    words = {reason: f"{reason_words(reason)} ({reason}): {count:,}" for reason, count in facts.reasons.items()}
-    made = _legend_of(named, words) + _by_minute(facts.dead_letters, named, lambda row: row["reason"])
+        page.section("What was lost, and why", "No message died.")
+        return
+    words = {reason: f"{reason_words(reason)} ({reason})" for reason in facts.reasons}
+    drawn = charts.over_time(facts.dead_letters, "minute", lambda row: words[row["reason"]], "dead messages")
+    why = table(
+        ("reason", "messages"), [(words[reason], count) for reason, count in facts.reasons.items()], numbers={1}
+    )
     senders = summed(facts.dead_letters, "source", "queue", "reason")
     again = summed(facts.dead_letters, "source", "queue", "reason", what="replayed")
     rows = [(*key, count, again[key]) for key, count in senders.most_common(MOST_ROWS)]
     names = ("from", "to", "reason", "messages", "sent again")
-    made += "<h3>Whose messages died</h3>" + _table(names, rows, numbers={3, 4})
+    whose = heading("Whose messages died") + table(names, rows, numbers={3, 4}, queue=1) + _left_out(senders, "row")
     text = "Dead letters and negative acknowledgments, by the reason that the manager gave."
-    return _section("What was lost, and why", text, made + _left_out(senders, "row"))
+    page.section("What was lost, and why", text, page.chart(drawn, "dead messages over time") + why, whose)
 
 
-def _unexplained(facts: Facts) -> str:
+def _unexplained(page: Page, facts: Facts) -> None:
+    title = "The oldest messages without a report"
     if not facts.oldest:
         text = (
             "None: every transactional message, and every message that asked for an acknowledgment, is accounted for."
         )
-        return _section("The oldest messages without a report", text, "")
+        page.section(title, text)
+        return
     rows = [
-        (_time(row["sent_at"]), row["label"], row["source"], row["queue"], row["asked"], row["id"])
+        (moment(row["sent_at"]), row["label"], row["source"], row["queue"], row["asked"], row["id"])
         for row in facts.oldest[:MOST_ROWS]
     ]
-    made = _table(("sent", "label", "from", "to", "acknowledgment", "id"), rows)
+    made = table(("sent", "label", "from", "to", "acknowledgment", "id"), rows, queue=3)
     more = facts.total("unexplained") - len(rows)
-    made += f'<p class="faint">and {_count(more, "more")}</p>' if more > 0 else ""
     text = (
         "They left their sender, and are transactional or asked for an acknowledgment. Nothing has been reported since."
     )
-    return _section("The oldest messages without a report", text, made)
+    page.section(title, text, made + (faint(f"and {counted(more, 'more')}") if more > 0 else ""))
 
 
-def _undecodable(facts: Facts) -> str:
+def _conversations(page: Page, facts: Facts) -> None:
+    title = "Who asks whom, and who answers"
+    if not facts.pairs:
+        page.section(title, "No message names a response queue.")
+        return
+    ordered = sorted(facts.pairs, key=lambda row: (-row["unanswered"], -row["messages"]))
+    rows = [
+        (
+            *(row["source"], row["queue"], row["messages"], row["answered"], row["unanswered"], row["died"]),
+            *(seconds(row[f"response_{each}_s"]) for each in ("p50", "p90", "max")),
+            row["answered_by"],
+        )
+        for row in ordered[:MOST_ROWS]
+    ]
+    counts = ("from", "to", "requests", "answered", "unanswered", "died")
+    times = ("half answered within", "90 % within", "longest", "answered by")
+    made = table((*counts, *times), rows, numbers=set(range(2, 9)), queue=1) + _left_out(ordered, "row")
+    longest = [
+        (row["label"], row["source"], moment(row["sent_at"]), row["steps"], row["followers"], seconds(row["seconds"]))
+        for row in facts.chains[:MOST_ROWS]
+        if row["steps"] > 1
+    ]
+    columns = ("first message", "from", "sent, UTC", "answers in a row", "messages", "took")
+    chained = heading("The longest chains of answers") + table(columns, longest, numbers={3, 4, 5}) if longest else ""
+    text = "A request names a response queue; its answer has the request's id as correlation id."
+    page.section(title, text, made, chained)
+
+
+def _unusual(page: Page, facts: Facts) -> None:
+    rows = [
+        (moment(each.hour), each.queue, anomaly_words(each), f"{each.deviation:,.1f}", f"{each.times:+,.0f}")
+        for each in facts.unusual[:MOST_ROWS]
+    ]
+    text = (
+        "Each hour of a queue is compared with the median of all its hours. It is unusual if it is more than "
+        f"{LIMIT:.0f} deviations away. A deviation is {NORMAL} times the median distance from the median, and at least "
+        "the square root of the median."
+    )
+    names = ("hour, UTC", "queue", "what", "a deviation", "deviations away")
+    more = faint(f"and {counted(len(facts.unusual) - MOST_ROWS, 'more')}") if len(facts.unusual) > MOST_ROWS else ""
+    made = table(names, rows, numbers={3, 4}, queue=1) + more if rows else ""
+    page.section("Unusual hours", text if rows else f"None. {text}", made)
+
+
+def _top(page: Page, facts: Facts) -> None:
+    cards = []
+    for kind, title in (("label", "Labels, with # for digits"), ("sender", "Senders")):
+        found = sorted((row for row in facts.top if row["kind"] == kind), key=lambda row: -row["messages"])
+        rows = [
+            (row["value"], row["messages"], row["received"], row["died"], size(row["bytes"]))
+            for row in found[:MOST_ROWS]
+        ]
+        names = (kind, "messages", "received", "died", "size")
+        cards.append(heading(title) + table(names, rows, numbers={1, 2, 3, 4}) if rows else "")
+    page.section("The most frequent", "", *cards)
+
+
+def _undecodable(page: Page, facts: Facts) -> None:
     if not facts.faults:
-        return _section("Packets that did not decode", "None.", "")
+        page.section("Packets that did not decode", "None.")
+        return
     rows = [
         (row["packets"], row["manager"], row["queue"], row["error"], row["lookup_id"], row["head"])
         for row in sorted(facts.faults, key=lambda row: -row["packets"])[:MOST_ROWS]
     ]
     names = ("packets", "manager", "queue", "what is wrong", "lookup id of one", "its first bytes")
     text = "Bronze keeps them unchanged. The other sections of this report do not count them."
-    return _section("Packets that did not decode", text, _table(names, rows, numbers={0}))
+    page.section("Packets that did not decode", text, table(names, rows, numbers={0}))
 
 
-def _reading(facts: Facts) -> str:
+def _reading(page: Page, facts: Facts) -> None:
     text = (
         "The report finds a message by its copies in journals, dead-letter and other queues, by acknowledgments and "
         "by trace reports. A message without a copy, an acknowledgment or a report is "
         "not counted. A message that is in a queue when the queue is read counts as having reached it. "
         f"Tables up to batch {facts.batch}; Postroad {__version__}."
     )
-    return _section("How to read this", text, "")
+    page.section("How to read this", text)
 
 
 # Pieces
 
 
-def _section(title: str, text: str, content: str) -> str:
-    paragraph = f"<p>{escape(text)}</p>" if text else ""
-    card = f"<div class=card>{content}</div>" if content else ""
-    return f"<section><h2>{escape(title)}</h2>{paragraph}{card}</section>"
-
-
-def _table(
-    names: Sequence[str], rows: Iterable[Sequence[object]], numbers: set[int] | frozenset[int] = frozenset()
-) -> str:
-    def cells(values: Sequence[object], tag: str) -> str:
-        kinds = [' class="number"' if place in numbers else "" for place in range(len(values))]
-        return "".join(
-            f"<{tag}{kind}>{escape(_cell(value))}</{tag}>" for kind, value in zip(kinds, values, strict=True)
-        )
-
-    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    return f"<table><thead><tr>{cells(names, 'th')}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _cell(value: object) -> str:
-    if value is None or value == "":
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _legend(kinds: Mapping[str, str]) -> str:
-    items = "".join(f'<li><i class="{escape(kind)}"></i>{escape(name)}</li>' for kind, name in kinds.items())
-    return f'<ul class="legend">{items}</ul>'
-
-
-def _coloured(names: Sequence[str], scale: str) -> dict[str, str]:
-    """A colour for each of the first names; the others share the last. `k` is for bad things, `q` for others."""
-    return {name: f"{scale}{min(place, _KINDS - 1)}" for place, name in enumerate(names)}
-
-
-def _legend_of(named: Mapping[str, str], words: Mapping[str, str] | None = None) -> str:
-    shown: dict[str, str] = {}
-    for name, kind in named.items():
-        text = name if words is None else words[name]
-        shown[kind] = text if kind not in shown else f"{len(named) - _KINDS + 1} others"
-    return _legend(shown)
-
-
-def _by_minute(rows: Iterable[Row], named: Mapping[str, str], name: Callable[[Row], str]) -> str:
-    """Columns of the messages over time, in the colours of their names."""
-    series: dict[datetime, Counter[str]] = {}
-    for row in rows:
-        if row["minute"] is not None:
-            series.setdefault(row["minute"], Counter())[named[name(row)]] += row["messages"]
-    return columns(series, list(dict.fromkeys(named.values())), "messages")
-
-
-def _left_out(totals: Mapping[Any, int], what: str) -> str:
+def _left_out(totals: Sequence[Any] | Counter[Any], what: str) -> str:
     more = len(totals) - MOST_ROWS
-    return f'<p class="faint">and {_count(more, f"more {what}")} with fewer messages</p>' if more > 0 else ""
+    return faint(f"and {counted(more, f'more {what}')} with fewer messages") if more > 0 else ""
 
 
 def _placed(name: str | None, site: str | None) -> str:
     return f"{name or 'unknown'} ({site})" if site else name or "unknown"
 
 
-def _time(at: datetime | None) -> str:
-    return "-" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 or what == 'more' else 's'}"
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
 def _share(part: int, whole: int) -> str:
     return f", {part / whole:.1%}" if whole else ""
-
-
-def _size(size: int) -> str:
-    value = float(size)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"

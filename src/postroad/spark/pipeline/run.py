@@ -5,9 +5,10 @@ Every table records its last batch, so the next run finishes one that was killed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 from threading import Lock
 
@@ -15,22 +16,30 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 from postroad.directory.snapshot import Directory
-from postroad.spark.pipeline import bronze, silver, summaries
+from postroad.spark.pipeline import bronze, conversations, depths, silver, summaries
 from postroad.spark.pipeline.delivery import delivery
 from postroad.spark.pipeline.lake import (
     ACKNOWLEDGMENTS,
+    BACKLOG,
     BRONZE,
+    CHAINS,
+    CONVERSATIONS,
     DEAD_LETTERS,
     DELIVERY,
+    DEPTHS,
     FAULTS,
+    HOURS,
     LATENCY,
     LINKS,
     MESSAGES,
     OLDEST,
+    PAIRS,
     REPORTS,
     STATES,
     TABLES,
+    TOP,
     TRAFFIC,
+    TREND,
     UNDECODABLE,
     Lake,
 )
@@ -39,6 +48,7 @@ from postroad.spark.pipeline.sent_again import fingerprint, ids_sent_again
 from postroad.spark.pipeline.sources import Source, consumed, new_ranges
 from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit, writing
 from postroad.spark.pipeline.traffic import link_traffic, traffic
+from postroad.spark.pipeline.trends import trend
 
 Progress = Callable[[str, int, int], None]  # the current step, steps done, steps in all
 
@@ -52,6 +62,7 @@ _SHAPES = {
 }
 _STEPS = len(TABLES) + 1
 _AT_ONCE = 4
+_VERSION = 2  # of the gold tables: a change makes all of them again
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +103,10 @@ def run(
         last = lake.table(BRONZE).last()
         if last is None:
             return Outcome(0, 0, 0, len(found), ())
+        looks = _look(lake, found)
+        tell(DEPTHS)
         _silver(lake, last.batch, tell)
-        _gold(lake, last, directory, tell)
+        _gold(lake, last, looks, directory, tell)
         compacted = tuple(name for name in TABLES if _compact(lake, name))
         tell("compaction")
     return Outcome(last.batch, packets, removed, len(found), compacted)
@@ -125,6 +138,19 @@ def _consume(lake: Lake, found: Sequence[Source]) -> int:
     return 0 if last is None else consumed(found, last.facts["offsets"], lake.name)
 
 
+def _look(lake: Lake, found: Sequence[Source]) -> Commit | None:
+    """Records how full the queues are; returns the last record."""
+    table = lake.table(DEPTHS)
+    last = table.last()
+    if found:
+        look = 1 if last is None else last.batch + 1
+        known = {} if last is None else dict(last.facts["floors"])
+        frame = depths.looked(lake.session, found, look, datetime.now(UTC))
+        table.append(frame, look, {"floors": known | depths.floors(found)})
+        last = table.last()
+    return last
+
+
 def _silver(lake: Lake, batch: int, tell: Tell) -> None:
     """Decodes new bronze rows once for all tables; each takes those it lacks."""
     tables = {name: lake.table(name) for name in _SHAPES}
@@ -147,17 +173,22 @@ def _silver(lake: Lake, batch: int, tell: Tell) -> None:
     return None
 
 
-def _gold(lake: Lake, last: Commit, directory: Directory | None, tell: Tell) -> None:
+def _gold(lake: Lake, last: Commit, looks: Commit | None, directory: Directory | None, tell: Tell) -> None:
     """Makes gold tables again, each from silver or from gold/delivery. A table keeps the version of its input, so one
     that is up to date is not made again."""
     spark = lake.session
-    made_of = {"batch": last.batch, "directory": _fingerprint(directory), "replays": fingerprint(lake.replays)}
+    floors: Mapping[str, int] = {} if looks is None else looks.facts["floors"]
+    made_of = {"version": _VERSION, "batch": last.batch, "directory": _fingerprint(directory)}
+    made_of |= {"replays": fingerprint(lake.replays), "floors": _digest(sorted(floors.items()))}
+    of_looks = {"version": _VERSION, "looks": 0 if looks is None else looks.batch}
 
     def of_messages() -> DataFrame:
         known = locations(spark, (KnownManager(**each) for each in last.facts["managers"]), directory)
         called = queue_names(spark, last.facts["queues"])
         again = message_ids(spark, ids_sent_again(lake.replays))
-        return delivery(lake.read(MESSAGES), lake.read(ACKNOWLEDGMENTS), lake.read(REPORTS), known, called, again)
+        there = depths.floor_rows(spark, floors)
+        silvers = (lake.read(MESSAGES), lake.read(ACKNOWLEDGMENTS), lake.read(REPORTS))
+        return delivery(*silvers, known, called, again, there)
 
     makers: dict[str, Callable[[], DataFrame]] = {
         DELIVERY: of_messages,
@@ -168,19 +199,30 @@ def _gold(lake: Lake, last: Commit, directory: Directory | None, tell: Tell) -> 
         TRAFFIC: lambda: traffic(lake.read(DELIVERY)),
         LINKS: lambda: link_traffic(spark, traffic(lake.read(DELIVERY)), directory),
         FAULTS: lambda: summaries.undecodable(lake.read(UNDECODABLE)),
+        TREND: lambda: trend(lake.read(DELIVERY)),
+        CONVERSATIONS: lambda: conversations.conversations(lake.read(DELIVERY)),
+        PAIRS: lambda: conversations.pairs(lake.read(CONVERSATIONS)),
+        CHAINS: lambda: conversations.chains(lake.read(DELIVERY)),
+        TOP: lambda: conversations.top(lake.read(DELIVERY)),
+        HOURS: lambda: conversations.hours(lake.read(DELIVERY)),
+        BACKLOG: lambda: depths.backlog(
+            spark.createDataFrame([], depths.DEPTHS) if looks is None else lake.read(DEPTHS)
+        ),
     }
 
     def make(name: str) -> None:
         table = lake.table(name)
         before = table.last()
-        if before is None or before.facts != made_of:
+        source = of_looks if name == BACKLOG else made_of
+        if before is None or before.facts != source:
             frame = makers[name]()
-            frame = frame if name in (DELIVERY, TRAFFIC) else frame.coalesce(1)
-            table.replace(frame, 1 if before is None else before.batch + 1, made_of)
+            frame = frame if name in (DELIVERY, TRAFFIC, CONVERSATIONS) else frame.coalesce(1)
+            table.replace(frame, 1 if before is None else before.batch + 1, source)
         tell(name)
 
     make(DELIVERY)
-    _side_by_side(make, [name for name in makers if name != DELIVERY])
+    make(CONVERSATIONS)
+    _side_by_side(make, [name for name in makers if name not in (DELIVERY, CONVERSATIONS)])
 
 
 def _side_by_side(make: Callable[[str], None], names: Iterable[str]) -> None:
@@ -199,5 +241,8 @@ def _fingerprint(directory: Directory | None) -> str | None:
     """The same for directories with the same content."""
     if directory is None:
         return None
-    content = repr((directory.sites, directory.links, directory.managers, directory.queues))
-    return sha256(content.encode()).hexdigest()[:16]
+    return _digest((directory.sites, directory.links, directory.managers, directory.queues))
+
+
+def _digest(value: object) -> str:
+    return sha256(repr(value).encode()).hexdigest()[:16]

@@ -14,6 +14,7 @@ from postroad.client.opening import connect
 from postroad.spark.manager import ManagerApi
 from postroad.spark.offsets import shares
 from postroad.spark.options import TIMEOUT_S, Place
+from postroad.spark.pipeline.depths import NOT_LOOKED, Depth
 from postroad.spark.pipeline.locations import KnownManager
 from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
 from postroad.values.offsets import Part
@@ -45,7 +46,12 @@ class Source:
     role: str
     format_name: str
     consume: bool = False
-    messages: int = 0  # at the time it was found
+    depth: Depth = NOT_LOOKED
+
+    @property
+    def messages(self) -> int:
+        """At the time it was found."""
+        return self.depth.messages
 
     @property
     def called(self) -> str:
@@ -109,7 +115,7 @@ def sources(
         name = _called(queue.path, info.name)
         if role is not None and (not patterns or _named(name, patterns)):
             emptied = role != OUTGOING and _named(name, consume)
-            found.append(Source(api, token, known, name, role, queue.format_name, emptied, queue.messages))
+            found.append(Source(api, token, known, name, role, queue.format_name, emptied, Depth.of(queue)))
     return found
 
 

@@ -15,9 +15,14 @@ OLDEST = 100
 
 
 def states(delivered: DataFrame) -> DataFrame:
-    """Messages by their ends, queue, kind, state and reason. `spread` counts those that were received by BINS_S."""
+    """Messages by their ends, queue, kind, state and reason. `reach_spread` and `receive_spread` count them by BINS_S.
+
+    `in_queue` counts those that are still in their queue, `left_queue` those that are known not to be.
+    """
     ends = ("source", "destination", "source_site", "destination_site", "queue", "delivery", "state", "reason")
-    bins = [f.sum(inside.cast("bigint")) for inside in _bins(f.coalesce("receive_s", "reach_s"))]
+    reach, receive = (
+        [f.sum(inside.cast("bigint")) for inside in _bins(f.col(name))] for name in ("reach_s", "receive_s")
+    )
     return delivered.groupBy(*ends).agg(
         f.count("*").alias("messages"),
         f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"),
@@ -29,7 +34,13 @@ def states(delivered: DataFrame) -> DataFrame:
         f.max("way").alias("a_way"),
         f.min("sent_at").alias("first_sent_at"),
         f.max("sent_at").alias("last_sent_at"),
-        f.array(*bins).alias("spread"),
+        f.min("reached_at").alias("first_reached_at"),
+        f.min("received_at").alias("first_received_at"),
+        f.max("received_at").alias("last_received_at"),
+        f.coalesce(f.sum(f.col("in_queue").cast("bigint")), f.lit(0)).alias("in_queue"),
+        f.coalesce(f.sum((~f.col("in_queue")).cast("bigint")), f.lit(0)).alias("left_queue"),
+        f.array(*reach).alias("reach_spread"),
+        f.array(*receive).alias("receive_spread"),
     )
 
 

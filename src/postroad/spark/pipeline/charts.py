@@ -1,0 +1,263 @@
+"""Charts as Vega-Lite specifications, made with Altair. A page draws them with the scripts of `scripts`, which come
+from a package, so it needs no network.
+
+A chart is as wide as its container. It has a parameter `queue`: the page sets it to show one queue alone. Names stand
+above their bars, where they have the whole width. Colours of the page's theme are set by the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from math import ceil
+from typing import Any
+
+import altair as alt
+
+from postroad.spark.pipeline.words import seconds
+
+Values = list[dict[str, Any]]
+MOST_NAMES = 8  # colours of one chart; the others share one
+MOST_SLOTS = 96  # over time: more are joined
+OTHERS = "others"
+STATE_COLOURS = {
+    "received": "#0f8a78",
+    "reached": "#2f7fd1",
+    "outgoing": "#7a5bd0",
+    "sent": "#d9a224",
+    "mentioned": "#9aa8b6",
+    "dead": "#c8372d",
+}
+PALETTE = ("#2f7fd1", "#0f9b8a", "#7a5bd0", "#d98324", "#5b8a3a", "#c2528b", "#4a5fc1", "#a8761f", "#8795a5")
+ALARMS = ("#c8372d", "#d98324", "#7a5bd0", "#2f7fd1", "#0f9b8a", "#c2528b", "#a8761f", "#5b8a3a", "#8795a5")
+_ROW = 46  # the height of a bar with its name above it
+_HEIGHT = 200
+_PERCENTILES = {"p50_s": "half within", "p90_s": "90 % within", "p99_s": "99 % within"}
+_PERCENTILE_COLOURS = ("#0f8a78", "#d98324", "#c8372d")
+_TICKS_S = (0, 1, 3, 10, 30, 60, 300, 1800, 3600, 21_600, 86_400, 604_800)
+_SPAN = "datum.value >= 86400 ? datum.value / 86400 + ' d' : datum.value >= 3600 ? datum.value / 3600 + ' h'"
+_SPAN += " : datum.value >= 60 ? datum.value / 60 + ' min' : datum.value + ' s'"
+_SHORT = "datum.value % 1 ? '' : format(datum.value, '~s')"  # 20k; and 0, where a number format would say 0k
+_CLOCK = "utchours(datum.value) + utcminutes(datum.value) + utcseconds(datum.value) == 0"
+_CLOCK += " ? utcFormat(datum.value, '%d %b') : utcFormat(datum.value, utcseconds(datum.value) ? '%H:%M:%S' : '%H:%M')"
+
+
+@cache
+def scripts() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script, which sets `window.vegaEmbed`."""
+    import vl_convert
+
+    made: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return made
+
+
+def bars(values: Values, kinds: Mapping[str, str], unit: str) -> dict[str, Any]:
+    """Horizontal bars: each value has `queue`, `kind` and `messages`. `kinds` are the words for the kinds, in order."""
+    order = list(dict.fromkeys(each["queue"] for each in values))
+    said = [each | {"words": kinds[each["kind"]], "place": list(kinds).index(each["kind"])} for each in values]
+    base = alt.Chart(alt.InlineData(values=said)).encode(y=alt.Y("queue:N", sort=order, axis=None))
+    colours = [STATE_COLOURS.get(kind, PALETTE[0]) for kind in kinds]
+    drawn = base.mark_bar(height=14, yOffset=8, cursor="pointer").encode(
+        x=alt.X("messages:Q", stack="zero", axis=_numbers(f"number of {unit}")),
+        color=alt.Color(
+            "words:N",
+            scale=alt.Scale(domain=list(kinds.values()), range=colours),
+            legend=_legend() if len(kinds) > 1 else None,
+        ),
+        order=alt.Order("place:Q"),
+        tooltip=[_tip("queue:N", "queue"), _tip("words:N", "state"), _tip("messages:Q", unit, ",d")],
+    )
+    names = base.mark_text(align="left", baseline="middle", dy=-10, limit=alt.expr("width - 90"), cursor="pointer")
+    named = names.encode(x=alt.value(0), text="queue:N").transform_aggregate(groupby=["queue"])
+    totals = base.mark_text(align="right", baseline="middle", dy=-10, fontWeight="bold")
+    summed = totals.encode(x=alt.value("width"), text=alt.Text("total:Q", format=",d"))
+    summed = summed.transform_aggregate(total="sum(messages)", groupby=["queue"])
+    return _made(alt.layer(drawn, named, summed), height=_ROW * len(order))
+
+
+def over_time(
+    rows: Iterable[Mapping[str, Any]], time: str, name: Callable[[Any], str], unit: str
+) -> dict[str, Any] | None:
+    """Columns over time, with a colour for each name; None if no row has a time."""
+    found = [(row[time], name(row), row.get("queue"), row["messages"]) for row in rows if row[time] is not None]
+    if not found:
+        return None
+    step, slot = _slots([each[0] for each in found])
+    named = top_names([(each[1], each[3]) for each in found])
+    counts: dict[tuple[datetime, str, str | None], int] = {}
+    for at, whose, queue, count in found:
+        key = (slot(at), named[whose], queue)
+        counts[key] = counts.get(key, 0) + count
+    values = [
+        {"start": _stamp(at), "end": _stamp(at + step), "name": whose, "queue": queue, "messages": count}
+        for (at, whose, queue), count in sorted(counts.items(), key=str)
+    ]
+    domain = list(dict.fromkeys(named.values()))
+    colours = ALARMS if unit == "dead messages" else PALETTE
+    chart = (
+        alt.Chart(alt.InlineData(values=values))
+        .mark_bar()
+        .encode(
+            x=_times("start", f"by {seconds(step.total_seconds())}"),
+            x2="end:T",
+            y=alt.Y("sum(messages):Q", axis=_numbers(f"number of {unit}")),
+            color=alt.Color("name:N", scale=_colours(domain, colours), legend=_legend()),
+            tooltip=[
+                alt.Tooltip("start:T", title="from", format="%d %b %H:%M", formatType="time"),
+                _tip("name:N", "name"),
+                alt.Tooltip("sum(messages):Q", title=unit, format=",d"),
+            ],
+        )
+    )
+    return _made(chart)
+
+
+def depths(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Lines of the messages that wait in queues, from the rows of gold/backlog; None without any."""
+    if not rows:
+        return None
+    named = top_names([(row["called"], row["most"]) for row in rows])
+    values = [
+        {"at": _stamp(at), "name": row["called"], "queue": row["called"], "messages": messages}
+        for row in rows
+        if named[row["called"]] != OTHERS
+        for at, messages in _looks(row)
+    ]
+    base = alt.Chart(alt.InlineData(values=values)).encode(
+        x=_times("at", "time of the look"),
+        y=alt.Y("messages:Q", axis=_numbers("messages in the queue")),
+        color=alt.Color(
+            "name:N",
+            scale=_colours([each for each in dict.fromkeys(named.values()) if each != OTHERS], PALETTE),
+            legend=_legend(),
+        ),
+        tooltip=[
+            alt.Tooltip("at:T", title="at", format="%d %b %H:%M:%S", formatType="time"),
+            _tip("name:N", "queue"),
+            _tip("messages:Q", "messages", ",d"),
+        ],
+    )
+    return _made(alt.layer(base.mark_line(interpolate="step-after"), base.mark_circle(size=40)))
+
+
+def spread(values: Values, bins: Sequence[str], unit: str, colour: str) -> dict[str, Any]:
+    """A histogram: each value has `queue`, `bin` and `messages`."""
+    base = alt.Chart(alt.InlineData(values=values)).encode(
+        y=alt.Y(
+            "bin:N",
+            scale=alt.Scale(domain=list(bins)),
+            title=None,
+            axis=alt.Axis(labelLimit=90, ticks=False, domain=False),
+        )
+    )
+    bar = base.mark_bar(color=colour).encode(
+        x=alt.X("sum(messages):Q", axis=_numbers(f"number of {unit}")),
+        tooltip=[_tip("bin:N", "time"), alt.Tooltip("sum(messages):Q", title=unit, format=",d")],
+    )
+    text = base.mark_text(align="left", dx=4).encode(
+        x=alt.X("sum(messages):Q"), text=alt.Text("sum(messages):Q", format=",d")
+    )
+    made = _made(alt.layer(bar, text), height=24 * len(bins))
+    return made | {"padding": {"left": 5, "top": 5, "bottom": 5, "right": 50}}  # for the number of the longest bar
+
+
+def percentiles(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:
+    """A line from the 50th to the 99th percentile of each row, with a dot at each."""
+    order = [row["value"] for row in rows]
+    values = [
+        {"value": row["value"], "queue": row["value"] if by == "queue" else None, "words": words, "seconds": row[name]}
+        | {"shown": seconds(row[name]), "low": row["p50_s"], "high": row["p99_s"]}
+        | {"note": f"{seconds(row['p50_s'])} · {seconds(row['p90_s'])} · {seconds(row['p99_s'])}"}
+        | {"messages": row["messages"]}
+        for row in rows
+        for name, words in _PERCENTILES.items()
+    ]
+    base = alt.Chart(alt.InlineData(values=values)).encode(y=alt.Y("value:N", sort=order, axis=None))
+    longest = max(row["p99_s"] for row in rows)
+    ticks = [each for each in _TICKS_S if each <= longest * 1.5] or [0, 1]
+    axis = alt.Axis(title=None, values=ticks, labelExpr=_SPAN, labelOverlap=True)
+    scale = alt.Scale(type="symlog", domain=[0, max(1, longest * 1.05)])
+    line = base.mark_rule(strokeWidth=3, opacity=0.35, yOffset=8, y2Offset=8).encode(
+        x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q"
+    )
+    dots = base.mark_circle(size=110, opacity=1, yOffset=8).encode(
+        x=alt.X("seconds:Q", scale=scale, axis=axis),
+        color=alt.Color("words:N", scale=_colours(list(_PERCENTILES.values()), _PERCENTILE_COLOURS), legend=_legend()),
+        tooltip=[
+            _tip("value:N", by),
+            _tip("words:N", "share"),
+            _tip("shown:N", "time"),
+            _tip("messages:Q", "messages", ",d"),
+        ],
+    )
+    names = base.mark_text(align="left", dy=-10, limit=alt.expr("width - 170")).encode(x=alt.value(0), text="value:N")
+    notes = base.mark_text(align="right", dy=-10).encode(x=alt.value("width"), text="note:N")
+    said = [each.transform_aggregate(groupby=["value", "note"]) for each in (names, notes)]
+    return _made(alt.layer(line, dots, *said), height=_ROW * len(order))
+
+
+def top_names(counts: Iterable[tuple[str, int]]) -> dict[str, str]:
+    """The names with the most messages as they are, in that order; all others as OTHERS."""
+    totals: dict[str, int] = {}
+    for name, count in counts:
+        totals[name] = totals.get(name, 0) + count
+    ordered = sorted(totals, key=lambda name: (-totals[name], name))
+    kept = ordered if len(ordered) <= MOST_NAMES + 1 else ordered[:MOST_NAMES]
+    return {name: name if name in kept else OTHERS for name in ordered}
+
+
+# Pieces
+
+
+def _made(chart: Any, height: int = _HEIGHT) -> dict[str, Any]:
+    """The specification; `queue` is null to show all queues."""
+    shown = chart.add_params(alt.param(name="queue", value=None))
+    shown = shown.transform_filter("queue == null || datum.queue == null || datum.queue == queue")
+    made: dict[str, Any] = shown.properties(width="container", height=height).to_dict()
+    return made
+
+
+def _numbers(title: str) -> Any:
+    """An axis of whole numbers: no ticks between two of them, and no label over another."""
+    return alt.Axis(title=title, labelExpr=_SHORT, tickMinStep=1, tickCount=5, labelOverlap=True)
+
+
+def _times(field: str, title: str) -> Any:
+    axis = alt.Axis(title=f"{title}, UTC", labelExpr=_CLOCK, labelOverlap=True, tickCount=6)
+    return alt.X(f"{field}:T", scale=alt.Scale(type="utc"), axis=axis)
+
+
+def _tip(field: str, title: str, form: str | None = None) -> Any:
+    return alt.Tooltip(field, title=title) if form is None else alt.Tooltip(field, title=title, format=form)
+
+
+def _legend() -> Any:
+    return alt.Legend(title=None, orient="bottom")
+
+
+def _colours(names: Sequence[str], colours: Sequence[str]) -> Any:
+    return alt.Scale(domain=list(names), range=[colours[min(place, len(colours) - 1)] for place in range(len(names))])
+
+
+def _looks(row: Mapping[str, Any]) -> list[tuple[datetime, int]]:
+    first, last = (row["first_looked_at"], row["first_messages"]), (row["looked_at"], row["messages"])
+    return [first] if first[0] == last[0] else [first, last]
+
+
+def _stamp(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _slots(times: Sequence[datetime]) -> tuple[timedelta, Callable[[datetime], datetime]]:
+    """The length of a slot, and the start of the slot of a time: as many minutes as it takes."""
+    minutes = (max(times) - min(times)) // timedelta(minutes=1) + 1
+    sizes = (1, 5, 15, 60, 360, 1440)
+    length = (
+        next((each for each in sizes if minutes / each <= MOST_SLOTS), ceil(minutes / MOST_SLOTS / 1440) * 1440) * 60
+    )
+
+    def start(at: datetime) -> datetime:
+        return datetime.fromtimestamp(at.timestamp() // length * length, UTC)
+
+    return timedelta(seconds=length), start

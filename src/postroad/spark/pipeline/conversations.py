@@ -1,0 +1,113 @@
+"""Gold: requests and their answers, chains of answers, and who sends what. Pure functions on DataFrames.
+
+A request is a message that names a response queue. An answer has the id of its request as correlation id; an
+acknowledgment of a manager is none. Times are those of the senders' clocks, in whole seconds.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+LONGEST = 100  # chains
+MOST = 50  # labels, and senders
+_ROUNDS = 4  # each doubles the length of the chains that are followed: 16 answers
+
+
+def conversations(delivered: DataFrame) -> DataFrame:
+    """One row for each request, with its first answer and the seconds until that was sent.
+
+    `unanswered` are those without an answer that did not die.
+    """
+    answers = delivered.where("correlation_id is not null").groupBy(f.col("correlation_id").alias("id"))
+    answered = answers.agg(
+        f.count("*").alias("answers"),
+        f.min("sent_at").alias("answered_at"),
+        f.min_by("id", "sent_at").alias("answer_id"),
+        f.min_by("source", "sent_at").alias("answered_by"),
+    )
+    kept = ("id", "label", "source", "destination", "queue", "response_queue", "sent_at", "state")
+    requests = delivered.where("response_queue is not null").select(*kept).join(answered, "id", "left")
+    span = (f.unix_micros("answered_at") - f.unix_micros("sent_at")) / 1_000_000
+    return requests.select(
+        *kept,
+        f.coalesce("answers", f.lit(0)).alias("answers"),
+        "answered_at",
+        "answer_id",
+        "answered_by",
+        f.when(span.isNotNull(), f.greatest(f.round(span, 3), f.lit(0.0))).alias("response_s"),
+        (f.col("answers").isNull() & (f.col("state") != "dead")).alias("unanswered"),
+    )
+
+
+def pairs(requests: DataFrame) -> DataFrame:
+    """Who asks whom: the requests of a manager to a queue, their answers, and how long these took."""
+    waiting = f.when(f.col("unanswered"), f.col("sent_at"))
+    return requests.groupBy("source", "queue").agg(
+        f.count("*").alias("messages"),
+        f.sum((f.col("answers") > 0).cast("bigint")).alias("answered"),
+        f.sum(f.col("unanswered").cast("bigint")).alias("unanswered"),
+        f.sum(((f.col("answers") == 0) & (f.col("state") == "dead")).cast("bigint")).alias("died"),
+        f.min(waiting).alias("oldest_unanswered_at"),
+        f.min_by("id", waiting).alias("oldest_unanswered"),
+        f.max("answered_by").alias("answered_by"),
+        *(
+            f.round(f.percentile("response_s", f.lit(share)), 3).alias(f"response_p{share * 100:.0f}_s")
+            for share in (0.5, 0.9, 0.99)
+        ),
+        f.max("response_s").alias("response_max_s"),
+    )
+
+
+def chains(delivered: DataFrame) -> DataFrame:
+    """The longest chains of answers to answers: the first message of each, how many follow, and how long it took.
+
+    By plain joins: in each round, every message takes the root of its root.
+    """
+    known = delivered.select("id", "label", "source", "sent_at")
+    links = delivered.where("correlation_id is not null and correlation_id <> id")
+    roots = links.select("id", f.col("correlation_id").alias("root"), f.lit(1).alias("steps"))
+    roots = roots.join(known.select(f.col("id").alias("root")), "root", "left_semi")  # of known messages only
+    for _ in range(_ROUNDS):
+        above = roots.select(f.col("id").alias("root"), f.col("root").alias("above"), f.col("steps").alias("more"))
+        steps = f.col("steps") + f.coalesce("more", f.lit(0))
+        roots = roots.join(above, "root", "left").select(
+            "id", f.coalesce("above", "root").alias("root"), steps.alias("steps")
+        )
+    ends = roots.join(known.select("id", f.col("sent_at").alias("end_at")), "id")
+    grouped = ends.groupBy(f.col("root").alias("id")).agg(
+        f.count("*").alias("followers"), f.max("steps").alias("steps"), f.max("end_at").alias("last_at")
+    )
+    took = (f.unix_micros("last_at") - f.unix_micros("sent_at")) / 1_000_000
+    found = grouped.join(known, "id").withColumn("seconds", f.greatest(f.round(took, 3), f.lit(0.0)))
+    return found.orderBy(f.desc("steps"), f.desc("followers"), "id").limit(LONGEST)
+
+
+def top(delivered: DataFrame) -> DataFrame:
+    """The labels and senders with the most messages. Digits of a label count as `#`, so labels that number messages
+    are one; a sender is a SID, or its manager if that is not known."""
+    label = f.regexp_replace(f.coalesce("label", f.lit("")), r"\d+", "#")
+    kinds = {"label": f.substring(label, 1, 120), "sender": f.coalesce("sender_id", "source", f.lit("unknown"))}
+    found = []
+    for kind, value in kinds.items():
+        grouped = delivered.groupBy(f.lit(kind).alias("kind"), value.alias("value")).agg(
+            f.count("*").alias("messages"),
+            f.sum((f.col("state") == "received").cast("bigint")).alias("received"),
+            f.sum((f.col("state") == "dead").cast("bigint")).alias("died"),
+            f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"),
+        )
+        found.append(grouped.orderBy(f.desc("messages"), "value").limit(MOST))
+    return found[0].unionByName(found[1])
+
+
+def hours(delivered: DataFrame) -> DataFrame:
+    """Each hour of a queue: the messages sent to it and the median of the seconds until they were received; and, in
+    rows with a reason, the messages that died of it in that hour."""
+    sent = delivered.where("sent_at is not null").groupBy(
+        f.date_trunc("hour", "sent_at").alias("hour"), "queue", f.lit(None).cast("string").alias("reason")
+    )
+    died = delivered.where("state = 'dead'").groupBy(f.date_trunc("hour", "dead_at").alias("hour"), "queue", "reason")
+    median = f.round(f.percentile("receive_s", f.lit(0.5)), 3)
+    return sent.agg(f.count("*").alias("messages"), median.alias("receive_p50_s")).unionByName(
+        died.agg(f.count("*").alias("messages"), f.lit(None).cast("double").alias("receive_p50_s"))
+    )

@@ -1,0 +1,131 @@
+r"""Service levels: how long a message to a queue may take until it is received, as in `private$\orders=30s`.
+
+Measured on gold/delivery, a file at a time and without Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from postroad.errors import InvalidArgument
+from postroad.spark.pipeline.lake import DELIVERY, Lake
+
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_LIMIT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)", re.IGNORECASE)
+_COLUMNS = ["queue", "state", "sent_at", "receive_s", "in_queue", "unexplained"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLevel:
+    """Messages to queues that match `pattern` are to be received within `limit_s` seconds."""
+
+    pattern: str
+    limit_s: float
+
+    def covers(self, queue: str | None) -> bool:
+        r"""The pattern can name a queue of any manager (`private$\orders`) or of one (`rome: private$\orders`)."""
+        if queue is None:
+            return False
+        names = {queue.lower(), queue.partition(": ")[2].lower()}
+        return any(fnmatchcase(name, self.pattern.lower()) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Attainment:
+    """How the messages to one queue met its service level.
+
+    `late` were received too late, `overdue` wait for longer than the limit, `died` will not be received; for `unknown`,
+    neither a copy nor an acknowledgment says when they were received. `worst_s` is the longest time of the late and
+    the overdue ones.
+    """
+
+    queue: str
+    limit_s: float
+    in_time: int = 0
+    late: int = 0
+    overdue: int = 0
+    died: int = 0
+    waiting: int = 0
+    unknown: int = 0
+    worst_s: float = 0.0
+
+    @property
+    def broken(self) -> int:
+        return self.late + self.overdue + self.died
+
+    @property
+    def share(self) -> float | None:
+        """Of those that are decided, how many were received in time."""
+        decided = self.in_time + self.broken
+        return self.in_time / decided if decided else None
+
+
+def service_level(text: str) -> ServiceLevel:
+    """Of `QUEUE=TIME`; InvalidArgument for any other text."""
+    pattern, equals, limit = text.rpartition("=")
+    found = _LIMIT.fullmatch(limit.strip())
+    if not equals or not pattern.strip() or found is None:
+        raise InvalidArgument(rf"--sla: must be QUEUE=TIME, as in 'private$\orders=30s', got {text!r}")
+    return ServiceLevel(pattern.strip(), float(found[1]) * _UNITS_S[found[2].lower()])
+
+
+def attained(lake: Lake, levels: Sequence[ServiceLevel], as_of: datetime) -> list[Attainment]:
+    """One for each level and queue that it covers; for a level without any, one with the pattern in place of the
+    queue."""
+    counts: dict[tuple[ServiceLevel, str], dict[str, float]] = {}
+    files = lake.table(DELIVERY).files()
+    if levels and files:
+        scanned = ds.dataset(files, format="parquet", partitioning=None).scanner(columns=_COLUMNS)
+        for batch in scanned.to_batches():
+            _count(batch, levels, as_of, counts)
+    found = []
+    for level in levels:
+        queues = {queue: each for (of, queue), each in counts.items() if of is level}
+        for queue, each in sorted(queues.items()) or [(level.pattern, {})]:
+            whole = {name: int(value) for name, value in each.items() if name != "worst_s"}
+            found.append(Attainment(queue, level.limit_s, **whole, worst_s=each.get("worst_s", 0.0)))
+    return found
+
+
+def _count(batch: Any, levels: Iterable[ServiceLevel], as_of: datetime, counts: dict[Any, dict[str, float]]) -> None:
+    queues = batch.column("queue").dictionary_encode()
+    numbers = queues.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    for number, queue in enumerate(queues.dictionary.to_pylist()):
+        for level in levels:
+            if level.covers(queue):
+                rows = np.flatnonzero(numbers == number)
+                into = counts.setdefault((level, queue), {})
+                for name, value in _judged(batch.take(rows), level.limit_s, as_of).items():
+                    into[name] = max(into.get(name, 0), value) if name == "worst_s" else into.get(name, 0) + value
+
+
+def _judged(rows: Any, limit_s: float, as_of: datetime) -> dict[str, float]:
+    def flags(column: str, *, absent: bool) -> Any:
+        return rows.column(column).fill_null(absent).to_numpy(zero_copy_only=False)
+
+    took = rows.column("receive_s").cast("float64").to_numpy(zero_copy_only=False)  # NaN for none
+    sent_us = rows.column("sent_at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    waits = as_of.timestamp() - sent_us.cast("float64").to_numpy(zero_copy_only=False) / 1_000_000
+    state = np.array(rows.column("state").to_pylist(), dtype=object)
+    received, died = state == "received", state == "dead"
+    known = (state == "outgoing") | ((state == "reached") & flags("in_queue", absent=True))
+    known |= (state == "sent") & flags("unexplained", absent=False)
+    known &= ~np.isnan(waits)
+    late, overdue = received & (took > limit_s), known & (waits > limit_s)
+    worst = max(took[late].max(initial=0.0), waits[overdue].max(initial=0.0))
+    found = {"in_time": received & (took <= limit_s), "late": late, "overdue": overdue, "died": died}
+    found["waiting"] = known & ~overdue
+    decided = sum(each.astype(int) for each in found.values())
+    return {name: int(each.sum()) for name, each in found.items()} | {
+        "unknown": int(len(state) - decided.sum()),
+        "worst_s": float(worst),
+    }

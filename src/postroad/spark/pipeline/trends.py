@@ -1,0 +1,66 @@
+"""Gold: the last period against the one before it, of all messages and by queue and route."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+NOW, BEFORE = "now", "before"
+_MINUTE = 60_000_000
+# The lengths of a period in microseconds, the longest first: the first that fits twice into the data.
+PERIODS = tuple(minutes * _MINUTE for minutes in (7 * 1440, 1440, 360, 60, 10, 1))
+_EVENTS = ("sent_at", "reached_at", "received_at", "dead_at")
+
+
+def period_of(first: int, last: int) -> int | None:
+    """The length of the period in microseconds; None if the data is too short for two."""
+    return next((each for each in PERIODS if last - first >= 2 * each), None)
+
+
+def trend(delivered: DataFrame) -> DataFrame:
+    """For each period and group: how many messages were sent, received and died in it, and how long those took that
+    reached their queue or were received in it. `until` is not part of the period.
+
+    `by` is all, queue or route. The table is empty if the data covers no two periods.
+    """
+    ends = [(f.min(f.unix_micros(name)), f.max(f.unix_micros(name))) for name in _EVENTS]
+    seen = delivered.agg(f.least(*(low for low, _ in ends)), f.greatest(*(high for _, high in ends))).collect()[0]
+    length = None if seen[0] is None else period_of(seen[0], seen[1])
+    until = (seen[1] or 0) + 1
+    middle = until - (length or 0)
+    periods = [(NOW, middle, until), (BEFORE, middle - (length or 0), middle)]
+    return _grouped(delivered if length else delivered.where("false"), periods)
+
+
+def _grouped(delivered: DataFrame, periods: list[tuple[str, int, int]]) -> DataFrame:
+    route = f.concat_ws(" -> ", f.coalesce("source", f.lit("?")), f.coalesce("destination", f.lit("?")))
+    groups = {"all": f.lit("all"), "queue": f.col("queue"), "route": route}
+    group = [f.struct(f.lit(by).alias("by"), what.alias("value")) for by, what in groups.items()]
+    spans = [
+        f.struct(
+            f.lit(name).alias("period"),
+            f.timestamp_micros(f.lit(since)).alias("since"),
+            f.timestamp_micros(f.lit(until)).alias("until"),
+        )
+        for name, since, until in periods
+    ]
+    kept = (*_EVENTS, "reach_s", "receive_s")
+    rows = delivered.select(f.explode(f.array(*group)).alias("group"), *kept)
+    rows = rows.select("group.*", f.explode(f.array(*spans)).alias("span"), *kept).where("value is not null")
+    rows = rows.select("by", "value", "span.*", *kept)
+    took = {"reach": f.when(_inside("reached_at"), f.col("reach_s"))}
+    took["receive"] = f.when(_inside("received_at"), f.col("receive_s"))
+    return rows.groupBy("period", "since", "until", "by", "value").agg(
+        f.sum(_inside("sent_at").cast("bigint")).alias("sent"),
+        f.sum(_inside("received_at").cast("bigint")).alias("received"),
+        f.sum(_inside("dead_at").cast("bigint")).alias("died"),
+        *(
+            f.round(f.percentile(each, f.lit(share)), 3).alias(f"{name}_p{share * 100:.0f}_s")
+            for name, each in took.items()
+            for share in (0.5, 0.9)
+        ),
+    )
+
+
+def _inside(time: str) -> Column:
+    return f.coalesce((f.col(time) >= f.col("since")) & (f.col(time) < f.col("until")), f.lit(False))

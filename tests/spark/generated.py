@@ -1,0 +1,172 @@
+"""A generated history of two days: what was sent and what became of it, as a ledger, and as the packets of a lake.
+
+The ledger is plain Python. The lake has real packets, and Spark makes its other tables as in any run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow
+
+from postroad.message import Composer, Message
+from postroad.names import MessageId, parse_name
+from postroad.spark.pipeline import silver
+from postroad.spark.pipeline.bronze import BRONZE as BRONZE_COLUMNS
+from postroad.spark.pipeline.depths import DEPTHS as DEPTH_COLUMNS
+from postroad.spark.pipeline.lake import BRONZE, DEPTHS, Lake
+from postroad.spark.pipeline.run import run
+from postroad.wire.constants import MessageClass, class_name
+from tests.spark.packets import LONDON, NAMES, ROME
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START_S = 1_700_006_400  # midnight
+HOURS = 48
+END_S = START_S + HOURS * 3600
+NUMBERS = {"orders": 1, "invoices": 2, "audit": 3, "questions": 4, "replies": 5, "unread": 6}
+APIS = {LONDON: "http://127.0.0.1:8180", ROME: "http://127.0.0.2:8180"}
+REASONS = (MessageClass.NACK_Q_EXCEED_QUOTA, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
+BURST_HOUR = 40  # in which audit gets many times its usual messages
+STOP_S = 3600 * 3  # before the end: the receiver of invoices stops
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message from london to a queue of rome. `fate` is received, dead, waiting, left (its queue, without a trace),
+    unexplained or outgoing; `after_s` is the time from the send until then."""
+
+    number: int
+    queue: str
+    sent_s: int
+    fate: str
+    after_s: int
+    priority: int
+    label: str
+    reason: MessageClass | None = None
+    answer_to: int | None = None
+
+    @property
+    def called(self) -> str:
+        return called(self.queue)
+
+    @property
+    def id(self) -> str:
+        return str(MessageId(LONDON, self.number))
+
+    @property
+    def state(self) -> str:
+        return {"waiting": "reached", "left": "reached", "unexplained": "sent"}.get(self.fate, self.fate)
+
+    @property
+    def why(self) -> str | None:
+        return None if self.reason is None else class_name(self.reason)
+
+    def packet(self) -> bytes:
+        """Asks for what its fate makes known."""
+        more: dict[str, Any] = {}
+        if self.fate == "unexplained":
+            more = {"ack": "full", "admin_queue": rf"PRIVATE={LONDON}\9"}
+        if self.queue == "questions":
+            more["response_queue"] = rf"PRIVATE={ROME}\{NUMBERS['replies']}"
+        if self.answer_to is not None:
+            more["correlation_id"] = LONDON.bytes_le + self.answer_to.to_bytes(4, "little")
+        message = Message(f"body of {self.number}", label=self.label, priority=self.priority, **more)
+        composer = Composer(LONDON, parse_name(rf"PRIVATE={ROME}\{NUMBERS[self.queue]}"))  # type: ignore[arg-type]
+        return composer.compose(message, self.number, self.sent_s)
+
+
+def called(queue: str) -> str:
+    return rf"rome: private$\{queue}"
+
+
+def history(count: int, seed: int = 1) -> list[Sent]:
+    """About `count` messages; the same for the same seed."""
+    chance = Random(seed)
+    made: list[Sent] = []
+
+    def add(queue: str, sent_s: int, **more: Any) -> None:
+        fate, after_s, reason = _fate(queue, sent_s, chance)
+        given: dict[str, Any] = {
+            "fate": fate,
+            "after_s": after_s,
+            "reason": reason,
+            "priority": chance.choice((3, 3, 3, 7)),
+        } | more
+        made.append(Sent(len(made) + 1, queue, sent_s, label=f"{queue} {len(made) + 1}", **given))
+
+    for number in range(count):
+        queue = chance.choices(("orders", "invoices", "audit", "questions", "unread"), (40, 15, 15, 10, 20))[0]
+        hour = BURST_HOUR if queue == "audit" and chance.random() < 0.3 else number % HOURS
+        sent_s = START_S + hour * 3600 + chance.randrange(3600)
+        add(queue, sent_s)
+        if queue == "questions" and made[-1].fate == "received" and chance.random() < 0.8:
+            asked = made[-1]
+            sent_s = asked.sent_s + asked.after_s + chance.randrange(20)
+            add("replies", sent_s, answer_to=asked.number, fate="received", after_s=chance.randrange(3), reason=None)
+    return made
+
+
+def _fate(queue: str, sent_s: int, chance: Random) -> tuple[str, int, MessageClass | None]:
+    if queue == "unread":
+        return "waiting", 1, None
+    if queue == "invoices" and sent_s > END_S - STOP_S:
+        return "waiting", 1, None
+    kind = chance.choices(("received", "dead", "left", "unexplained", "outgoing"), (85, 6, 4, 3, 2))[0]
+    if kind == "dead":
+        return kind, chance.randrange(60, 90), chance.choice(REASONS)
+    return kind, min(int(chance.expovariate(1 / 20)), 600) if kind == "received" else 1, None
+
+
+def copies(sent: Sequence[Sent]) -> Iterator[tuple[Any, ...]]:
+    """Bronze rows. Those that left their queue stand before all that wait: a floor separates them."""
+    ordered = sorted(sent, key=lambda each: each.fate != "left")
+    for arrival, each in enumerate(ordered, 1):
+        path = rf"private$\{each.queue}"
+        manager, queue, role = {
+            "received": (ROME, f"{path};journal", silver.RECEIVED),
+            "dead": (LONDON, ";deadletter", silver.DEAD),
+            "unexplained": (LONDON, ";journal", silver.SENT),
+            "outgoing": (LONDON, rf"PRIVATE={ROME}\{NUMBERS[each.queue]}", silver.OUTGOING),
+        }.get(each.fate, (ROME, path, silver.QUEUED))
+        at = datetime.fromtimestamp(each.sent_s + each.after_s, UTC)
+        found = (1, NAMES[manager], str(manager), queue, role, arrival, arrival, at, 0)
+        yield (*found, None if each.reason is None else int(each.reason), each.packet(), at.date())
+
+
+def depth(sent: Sequence[Sent], queue: str, until_s: int) -> list[Sent]:
+    """What waits in a queue at a time."""
+    return [each for each in sent if each.queue == queue and each.fate == "waiting" and each.sent_s < until_s]
+
+
+def made_lake(spark: SparkSession, path: Path, sent: Sequence[Sent]) -> Lake:
+    """A lake of this history, with two looks at the queues: an hour before the end, and at the end."""
+    lake = Lake(spark, path)
+    rows = list(copies(sent))
+    names = [column.split()[0] for column in BRONZE_COLUMNS.split(", ")]
+    columns = [pyarrow.array([row[place] for row in rows]) for place in range(len(names))]
+    columns[9] = columns[9].cast(pyarrow.int32())
+    frame = spark.createDataFrame(pyarrow.Table.from_arrays(columns, names))
+    typed = [frame[column.split()[0]].cast(column.split()[1]) for column in BRONZE_COLUMNS.split(", ")]
+    managers = [{"id": str(each), "name": NAMES[each], "address": None, "api": APIS[each]} for each in NAMES]
+    queues = {rf"PRIVATE={ROME}\{number}": called(queue) for queue, number in NUMBERS.items()}
+    lake.table(BRONZE).append(frame.select(*typed), 1, {"offsets": {}, "managers": managers, "queues": queues})
+    for look, until_s in ((1, END_S - 3600), (2, END_S)):
+        at = datetime.fromtimestamp(until_s, UTC)
+        seen = []
+        for queue in NUMBERS:
+            waiting = depth(sent, queue, until_s)
+            first = min((each.sent_s + each.after_s for each in waiting), default=None)
+            oldest = None if first is None else datetime.fromtimestamp(first, UTC)
+            ends = (look, at, "rome", str(ROME), rf"private$\{queue}", called(queue), silver.QUEUED)
+            seen.append((*ends, len(waiting), 100 * len(waiting), 0, oldest, False, None, at.date()))
+        lowest = {rf"{ROME}|private$\{queue}": 1 + sum(each.fate == "left" for each in sent) for queue in NUMBERS}
+        lake.table(DEPTHS).append(spark.createDataFrame(seen, DEPTH_COLUMNS), look, {"floors": lowest})
+    run(lake, [])
+    return lake

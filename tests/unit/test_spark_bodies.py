@@ -1,0 +1,176 @@
+"""Single bodies as values, by their type first, and the schema of many."""
+
+from __future__ import annotations
+
+import struct
+from base64 import b64decode
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.types import ArrayType, BooleanType, DoubleType, LongType, StringType, StructType, TimestampType
+
+from postroad.errors import RemoteProtocolError
+from postroad.spark.bodies import BINARY_OBJECT, DEEPEST, body_kind, read_body, record_of, schema_of, shaped
+from postroad.wire.constants import BodyType
+
+ORDER = """<?xml version="1.0" encoding="utf-16"?>
+<Order xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:xsd="http://www.w3.org/2001/XMLSchema" urgent="true">
+  <Id>7</Id>
+  <Code>007</Code>
+  <Price>12.5</Price>
+  <At>2024-05-17T12:00:00.1234567Z</At>
+  <Note xsi:nil="true" />
+  <Lines><Line><What>box</What></Line><Line><What>&lt;b&gt;</What></Line></Lines>
+</Order>"""
+SERIALIZED = b64decode("AAEAAAD/////AQAAAAAAAAAGAQAAAAVoZWxsbws=")
+
+
+@pytest.mark.parametrize(
+    ("body", "body_type", "kind"),
+    [
+        (b"", 0, "empty"),
+        (b"hello", 0, "text"),
+        (b' {"a": 1}', 0, "json"),
+        (b"[1]", BodyType.VT_LPSTR, "json"),
+        (ORDER.encode(), 0, "xml"),
+        ("<a/>".encode("utf-16-le"), BodyType.VT_BSTR, "xml"),
+        (SERIALIZED, 0, "binary-formatter"),
+        (SERIALIZED, BINARY_OBJECT, "binary-formatter"),
+        (b"<a/>", BodyType.VT_I4, "activex"),  # its type says a number, whatever the bytes look like
+        (b"<a/>", BodyType.VT_UI1 | 0x2000, "activex"),
+        (b"hello", BINARY_OBJECT, "binary-formatter"),
+        (SERIALIZED, BodyType.VT_BLOB, "bytes"),
+        (b"\x00\x01\x02", 0, "bytes"),
+    ],
+)
+def test_the_type_decides_first(body: bytes, body_type: int, kind: str) -> None:
+    assert body_kind(body, body_type) == kind
+
+
+@pytest.mark.parametrize(
+    ("body_type", "body", "value"),
+    [
+        (BodyType.VT_I1, b"\xff", -1),
+        (BodyType.VT_UI1, b"\xff", 255),
+        (BodyType.VT_I2, struct.pack("<h", -5), -5),
+        (BodyType.VT_UI2, struct.pack("<H", 50_000), 50_000),
+        (BodyType.VT_I4, struct.pack("<i", -5), -5),
+        (BodyType.VT_UI4, struct.pack("<I", 4_000_000_000), 4_000_000_000),
+        (BodyType.VT_I8, struct.pack("<q", -5), -5),
+        (BodyType.VT_UI8, struct.pack("<Q", 1 << 63), 1 << 63),
+        (BodyType.VT_R4, struct.pack("<f", 0.5), 0.5),
+        (BodyType.VT_R8, struct.pack("<d", 0.1), 0.1),
+        (BodyType.VT_BOOL, b"\xff\xff", True),
+        (BodyType.VT_CY, struct.pack("<q", 123_450), "12.3450"),
+        (BodyType.VT_DATE, struct.pack("<d", 2.25), "1900-01-01T06:00:00"),
+        (BodyType.VT_DATE, struct.pack("<d", -1.25), "1899-12-29T06:00:00"),
+        (BodyType.VT_UI1 | 0x2000, b"\x01\x02", b"\x01\x02"),
+        (BodyType.VT_BSTR, "grüße".encode("utf-16-le"), "grüße"),
+        (BodyType.VT_LPSTR, b"hello", "hello"),
+        (0, b"hello", "hello"),
+        (0, b'{"a": [1, 2.5, null]}', {"a": [1, 2.5, None]}),
+        (0, b"\xef\xbb\xbf[1]", [1]),
+        (0, b'<?xml version="1.0"?><int>5</int>', "5"),
+        (0, b"<string>007</string>", "007"),
+        (BINARY_OBJECT, SERIALIZED, "hello"),
+        (0, b"\x00\x01\x02", b"\x00\x01\x02"),
+        (0, b"", None),
+    ],
+)
+def test_values(body_type: int, body: bytes, value: Any) -> None:
+    assert read_body(body, body_type) == value
+
+
+def test_an_object_of_the_xml_serializer() -> None:
+    assert read_body(ORDER.encode("utf-16-le"), BodyType.VT_BSTR) == {
+        "$type": "Order",
+        "@urgent": "true",
+        "Id": "7",
+        "Code": "007",
+        "Price": "12.5",
+        "At": "2024-05-17T12:00:00.1234567Z",
+        "Note": None,
+        "Lines": {"Line": [{"What": "box"}, {"What": "<b>"}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "body_type", "sentence"),
+    [
+        (b"<a>", 0, "must be XML"),
+        (b'<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>', 0, "XML without a document type"),
+        (b'<!DOCTYPE a SYSTEM "file:///etc/passwd"><a/>', 0, "XML without a document type"),
+        (b"<a>" * (DEEPEST + 1), 0, f"nested more than {DEEPEST} times"),
+        (b"[" * (DEEPEST + 2) + b"]" * (DEEPEST + 2), 0, f"nested more than {DEEPEST} times"),
+        (b"[" * 100_000, 0, "must be JSON"),
+        (b'{"a": NaN}', 0, "NaN is no value"),
+        (b"{1}", 0, "must be JSON"),
+        (b"123", BodyType.VT_I4, "a body of type VT_I4 must have 4 bytes, got 3"),
+        (struct.pack("<d", 1e300), BodyType.VT_DATE, "must be a day"),
+        (b"hello", BINARY_OBJECT, "must start with a header"),
+    ],
+)
+def test_what_is_damaged_is_refused_in_a_sentence(body: bytes, body_type: int, sentence: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=sentence):
+        read_body(body, body_type)
+
+
+@given(st.binary(max_size=100), st.sampled_from([0, 2, 3, 7, 8, 11, 30, 31, 65, BINARY_OBJECT, 0x2011, 0xFFFF]))
+def test_any_body_gives_a_value_or_a_sentence(body: bytes, body_type: int) -> None:
+    try:
+        value = read_body(body, body_type)
+    except RemoteProtocolError:
+        return
+    schema_of([value])
+
+
+def kinds(schema: StructType) -> dict[str, type]:
+    return {field.name: type(field.dataType) for field in schema}
+
+
+def test_the_schema_of_xml_is_that_of_its_texts() -> None:
+    found = schema_of([read_body(ORDER.encode(), 0)])
+    assert kinds(found) == {
+        "$type": StringType,
+        "@urgent": BooleanType,
+        "Id": LongType,
+        "Code": StringType,  # 007 is no number
+        "Price": DoubleType,
+        "At": TimestampType,
+        "Note": StringType,
+        "Lines": StructType,
+    }
+    assert "Lines:struct<Line:array<struct<What:string>>>" in found.simpleString()
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([{"a": 1}, {"a": 2.5}], {"a": DoubleType}),
+        ([{"a": 1}, {"a": "x"}], {"a": StringType}),
+        ([{"a": 1}, {"b": True}], {"a": LongType, "b": BooleanType}),
+        ([{"a": None}, {"a": 1}], {"a": LongType}),
+        ([{"a": 1 << 63}], {"a": StringType}),
+        ([{"a": [1]}, {"a": 2}], {"a": ArrayType}),
+        ([5, 6], {"value": LongType}),
+        ([b"bytes"], {"value": StringType}),
+        ([], {"value": StringType}),
+    ],
+)
+def test_a_schema_fits_all_values(values: list[Any], expected: dict[str, type]) -> None:
+    assert kinds(schema_of(values)) == expected
+
+
+def test_values_in_a_schema() -> None:
+    values = [read_body(ORDER.encode(), 0), {"$type": "Order", "Id": "x", "Lines": {"Line": {"What": 5}}}]
+    schema = schema_of(values[:1])
+    first = shaped(record_of(values[0]), schema)
+    assert (first["Id"], first["Price"], first["@urgent"], first["Note"]) == (7, 12.5, True, None)
+    assert first["At"] == "2024-05-17T12:00:00.123456+00:00"
+    second = shaped(record_of(values[1]), schema)
+    assert (second["Id"], second["Lines"]) == (None, {"Line": [{"What": "5"}]})
+    assert shaped(5, schema) is None
+    assert shaped({"a": float("inf")}, schema_of([{"a": 0.5}])) == {"a": None}
+    assert shaped({"a": True}, schema_of([{"a": 1}])) == {"a": None}

@@ -1,0 +1,194 @@
+"""Bodies of .NET's BinaryFormatter, [MS-NRBF], written here byte for byte by the specification's grammar."""
+
+from __future__ import annotations
+
+import struct
+from base64 import b64decode
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroad.errors import RemoteProtocolError
+from postroad.spark.nrbf import DEEPEST, HEADER, MOST_VALUES, TYPE, is_nrbf, read
+
+END = b"\x0b"
+NULL = b"\x0a"
+LIBRARY = b"\x0c" + struct.pack("<i", 2)
+
+
+def text(value: str) -> bytes:
+    raw = value.encode()
+    assert len(raw) < 128
+    return bytes([len(raw)]) + raw
+
+
+def number(value: int) -> bytes:
+    return struct.pack("<i", value)
+
+
+def string(identifier: int, value: str) -> bytes:
+    return b"\x06" + number(identifier) + text(value)
+
+
+def shape(identifier: int, name: str, members: dict[str, bytes], *, system: bool = False) -> bytes:
+    """A class with its members and their types; a type is its byte and what follows it."""
+    head = (b"\x04" if system else b"\x05") + number(identifier) + text(name) + number(len(members))
+    names = b"".join(text(each) for each in members)
+    kinds = b"".join(each[:1] for each in members.values()) + b"".join(each[1:] for each in members.values())
+    return head + names + kinds + (b"" if system else number(2))
+
+
+def body(*records: bytes) -> bytes:
+    return HEADER + b"".join(records) + END
+
+
+INT, STRING, OBJECT = b"\x00\x08", b"\x01", b"\x02"
+LIBRARY_RECORD = LIBRARY + text("Shop, Version=1.0.0.0")
+
+
+def test_a_text_that_dotnet_wrote() -> None:
+    assert read(b64decode("AAEAAAD/////AQAAAAAAAAAGAQAAAAVoZWxsbws=")) == "hello"
+
+
+def test_a_number_that_dotnet_wrote() -> None:
+    wrote = "AAEAAAD/////AQAAAAAAAAAEAQAAAAxTeXN0ZW0uSW50MzIBAAAAB21fdmFsdWUACAUAAAAL"
+    assert read(b64decode(wrote)) == 5
+
+
+def test_an_object_with_fields() -> None:
+    members = {"<Id>k__BackingField": INT, "customer": STRING, "note": STRING, "next": OBJECT}
+    made = body(
+        LIBRARY_RECORD,
+        shape(1, "Shop.Order", members),
+        number(7) + string(3, "Ada") + NULL,
+        shape(4, "Shop.Tag", {"name": STRING}) + string(5, "gift"),
+    )
+    assert read(made) == {
+        TYPE: "Shop.Order",
+        "Id": 7,
+        "customer": "Ada",
+        "note": None,
+        "next": {TYPE: "Shop.Tag", "name": "gift"},
+    }
+
+
+UNIX_EPOCH = 621_355_968_000_000_000  # in ticks of .NET
+PRIMITIVES = [
+    (1, b"\x01", True),
+    (2, b"\xff", 255),
+    (3, "é".encode(), "é"),
+    (5, text("12.50"), "12.50"),
+    (6, struct.pack("<d", 1.5), 1.5),
+    (7, struct.pack("<h", -2), -2),
+    (8, number(-3), -3),
+    (9, struct.pack("<q", 1 << 40), 1 << 40),
+    (10, b"\xff", -1),
+    (11, struct.pack("<f", 0.25), 0.25),
+    (12, struct.pack("<q", 15_000_000), 1.5),
+    (13, struct.pack("<q", UNIX_EPOCH + 1_700_000_000 * 10_000_000 | 1 << 62), "2023-11-14T22:13:20Z"),
+    (14, struct.pack("<H", 65535), 65535),
+    (15, struct.pack("<I", 1 << 31), 1 << 31),
+    (16, struct.pack("<Q", 1 << 63), 1 << 63),
+    (18, text("t"), "t"),
+]
+
+
+@pytest.mark.parametrize(("kind", "raw", "value"), PRIMITIVES)
+def test_primitives_in_fields_in_arrays_and_alone(kind: int, raw: bytes, value: Any) -> None:
+    in_field = body(LIBRARY_RECORD, shape(1, "T", {"f": bytes([0, kind])}), raw)
+    assert read(in_field) == {TYPE: "T", "f": value}
+    assert read(body(b"\x0f" + number(1) + number(2) + bytes([kind]), raw, raw)) == [value, value]
+    assert read(body(b"\x10" + number(1) + number(1), b"\x08" + bytes([kind]) + raw)) == [value]
+
+
+def test_arrays_with_nulls_and_references() -> None:
+    strings = b"\x11" + number(1) + number(6)
+    made = body(strings, string(2, "a"), b"\x09" + number(2), b"\x0d\x02", NULL, b"\x0e" + number(1))
+    assert read(made) == ["a", "a", None, None, None, None]
+    grid = b"\x07" + number(1) + b"\x02" + number(2) + number(2) + number(1) + b"\x00\x08"
+    assert read(body(grid, number(4), number(5))) == [4, 5]
+
+
+def test_a_class_that_was_described_before() -> None:
+    tags = b"\x10" + number(1) + number(2)
+    made = body(
+        LIBRARY_RECORD, tags, shape(4, "Tag", {"n": INT}), number(1), b"\x01" + number(6) + number(4) + number(2)
+    )
+    assert read(made) == [{TYPE: "Tag", "n": 1}, {TYPE: "Tag", "n": 2}]
+
+
+def test_lists_and_guids_are_what_they_are() -> None:
+    name = "System.Collections.Generic.List`1[[System.Int32, mscorlib]]"
+    members = {"_items": b"\x07\x08", "_size": INT, "_version": INT}
+    made = body(shape(1, name, members, system=True), b"\x09" + number(2), number(2), number(2))
+    made = made[:-1] + b"\x0f" + number(2) + number(4) + b"\x08" + b"".join(map(number, (8, 9, 0, 0))) + END
+    assert read(made) == [8, 9]
+    guid = {"_a": b"\x00\x08", "_b": b"\x00\x07", "_c": b"\x00\x07"} | {f"_{each}": b"\x00\x02" for each in "defghijk"}
+    raw = struct.pack("<ihh", 0x01020304, 0x0506, -1) + bytes(range(8))
+    assert read(body(shape(1, "System.Guid", guid, system=True), raw)) == "01020304-0506-ffff-0001-020304050607"
+
+
+def test_an_object_inside_itself_is_named() -> None:
+    made = body(LIBRARY_RECORD, shape(1, "Node", {"next": OBJECT}), b"\x09" + number(1))
+    assert read(made) == {TYPE: "Node", "next": {"$ref": 1}}
+
+
+def test_references_that_repeat_each_other_do_not_explode() -> None:
+    """Twenty arrays, each of them twice the next one: a million values from some hundred bytes."""
+    arrays = [b"\x10" + number(level) + number(2) + (b"\x09" + number(level + 1)) * 2 for level in range(1, 21)]
+    with pytest.raises(RemoteProtocolError, match=f"at most {MOST_VALUES:,} values"):
+        read(body(*arrays, string(21, "end")))
+
+
+def test_nulls_do_not_explode() -> None:
+    full = b"\x10" + number(1) + number(MOST_VALUES) + b"\x0e" + number(MOST_VALUES)
+    with pytest.raises(RemoteProtocolError, match=f"at most {MOST_VALUES:,} values"):
+        read(body(full, full.replace(number(1), number(2), 1)))
+
+
+def test_deep_objects_are_refused() -> None:
+    nested = b"".join(b"\x10" + number(level) + number(1) for level in range(1, DEEPEST + 3))
+    with pytest.raises(RemoteProtocolError, match=f"nested more than {DEEPEST} times"):
+        read(body(nested, NULL))
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (b"text", "must start with a header"),
+        (body(), "has no object 1, the root"),
+        (body(string(1, "a")) + b"x", "must end here, has 1 bytes more"),
+        (HEADER + string(1, "a")[:-1], "must have 1 bytes more, has 0"),
+        (body(string(1, "a"), string(1, "b")), "has object 1 twice"),
+        (body(b"\x10" + number(1) + number(1) + b"\x09" + number(9)), "has no object 9"),
+        (body(b"\x15"), "a record that is not read: method call"),
+        (body(b"\x03"), "a record that is not read: class with members"),
+        (body(b"\x63"), "must have a known record, got 99"),
+        (body(b"\x0f" + number(1) + number(-1) + b"\x08"), "arrays of at most"),
+        (body(b"\x0f" + number(1) + number(1) + b"\x04"), "a known primitive type, got 4"),
+        (body(b"\x01" + number(1) + number(5)), "has no class 5"),
+        (body(b"\x10" + number(1) + number(1) + b"\x0e" + number(2)), "at most 1 nulls here, got 2"),
+        (body(b"\x06" + number(1) + b"\x01\xff"), "text in UTF-8"),
+        (body(b"\x06" + number(1) + b"\xff" * 6), "lengths of at most five bytes"),
+    ],
+)
+def test_what_is_damaged_is_refused_in_a_sentence(made: bytes, sentence: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=sentence):
+        read(made)
+
+
+@given(st.binary(max_size=200), st.integers(0, 100))
+def test_any_bytes_give_a_value_or_a_sentence(noise: bytes, place: int) -> None:
+    good = body(LIBRARY_RECORD, shape(1, "T", {"f": INT, "s": STRING}), number(1), string(3, "x"))
+    for made in (HEADER + noise, good[:place] + noise + good[place + len(noise) :]):
+        with suppress(RemoteProtocolError):
+            read(made)
+
+
+def test_what_looks_like_it() -> None:
+    assert is_nrbf(body(string(1, "a")))
+    assert not is_nrbf(HEADER)
+    assert not is_nrbf(b"\x00" * 40)
