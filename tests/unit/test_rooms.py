@@ -320,7 +320,7 @@ def test_every_import_follows_the_arrows() -> None:
 
 # Where programs come in: the command, the packages that people import, and what `python -m` runs.
 ENTRANCES = frozenset(
-    {FRONT_DOOR, "__main__", "aio", "cli", "client.arrow", "server", "spark", "simulation.__main__"}
+    {FRONT_DOOR, "__main__", "aio", "cli", "client.arrow", "server", "spark", "spark.bodies", "simulation.__main__"}
     | {f"cli.{each.module}" for each in COMMANDS.values()}
 )
 
