@@ -32,7 +32,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("queues",),
     ("config", "directory"),
     ("routing",),
-    ("rpc",),
+    ("rpc", "pgm"),
     ("transfer",),
     ("binary", "soap", "remote_read"),
     ("status",),
@@ -161,6 +161,12 @@ PURE = (
     "soap.receiver",
     "soap.service",
     "soap.report",
+    "pgm.packet",
+    "pgm.settings",
+    "pgm.rate",
+    "pgm.source",
+    "pgm.session",
+    "pgm.receiver",
     "rpc.pdu",
     "rpc.ndr",
     "rpc.interface",
@@ -326,6 +332,13 @@ ENTRANCES = frozenset(
 
 # Modules that no program uses yet, each with what will use it. What gets a use, or is not there, must leave the list.
 FOR_LATER = {
+    "pgm": "SOAP by multicast",
+    "pgm.packet": "SOAP by multicast",
+    "pgm.settings": "SOAP by multicast",
+    "pgm.rate": "SOAP by multicast",
+    "pgm.source": "SOAP by multicast",
+    "pgm.session": "SOAP by multicast",
+    "pgm.receiver": "SOAP by multicast",
     "wire.variants": "management of a manager by others, [MS-MQMP] and [MS-MQCN]",
 }
 
