@@ -112,7 +112,7 @@ class Receiver:
         """The NAKs that have to be sent now."""
         out: list[OutgoingNak] = []
         for key, session in list(self.sessions.items()):
-            if now - session.heard_at >= self.settings.source_silence_s:
+            if now >= session.heard_at + self.settings.source_silence_s:  # as `deadline` has it, to the bit
                 self._drop(key)
                 continue
             before = session.held_bytes
