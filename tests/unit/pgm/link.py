@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 from random import Random
 
 from postroad.pgm.packet import Kind, Nak, Tsi, decode
@@ -78,7 +79,7 @@ class Link:
                 listener.collect()
             deadlines = [each.deadline for each in self.sources] + [each.receiver.deadline for each in self.listeners]
             deadlines += [self._transit[0][0] if self._transit else None]
-            following = min((each for each in deadlines if each is not None), default=until)
+            following = min((each for each in deadlines if each is not None), default=inf)
             if following > until:
                 self.now = until
                 return
