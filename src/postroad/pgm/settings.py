@@ -26,6 +26,7 @@ class PgmSettings:
     nak_data_retries: int = 10
     max_apdu: int = 64 << 10
     max_tpdu: int = 1400  # an IP packet, so that it fits any common link
+    opening_s: float = 0.1  # from the first SPM to the first data: receivers that hear one of them miss nothing
     linger_s: float = 10.0  # how long a source that has ended repairs
     # Bounds
     sources: int = 128  # that one group hears at a time

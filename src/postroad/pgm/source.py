@@ -30,6 +30,7 @@ from postroad.pgm.settings import PgmSettings
 
 IP_HEADER = 20
 FIRST_SPMS = 3  # before the first data: a receiver that loses them all begins with the first data that it hears
+FAREWELL_SPMS = 3
 
 
 class Outgoing(NamedTuple):
@@ -88,7 +89,7 @@ class Source:
     _confirmations: list[Outgoing] = field(default_factory=list)
     _repaired_last: bool = False
     _spm_sequence: int = 0
-    _first_spms: int = FIRST_SPMS
+    _opening: deque[float] = field(init=False)  # when the first SPMs are due; data waits for them
     _since_ambient: int = 0
     _ambient_at: float = field(init=False)  # of the last ambient SPM
     _heartbeat_at: float = field(init=False)
@@ -102,6 +103,8 @@ class Source:
         self.trail, self.lead = self.first_sequence, after(self.first_sequence, -1)
         rate, depth = self.settings.txw_max_rte, self.settings.token_bucket_s
         self._bucket = TokenBucket(rate, depth, self.settings.max_tpdu, self.now)
+        step = self.settings.opening_s / (FIRST_SPMS - 1)
+        self._opening = deque(self.now + step * place for place in range(FIRST_SPMS))
         self._ambient_at = self.now
         self._heartbeat_s = self.settings.ihb_min_s
         self._heartbeat_at = self.now + self._heartbeat_s
@@ -144,6 +147,14 @@ class Source:
         self._repairs = Deadlines()
         self.backlog = 0
 
+    def farewell(self, now: float) -> list[Outgoing]:
+        """OPT_FIN thrice, for a source that ends now: nobody can ask it for repairs any more."""
+        self._closing = True
+        self._waiting.clear()
+        self.backlog = 0
+        self.closed = True
+        return [self._spm() for _ in range(FAREWELL_SPMS)]
+
     @property
     def idle(self) -> bool:
         """Whether nothing waits to be sent."""
@@ -181,8 +192,10 @@ class Source:
         if self.closed:
             return None
         ends_now = self._closing and self._ends_at is None and not self._waiting
-        if self._confirmations or self._first_spms or self._aborted or ends_now:
+        if self._confirmations or self._aborted or ends_now:
             return self.now
+        if self._opening:
+            return self._opening[0]
         return earliest(
             (
                 self._heartbeat_at,
@@ -207,9 +220,11 @@ class Source:
         if self._aborted:
             self.closed = True
             return [self._spm()]
-        for _ in range(self._first_spms):
+        while self._opening and now >= self._opening[0]:
+            self._opening.popleft()
             out.append(self._spm())
-        self._first_spms = 0
+        if self._opening and not self._closing:
+            return out
         if now >= self._advance_at:
             self._advance(now)
         self._ready.extend(self._repairs.take_due(now))

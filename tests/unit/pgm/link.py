@@ -16,7 +16,7 @@ from postroad.pgm.source import Source
 
 GROUP, PORT = "239.1.1.1", 8001
 GSI = bytes.fromhex("0a0b0c0d0e0f")
-FAST = PgmSettings(txw_max_rte=2_000_000)
+FAST = PgmSettings(txw_max_rte=2_000_000, opening_s=0.0)
 
 
 def source(settings: PgmSettings = FAST, *, address: str = "10.9.0.1", first: int = 100, now: float = 0.0) -> Source:

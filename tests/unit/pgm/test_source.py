@@ -12,7 +12,7 @@ from postroad.pgm.settings import PgmSettings
 from postroad.pgm.source import Source
 from tests.unit.pgm.link import FAST, GROUP, GSI, PORT, source
 
-DEFAULTS = PgmSettings()
+DEFAULTS = PgmSettings(opening_s=0.0)
 Sent = list[tuple[float, Packet]]
 
 
@@ -73,6 +73,14 @@ def test_rate_and_window_can_be_set() -> None:
     first = each.trail
     each.receive(nak(each, first - 1), 12.1)
     assert not of(run(each, 12.2), Kind.RDATA)
+
+
+def test_path_messages_come_before_the_first_data() -> None:
+    each = source(PgmSettings())
+    each.send(b"data", "")
+    sent = run(each, 0.4)
+    assert [(at, type(packet)) for at, packet in sent] == [(0.0, Spm), (0.05, Spm), (0.1, Spm), (0.1, Data)]
+    assert {(packet.trail, packet.lead) for _, packet in spms(sent)} == {(100, 99)}
 
 
 def test_an_apdu_takes_as_many_packets_as_it_needs() -> None:
