@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from postroad.deadlines import Deadlines
-from postroad.pgm.packet import Data, Kind, Spm, Tsi, after, distance
+from postroad.pgm.packet import MAX_NAK_LIST, Data, Kind, Spm, Tsi, after, distance
 from postroad.pgm.settings import PgmSettings
 
 FARTHEST = 65_536  # packets ahead of the next one that are believed; a window that is farther says so by its trail
@@ -260,11 +260,13 @@ class Session:
         self._timers.set(sequence, now + shortest + (longest - shortest) * self.chance())
 
     def _note_gaps(self, now: float) -> None:
-        """Only so many at a time: a lead that is far ahead costs nothing until those before it are here."""
+        """Only so many at a time: a lead that is far ahead costs nothing until those before it are here. A source that
+        has brought nothing yet is asked by one NAK at a time: it may be forged, and the NAKs another's trouble."""
         assert self.next is not None
+        most = self.settings.missing if self.delivered else MAX_NAK_LIST + 1
         if distance(self._noted, self.next) > 1:
             self._noted = after(self.next, -1)
-        while self._noted != self._lead and len(self._missing) < self.settings.missing:
+        while self._noted != self._lead and len(self._missing) < most:
             self._noted = after(self._noted)
             if self._noted not in self._held:
                 self._missing[self._noted] = _Missing()

@@ -220,7 +220,7 @@ def test_a_confirmation_or_the_nak_of_another_suppresses_ours() -> None:
 
 def test_naks_are_put_together() -> None:
     each = receiver()
-    take(each, spm(0, 99), odata(200))
+    take(each, spm(0, 98, trail=99), odata(99, trail=99), odata(200, trail=99))
     naks = run(each, 0.1)
     assert [len(nak.sequences) for _, nak in naks] == [63, 37]
     assert [sequence for _, nak in naks for sequence in nak.sequences] == list(range(100, 200))
@@ -375,8 +375,9 @@ def test_bytes_of_all_sources_are_bounded() -> None:
 def test_a_lead_far_ahead_costs_little() -> None:
     each = receiver()
     take(each, spm(0, 99), spm(1, 99 + 60_000))
-    naks = run(each, 0.1)
-    assert sum(len(nak.sequences) for _, nak in naks) == DEFAULTS.missing
+    assert [len(nak.sequences) for _, nak in run(each, 0.1)] == [63]  # of a source that has brought nothing yet
+    take(each, *[rdata(sequence) for sequence in range(100, 163)], now=0.1)
+    assert sum(len(nak.sequences) for _, nak in run(each, 0.2, 0.1)) == DEFAULTS.missing
     take(each, spm(2, 99 + 2_000_000), odata(100 + 2_000_000))
     assert next(iter(each.sessions.values())).held_bytes == 0
 
