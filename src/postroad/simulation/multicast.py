@@ -106,6 +106,9 @@ class Host:
     def leave(self, group: str) -> None:
         self.groups.discard(group)
 
+    def wake(self) -> None:
+        """The link asks for deadlines by itself."""
+
     def arrived(self, data: bytes, address: str, group: str | None) -> None:
         if not self.up or (group is not None and group not in self.groups):
             return

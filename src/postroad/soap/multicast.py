@@ -64,6 +64,9 @@ class Driver(Protocol):
 
     def leave(self, group: str) -> None: ...
 
+    def wake(self) -> None:
+        """There may be another deadline: somebody has sent a message."""
+
 
 @dataclass(slots=True, eq=False)
 class _Stream:
@@ -180,6 +183,7 @@ class MulticastService:
         if stream is not None:
             self._pump(stream, now)
             self._poll(stream, now)
+        self.driver.wake()
 
     def _open(self, queue: Queue, now: float) -> _Stream | None:
         """3.1.7.9: a PGM session to the address and port of the name."""

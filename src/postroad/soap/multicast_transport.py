@@ -40,7 +40,7 @@ class MulticastTransport:
         self._timer: asyncio.TimerHandle | None = None
         self._armed_at = 0.0
         self._not_before = 0.0  # of the next timer, after a failure
-        self._rebinding = False
+        self._rebinding = self._waking = False
         self._notices: dict[str, RateLimitedLog] = {}
         self.watcher = TransferWatcher(refused=self._note_refusal, suspicious=self._notice)
 
@@ -90,6 +90,16 @@ class MulticastTransport:
 
     def leave(self, group: str) -> None:
         self._pgm.leave(group)
+
+    def wake(self) -> None:
+        """Not at once: it is called while a commit is noted."""
+        if not self._waking:
+            self._waking = True
+            asyncio.get_running_loop().call_soon(self._woken)
+
+    def _woken(self) -> None:
+        self._waking = False
+        self.changed()
 
     def _received(self, packet: Packet, address: str, group: str | None) -> None:
         try:
