@@ -75,6 +75,7 @@ class Session:
     nla: str | None = None  # where NAKs go, as the last SPM says
     ended: bool = False
     delivered: int = 0  # APDUs
+    answered: bool = False  # it has answered a NAK
     held_bytes: int = 0  # of packets that came out of order
     next: int | None = None  # the packet that is delivered next
     _lead: int = 0  # the last packet that is known to have been sent
@@ -215,6 +216,7 @@ class Session:
         for sequence in sequences:
             missing = self._missing.get(sequence)
             if missing is not None:
+                self.answered = True
                 missing.wait = _Wait.DATA
                 self._timers.set(sequence, now + self.settings.nak_rdata_ivl_s)
 
@@ -230,7 +232,9 @@ class Session:
         """The packets to ask for now."""
         if self.nla is None:
             return []
-        wanted = []
+        wanted: list[int] = []
+        given_up = False
+        again_at = self._back_off(now)
         for sequence in self._timers.take_due(now):
             missing = self._missing[sequence]
             if missing.wait is _Wait.BACK_OFF:
@@ -239,11 +243,14 @@ class Session:
                 self._timers.set(sequence, now + self.settings.nak_rpt_ivl_s)
             elif self._may_repeat(missing):
                 missing.wait = _Wait.BACK_OFF
-                self._back_off(sequence, now)
+                self._timers.set(sequence, again_at)
             else:
                 del self._missing[sequence]
                 self._held[sequence] = None
+                given_up = True
         self._deliver()
+        if given_up and not self.answered:  # what else it claims to have sent is not asked for
+            self._move_trail(after(self._lead))
         self._note_gaps(now)
         self._end_if_finished()
         return wanted
@@ -255,27 +262,32 @@ class Session:
         missing.data_retries += 1
         return missing.data_retries <= self.settings.nak_data_retries
 
-    def _back_off(self, sequence: int, now: float) -> None:
+    def _back_off(self, now: float) -> float:
+        """When to ask. Packets that are found missing together have one time, so one NAK asks for all of them."""
         shortest, longest = self.settings.nak_rb_ivl_s
-        self._timers.set(sequence, now + shortest + (longest - shortest) * self.chance())
+        return now + shortest + (longest - shortest) * self.chance()
 
     def _note_gaps(self, now: float) -> None:
         """Only so many at a time: a lead that is far ahead costs nothing until those before it are here. A source that
-        has brought nothing yet is asked by one NAK at a time: it may be forged, and the NAKs another's trouble."""
+        has answered no NAK yet is asked by one at a time: it may be forged, and the NAKs another's trouble."""
         assert self.next is not None
-        most = self.settings.missing if self.delivered else MAX_NAK_LIST + 1
+        most = self.settings.missing if self.answered else MAX_NAK_LIST + 1
         if distance(self._noted, self.next) > 1:
             self._noted = after(self.next, -1)
+        if self._noted == self._lead:
+            return
+        at = self._back_off(now)
         while self._noted != self._lead and len(self._missing) < most:
             self._noted = after(self._noted)
             if self._noted not in self._held:
                 self._missing[self._noted] = _Missing()
-                self._back_off(self._noted, now)
+                self._timers.set(self._noted, at)
 
     def _forget_missing(self, sequence: int, *, repaired: bool = False) -> None:
         if self._missing.pop(sequence, None) is not None:
             self._timers.set(sequence, None)
             self.counts.repaired += repaired
+            self.answered = self.answered or repaired
 
     def give_up_first_gap(self) -> None:
         """Too much is held behind a gap: it is lost, so the rest can be delivered."""

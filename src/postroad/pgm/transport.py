@@ -209,9 +209,9 @@ def _interface(name: str) -> _Interface:
     for index, each in socket.if_nameindex():
         if _address_of(each) == name:
             return _Interface(index, name)
-    # A further address of an interface, such as 127.0.0.2.
-    index = 1 if name.startswith("127.") else 0
-    return _Interface(index, name)
+    return _Interface(
+        0, name
+    )  # a further address of an interface, such as 127.0.0.2: the system knows which one has it
 
 
 def _address_of(name: str) -> str | None:

@@ -59,7 +59,7 @@ from postroad.rpc.providers import providers
 from postroad.runtime.supervision import Running
 from postroad.security.audit import AuditLog
 from postroad.security.relay import Relay
-from postroad.server.exposure import RpcFacts, announce, exposure
+from postroad.server.exposure import RpcFacts, announce, exposure, multicast_exposure
 from postroad.server.provision import provide_all, provide_public
 from postroad.server.security import announce_algorithms, build_protection, build_users
 from postroad.soap.listener import Listener
@@ -100,6 +100,7 @@ class Server:
         self._http: Listener | None = None
         self._https: Listener | None = None
         self._remote_read: RemoteReadServer | None = None
+        self._multicast: MulticastTransport | None = None
 
     @property
     def ready(self) -> dict[str, object]:
@@ -138,6 +139,7 @@ class Server:
         await self._opened.aclose()
         self._opened = AsyncExitStack()
         self._manager = self._api = self._binary = self._ping = self._http = self._https = self._remote_read = None
+        self._multicast = None
 
     async def _start(self) -> None:
         config = self._config
@@ -214,7 +216,9 @@ class Server:
             other = None if server.read_address == server.address else server.read_address
             offered = (AuthType(each) for each in server.rpc.endpoint.providers if each != AuthType.SPNEGO)
             rpc = RpcFacts(server.service.authenticate, tuple(each.name.lower() for each in offered), other)
-        return exposure(self._config, self._addresses, reachable=reachable, rpc=rpc)
+        found = exposure(self._config, self._addresses, reachable=reachable, rpc=rpc)
+        multicast = None if self._multicast is None else self._multicast.address
+        return found if multicast is None else (*found, multicast_exposure(multicast))
 
     def _open_audit(self) -> AuditLog:
         """After the store: the file may be in the data directory."""
@@ -382,7 +386,7 @@ class Server:
         config = self._config.multicast
         udp_port = config.port_udp if config.encapsulation is Encapsulation.UDP else None
         options = TransportOptions(config.interfaces, udp_port, config.hops, config.router_alert)
-        transport = MulticastTransport(manager, options)
+        transport = self._multicast = MulticastTransport(manager, options)
         self._opened.push_async_callback(transport.stop)
         pgm = PgmSettings(txw_max_rte=config.rate_kb_s * 1000, txw_secs=float(config.window_s))
         written = Outgoing(manager.core, Redirections()) if manager.soap is None else manager.soap.outgoing

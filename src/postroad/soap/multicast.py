@@ -91,7 +91,7 @@ class _Group:
 class MulticastService:
     """One for a queue manager. `chance` gives numbers from 0 to 1."""
 
-    hardened = True
+    hardened = False  # [MS-MQDMPR] 3.1.3: a hardened manager sends by HTTP alone
 
     def __init__(
         self,
@@ -250,12 +250,18 @@ class MulticastService:
             self.ready(queue, now)
 
     def forget(self, queue: Queue) -> None:
-        """The queue is gone, and its messages: sends are cancelled."""
-        stream = self._streams.pop(queue, None)
-        if stream is not None:
-            stream.source.abort()
-            for out in stream.source.poll(stream.source.now):
-                self.driver.send(stream.source.group, out)
+        """The queue is gone: its source ends, at once if there are messages that it must not send any more."""
+        stream = self._streams.get(queue)
+        if stream is None:
+            return
+        if stream.source.idle:
+            self._close(stream)
+            self.driver.wake()
+            return
+        del self._streams[queue]
+        stream.source.abort()
+        for out in stream.source.poll(stream.source.now):
+            self.driver.send(stream.source.group, out)
 
     # In
 
@@ -285,7 +291,7 @@ class MulticastService:
         if group is None:
             return
         for each in list(self._groups.values()):
-            if each.receiver.port == packet.port and each.receiver.group == group:
+            if each.receiver.group == group:
                 each.receiver.receive(packet, address, now)
                 self._take_events(each, now)
 
@@ -336,8 +342,10 @@ class MulticastService:
         for stream in list(self._streams.values()):
             self._poll(stream, now)
             self._pump(stream, now)
-            if stream.source.idle and now >= stream.idle_at:
+            if now >= stream.idle_at and stream.source.idle:
                 self._close(stream)
+            elif now >= stream.idle_at:  # it repairs, or waits for the rate limit
+                stream.idle_at = now + self.settings.idle_s
         for stream in list(self._ending):
             self._poll(stream, now)
             if stream.source.closed:

@@ -92,7 +92,7 @@ class MulticastTransport:
         self._pgm.leave(group)
 
     def wake(self) -> None:
-        """Not at once: it is called while a commit is noted."""
+        """Not at once: it is called while a commit is noted, and for each packet."""
         if not self._waking:
             self._waking = True
             asyncio.get_running_loop().call_soon(self._woken)
@@ -106,7 +106,7 @@ class MulticastTransport:
             self.service.received(packet, address, group, self.manager.clock())
         except Exception:  # a bug: this packet is lost, and somebody reads the log
             log.exception("multicast packet not taken")
-        self.changed()
+        self.wake()  # once for all packets that are read together
 
     # Queues
 

@@ -219,8 +219,8 @@ def test_a_confirmation_or_the_nak_of_another_suppresses_ours() -> None:
 
 
 def test_naks_are_put_together() -> None:
-    each = receiver()
-    take(each, spm(0, 98, trail=99), odata(99, trail=99), odata(200, trail=99))
+    each = receiver(chances=[0.1, 0.9, 0.2, 0.8, 0.3])
+    take(each, spm(0, 97, trail=98), odata(99, trail=98), rdata(98, trail=98), odata(200, trail=98))
     naks = run(each, 0.1)
     assert [len(nak.sequences) for _, nak in naks] == [63, 37]
     assert [sequence for _, nak in naks for sequence in nak.sequences] == list(range(100, 200))
@@ -375,11 +375,18 @@ def test_bytes_of_all_sources_are_bounded() -> None:
 def test_a_lead_far_ahead_costs_little() -> None:
     each = receiver()
     take(each, spm(0, 99), spm(1, 99 + 60_000))
-    assert [len(nak.sequences) for _, nak in run(each, 0.1)] == [63]  # of a source that has brought nothing yet
+    assert [len(nak.sequences) for _, nak in run(each, 0.1)] == [63]  # of a source that has answered nothing yet
     take(each, *[rdata(sequence) for sequence in range(100, 163)], now=0.1)
     assert sum(len(nak.sequences) for _, nak in run(each, 0.2, 0.1)) == DEFAULTS.missing
     take(each, spm(2, 99 + 2_000_000), odata(100 + 2_000_000))
     assert next(iter(each.sessions.values())).held_bytes == 0
+
+
+def test_a_source_that_answers_nothing_is_not_asked_for_long() -> None:
+    each = receiver()
+    take(each, spm(0, 99), spm(1, 99 + 60_000))
+    assert len(run(each, 200)) == 11
+    assert each.counts.lost == 60_000
 
 
 def test_data_that_contradicts_itself_is_ignored() -> None:

@@ -217,6 +217,18 @@ def test_a_deleted_queue_cancels_its_messages() -> None:
     assert slow.service.info().sent == 0
 
 
+def test_a_queue_that_is_forgotten_ends_its_source_in_good_order() -> None:
+    lan, (alpha, beta) = lan_of(2)
+    alpha.send_to(NAME, Message(b"", label="one"))
+    lan.run(lan.now + 1)
+    alpha.core.delete_queue(alpha.core.queues.get(NAME), lan.now)
+    lan.run(lan.now + 30)
+    (session,) = beta.service._groups[named(NAME)].receiver.sessions.values()
+    assert session.ended
+    spms = [each for each in (decode(data) for _, _, data in lan.packets) if isinstance(each, Spm)]
+    assert (spms[-1].fin, spms[-1].rst) == (True, False)
+
+
 def test_a_paused_queue_sends_nothing() -> None:
     lan, (alpha, beta) = lan_of(2)
     alpha.send_to(NAME, Message(b"", label="one"))
