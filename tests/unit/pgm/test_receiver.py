@@ -134,9 +134,14 @@ def test_fragments_that_contradict_each_other_make_no_apdu(wrong: Fragment) -> N
 @pytest.mark.spec("SRM-2.1.3.1-17")
 def test_an_apdu_over_64_kib_is_passed_over() -> None:
     each = receiver()
-    take(each, odata(100, b"x" * 1000)._replace(fragment=Fragment(100, 0, 65_537)))
-    take(each, odata(101, b"x" * 1000)._replace(fragment=Fragment(100, 1000, 65_537)), odata(102))
-    assert apdus(each) == [b"102"]
+    for size, delivered in ((65_536, 1), (65_537, 0)):
+        first = 100 if delivered else 200
+        for place, offset in enumerate(range(0, size, 1000)):
+            piece = odata(first + place, bytes(min(1000, size - offset)), trail=100)
+            take(each, piece._replace(fragment=Fragment(first, offset, size)))
+        assert len(apdus(each)) == delivered
+        take(each, *[odata(sequence) for sequence in range(first + 66, 200)])
+        each.take_events()
     assert each.counts.cut_short == 1
 
 
