@@ -127,6 +127,7 @@ torture: install
 	$(BIN)/python -m tests.torture.kill --kills $(KILLS)
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS)
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --soap
+	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --multicast
 	$(BIN)/python -m tests.torture.hostile --seeds 2 --seconds $(HOSTILE_SECONDS)
 
 bench-soap: install

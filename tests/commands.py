@@ -69,9 +69,11 @@ def postroad(
 class ServerProcess:
     """`postroad serve` on a configuration file; ready when it is made. `descriptors` is its limit of them."""
 
+    command_prefix: tuple[str, ...] = ()  # a program that runs the server
+
     def __init__(self, config: Path, *options: str, descriptors: int | None = None) -> None:
         self._log = config.with_suffix(".log")
-        command = [*POSTROAD, "serve", "-c", str(config), *options]
+        command = [*self.command_prefix, *POSTROAD, "serve", "-c", str(config), *options]
         if descriptors is not None:
             command = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command]
         with self._log.open("wb") as errors:

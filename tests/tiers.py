@@ -31,6 +31,7 @@ SLOW = {
     "acceptance/test_limits.py": "fills every limit of a server; 12 s",
     "acceptance/test_lock_commands.py": "waits until leases end; 25 s",
     "acceptance/test_message_security.py": "four servers, a process for each command; 45 s",
+    "acceptance/test_multicast.py": "four servers for each case, and lost packets; a minute",
     "acceptance/test_ping.py": "a process for each ping; 12 s",
     "acceptance/test_promises.py": "many servers, killed under load; 12 s",
     "acceptance/test_remote.py": "a process for each command; integration/test_remote_read.py is quicker; 25 s",

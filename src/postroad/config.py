@@ -215,6 +215,27 @@ class SrmpSettings:
     tls_key: Path | None = setting(FILE, None)
 
 
+class Encapsulation(Enum):
+    """What carries PGM packets: IP protocol 113, or UDP."""
+
+    RAW = "raw"
+    UDP = "udp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MulticastSettings:
+    """`[multicast]`: SOAP over PGM. `interfaces` are names or addresses; none: the one of the default route."""
+
+    enabled: bool = setting(SWITCH, False)
+    interfaces: tuple[str, ...] = setting(items(line(64), distinct=True), ())
+    encapsulation: Encapsulation = setting(choice(Encapsulation), Encapsulation.RAW)
+    port_udp: int = setting(PEER_PORT, 3055)
+    rate_kb_s: int = setting(whole(1, 10_000_000), 70)  # TXW_MAX_RTE
+    window_s: int = setting(whole(1, 86_400), 300)  # TXW_SECS
+    hops: int = setting(whole(1, 255), 1)
+    router_alert: bool = setting(SWITCH, True)
+
+
 class RpcLevel(Enum):
     """How an authenticated remote reader must protect its calls ([MS-RPCE] 2.2.1.1.8)."""
 
@@ -344,6 +365,7 @@ class _File:
     api: ApiSettings = setting(table(ApiSettings), ApiSettings())
     binary: BinarySettings = setting(table(BinarySettings), BinarySettings())
     srmp: SrmpSettings = setting(table(SrmpSettings), SrmpSettings())
+    multicast: MulticastSettings = setting(table(MulticastSettings), MulticastSettings())
     rpc: RpcSettings = setting(table(RpcSettings), RpcSettings())
     directory: DirectorySettings = setting(table(DirectorySettings), DirectorySettings())
     limits: LimitSettings = setting(table(LimitSettings), LimitSettings())

@@ -12,8 +12,17 @@ from struct import Struct, pack
 from typing import Protocol
 from uuid import UUID
 
-from postroad.errors import IllegalName, InvalidMessage, LocalProtocolError, MessageTooLarge
-from postroad.names import DirectName, FormatName, MessageId, PathName, PrivateName, PublicName, parse_name
+from postroad.errors import IllegalFormatName, IllegalName, InvalidMessage, LocalProtocolError, MessageTooLarge
+from postroad.names import (
+    DirectName,
+    FormatName,
+    MessageId,
+    MulticastName,
+    PathName,
+    PrivateName,
+    PublicName,
+    parse_name,
+)
 from postroad.wire.bodies import encode_body
 from postroad.wire.constants import (
     CUSTOM_CLASS_MASK,
@@ -340,7 +349,10 @@ class Composer:
         if isinstance(self.destination, PublicName):
             address = self.manager
         source = UUID(bytes_le=self.source)
-        admin = other_field(self._format_name(key[0], "admin queue"), source, address)
+        admin_name = self._format_name(key[0], "admin queue")
+        if isinstance(admin_name, MulticastName):  # [MS-MQMQ] 2.1.6: nobody could tell a group's answers apart
+            raise IllegalFormatName(str(admin_name), 0, "an administration queue must not be a multicast address")
+        admin = other_field(admin_name, source, address)
         response = other_field(self._format_name(key[1], "response queue"), source, address)
         writer = Writer()
         for field in (destination, admin, response):
@@ -361,8 +373,8 @@ class Composer:
             if self._resolve is None:
                 raise InvalidMessage(f"{what}: must be a format name here, got the path {name!r}")
             parsed = self._resolve(parsed)
-        if not isinstance(parsed, PublicName | PrivateName | DirectName):
-            raise InvalidMessage(f"{what}: must be a public, private or direct name, got {name}")
+        if not isinstance(parsed, PublicName | PrivateName | DirectName | MulticastName):
+            raise InvalidMessage(f"{what}: must be a public, private, direct or multicast name, got {name}")
         return parsed
 
 
@@ -386,4 +398,8 @@ def _element(name: FormatName) -> FormatNameElement:
             return FormatNameElement(FormatType.PRIVATE, name.guid, name.number)
         case DirectName():
             return FormatNameElement(FormatType.DIRECT, direct_name=name.wire_text)
-    raise LocalProtocolError(f"a list of destinations must hold public, private and direct names only, got {name}")
+        case MulticastName():
+            return FormatNameElement(FormatType.DIRECT, direct_name=str(name))
+    raise LocalProtocolError(
+        f"a list of destinations must hold public, private, direct and multicast names only, got {name}"
+    )

@@ -30,8 +30,13 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
     "privacy": ("body", "full"),
     "abort_limit": (3, 0),
     "base_priority": (-7, 32768),
+    "multicast_address": ("234.1.1.1:8001", "10.0.0.1:8001"),
 }
 GOOD = {name: good for name, (good, _) in EXAMPLES.items()}
+# A transactional queue cannot listen to a multicast address.
+TOGETHER = [
+    {name: good for name, good in GOOD.items() if name != out} for out in ("multicast_address", "transactional")
+]
 
 
 @pytest.fixture
@@ -88,8 +93,9 @@ def test_each_surface_refuses_what_does_not_fit_by_its_name(api: Served, tmp_pat
 
 
 def test_the_api_sets_changes_and_shows_each_property(api: Served) -> None:
-    made = api.call("POST", f"{API}/queues", {"path": r".\orders", **GOOD})
-    assert {name: made.json[name] for name in GOOD} == GOOD
+    for path, given in zip((r".\orders", r".\news"), TOGETHER, strict=True):
+        made = api.call("POST", f"{API}/queues", {"path": path, **given})
+        assert {name: made.json[name] for name in given} == given
     api.create(r".\plain")
     changes = {name: GOOD[name] for name in CHANGEABLE}
     changed = api.call("PATCH", f"{API}/queues/.%5Cplain", changes)
@@ -110,10 +116,12 @@ def test_openapi_describes_each_property(api: Served) -> None:
 
 def test_the_verbs_set_each_property_and_the_store_keeps_it(tmp_path: Path) -> None:
     with postroad.open(tmp_path) as manager:
-        manager.create_queue(r".\orders", **GOOD)
+        for number, given in enumerate(TOGETHER):
+            manager.create_queue(rf".\orders{number}", **given)
     with postroad.open(tmp_path) as manager:
-        info = manager.queue(r".\orders").info()
-        assert {name: getattr(info, name) for name in GOOD} == GOOD
+        for number, given in enumerate(TOGETHER):
+            info = manager.queue(rf".\orders{number}").info()
+            assert {name: getattr(info, name) for name in given} == given
 
 
 def test_a_store_of_the_first_version_is_read() -> None:
@@ -149,7 +157,8 @@ def test_dataclasses_have_each_property() -> None:
 
 
 def row(each: QueueProperty) -> str:
-    default = "no limit" if each.default is None else f"`{json.dumps(each.default)}`"
+    no_value = "none" if each.name == "multicast_address" else "no limit"
+    default = no_value if each.default is None else f"`{json.dumps(each.default)}`"
     return f"| `{each.name}` | {each.help} | {default} |"
 
 

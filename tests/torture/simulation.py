@@ -1,8 +1,8 @@
 """Networks of queue managers under seeds, by the thousand: lost, duplicated, reordered, and stuck for ever.
 
 `python -m tests.torture.simulation --seeds 10000` prints the totals and exits 1 unless all of them are 0; with --soap,
-of networks where most messages go by HTTP. A seed that fails is printed, and `python -m postroad.simulation --seed N
---log`, with --soap again, shows what happened in it.
+of networks where most messages go by HTTP; with --multicast, of managers on a multicast link. A seed that fails is
+printed, and `python -m postroad.simulation --seed N --log`, with --soap or --multicast again, shows what happened.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+from postroad.simulation.multicast import run_multicast_seed
 from postroad.simulation.seeds import http_scenario, random_scenario
 from postroad.simulation.verdict import judge
 from postroad.simulation.world import World
@@ -66,15 +67,38 @@ def run(seeds: range, workers: int, *, soap: bool = False) -> Iterator[Outcome]:
         yield from pool.map(partial(run_seed, soap=soap), seeds, chunksize=CHUNK)
 
 
+def run_multicast(seeds: range, workers: int) -> int:
+    """The same for multicast: packets can be lost there, and then receivers have to say so."""
+    sent = received = repaired = lost = contradictions = 0
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        for outcome in pool.map(run_multicast_seed, seeds, chunksize=CHUNK):
+            sent += outcome.sent
+            received += outcome.received
+            repaired += outcome.repaired
+            lost += outcome.lost
+            contradictions += len(outcome.sentences)
+            for sentence in outcome.sentences[:SHOWN]:
+                print(f"seed {outcome.seed}: {sentence}", flush=True)
+    print(
+        f"{len(seeds)} seeds, {sent} messages sent, {received} received; packets repaired {repaired}, "
+        f"lost and told {lost}; contradictions {contradictions}"
+    )
+    return 1 if contradictions else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--soap", action="store_true")
+    parser.add_argument("--multicast", action="store_true")
     arguments = parser.parse_args()
     messages = lost = duplicated = reordered = broken = 0
     seeds = range(arguments.first, arguments.first + arguments.seeds)
+    if arguments.multicast:
+        return run_multicast(seeds, arguments.workers)
     for outcome in run(seeds, arguments.workers, soap=arguments.soap):
         messages += outcome.messages
         lost += outcome.lost

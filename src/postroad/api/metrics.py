@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from postroad.manager import Manager
-from postroad.values.info import QueueInfo
+from postroad.values.info import MulticastInfo, QueueInfo
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -119,6 +119,21 @@ class _Page(Collector):
             yield family
 
 
+def _multicast_metrics(info: MulticastInfo) -> Sequence[tuple[str, str, float]]:
+    return (
+        ("postroad_multicast_groups", "Multicast addresses that queues listen to.", len(info.groups)),
+        ("postroad_multicast_sources", "Multicast sources heard at present.", info.sources),
+        ("postroad_multicast_messages_sent_total", "Messages sent by multicast.", info.sent),
+        ("postroad_multicast_messages_received_total", "Messages put into queues by multicast.", info.received),
+        ("postroad_multicast_messages_refused_total", "Multicast messages that were not taken.", info.refused),
+        ("postroad_multicast_packets_received_total", "Data packets received by multicast.", info.packets),
+        ("postroad_multicast_packets_repaired_total", "Missed packets that came again.", info.repaired),
+        ("postroad_multicast_packets_lost_total", "Missed packets that nobody could repair.", info.lost),
+        ("postroad_multicast_naks_sent_total", "Requests for missed packets.", info.naks),
+        ("postroad_multicast_repairs_sent_total", "Packets sent again for others.", info.repairs_sent),
+    )
+
+
 def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Samples]]:
     """Each with its value, or with a value for each of its labels."""
     info, tally, leases = manager.info(), manager.core.delivery.tally, manager.leases.core
@@ -126,6 +141,7 @@ def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Sampl
     sent, received = outlook.traffic
     acknowledged, returned = manager.remote_read.settled
     binary, soap = manager.binary, manager.soap
+    multicast = None if manager.multicast is None else manager.multicast.info()
     directions = Counter(session.direction for session in outlook.sessions())
     accesses = Counter(reader.access for reader in readers)
 
@@ -232,6 +248,7 @@ def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Sampl
             "Receipts that strangers asked for at hosts outside [relay] allow.",
             soap.receiver.receipts_dropped if soap else 0,
         ),
+        *(() if multicast is None else _multicast_metrics(multicast)),
         (
             "postroad_messages_refused_total",
             "Messages of other managers that no local queue accepted, by reason.",

@@ -296,6 +296,7 @@ def schemas() -> dict[str, Json]:
             {
                 "manager": _reference("Manager"),
                 **{member: _list(_reference(of)) for name, member, of in _LISTS if name in _STATUS},
+                "multicast": _of_type(dict[str, object] | None),
                 "attention": _list(_TEXT),
             }
         ),
@@ -343,7 +344,7 @@ def _of_type(hint: Any) -> Json:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return {"type": "string", "enum": [each.value for each in hint]}
     if origin in (Union, types.UnionType):
-        return {"type": [_TYPES[each] for each in get_args(hint)]}
+        return {"type": [_TYPES[get_origin(each) or each] for each in get_args(hint)]}
     if origin is tuple:
         return _list(_of_type(get_args(hint)[0]))
     if hint in _DATACLASSES:

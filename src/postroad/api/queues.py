@@ -47,6 +47,7 @@ async def show_status(call: Call) -> Response:
             "exposure": call.manager.exposure,
             "locks": call.manager.leases.locks(),
             "transactions": call.manager.leases.transactions(),
+            "multicast": info.multicast,
             "attention": list(attention(info, queues)),
         }
     )

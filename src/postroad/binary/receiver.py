@@ -18,7 +18,7 @@ from postroad.binary.states import Event, Received, ReceivedRun
 from postroad.binary.tracing import send_report
 from postroad.deadlines import Deadlines, earliest
 from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
-from postroad.names import DirectName, FormatName, PrivateName, parse_format_name
+from postroad.names import DirectName, FormatName, MulticastName, PrivateName, parse_format_name
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.security.access import Token
@@ -363,12 +363,13 @@ class Receiver:
             self._send_final_ack(view, MessageClass.NACK_BAD_DST_Q, None, address, now)
 
     def _onward_name(self, view: MessageView) -> FormatName | None:
-        """None for a name that leads nowhere from here: a direct one that came with another manager's GUID, too."""
+        """None for a name that leads nowhere from here: a direct one that came with another manager's GUID, too. Nobody
+        has us send to a group."""
         try:
             name = destination_name(view)
         except IllegalName:
             return None
-        return None if isinstance(name, DirectName) else name
+        return None if isinstance(name, DirectName | MulticastName) else name
 
     # Ordering acknowledgments
 

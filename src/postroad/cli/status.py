@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from postroad.cli.context import Context
 from postroad.cli.lock import print_locks, print_transactions
@@ -43,6 +43,7 @@ def status(context: Context) -> None:
                 "exposure": exposure,
                 "locks": locks,
                 "transactions": transactions,
+                "multicast": info.multicast,
                 "attention": needed,
             }
         )
@@ -64,6 +65,8 @@ def status(context: Context) -> None:
     if info.algorithms:
         hashes, ciphers, send = (", ".join(info.algorithms.get(each, ())) for each in ("hashes", "ciphers", "send"))
         print_line(f"security: accepts {hashes} and {ciphers}; encrypts with {send}")
+    if info.multicast is not None:
+        print_line(_multicast_line(info.multicast))
     if info.messages_refused:
         refused = (f"{count} {reason}" for reason, count in sorted(info.messages_refused.items()))
         print_line(f"refused messages: {', '.join(refused)}")
@@ -87,6 +90,16 @@ def status(context: Context) -> None:
         _print_rest(len(transactions), "transaction")
     print_line("")
     _print_exposure(exposure)
+
+
+def _multicast_line(found: dict[str, Any]) -> str:
+    if found["error"] is not None:
+        return f"multicast: not available: {found['error']}"
+    groups = ", ".join(each["address"] for each in found["groups"]) or "none"
+    return (
+        f"multicast: from {found['address']}, groups {groups}, {count_text(found['sources'], 'source')}, "
+        f"{found['received']} received, {found['repaired']} repaired, {found['lost']} lost"
+    )
 
 
 def _print_exposure(exposure: list[ListenerInfo]) -> None:

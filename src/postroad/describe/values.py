@@ -8,9 +8,10 @@ from enum import IntEnum, IntFlag
 from uuid import UUID
 
 from postroad.errors import IllegalFormatName, RemoteProtocolError
-from postroad.names import DirectName, MessageId
+from postroad.names import MessageId
 from postroad.security.sid import Sid
 from postroad.wire.constants import INFINITE, SenderIdType
+from postroad.wire.queue_names import written_name
 from postroad.wire.security_header import SecurityHeader
 
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"))
@@ -80,7 +81,7 @@ def identifier_text(data: bytes) -> str | None:
 def direct_format_name(text: str) -> str:
     """The format name of a direct string; an invalid one is shown as it is."""
     try:
-        return whole_text(str(DirectName.from_wire(text)))
+        return whole_text(str(written_name(text)))
     except IllegalFormatName:
         return f"DIRECT={whole_text(text)}"
 

@@ -14,8 +14,21 @@ from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Literal, TypedDict, TypeVar
 
-from postroad.fields.kinds import SWITCH, UINT32, UINT32_MAX, FieldFault, Kind, choice, line, nullable, whole
+from postroad.errors import IllegalName
+from postroad.fields.kinds import (
+    SWITCH,
+    UINT32,
+    UINT32_MAX,
+    FieldFault,
+    Kind,
+    choice,
+    line,
+    nullable,
+    parsed,
+    whole,
+)
 from postroad.fields.tables import MORE, Property, properties, setting
+from postroad.names import MulticastName, parse_format_name
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -25,6 +38,16 @@ MAX_QUOTA_KB = UINT32_MAX  # [MS-MQMQ] 2.3.1.5: no limit
 BASE_PRIORITY = whole(-0x8000, 0x7FFF)
 NO_BASE_PRIORITY = "must be 0, because only a public queue has a base priority"  # [MS-MQMQ] 2.3.1.6
 DEFAULT_JOURNAL_QUOTA_KB = 1 << 20  # of each journal and dead-letter queue: they fill up without being asked
+
+
+def _multicast_address(text: str) -> str:
+    try:
+        name = parse_format_name(f"MULTICAST={text}")
+    except IllegalName as fault:
+        raise FieldFault(f"must be an address and port such as 234.1.1.1:8001, got {text!r}: {fault.fault}") from None
+    if not isinstance(name, MulticastName):
+        raise FieldFault(f"must be one address and port, got {text!r}")
+    return f"{name.address}:{name.port}"
 
 
 class QueuePrivacy(StrEnum):
@@ -65,7 +88,7 @@ class QueueProperty:
         try:
             return self.kind.from_text(text)
         except FieldFault as fault:
-            raise FieldFault(f"{fault.fault}; none is no limit") from None
+            raise FieldFault(f"{fault.fault}; or none") from None
 
 
 def queue_property(
@@ -135,6 +158,13 @@ class QueueSettings:
         "for a public queue, -32768 to 32767: of the queues to one next hop, senders serve those of the highest first",
         "[MS-MQMQ] 2.3.1.6",
     )
+    multicast_address: str | None = queue_property(
+        parsed("an address and port such as 234.1.1.1:8001", _multicast_address),
+        None,
+        "the multicast address that the queue listens to, such as 234.1.1.1:8001; not for a transactional queue",
+        "[MS-MQMQ] 2.3.1.23",
+        none=None,
+    )
 
 
 class QueueAttributes(TypedDict, total=False):
@@ -149,6 +179,7 @@ class QueueAttributes(TypedDict, total=False):
     privacy: Literal["none", "optional", "body"]
     abort_limit: int | None
     base_priority: int
+    multicast_address: str | None
 
 
 def queue_properties(schema: type[Any] = QueueSettings) -> Mapping[str, QueueProperty]:

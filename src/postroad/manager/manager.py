@@ -52,6 +52,7 @@ from postroad.security.audit import AuditLog
 from postroad.security.protection import Protection
 from postroad.security.sddl import format_sddl
 from postroad.security.sid import Sid
+from postroad.soap.multicast import MulticastService
 from postroad.soap.service import SoapService
 from postroad.status.report import Outlook
 from postroad.status.search import Search
@@ -119,6 +120,7 @@ class Manager(Reads, Rescue, AccessLists):
         self.leases.remote_locks = lambda now: self.remote_read.locks(now)
         self.binary: BinaryService | None = None  # set by the server that opens its listener
         self.soap: SoapService | None = None  # the same
+        self.multicast: MulticastService | None = None  # set by the server where multicast is on
         self.remote_read: RemoteReaders = RemoteReaders()  # the same
         self.limits = Limits()  # shared by all listeners; the server may replace it before it opens them
         self.supervisor = Supervisor()
@@ -200,6 +202,7 @@ class Manager(Reads, Rescue, AccessLists):
             directory_failures=0 if self.watch is None else self.watch.failures,
             directory_error=None if self.watch is None else self.watch.last_error,
             limits={each.name: each.figures for each in self.limits.all},
+            multicast=None if self.multicast is None else self.multicast.info(),
         )
 
     def outlook(self) -> Outlook:

@@ -15,6 +15,7 @@ from postroad.names import (
     DirectName,
     FormatName,
     MachineName,
+    MulticastName,
     PathName,
     PrivateName,
     PublicName,
@@ -78,6 +79,7 @@ class QueueCollection:
         self.outgoing_info: dict[Queue, OutgoingInfo] = {}
         self.idle = IdleQueues(self)
         self.carriers: list[Carrier] = []
+        self._definition_watchers: list[Callable[[], None]] = []
         self._by_path: dict[str, Queue] = {}
         self._namesakes: dict[str, dict[Queue, None]] = {}  # by path: while a tick is lost there can be two
         self._by_private_number: dict[int, Queue] = {}
@@ -208,6 +210,7 @@ class QueueCollection:
             modify_time=now_s,
             **checked,
         )
+        _check_group(properties)
         queue = self._add(tick, properties)
         if queue_type is not QueueType.SYSTEM:
             self._add(
@@ -240,6 +243,27 @@ class QueueCollection:
                 modify_time=now_s,
             ),
         )
+
+    # Multicast
+
+    def groups(self) -> dict[MulticastName, list[Queue]]:
+        """The queues that listen to multicast addresses, by address."""
+        found: dict[MulticastName, list[Queue]] = {}
+        for queue in self.by_number.values():
+            address = queue.properties.multicast_address
+            if address is not None and not queue.deleted:
+                name = parse_format_name(f"MULTICAST={address}")
+                assert isinstance(name, MulticastName)
+                found.setdefault(name, []).append(queue)
+        return found
+
+    def watch_definitions(self, changed: Callable[[], None]) -> None:
+        """`changed` is called when queues come, go or change, before that is durable."""
+        self._definition_watchers.append(changed)
+
+    def _defined(self) -> None:
+        for changed in self._definition_watchers:
+            changed()
 
     # Carriers
 
@@ -316,7 +340,10 @@ class QueueCollection:
                 raise InvalidArgument(f"{name}: this property cannot change once the queue exists")
         changes = check_attributes(queue.properties.queue_type, attributes) | {"modify_time": now_s}
         before = {name: getattr(queue.properties, name) for name in changes}
-        queue.properties = replace(queue.properties, **changes)
+        properties = replace(queue.properties, **changes)
+        _check_group(properties)
+        queue.properties = properties
+        self._defined()
         tick.undo.append(lambda gathering: self._undo_change(queue, before, gathering))
         tick.set_state(f"{QUEUE_STATE}{queue.number}", queue.properties.encode())
         if queue.journal is not None and "journal_quota_kb" in changes:
@@ -324,6 +351,7 @@ class QueueCollection:
 
     def _undo_change(self, queue: Queue, before: dict[str, Any], gathering: Tick) -> None:
         queue.properties = replace(queue.properties, **before)
+        self._defined()
         name = f"{QUEUE_STATE}{queue.number}"
         if gathering.batch.state.get(name) is not None:  # a later change was made on top of the lost one
             gathering.batch.state[name] = queue.properties.encode()
@@ -388,6 +416,7 @@ class QueueCollection:
 
     def _index(self, queue: Queue) -> None:
         properties = queue.properties
+        self._defined()
         self.by_number[queue.number] = queue
         self._namesakes.setdefault(properties.path.lower(), {})[queue] = None
         owner = self.by_number.get(properties.owner) if properties.owner is not None else None
@@ -412,6 +441,7 @@ class QueueCollection:
 
     def _unlink(self, queue: Queue) -> None:
         properties = queue.properties
+        self._defined()
         self.by_number.pop(queue.number, None)
         namesakes = self._namesakes.get(properties.path.lower(), {})
         namesakes.pop(queue, None)
@@ -432,6 +462,12 @@ class QueueCollection:
                 _forget(self._by_path, properties.path.lower(), queue)
                 _forget(self._by_identifier, properties.identifier, queue)
                 _forget(self._by_private_number, properties.private_queue_number, queue)
+
+
+def _check_group(properties: QueueProperties) -> None:
+    """[MS-MQMQ] 2.3.1.23: nobody acknowledges a multicast, so no stream can come by it."""
+    if properties.multicast_address is not None and properties.transactional:
+        raise InvalidArgument("multicast_address: a transactional queue cannot listen to a multicast address")
 
 
 def leads_to_internal(name: FormatName | PathName | None) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from postroad.fields.queue import settings_of
 from postroad.queues.collection import QueueCollection
 from postroad.queues.delivery import is_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
-from postroad.values.info import ManagerInfo, QueueInfo
+from postroad.values.info import ManagerInfo, MulticastInfo, QueueInfo
 from postroad.version import __version__
 
 _MADE = (QueueType.PRIVATE, QueueType.PUBLIC)
@@ -22,6 +24,7 @@ def describe_manager(
     directory_failures: int,
     directory_error: str | None,
     limits: dict[str, dict[str, int]],
+    multicast: MulticastInfo | None = None,
     down: tuple[str, ...] = (),
 ) -> ManagerInfo:
     queues = list(core.queues)
@@ -51,6 +54,7 @@ def describe_manager(
             "send": [core.protection.send_cipher],
         },
         limits=limits,
+        multicast=None if multicast is None else asdict(multicast),
     )
 
 

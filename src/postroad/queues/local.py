@@ -32,6 +32,7 @@ from postroad.names import (
     DirectName,
     DistributionListName,
     FormatName,
+    MulticastName,
     MultipleElementName,
     PathName,
     PrivateName,
@@ -51,6 +52,7 @@ from postroad.queues.expiry import Expiry
 from postroad.queues.holds import STATE as HOLD_STATE
 from postroad.queues.holds import Holding
 from postroad.queues.moving import check_kind, check_movable
+from postroad.queues.multicast import check_multicast
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingEvent
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import END, PositionState, Queue
@@ -415,6 +417,8 @@ class LocalQueueManager:
         try:
             with self.delivery.together(now), self.delivery.atomic:
                 for place, element in enumerate(elements):
+                    if isinstance(element, MulticastName):
+                        check_multicast(messages, transaction is not None)
                     queue = self.delivery.sending_queue(element, now, own=True)
                     if queue.is_outgoing and not self.queues.outgoing_info[queue].named:
                         self._name_host(queue, element)

@@ -10,8 +10,8 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from postroad.errors import IllegalName, InvalidArgument, StorageError
-from postroad.fields.kinds import GUID, FieldFault, parsed
+from postroad.errors import InvalidArgument, StorageError
+from postroad.fields.kinds import GUID, parsed
 from postroad.fields.queue import (
     DEFAULT_JOURNAL_QUOTA_KB,
     MAX_QUOTA_KB,
@@ -20,7 +20,6 @@ from postroad.fields.queue import (
     queue_property,
 )
 from postroad.fields.tables import checked
-from postroad.names import MulticastName, parse_format_name
 from postroad.security.sddl import parse_sddl
 from postroad.wire.layout import NULL_GUID
 
@@ -41,16 +40,6 @@ _COPIES = (QueueType.SYSTEM, QueueType.JOURNAL)
 _JOURNALED = (QueueType.PRIVATE, QueueType.PUBLIC)
 
 
-def _multicast_address(text: str) -> str:
-    try:
-        name = parse_format_name(f"MULTICAST={text}")
-    except IllegalName as fault:
-        raise FieldFault(f"{text!r}: {fault.fault}") from None
-    if not isinstance(name, MulticastName):
-        raise FieldFault(f"must be one address and port, got {text!r}")
-    return text
-
-
 def _sddl(text: str) -> str:
     parse_sddl(text)
     return text
@@ -69,9 +58,6 @@ class QueueProperties(QueueSettings):
     identifier: UUID
     private_queue_number: int = 0
     type_id: UUID = queue_property(GUID, NULL_GUID, "the application's own GUID", "[MS-MQMQ] 2.3.1.2", fixed=True)
-    multicast_address: str | None = queue_property(
-        parsed("text", _multicast_address), None, "the group that the queue listens to", "", none=None, fixed=True
-    )
     create_time: int = 0
     modify_time: int = 0
     owner: int | None = None  # the number of the queue that a journal or subqueue belongs to

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from postroad.config import Configuration, RpcLevel
+from postroad.net.endpoints import is_loopback
 from postroad.runtime.logs import TABLE
 from postroad.runtime.private_files import others_can_read
 from postroad.values.info import ListenerInfo
@@ -54,6 +55,13 @@ def exposure(
     return tuple(
         ListenerInfo(name, addresses[name], reachable, *row) for name, row in rows.items() if name in addresses
     )
+
+
+def multicast_exposure(address: str) -> ListenerInfo:
+    reachable = not is_loopback(address)
+    everybody = "everybody on the network segment" if reachable else "everybody on this computer"
+    allows = f"{everybody} may send messages to queues with a multicast address"
+    return ListenerInfo("multicast", address, reachable, NOBODY, PLAIN, allows)
 
 
 def _rpc(config: Configuration, everybody: str, facts: RpcFacts) -> tuple[str, str, str]:

@@ -9,6 +9,7 @@ import asyncio
 import errno
 import logging
 import os
+import secrets
 import signal
 import socket
 import ssl
@@ -27,7 +28,16 @@ from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
 from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySettings
 from postroad.binary.transport import BinaryTransport
-from postroad.config import WITH_RPC, Configuration, DirectorySettings, RpcLevel, SenderIds, SrmpSettings, StandardPort
+from postroad.config import (
+    WITH_RPC,
+    Configuration,
+    DirectorySettings,
+    Encapsulation,
+    RpcLevel,
+    SenderIds,
+    SrmpSettings,
+    StandardPort,
+)
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, PostroadError, RpcUnavailable
@@ -38,6 +48,8 @@ from postroad.names import DirectName
 from postroad.net import ports
 from postroad.net.endpoints import endpoint, is_loopback
 from postroad.net.limits import Limits, usable_descriptors
+from postroad.pgm.settings import PgmSettings
+from postroad.pgm.transport import TransportOptions
 from postroad.queues.leases import LeaseTimes
 from postroad.remote_read.admission import readers_log_in
 from postroad.remote_read.server import RemoteReadServer
@@ -47,10 +59,13 @@ from postroad.rpc.providers import providers
 from postroad.runtime.supervision import Running
 from postroad.security.audit import AuditLog
 from postroad.security.relay import Relay
-from postroad.server.exposure import RpcFacts, announce, exposure
+from postroad.server.exposure import RpcFacts, announce, exposure, multicast_exposure
 from postroad.server.provision import provide_all, provide_public
 from postroad.server.security import announce_algorithms, build_protection, build_users
 from postroad.soap.listener import Listener
+from postroad.soap.multicast import MulticastService, MulticastSettings
+from postroad.soap.multicast_transport import MulticastTransport
+from postroad.soap.outgoing import Outgoing
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
 from postroad.soap.settings import SoapSettings
@@ -85,6 +100,7 @@ class Server:
         self._http: Listener | None = None
         self._https: Listener | None = None
         self._remote_read: RemoteReadServer | None = None
+        self._multicast: MulticastTransport | None = None
 
     @property
     def ready(self) -> dict[str, object]:
@@ -123,6 +139,7 @@ class Server:
         await self._opened.aclose()
         self._opened = AsyncExitStack()
         self._manager = self._api = self._binary = self._ping = self._http = self._https = self._remote_read = None
+        self._multicast = None
 
     async def _start(self) -> None:
         config = self._config
@@ -183,6 +200,8 @@ class Server:
             self._ping = await self._start_ping(manager, config.listen.ping)
         if config.listen.http is not None or config.listen.https is not None:
             await self._start_soap(manager)
+        if config.multicast.enabled:
+            self._start_multicast(manager)
         if config.listen.rpc is not None:
             await self._start_remote_read(manager, config.listen.rpc, authenticate_readers)
         if config.listen.api is not None:
@@ -197,7 +216,9 @@ class Server:
             other = None if server.read_address == server.address else server.read_address
             offered = (AuthType(each) for each in server.rpc.endpoint.providers if each != AuthType.SPNEGO)
             rpc = RpcFacts(server.service.authenticate, tuple(each.name.lower() for each in offered), other)
-        return exposure(self._config, self._addresses, reachable=reachable, rpc=rpc)
+        found = exposure(self._config, self._addresses, reachable=reachable, rpc=rpc)
+        multicast = None if self._multicast is None else self._multicast.address
+        return found if multicast is None else (*found, multicast_exposure(multicast))
 
     def _open_audit(self) -> AuditLog:
         """After the store: the file may be in the data directory."""
@@ -359,6 +380,26 @@ class Server:
         except (OSError, ssl.SSLError) as error:
             config.fail("srmp.ca_certificates", f"cannot be used: {error}")
         manager.soap = service
+
+    def _start_multicast(self, manager: Manager) -> None:
+        """Works without an HTTP listener too."""
+        config = self._config.multicast
+        udp_port = config.port_udp if config.encapsulation is Encapsulation.UDP else None
+        options = TransportOptions(config.interfaces, udp_port, config.hops, config.router_alert)
+        transport = self._multicast = MulticastTransport(manager, options)
+        self._opened.push_async_callback(transport.stop)
+        pgm = PgmSettings(txw_max_rte=config.rate_kb_s * 1000, txw_secs=float(config.window_s))
+        written = Outgoing(manager.core, Redirections()) if manager.soap is None else manager.soap.outgoing
+        transport.service = manager.multicast = MulticastService(
+            manager.core,
+            MulticastSettings(pgm),
+            transport,
+            written,
+            secrets.SystemRandom().random,
+            transport.watcher,
+            frozenset(self._config.security.accept_hashes),
+        )
+        transport.start()
 
     async def _listen_http(self, name: str, listener: Listener) -> Listener | None:
         """None if the configuration does not ask for the standard port, and it is not available."""

@@ -44,7 +44,7 @@ from postroad.wire.constants import (
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
 from postroad.wire.properties_header import NO_CORRELATION
-from postroad.wire.queue_names import admin_name, destination_name, response_name
+from postroad.wire.queue_names import MULTICAST_PREFIX, admin_name, destination_name, response_name
 from postroad.wire.security_header import ProviderInfo
 from postroad.wire.transaction_header import TransactionHeader
 from postroad.wire.view import MessageView
@@ -231,7 +231,11 @@ def _list(addresses: AddressHeader) -> tuple[str, ...]:
 
 def _member(element: FormatNameElement) -> str:
     if element.direct_name is not None:
-        return element.direct_name if is_http(element.direct_name) else f"{MSMQ_PREFIX}DIRECT={element.direct_name}"
+        if is_http(element.direct_name):
+            return element.direct_name
+        if element.direct_name[: len(MULTICAST_PREFIX)].upper() == MULTICAST_PREFIX:
+            return f"{MSMQ_PREFIX}{element.direct_name}"
+        return f"{MSMQ_PREFIX}DIRECT={element.direct_name}"
     guid = element.guid or NULL_GUID
     name: FormatName
     match element.format_type:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from postroad.errors import IllegalName
-from postroad.names import DirectName, FormatName, MessageId, PathName, QueueKind
+from postroad.names import DirectName, FormatName, MessageId, MulticastName, PathName, QueueKind
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.soap.addresses import destination_of, request_target, url_of
@@ -67,6 +67,15 @@ class Outgoing:
         headers = {"Content-Type": content_type, **_HEADERS}
         server_name = name.host if name.host != way.host else None
         return Request(request_target(url_of(name)), headers, b"".join(pieces), server_name)
+
+    def multicast(self, view: MessageView, name: MulticastName) -> tuple[str, bytes]:
+        """Content-Type and entity of a message to a group. Receipts can only come back by HTTP."""
+        envelope = envelope_of(view, None, self._resolve, name)
+        if envelope.services is not None:
+            envelope = replace(envelope, services=self._reachable(envelope.services, "http://"))
+        attachments = attachments_of(view)
+        content_type, pieces = join_entity(write_envelope(envelope), attachments, self.core.identifier, view.message_id)
+        return content_type, b"".join(pieces)
 
     def _receiver(self, view: MessageView) -> DirectName | None:
         """Whom a receipt of our own is for: one that is called at an address keeps the name it was asked for by."""

@@ -12,7 +12,15 @@ from uuid import UUID
 
 from postroad.errors import LocalProtocolError, MalformedSoap
 from postroad.message import DEFAULT_PRIORITY
-from postroad.names import DirectName, DistributionListName, FormatName, MessageId, PrivateName, PublicName
+from postroad.names import (
+    DirectName,
+    DistributionListName,
+    FormatName,
+    MessageId,
+    MulticastName,
+    PrivateName,
+    PublicName,
+)
 from postroad.soap.addresses import destination_of, is_http, via_name
 from postroad.soap.elements import LABEL_PREFIX, NO_EXPIRY, Attachments, Envelope, Msmq, Services, Stream
 from postroad.soap.texts import U32, parse_ordinal, shown
@@ -328,6 +336,8 @@ def _element(text: str, place: str) -> FormatNameElement:
             return FormatNameElement(FormatType.PRIVATE, name.guid, name.number)
         case DirectName() as name:
             return FormatNameElement(FormatType.DIRECT, direct_name=name.wire_text)
+        case MulticastName() as name:
+            return FormatNameElement(FormatType.DIRECT, direct_name=str(name))
         case DistributionListName() as name:
             return FormatNameElement(FormatType.DISTRIBUTION_LIST, guid=name.guid)
     raise MalformedSoap(place, f"{shown(text)} is no name of a queue")

@@ -149,6 +149,42 @@ class TransactionInfo:
     sent: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupInfo:
+    """A multicast address that queues here listen to. `sources` are heard at present; `packets`, `lost`, `repaired` and
+    `naks` are data packets since the start. `error` says why nothing can be received."""
+
+    address: str
+    queues: tuple[str, ...]
+    error: str | None
+    sources: tuple[str, ...]
+    packets: int
+    lost: int
+    repaired: int
+    naks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MulticastInfo:
+    """`address` is where our packets come from, `error` why there are none. `sent`, `received` and `refused` are
+    messages since the start; `packets`, `lost`, `repaired` and `naks` are packets of other sources; `repairs_sent` are
+    our packets that others have missed, `forced` those that left a full window early."""
+
+    address: str | None
+    error: str | None
+    groups: tuple[GroupInfo, ...] = field(default=(), metadata=listed(GroupInfo))
+    sources: int = 0
+    sent: int = 0
+    received: int = 0
+    refused: int = 0
+    packets: int = 0
+    lost: int = 0
+    repaired: int = 0
+    naks: int = 0
+    repairs_sent: int = 0
+    forced: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class ManagerInfo:
     """`queues` counts those that people made. `storage_error` is what the last commit failed of; None once one has
@@ -162,6 +198,7 @@ class ManagerInfo:
     `messages_refused` counts messages of other managers that were refused since the start, by reason. `algorithms` are
     those of message security: the `hashes` and `ciphers` that are accepted, and the one that `send` uses.
     `limits` has what strangers can use up: of each limit `current`, `maximum`, and how often it was `reached`.
+    `multicast` has the fields of MulticastInfo; None where multicast is off.
     """
 
     name: str
@@ -185,3 +222,4 @@ class ManagerInfo:
     messages_refused: dict[str, int] = field(default_factory=dict)
     algorithms: dict[str, list[str]] = field(default_factory=dict)
     limits: dict[str, dict[str, int]] = field(default_factory=dict)
+    multicast: dict[str, object] | None = None

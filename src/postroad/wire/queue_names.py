@@ -1,15 +1,20 @@
-"""Converts the queue names of a UserHeader to format names and back: it knows which manager a number belongs to."""
+"""Converts the queue names of a UserHeader to format names and back: it knows which manager a number belongs to.
+
+A packet has no code for a multicast address. Such a name stands where a direct one does, with its own prefix.
+"""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError
-from postroad.names import DirectName, FormatName, PrivateName, PublicName
+from postroad.names import DirectName, FormatName, MulticastName, PrivateName, PublicName, parse_format_name
 from postroad.wire.constants import QueueCode
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.user_header import NO_QUEUE, QueueField
 from postroad.wire.view import MessageView
+
+MULTICAST_PREFIX = "MULTICAST="
 
 
 def destination_name(view: MessageView) -> FormatName | None:
@@ -39,7 +44,7 @@ def _name(field: QueueField, view: MessageView, admin_manager: UUID) -> FormatNa
         case QueueCode.PUBLIC:
             return PublicName(field.guid)
         case QueueCode.DIRECT:
-            return DirectName.from_wire(field.direct_name)
+            return written_name(field.direct_name)
         case QueueCode.PRIVATE_ON_SOURCE:
             return PrivateName(view.source_queue_manager, field.number)
         case QueueCode.PRIVATE_ON_DESTINATION:
@@ -48,6 +53,15 @@ def _name(field: QueueField, view: MessageView, admin_manager: UUID) -> FormatNa
             return PrivateName(admin_manager, field.number)
         case QueueCode.PRIVATE_ON_OTHER:
             return PrivateName(field.guid, field.number)
+
+
+def written_name(text: str) -> DirectName | MulticastName:
+    """The name that stands where a direct one does. Raises IllegalFormatName if it violates the grammar."""
+    if text[: len(MULTICAST_PREFIX)].upper() == MULTICAST_PREFIX:
+        name = parse_format_name(text)
+        if isinstance(name, MulticastName):
+            return name
+    return DirectName.from_wire(text)
 
 
 def destination_field(name: FormatName) -> tuple[QueueField, UUID]:
@@ -62,6 +76,8 @@ def destination_field(name: FormatName) -> tuple[QueueField, UUID]:
             return QueueField(QueueCode.PRIVATE_ON_DESTINATION, name.number), name.guid
         case DirectName():
             return QueueField(QueueCode.DIRECT, direct_name=name.wire_text), NULL_GUID
+        case MulticastName():
+            return QueueField(QueueCode.DIRECT, direct_name=str(name)), NULL_GUID
     raise LocalProtocolError(f"{name} cannot be the destination of a packet")
 
 
@@ -74,6 +90,8 @@ def other_field(name: FormatName | None, source: UUID, destination: UUID) -> Que
             return QueueField(QueueCode.PUBLIC, guid=name.guid)
         case DirectName():
             return QueueField(QueueCode.DIRECT, direct_name=name.wire_text)
+        case MulticastName():
+            return QueueField(QueueCode.DIRECT, direct_name=str(name))
         case PrivateName(journal=False):
             if name.guid == source:
                 return QueueField(QueueCode.PRIVATE_ON_SOURCE, name.number)

@@ -23,7 +23,7 @@ GIVEN: dict[str, object] = {
     "journal_quota_kb": 20,
     "authenticate": True,
     "privacy": QueuePrivacy.BODY,
-    "transactional": True,
+    "transactional": False,
     "multicast_address": "234.1.1.1:8001",
     "base_priority": 7,
 }
@@ -68,6 +68,7 @@ def test_a_queue_has_what_its_creator_said(harness: Harness) -> None:
     assert queue.properties.path == "Invoices"
     assert queue.journal is not None
     assert queue.journal.properties.quota_kb == 20
+    assert harness.create("alpha\\Ledger", transactional=True).properties.transactional
 
 
 def test_what_nobody_said_is_the_default(harness: Harness) -> None:

@@ -45,8 +45,8 @@ def test_every_property_of_a_queue_survives(harness: Harness) -> None:
         authenticate=True,
         privacy=QueuePrivacy.BODY,
         abort_limit=3,
-        multicast_address="234.1.1.1:8001",
     )
+    harness.create(r"private$\news", multicast_address="234.1.1.1:8001")
     harness.manager.queues.change(
         harness.manager.tick, harness.queue(r"private$\all"), int(harness.now) + 9, label="new"
     )

@@ -11,7 +11,14 @@ from postroad.names import DirectName, FormatName, PrivateName, PublicName, pars
 from postroad.wire import MessageView, QueueField, UserMessage
 from postroad.wire.constants import QueueCode
 from postroad.wire.layout import NULL_GUID, Writer
-from postroad.wire.queue_names import admin_name, destination_field, destination_name, other_field, response_name
+from postroad.wire.queue_names import (
+    admin_name,
+    destination_field,
+    destination_name,
+    other_field,
+    response_name,
+    written_name,
+)
 from tests.messages import PLAIN
 from tests.packets import ADDRESS, OTHER, SOURCE, TAG, by_hand, direct_name, meaning, patched, refusal, u16, u32, utf16
 from tests.vectors import FRAME_7, V1
@@ -259,7 +266,6 @@ def test_another_queue_is_written_relative_to_source_and_destination(name: Forma
 @pytest.mark.parametrize(
     "text",
     [
-        "MULTICAST=234.1.1.1:8001",
         f"MACHINE={OTHER};JOURNAL",
         f"DL={OTHER}",
         f"PUBLIC={OTHER};JOURNAL",
@@ -271,3 +277,14 @@ def test_names_that_no_user_header_can_hold(text: str) -> None:
         destination_field(parse_format_name(text))
     with pytest.raises(LocalProtocolError):
         other_field(parse_format_name(text), SOURCE, ADDRESS)
+
+
+def test_a_multicast_address_stands_where_a_direct_name_does() -> None:
+    name = parse_format_name("MULTICAST=234.1.1.1:8001")
+    field, manager = destination_field(name)
+    assert (field, manager) == (QueueField(QueueCode.DIRECT, direct_name="MULTICAST=234.1.1.1:8001"), NULL_GUID)
+    assert other_field(name, SOURCE, ADDRESS) == field
+    assert written_name("Multicast=234.1.1.1:8001") == name
+    for text in ("MULTICAST=1.2.3.4:5", "MULTICAST=234.1.1.1:8001,MULTICAST=234.1.1.1:8002"):
+        with pytest.raises(IllegalFormatName):
+            written_name(text)

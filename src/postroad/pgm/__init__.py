@@ -1,0 +1,1 @@
+"""PGM, reliable multicast: [RFC 3208] as [MC-MQSRM] 2.1.3 wants it. Cores without I/O, and a thin transport."""

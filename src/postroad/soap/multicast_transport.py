@@ -1,0 +1,152 @@
+"""Joins a MulticastService to PGM's sockets and to an event loop: packets, timers, and queues that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from postroad.pgm.packet import Packet
+from postroad.pgm.receiver import OutgoingNak
+from postroad.pgm.source import Outgoing
+from postroad.pgm.transport import PgmTransport, TransportOptions
+from postroad.runtime.logs import RateLimitedLog
+from postroad.runtime.supervision import RETRY_S, Supervisor
+from postroad.security.refusals import Refused
+from postroad.soap.multicast import MulticastService
+from postroad.transfer.watching import TransferWatcher
+from postroad.wire.view import MessageView
+
+log = logging.getLogger(__name__)
+
+
+class Host(Protocol):
+    """What the transport needs of the queue manager that it belongs to."""
+
+    clock: Callable[[], float]
+    supervisor: Supervisor
+
+    def commit_soon(self) -> None: ...
+
+
+class MulticastTransport:
+    """The Driver of a MulticastService. `service` is set before `start`."""
+
+    def __init__(self, manager: Host, options: TransportOptions) -> None:
+        self.manager = manager
+        self.service: MulticastService
+        self._pgm = PgmTransport(options, self._received)
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_at = 0.0
+        self._not_before = 0.0  # of the next timer, after a failure
+        self._rebinding = self._waking = False
+        self._notices: dict[str, RateLimitedLog] = {}
+        self.watcher = TransferWatcher(refused=self._note_refusal, suspicious=self._notice)
+
+    def start(self) -> None:
+        """A manager that lacks the right to use raw sockets starts all the same, and says what to set."""
+        if self._pgm.open():
+            log.info("multicast is on", extra={"address": self._pgm.address})
+        else:
+            log.error("multicast is not available", extra={"reason": self._pgm.error})
+        self.service.core.queues.watch_definitions(self._definitions_changed)
+        self.service.start(self.manager.clock())
+        self.changed()
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.manager.supervisor.stop("multicast timers")
+        if self._pgm.address is not None:
+            self.service.stop(self.manager.clock())
+        self._pgm.close()
+
+    # Driver
+
+    @property
+    def address(self) -> str | None:
+        return self._pgm.address
+
+    @property
+    def error(self) -> str | None:
+        return self._pgm.error
+
+    @property
+    def malformed(self) -> int:
+        return self._pgm.malformed
+
+    def send(self, group: str, out: Outgoing) -> None:
+        self._pgm.send(group, out)
+
+    def send_nak(self, group: str, nak: OutgoingNak) -> None:
+        self._pgm.send_nak(group, nak)
+
+    def join(self, group: str) -> str | None:
+        error = self._pgm.join(group)
+        if error is not None:
+            log.error("not listening to a multicast address", extra={"group": group, "reason": error})
+        return error
+
+    def leave(self, group: str) -> None:
+        self._pgm.leave(group)
+
+    def wake(self) -> None:
+        """Not at once: it is called while a commit is noted, and for each packet."""
+        if not self._waking:
+            self._waking = True
+            asyncio.get_running_loop().call_soon(self._woken)
+
+    def _woken(self) -> None:
+        self._waking = False
+        self.changed()
+
+    def _received(self, packet: Packet, address: str, group: str | None) -> None:
+        try:
+            self.service.received(packet, address, group, self.manager.clock())
+        except Exception:  # a bug: this packet is lost, and somebody reads the log
+            log.exception("multicast packet not taken")
+        self.wake()  # once for all packets that are read together
+
+    # Queues
+
+    def _definitions_changed(self) -> None:
+        """Many may change at once: they are looked at together, before anybody is told that they are there."""
+        if not self._rebinding:
+            self._rebinding = True
+            asyncio.get_running_loop().call_soon(self._rebind)
+
+    def _rebind(self) -> None:
+        self._rebinding = False
+        self.service.rebind()
+        self.changed()
+
+    # What people ought to know
+
+    def _note_refusal(self, view: MessageView, refused: Refused) -> None:
+        self._notice("multicast message refused", {"reason": refused.reason})
+
+    def _notice(self, event: str, facts: Mapping[str, object]) -> None:
+        notices = self._notices.setdefault(event, RateLimitedLog(log, event, burst=5))
+        notices.warn(self.manager.clock(), facts)
+
+    # Time
+
+    def changed(self) -> None:
+        """Something happened: there may be something to commit, and the next deadline may be another one."""
+        self.manager.commit_soon()
+        deadline = self.service.deadline
+        if deadline is None or (self._timer is not None and self._armed_at <= deadline):
+            return  # a timer that fires early does nothing
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_at = deadline = max(deadline, self._not_before)
+        wait = max(0.0, deadline - self.manager.clock())
+        self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        clock = self.manager.clock
+        if not self.manager.supervisor.step("multicast timers", lambda: self.service.on_timer(clock())):
+            self._not_before = clock() + RETRY_S  # what failed is still due
+        self.changed()
