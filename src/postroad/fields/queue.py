@@ -28,7 +28,6 @@ from postroad.fields.kinds import (
     whole,
 )
 from postroad.fields.tables import MORE, Property, properties, setting
-from postroad.names import MulticastName, parse_format_name
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -41,6 +40,8 @@ DEFAULT_JOURNAL_QUOTA_KB = 1 << 20  # of each journal and dead-letter queue: the
 
 
 def _multicast_address(text: str) -> str:
+    from postroad.names import MulticastName, parse_format_name  # a small command needs no names
+
     try:
         name = parse_format_name(f"MULTICAST={text}")
     except IllegalName as fault:
