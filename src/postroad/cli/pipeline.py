@@ -27,7 +27,7 @@ app = typer.Typer(
     help="Process messages with Spark: tables, a report, routes of an enterprise, dead letters sent again."
 )
 
-DEFAULT_LAKE = Path("lake")
+DEFAULT_LAKE = "lake"
 SMALL = 100_000  # packets, up to which QUICK pays
 SMALL_ENTERPRISE = 300  # sites
 # What Spark does to be fast on millions of rows costs more than it brings where there are few: half of the time.
@@ -56,7 +56,15 @@ Apis = Annotated[
         help=f"The address of a queue manager's HTTP API; repeat it for more managers. {DEFAULT_API} if absent.",
     ),
 ]
-LakePath = Annotated[Path, typer.Option("--lake", metavar="DIR", envvar="POSTROAD_LAKE", help="Where the tables are.")]
+LakePath = Annotated[
+    str,
+    typer.Option(
+        "--lake",
+        metavar="DIR",
+        envvar="POSTROAD_LAKE",
+        help="Where the tables are: a local path, or an address that Spark can write, as in s3a://bucket/lake.",
+    ),
+]
 Master = Annotated[
     str | None,
     typer.Option(
@@ -108,6 +116,7 @@ def run(
     A run that was killed is finished by the next one; no packet is in the tables twice.
     """
     _require_spark()
+    from postroad.spark.pipeline.files import scheme_of
     from postroad.spark.pipeline.lake import Lake, check_format, kept_packets
     from postroad.spark.pipeline.run import run as run_pipeline
     from postroad.spark.pipeline.sources import sources, unmatched
@@ -120,13 +129,17 @@ def run(
     def find() -> list[Source]:
         return [each for api in apis or () for each in sources(api, key, queues or (), consume or ())]
 
+    remote = scheme_of(lake) not in (None, "file")
+    if remote:  # refused here, before any manager is asked
+        spark = _session("pipeline run", master, settings)
+        opened = Lake(spark, lake, form)
     found = find()
     for pattern in unmatched(found, queues or ()):
         fail(f"--queue: no queue matches {pattern}; `postroad queue list` shows what there is", ExitCode.FAILED)
-    form = Lake(None, lake, form).form  # a directory that cannot be written fails before Spark starts
-    small = every is None and sum(each.messages for each in found) + kept_packets(lake, form) < SMALL
-    spark = _session("pipeline run", master, settings, small=small)
-    opened = Lake(spark, lake, form)
+    if not remote:
+        local = Lake(None, lake, form)  # a directory that cannot be written fails before Spark starts
+        small = every is None and sum(each.messages for each in found) + kept_packets(local) < SMALL
+        opened = Lake(_session("pipeline run", master, settings, small=small), lake, form)
     while True:
         started = time.monotonic()
         with _bar("tables") as progress:
@@ -147,18 +160,18 @@ def run(
 
 
 @app.command()
-def status(lake: LakePath = DEFAULT_LAKE, as_json: AsJson = False) -> None:
-    """Show the tables: up to which batch, in how many pieces, how large."""
+def status(lake: LakePath = DEFAULT_LAKE, conf: Conf = None, as_json: AsJson = False) -> None:
+    """Show the tables: up to which batch, in how many pieces, how large. Spark starts only if the lake is not local."""
     _require_spark()
     from postroad.spark.pipeline.lake import TABLES
 
-    opened = _opened(lake)
+    opened = _opened(lake, conf=conf)
     rows: list[dict[str, Any]] = []
     for name in TABLES:
         table = opened.table(name)
         last = table.last()
-        files = [Path(each) for each in table.files()]
-        size = sum(file.stat().st_size for file in files)
+        files = table.files()
+        size = sum(file.size for file in files)
         batch = None if last is None else last.facts.get("batch", last.batch)
         rows.append({"table": name, "batch": batch, "parts": table.parts(), "files": len(files), "bytes": size})
     if as_json:
@@ -178,14 +191,29 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML page.")] = Path(
         "report.html"
     ),
+    conf: Conf = None,
     as_json: AsJson = False,
 ) -> None:
     """Write one HTML page that says what was delivered, how fast, by which route, what was lost and what to do.
 
-    It needs the tables that `run` has made, and no Java. With --json the headline figures are printed as well.
+    It needs the tables that `run` has made, and no Java if they are local. With --json the headline figures are printed
+    as well.
     """
     _require_spark()
-    _write_report(_opened(lake), output, as_json)
+    _write_report(_opened(lake, conf=conf), output, as_json)
+
+
+@app.command()
+def compact(lake: LakePath = DEFAULT_LAKE, master: Master = None, conf: Conf = None, as_json: AsJson = False) -> None:
+    """Join the small files of each day in every table. `run` does so by itself once a day has many."""
+    _require_spark()
+    from postroad.spark.pipeline.run import compact as compact_tables
+
+    done = compact_tables(_opened(lake, master=master, conf=conf, start="pipeline compact"))
+    if as_json:
+        print_json({"compacted": done})
+    else:
+        print_line(f"compacted: {', '.join(done)}" if done else "nothing to compact")
 
 
 @app.command()
@@ -199,7 +227,7 @@ def routes(
         typer.Option("--cost", metavar="A-B=N", help="What if it cost N; xN for N times as much as now."),
     ] = None,
     lake: Annotated[
-        Path | None, typer.Option("--lake", metavar="DIR", help="Tables whose traffic to send over these routes.")
+        str | None, typer.Option("--lake", metavar="DIR", help="Tables whose traffic to send over these routes.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write all routes there as Parquet.")
@@ -217,9 +245,9 @@ def routes(
     assert directory is not None
     after = changed_by(directory, down or [], cost or [])
     if lake is not None:
-        _opened(lake)
+        _check_local(lake)
     spark = _session("pipeline routes", master, settings, small=len(directory.sites) < SMALL_ENTERPRISE)
-    opened = None if lake is None else _opened(lake, spark)
+    opened = None if lake is None else _existing(lake, spark)
     show_routes(spark, directory, after, opened, output, as_json=as_json)
 
 
@@ -245,6 +273,7 @@ def replay(
     """
     _require_spark()
     from postroad.names import parse_name
+    from postroad.spark.pipeline.lake import plans_of
     from postroad.spark.pipeline.replay import replay as send_again
 
     if to is not None:
@@ -256,7 +285,7 @@ def replay(
             context.api,
             where,
             to=to,
-            plans=lake / "replays",
+            plans=plans_of(lake, spark),
             token=context.only_token(),
             dry_run=dry_run,
             progress=progress,
@@ -314,11 +343,29 @@ def _quiet() -> None:
         os.environ["SPARK_CONF_DIR"] = str(files("postroad.spark.pipeline").joinpath("conf"))
 
 
-def _opened(path: Path, spark: SparkSession | None = None) -> Lake:
-    from postroad.spark.pipeline.lake import Lake
+def _opened(path: str, *, master: str | None = None, conf: list[str] | None = None, start: str | None = None) -> Lake:
+    """The lake, with a session if its address needs one, or if the command `start` does."""
+    from postroad.spark.pipeline.files import scheme_of
 
-    if not (path / "format").is_file():
-        fail(f"{path} has no tables: `postroad pipeline run --lake {quote(str(path))}` creates them", ExitCode.FAILED)
+    _check_local(path)
+    if start is None and scheme_of(path) in (None, "file"):
+        return _existing(path, None)
+    return _existing(path, _session(start or "pipeline", master, _settings(conf), small=True))
+
+
+def _check_local(path: str) -> None:
+    """A local directory without tables is refused before Spark starts."""
+    from postroad.spark.pipeline.files import scheme_of
+
+    if scheme_of(path) in (None, "file"):
+        _existing(path, None)
+
+
+def _existing(path: str, spark: SparkSession | None) -> Lake:
+    from postroad.spark.pipeline.lake import Lake, has_tables
+
+    if not has_tables(path, spark):
+        fail(f"{path} has no tables: `postroad pipeline run --lake {quote(path)}` creates them", ExitCode.FAILED)
     return Lake(spark, path)
 
 

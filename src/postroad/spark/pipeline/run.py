@@ -5,16 +5,20 @@ Every table records its last batch, so the next run finishes one that was killed
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from pathlib import Path
 from threading import Lock
+from uuid import uuid4
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 from postroad.directory.snapshot import Directory
+from postroad.errors import PipelineError
 from postroad.spark.pipeline import bronze, silver, summaries
 from postroad.spark.pipeline.delivery import delivery
 from postroad.spark.pipeline.lake import (
@@ -37,7 +41,7 @@ from postroad.spark.pipeline.lake import (
 from postroad.spark.pipeline.locations import KnownManager, locations, message_ids, queue_names
 from postroad.spark.pipeline.sent_again import fingerprint, ids_sent_again
 from postroad.spark.pipeline.sources import Source, consumed, new_ranges
-from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit, writing
+from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit
 from postroad.spark.pipeline.traffic import link_traffic, traffic
 
 Progress = Callable[[str, int, int], None]  # the current step, steps done, steps in all
@@ -85,7 +89,8 @@ def run(
             done += len(finished)
             progress(finished[-1], done, _STEPS)
 
-    with writing(lake.path):
+    with lake.files.lock():
+        _check_shared(lake)
         packets = _bronze(lake, found)
         removed = _consume(lake, found)
         tell(BRONZE)
@@ -94,9 +99,34 @@ def run(
             return Outcome(0, 0, 0, len(found), ())
         _silver(lake, last.batch, tell)
         _gold(lake, last, directory, tell)
-        compacted = tuple(name for name in TABLES if _compact(lake, name))
+        compacted = tuple(name for name in TABLES if lake.table(name).compact(COMPACT_AFTER))
         tell("compaction")
     return Outcome(last.batch, packets, removed, len(found), compacted)
+
+
+def compact(lake: Lake) -> list[str]:
+    """Writes the small files of each day of each table as one; returns the tables that had several."""
+    with lake.files.lock():
+        return [name for name in TABLES if lake.table(name).compact()]
+
+
+def _check_shared(lake: Lake) -> None:
+    """PipelineError if a worker of a cluster does not see a local lake: its files would be lost."""
+    context = lake.session.sparkContext
+    if not lake.files.is_local or str(context.master).startswith("local"):
+        return
+    mark = f"{lake.path}/.seen-{uuid4().hex}"
+    Path(mark).touch()
+    try:
+        tasks = 4 * context.defaultParallelism
+        seen = context.parallelize(range(tasks), tasks).map(lambda _: os.path.exists(mark)).collect()
+    finally:
+        Path(mark).unlink()
+    if not all(seen):
+        raise PipelineError(
+            f"{lake.path} is not on every worker of {context.master}; the lake must be on a file system that all of "
+            "them see, such as hdfs:// or s3a://"
+        )
 
 
 def _bronze(lake: Lake, found: Sequence[Source]) -> int:
@@ -116,6 +146,8 @@ def _bronze(lake: Lake, found: Sequence[Source]) -> int:
     queues = facts.get("queues", {}) | {name: each.called for each in found for name in each.names}
     kept = {"offsets": offsets, "managers": list(managers.values()), "queues": queues}
     table.append(bronze.read(lake.session, ranges, batch), batch, kept)
+    if table.rows_written is None:
+        return lake.read(BRONZE).where(f"batch = {batch}").count()
     return table.rows_written
 
 
@@ -188,11 +220,6 @@ def _side_by_side(make: Callable[[str], None], names: Iterable[str]) -> None:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for done in [pool.submit(make, name) for name in names]:
             done.result()
-
-
-def _compact(lake: Lake, name: str) -> bool:
-    table = lake.table(name)
-    return table.parts() > COMPACT_AFTER and table.compact()
 
 
 def _fingerprint(directory: Directory | None) -> str | None:
