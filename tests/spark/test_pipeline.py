@@ -12,6 +12,7 @@ import pytest
 from postroad.client.opening import connect
 from postroad.errors import InvalidArgument, PipelineError
 from postroad.message import Message
+from postroad.spark.pipeline import gold
 from postroad.spark.pipeline import run as running
 from postroad.spark.pipeline.advice import advice
 from postroad.spark.pipeline.facts import gather
@@ -129,7 +130,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(running, "_AT_ONCE", 1)
+        patch.setattr(gold, "_AT_ONCE", 1)
         with pytest.raises(KeyboardInterrupt):
             run(lake, found, None, kill)
     send(filled, "three")

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from postroad.errors import PipelineError
 from postroad.spark.pipeline.files import LocalFiles, open_files, scheme_of
+from postroad.spark.pipeline.gold import _changed
 from postroad.spark.pipeline.tables import Commit, ParquetTable
 
 SCHEMA = StructType().add("number", "long").add("day", "date")
@@ -125,3 +126,12 @@ def test_a_part_of_an_older_version_of_the_lake_is_read(table: Table, tmp_path: 
         "part=00000000-00000007",
         "part=00000008-00000008",
     }
+
+
+def test_a_summary_counts_the_days_again_that_have_changed_since() -> None:
+    delivered = Commit(9, {"changes": [[7, None], [8, [ONE]], [9, [TWO, ONE]]]}, SCHEMA)
+    assert _changed(delivered, 9) == []
+    assert _changed(delivered, 8) == [ONE, TWO]
+    assert _changed(delivered, 7) == [ONE, TWO]
+    assert _changed(delivered, 6) is None  # all were made again
+    assert _changed(delivered, 2) is None  # not remembered

@@ -28,7 +28,8 @@ app = typer.Typer(
 )
 
 DEFAULT_LAKE = "lake"
-SMALL = 100_000  # packets, up to which QUICK pays
+SMALL = 100_000  # new packets, up to which QUICK pays
+SMALL_LAKE = 1_000_000  # packets in the tables, of which a run reads the ids
 SMALL_ENTERPRISE = 300  # sites
 # What Spark does to be fast on millions of rows costs more than it brings where there are few: half of the time.
 QUICK = {
@@ -138,7 +139,9 @@ def run(
         fail(f"--queue: no queue matches {pattern}; `postroad queue list` shows what there is", ExitCode.FAILED)
     if not remote:
         local = Lake(None, lake, form)  # a directory that cannot be written fails before Spark starts
-        small = every is None and sum(each.messages for each in found) + kept_packets(local) < SMALL
+        kept = kept_packets(local)
+        unread = sum(each.messages for each in found) - (0 if consume else kept)  # what was read stays in the queues
+        small = every is None and unread < SMALL and kept < SMALL_LAKE
         opened = Lake(_session("pipeline run", master, settings, small=small), lake, form)
     while True:
         started = time.monotonic()
@@ -214,6 +217,27 @@ def compact(lake: LakePath = DEFAULT_LAKE, master: Master = None, conf: Conf = N
         print_json({"compacted": done})
     else:
         print_line(f"compacted: {', '.join(done)}" if done else "nothing to compact")
+
+
+@app.command()
+def retain(
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Keep messages sent in the last N days.")],
+    lake: LakePath = DEFAULT_LAKE,
+    enterprise: EnterpriseFile = None,
+    master: Master = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove older messages from every table. Give the same --enterprise as with `run`."""
+    _require_spark()
+    from postroad.spark.pipeline.run import retain as retain_days
+
+    directory = _directory(enterprise)
+    first = retain_days(_opened(lake, master=master, conf=conf, start="pipeline retain"), days, directory)
+    if as_json:
+        print_json({"first_day": first})
+    else:
+        print_line(f"messages sent since {first} stay")
 
 
 @app.command()

@@ -24,8 +24,9 @@ DELIVERY, STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS = (
     f"gold/{name}"
     for name in ("delivery", "states", "latency", "traffic", "links", "dead_letters", "oldest", "undecodable")
 )
+SPANS = "gold/spans"
 SILVER = (MESSAGES, ACKNOWLEDGMENTS, REPORTS, UNDECODABLE)
-GOLD = (DELIVERY, STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS)
+GOLD = (DELIVERY, STATES, SPANS, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS)
 TABLES = (BRONZE, *SILVER, *GOLD)
 FORMATS: dict[str, type[Table]] = {"parquet": ParquetTable, "delta": DeltaTable, "iceberg": IcebergTable}
 DEFAULT_FORMAT = "parquet"

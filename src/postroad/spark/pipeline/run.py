@@ -6,43 +6,22 @@ Every table records its last batch, so the next run finishes one that was killed
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from hashlib import sha256
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 from uuid import uuid4
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
 
 from postroad.directory.snapshot import Directory
 from postroad.errors import PipelineError
-from postroad.spark.pipeline import bronze, silver, summaries
-from postroad.spark.pipeline.delivery import delivery
-from postroad.spark.pipeline.lake import (
-    ACKNOWLEDGMENTS,
-    BRONZE,
-    DEAD_LETTERS,
-    DELIVERY,
-    FAULTS,
-    LATENCY,
-    LINKS,
-    MESSAGES,
-    OLDEST,
-    REPORTS,
-    STATES,
-    TABLES,
-    TRAFFIC,
-    UNDECODABLE,
-    Lake,
-)
-from postroad.spark.pipeline.locations import KnownManager, locations, message_ids, queue_names
-from postroad.spark.pipeline.sent_again import fingerprint, ids_sent_again
+from postroad.spark.pipeline import bronze, silver
+from postroad.spark.pipeline.gold import forget, in_parallel, update_gold
+from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, MESSAGES, REPORTS, TABLES, UNDECODABLE, Lake
 from postroad.spark.pipeline.sources import Source, consumed, new_ranges
-from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit
-from postroad.spark.pipeline.traffic import link_traffic, traffic
+from postroad.spark.pipeline.tables import COMPACT_AFTER
 
 Progress = Callable[[str, int, int], None]  # the current step, steps done, steps in all
 
@@ -55,7 +34,7 @@ _SHAPES = {
     UNDECODABLE: silver.undecodable,
 }
 _STEPS = len(TABLES) + 1
-_AT_ONCE = 4
+_SKEW = timedelta(days=1)  # that clocks of managers may differ by
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +77,7 @@ def run(
         if last is None:
             return Outcome(0, 0, 0, len(found), ())
         _silver(lake, last.batch, tell)
-        _gold(lake, last, directory, tell)
+        update_gold(lake, last, directory, tell)
         compacted = tuple(name for name in TABLES if lake.table(name).compact(COMPACT_AFTER))
         tell("compaction")
     return Outcome(last.batch, packets, removed, len(found), compacted)
@@ -108,6 +87,38 @@ def compact(lake: Lake) -> list[str]:
     """Writes the small files of each day of each table as one; returns the tables that had several."""
     with lake.files.lock():
         return [name for name in TABLES if lake.table(name).compact()]
+
+
+def retain(lake: Lake, days: int, directory: Directory | None = None, today: date | None = None) -> str:
+    """Removes messages that were sent more than so many days ago from every table; returns the first day that stays.
+
+    Bronze and silver keep a day more: the clocks of two managers may differ. PipelineError if the last run was not
+    finished.
+    """
+    first = (today or datetime.now(UTC).date()) - timedelta(days=days)
+    with lake.files.lock():
+        table = lake.table(BRONZE)
+        last = table.last()
+        if last is None:
+            raise PipelineError(f"{lake.path} has no packets yet; run `postroad pipeline run`")
+        if any((made := lake.table(name).last()) is None or made.batch < last.batch for name in _SHAPES):
+            raise PipelineError(f"{lake.path} has a run that was not finished; run `postroad pipeline run` first")
+        facts = dict(last.facts) | {"retained_from": max(str(first), last.facts.get("retained_from", ""))}
+        table.drop(_before(table.days(), first - _SKEW), last.batch, facts)
+        for name in _SHAPES:
+            silver_table = lake.table(name)
+            made = silver_table.last()
+            assert made is not None
+            silver_table.drop(_before(silver_table.days(), first - _SKEW), made.batch, made.facts)
+        forget(lake, str(first))
+        kept = table.last()
+        assert kept is not None
+        update_gold(lake, kept, directory, lambda *_: None)
+    return str(first)
+
+
+def _before(days: Sequence[str], first: date) -> list[str]:
+    return [day for day in days if day < str(first)]
 
 
 def _check_shared(lake: Lake) -> None:
@@ -144,7 +155,7 @@ def _bronze(lake: Lake, found: Sequence[Source]) -> int:
     managers = {each["id"]: each for each in facts.get("managers", [])}
     managers |= {each.manager.id: asdict(each.manager) for each in found}
     queues = facts.get("queues", {}) | {name: each.called for each in found for name in each.names}
-    kept = {"offsets": offsets, "managers": list(managers.values()), "queues": queues}
+    kept = facts | {"offsets": offsets, "managers": list(managers.values()), "queues": queues}
     table.append(bronze.read(lake.session, ranges, batch), batch, kept)
     if table.rows_written is None:
         return lake.read(BRONZE).where(f"batch = {batch}").count()
@@ -173,58 +184,7 @@ def _silver(lake: Lake, batch: int, tell: Tell) -> None:
 
     try:
         decoded.count()  # once, before the tables are made from it in parallel
-        _side_by_side(make, _SHAPES)
+        in_parallel(make, _SHAPES)
     finally:
         decoded.unpersist()
     return None
-
-
-def _gold(lake: Lake, last: Commit, directory: Directory | None, tell: Tell) -> None:
-    """Makes gold tables again, each from silver or from gold/delivery. A table keeps the version of its input, so one
-    that is up to date is not made again."""
-    spark = lake.session
-    made_of = {"batch": last.batch, "directory": _fingerprint(directory), "replays": fingerprint(lake.replays)}
-
-    def of_messages() -> DataFrame:
-        known = locations(spark, (KnownManager(**each) for each in last.facts["managers"]), directory)
-        called = queue_names(spark, last.facts["queues"])
-        again = message_ids(spark, ids_sent_again(lake.replays))
-        return delivery(lake.read(MESSAGES), lake.read(ACKNOWLEDGMENTS), lake.read(REPORTS), known, called, again)
-
-    makers: dict[str, Callable[[], DataFrame]] = {
-        DELIVERY: of_messages,
-        STATES: lambda: summaries.states(lake.read(DELIVERY)),
-        LATENCY: lambda: summaries.latency(lake.read(DELIVERY)),
-        DEAD_LETTERS: lambda: summaries.dead_letters(lake.read(DELIVERY)),
-        OLDEST: lambda: summaries.oldest(lake.read(DELIVERY)),
-        TRAFFIC: lambda: traffic(lake.read(DELIVERY)),
-        LINKS: lambda: link_traffic(spark, traffic(lake.read(DELIVERY)), directory),
-        FAULTS: lambda: summaries.undecodable(lake.read(UNDECODABLE)),
-    }
-
-    def make(name: str) -> None:
-        table = lake.table(name)
-        before = table.last()
-        if before is None or before.facts != made_of:
-            frame = makers[name]()
-            frame = frame if name in (DELIVERY, TRAFFIC) else frame.coalesce(1)
-            table.replace(frame, 1 if before is None else before.batch + 1, made_of)
-        tell(name)
-
-    make(DELIVERY)
-    _side_by_side(make, [name for name in makers if name != DELIVERY])
-
-
-def _side_by_side(make: Callable[[str], None], names: Iterable[str]) -> None:
-    """Small jobs mostly wait for each other. Raises the first fault once all have ended."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for done in [pool.submit(make, name) for name in names]:
-            done.result()
-
-
-def _fingerprint(directory: Directory | None) -> str | None:
-    """The same for directories with the same content."""
-    if directory is None:
-        return None
-    content = repr((directory.sites, directory.links, directory.managers, directory.queues))
-    return sha256(content.encode()).hexdigest()[:16]
