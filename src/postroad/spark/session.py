@@ -48,10 +48,12 @@ def register(spark: SparkSession) -> SparkSession:
     """The same session, with our sources."""
     require_pyspark()
     from postroad.spark.packets import PacketSource
+    from postroad.spark.pipeline.formats import register_formats
     from postroad.spark.source import MessageSource
 
     spark.dataSource.register(MessageSource)
     spark.dataSource.register(PacketSource)
+    register_formats(spark)
     return spark
 
 
