@@ -94,7 +94,7 @@ def compact(lake: Lake) -> list[str]:
 def retain(lake: Lake, days: int, directory: Directory | None = None, today: date | None = None) -> str:
     """Removes messages that were sent more than so many days ago from every table; returns the first day that stays.
 
-    Bronze and silver keep a day more: the clocks of two managers may differ. PipelineError if the last run was not
+    Packets and silver keep a day more: the clocks of two managers may differ. PipelineError if the last run was not
     finished.
     """
     first = (today or datetime.now(UTC).date()) - timedelta(days=days)
