@@ -20,7 +20,7 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 	soap_listener soap_ports soap_signature store_bitflip store_directory store_journal)
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel-smoke pre-commit release
-.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-hostile torture fuzz demo clean
+.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-hostile test-s3 torture fuzz demo clean
 
 install: $(STAMP)
 
@@ -114,6 +114,11 @@ bench-rpc: install
 # MESSAGES=N for fewer than a million.
 bench-spark: install
 	$(BIN)/python -m benchmarks.spark $(if $(MESSAGES),--messages $(MESSAGES))
+
+# A lake on a server that speaks S3, on this machine and on a cluster without a shared disk. Fetches 200 MB once.
+test-s3: install
+	$(BIN)/python -m scripts.s3_kit build/s3
+	POSTROAD_S3_KIT=build/s3 $(BIN)/python -m pytest tests/spark/test_lake_s3.py
 
 # What strangers cost: memory, log and answers under attack, and beside 10,000 outgoing queues.
 bench-hostile: install

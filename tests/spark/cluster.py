@@ -41,10 +41,13 @@ def environment(*, carried: bool = False) -> dict[str, str]:
 class Daemon:
     """One of the cluster's processes, with what it logs."""
 
-    def __init__(self, log: Path, kind: str, *arguments: str) -> None:
+    def __init__(self, log: Path, kind: str, *arguments: str, hidden: Path | None = None) -> None:
         variables = environment()
         program = Path(variables["SPARK_HOME"], "bin", "spark-class")
         command = [str(program), f"org.apache.spark.deploy.{kind}", "--host", HOST, "--webui-port", "0", *arguments]
+        if hidden is not None:  # in its place, the process sees an empty disk of its own
+            mount = 'mount -t tmpfs none "$0" && exec "$@"'
+            command = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, str(hidden), *command]
         self._log = log
         with log.open("wb") as file:
             self._process = subprocess.Popen(command, env=variables, stdout=file, stderr=file, start_new_session=True)
@@ -66,14 +69,15 @@ class Daemon:
 
 
 @contextmanager
-def cluster(directory: Path, workers: int) -> Iterator[str]:
-    """The address of its master. The workers have a core each."""
+def cluster(directory: Path, workers: int, hidden: Path | None = None) -> Iterator[str]:
+    """The address of its master. The workers have a core each, and do not share the directory `hidden`."""
     daemons = [Daemon(directory / "master.log", "master.Master", "--port", "0")]
     try:
         master = daemons[0].wait_for(r"Starting Spark master at (spark://\S+)")
         for number in range(workers):
             place = ["--work-dir", str(directory / f"worker-{number}"), "--cores", "1", "--memory", "512m"]
-            daemons.append(Daemon(directory / f"worker-{number}.log", "worker.Worker", *place, master))
+            log = directory / f"worker-{number}.log"
+            daemons.append(Daemon(log, "worker.Worker", *place, master, hidden=hidden))
         for worker in daemons[1:]:
             worker.wait_for(r"(Successfully registered with master)")
         yield master

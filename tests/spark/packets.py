@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from postroad.message import Composer, Message
-from postroad.names import parse_name
+from postroad.names import PublicName, parse_name
 from postroad.spark.pipeline.bronze import BRONZE
 from postroad.wire.constants import MessageClass
+from postroad.wire.patch import stamp_transaction
+from postroad.wire.transaction_header import TxSequenceId
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,12 +37,12 @@ class Copy:
     batch: int = 1
 
 
-def sent(number: int, *, to: str = ORDERS, transactional: bool = False, **properties: Any) -> bytes:
-    """The packet of a message from london, sent at noon."""
+def sent(number: int, *, to: str = ORDERS, transactional: bool = False, at_s: int = 0, **properties: Any) -> bytes:
+    """The packet of a message from london, sent some seconds after noon."""
     name = parse_name(to)
     message = Message(f"body {number}", label=f"message {number}", **properties)
     composer = Composer(LONDON, name)  # type: ignore[arg-type]
-    return composer.compose(message, number, NOON_S, transactional=transactional)
+    return composer.compose(message, number, NOON_S + at_s, transactional=transactional)
 
 
 def acknowledgment(about: int, kind: MessageClass, *, at_s: int = 0, by: UUID = ROME, source: UUID = LONDON) -> bytes:
@@ -51,9 +53,23 @@ def acknowledgment(about: int, kind: MessageClass, *, at_s: int = 0, by: UUID = 
     return Composer(by, parse_name(rf"PRIVATE={source}\2")).compose(message, 1000 + about, NOON_S + at_s)  # type: ignore[arg-type]
 
 
-def bronze(spark: SparkSession, copies: Iterable[Copy]) -> DataFrame:
+def report(about: int, hops: int, by: UUID, at_s: int) -> bytes:
+    """[MS-MQQB] 3.1.5.8.9"""
+    label = f"{str(LONDON)[:4].upper()}:{about:08X}:{hops:02X} received by {LONDON} at noon"
+    body = f"<MESSAGE ID>{about:08X}</MESSAGE ID>\r\n<TARGET QUEUE>{ORDERS}</TARGET QUEUE>\r\n"
+    message = Message(body.encode("utf-16-le"), label=label, message_class=MessageClass.REPORT)
+    return Composer(by, PublicName(LONDON)).compose(message, 2000 + about + hops, NOON_S + at_s)
+
+
+def in_sequence(number: int, place: int, at_s: int = 0) -> bytes:
+    packet = sent(number, transactional=True, at_s=at_s)
+    return stamp_transaction(packet, TxSequenceId(1, 9), place, place - 1, 5, first=True, last=True)
+
+
+def bronze(spark: SparkSession, copies: Iterable[Copy], first: int = 1) -> DataFrame:
+    """`first` is the arrival number of the first copy."""
     rows = []
-    for arrival, copy in enumerate(copies, 1):
+    for arrival, copy in enumerate(copies, first):
         arrived = datetime.fromtimestamp(NOON_S, UTC) + timedelta(seconds=copy.at_s)
         rows.append(
             (

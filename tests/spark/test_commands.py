@@ -76,4 +76,4 @@ def test_queues_that_are_not_there_and_a_lake_that_cannot_be(alpha: Served, tmp_
     assert not lake.exists()
     lake.touch()
     ended = run("run", "--lake", str(lake), api=api)
-    assert (ended.code, ended.errors) == (1, f"postroad: {lake} cannot be used for tables: File exists\n")
+    assert (ended.code, ended.errors) == (1, f"postroad: {lake} cannot be used for tables: Not a directory\n")

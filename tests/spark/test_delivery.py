@@ -10,20 +10,30 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as f
 
-from postroad.message import Composer, Message
-from postroad.names import MessageId, PublicName
+from postroad.names import MessageId
 from postroad.spark.pipeline import silver, summaries
 from postroad.spark.pipeline.conversations import chains
 from postroad.spark.pipeline.delivery import delivery
 from postroad.spark.pipeline.depths import floor_rows
+from postroad.spark.pipeline.latency import latency, spans
 from postroad.spark.pipeline.locations import KnownManager, locations, message_ids, queue_names
 from postroad.spark.pipeline.traffic import demand, link_traffic, traffic
 from postroad.spark.pipeline.trends import trend
 from postroad.wire.constants import MessageClass
-from postroad.wire.patch import stamp_transaction
-from postroad.wire.transaction_header import TxSequenceId
 from tests.enterprises import client, directory, link, server, site
-from tests.spark.packets import LONDON, NAMES, NOON_S, ORDERS, ROME, Copy, acknowledgment, bronze, sent
+from tests.spark.packets import (
+    LONDON,
+    NAMES,
+    NOON_S,
+    ORDERS,
+    ROME,
+    Copy,
+    acknowledgment,
+    bronze,
+    in_sequence,
+    report,
+    sent,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,19 +43,6 @@ if TYPE_CHECKING:
 ADMIN = rf"PRIVATE={LONDON}\2"
 JOURNAL, QUEUE = r"private$\orders;journal", r"private$\orders"
 ASKED: dict[str, Any] = {"ack": "reach-queue,receive", "admin_queue": ADMIN}
-
-
-def in_sequence(number: int, place: int) -> bytes:
-    packet = sent(number, transactional=True)
-    return stamp_transaction(packet, TxSequenceId(1, 9), place, place - 1, 5, first=True, last=True)
-
-
-def report(about: int, hops: int, by: Any, at_s: int) -> bytes:
-    """[MS-MQQB] 3.1.5.8.9"""
-    label = f"{str(LONDON)[:4].upper()}:{about:08X}:{hops:02X} received by {LONDON} at noon"
-    body = f"<MESSAGE ID>{about:08X}</MESSAGE ID>\r\n<TARGET QUEUE>{ORDERS}</TARGET QUEUE>\r\n"
-    message = Message(body.encode("utf-16-le"), label=label, message_class=MessageClass.REPORT)
-    return Composer(by, PublicName(LONDON)).compose(message, 2000 + about + hops, NOON_S + at_s)
 
 
 COPIES = (
@@ -220,13 +217,13 @@ def test_the_summaries_add_up(told: Told) -> None:
 
 
 def test_latency_is_told_of_all_and_by_queue_route_and_priority(told: Told) -> None:
-    rows = {(row["by"], row["value"], row["until"]): row for row in summaries.latency(told.gold).collect()}
-    spans = sorted(row["receive_s"] for row in told.rows.values() if row["receive_s"] is not None)
+    rows = {(row["by"], row["value"], row["until"]): row for row in latency(spans(told.gold)).collect()}
+    seconds = sorted(row["receive_s"] for row in told.rows.values() if row["receive_s"] is not None)
     everything = rows["all", "all", "receive"]
-    assert (everything["messages"], everything["max_s"]) == (len(spans), 9.0)
-    assert everything["p50_s"] == spans[len(spans) // 2]
+    assert (everything["messages"], everything["max_s"]) == (len(seconds), 9.0)
+    assert everything["p50_s"] == seconds[len(seconds) // 2]
     assert rows["priority", "7", "receive"]["p99_s"] == 2.5
-    assert rows["route", "london -> rome", "receive"]["messages"] == len(spans)
+    assert rows["route", "london -> rome", "receive"]["messages"] == len(seconds)
     assert rows["queue", r"rome: private$\orders", "reach"]["p50_s"] == 1.0
 
 

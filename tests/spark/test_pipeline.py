@@ -12,15 +12,16 @@ import pytest
 from postroad.client.opening import connect
 from postroad.errors import InvalidArgument, PipelineError
 from postroad.message import Message
+from postroad.spark.pipeline import gold
 from postroad.spark.pipeline import run as running
 from postroad.spark.pipeline.advice import advice
 from postroad.spark.pipeline.facts import gather
+from postroad.spark.pipeline.files import LocalFiles
 from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, DELIVERY, DEPTHS, TABLES, Lake
 from postroad.spark.pipeline.replay import replay
 from postroad.spark.pipeline.run import run
 from postroad.spark.pipeline.silver import DEAD, QUEUED, RECEIVED, SENT
 from postroad.spark.pipeline.sources import sources, unmatched
-from postroad.spark.pipeline.tables import writing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +135,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(running, "_AT_ONCE", 1)
+        patch.setattr(gold, "_AT_ONCE", 1)
         with pytest.raises(KeyboardInterrupt):
             run(lake, found, None, kill)
     send(filled, "three")
@@ -205,7 +206,7 @@ def test_a_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
     for wrong in (tmp_path / "file", tmp_path / "file" / "lake"):
         with pytest.raises(PipelineError, match=re.escape(f"{wrong} cannot be used for tables: ")):
             Lake(None, wrong)
-        with pytest.raises(PipelineError, match=re.escape(f"{wrong} cannot be written: ")), writing(wrong):
+        with pytest.raises(PipelineError, match=re.escape(f"{wrong} cannot be written: ")), LocalFiles(wrong).lock():
             pass
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroad.errors import PipelineError
+from postroad.spark.pipeline.files import File, LocalFiles, open_files
 from postroad.spark.pipeline.lakes import DeltaTable, IcebergTable
-from postroad.spark.pipeline.tables import ParquetTable, Table, writing
+from postroad.spark.pipeline.tables import ParquetTable, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,13 +34,13 @@ def numbers(table: Table) -> list[int]:
 
 @every_kind
 def test_a_batch_is_there_once_with_its_facts(spark: SparkSession, tmp_path: Path, kind: type[Table]) -> None:
-    table = kind(spark, tmp_path, "bronze/packets")
+    table = kind(spark, LocalFiles(tmp_path), "bronze/packets")
     assert table.last() is None
     assert table.read() is None
     assert table.append(rows(spark, 1, 2), 1, {"offsets": {"a": 7}})
     assert not table.append(rows(spark, 1, 2), 1, {"offsets": {"a": 7}})
     assert table.append(rows(spark, 3, day="2024-05-18"), 2, {"offsets": {"a": 9}})
-    again = kind(spark, tmp_path, "bronze/packets")
+    again = kind(spark, LocalFiles(tmp_path), "bronze/packets")
     last = again.last()
     assert last is not None
     assert (last.batch, last.facts) == (2, {"offsets": {"a": 9}})
@@ -53,7 +54,7 @@ def test_a_batch_is_there_once_with_its_facts(spark: SparkSession, tmp_path: Pat
 def test_a_new_column_is_null_in_older_batches_and_no_column_changes(
     spark: SparkSession, tmp_path: Path, kind: type[Table]
 ) -> None:
-    table = kind(spark, tmp_path, "silver/messages")
+    table = kind(spark, LocalFiles(tmp_path), "silver/messages")
     table.append(rows(spark, 1), 1)
     table.append(rows(spark, 2).selectExpr("*", "number * 10 as tenfold"), 2)
     table.append(rows(spark, 3), 3)
@@ -73,7 +74,7 @@ def test_a_new_column_is_null_in_older_batches_and_no_column_changes(
 def test_compaction_keeps_the_rows_the_batch_and_the_facts(
     spark: SparkSession, tmp_path: Path, kind: type[Table]
 ) -> None:
-    table = kind(spark, tmp_path, "bronze/packets")
+    table = kind(spark, LocalFiles(tmp_path), "bronze/packets")
     for batch in (1, 2, 3):
         table.append(rows(spark, batch), batch, {"at": batch})
     parts = table.parts()
@@ -90,14 +91,14 @@ def test_compaction_keeps_the_rows_the_batch_and_the_facts(
 
 @every_kind
 def test_a_table_can_be_replaced_by_a_later_batch(spark: SparkSession, tmp_path: Path, kind: type[Table]) -> None:
-    table = kind(spark, tmp_path, "gold/delivery")
+    table = kind(spark, LocalFiles(tmp_path), "gold/delivery")
     assert table.replace(rows(spark, 1, 2), 1)
     assert table.replace(rows(spark, 3), 2)
     assert not table.replace(rows(spark, 4), 2)
     assert numbers(table) == [3]
     assert table.replace(rows(spark, 3).where("false"), 3)
     assert numbers(table) == []
-    empty = kind(spark, tmp_path, "gold/links")
+    empty = kind(spark, LocalFiles(tmp_path), "gold/links")
     assert empty.replace(rows(spark, 3).where("false"), 1, {"made": "of nothing"})
     last = empty.last()
     assert last is not None
@@ -109,10 +110,10 @@ def test_files_without_a_commit_do_not_count(
     spark: SparkSession, tmp_path: Path, kind: type[Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process is killed after Spark's tasks have written, and before the commit."""
-    table = kind(spark, tmp_path, "bronze/packets")
+    table = kind(spark, LocalFiles(tmp_path), "bronze/packets")
     table.append(rows(spark, 1), 1)
 
-    def killed(*given: Any, **named: Any) -> list[Path]:
+    def killed(*given: Any, **named: Any) -> list[File]:
         written(*given, **named)
         raise KeyboardInterrupt
 
@@ -121,7 +122,7 @@ def test_files_without_a_commit_do_not_count(
         patch.setattr(table, "_write_files", killed)
         with pytest.raises(KeyboardInterrupt):
             table.append(rows(spark, 2), 2)
-    again = kind(spark, tmp_path, "bronze/packets")
+    again = kind(spark, LocalFiles(tmp_path), "bronze/packets")
     assert numbers(again) == [1]
     assert again.append(rows(spark, 2, 3), 2)
     assert numbers(again) == [1, 2, 3]
@@ -130,30 +131,31 @@ def test_files_without_a_commit_do_not_count(
 def test_a_compaction_that_was_killed_before_it_cleaned_up_shows_no_row_twice(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = ParquetTable(spark, tmp_path, "bronze/packets")
+    table = ParquetTable(spark, LocalFiles(tmp_path), "bronze/packets")
     table.append(rows(spark, 1), 1)
     table.append(rows(spark, 2), 2)
     with monkeypatch.context() as patch:
         patch.setattr(table, "clean", lambda: None)
         table.compact()
-    assert len(list(table.root.glob("part=*"))) == 3
+    assert len(list((tmp_path / table.name).glob("part=*"))) == 3
     assert numbers(table) == [1, 2]
     assert table.append(rows(spark, 3), 3)
-    assert len(list(table.root.glob("part=*"))) == 2
-    assert spark.read.parquet(str(table.root)).count() == 3  # as any other program reads it
+    assert len(list((tmp_path / table.name).glob("part=*"))) == 2
+    assert spark.read.parquet(str(tmp_path / table.name)).count() == 3  # as any other program reads it
 
 
 def test_a_part_whose_commit_is_damaged_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    table = ParquetTable(spark, tmp_path, "bronze/packets")
+    table = ParquetTable(spark, LocalFiles(tmp_path), "bronze/packets")
     table.append(rows(spark, 1), 1)
-    commit = next(table.root.glob("part=*/_commit.json"))
+    commit = next((tmp_path / table.name).glob("part=*/_commit.json"))
     commit.write_text(json.dumps({"batch": 1})[:5])
     with pytest.raises(PipelineError, match=str(commit)):
         table.last()
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
-    with writing(tmp_path), pytest.raises(PipelineError, match="another run"), writing(tmp_path):
+    files = LocalFiles(tmp_path)
+    with files.lock(), pytest.raises(PipelineError, match="another run"), open_files(tmp_path, None).lock():
         raise AssertionError
-    with writing(tmp_path):
+    with files.lock():
         pass

@@ -28,8 +28,9 @@ app = typer.Typer(
     help="Process messages with Spark: tables, a report, routes of an enterprise, dead letters sent again."
 )
 
-DEFAULT_LAKE = Path("lake")
-SMALL = 100_000  # packets, up to which QUICK pays
+DEFAULT_LAKE = "lake"
+SMALL = 100_000  # new packets, up to which QUICK pays
+SMALL_LAKE = 1_000_000  # packets in the tables, of which a run reads the ids
 SMALL_ENTERPRISE = 300  # sites
 # What Spark does to be fast on millions of rows costs more than it brings where there are few: half of the time.
 QUICK = {
@@ -57,7 +58,15 @@ Apis = Annotated[
         help=f"The address of a queue manager's HTTP API; repeat it for more managers. {DEFAULT_API} if absent.",
     ),
 ]
-LakePath = Annotated[Path, typer.Option("--lake", metavar="DIR", envvar="POSTROAD_LAKE", help="Where the tables are.")]
+LakePath = Annotated[
+    str,
+    typer.Option(
+        "--lake",
+        metavar="DIR",
+        envvar="POSTROAD_LAKE",
+        help="Where the tables are: a local path, or an address that Spark can write, as in s3a://bucket/lake.",
+    ),
+]
 Master = Annotated[
     str | None,
     typer.Option(
@@ -118,6 +127,7 @@ def run(
     A run that was killed is finished by the next one; no packet is in the tables twice.
     """
     _require_spark()
+    from postroad.spark.pipeline.files import scheme_of
     from postroad.spark.pipeline.lake import Lake, check_format, kept_packets
     from postroad.spark.pipeline.run import run as run_pipeline
     from postroad.spark.pipeline.sources import sources, unmatched
@@ -131,13 +141,19 @@ def run(
     def find() -> list[Source]:
         return [each for api in apis or () for each in sources(api, key, queues or (), consume or ())]
 
+    remote = scheme_of(lake) not in (None, "file")
+    if remote:  # refused here, before any manager is asked
+        spark = _session("pipeline run", master, settings)
+        opened = Lake(spark, lake, form)
     found = find()
     for pattern in unmatched(found, queues or ()):
         fail(f"--queue: no queue matches {pattern}; `postroad queue list` shows what there is", ExitCode.FAILED)
-    form = Lake(None, lake, form).form  # a directory that cannot be written fails before Spark starts
-    small = every is None and sum(each.messages for each in found) + kept_packets(lake, form) < SMALL
-    spark = _session("pipeline run", master, settings, small=small)
-    opened = Lake(spark, lake, form)
+    if not remote:
+        local = Lake(None, lake, form)  # a directory that cannot be written fails before Spark starts
+        kept = kept_packets(local)
+        unread = sum(each.messages for each in found) - (0 if consume else kept)  # what was read stays in the queues
+        small = every is None and unread < SMALL and kept < SMALL_LAKE
+        opened = Lake(_session("pipeline run", master, settings, small=small), lake, form)
     while True:
         started = time.monotonic()
         with _bar("tables") as progress:
@@ -158,18 +174,18 @@ def run(
 
 
 @app.command()
-def status(lake: LakePath = DEFAULT_LAKE, as_json: AsJson = False) -> None:
-    """Show the tables: up to which batch, in how many pieces, how large."""
+def status(lake: LakePath = DEFAULT_LAKE, conf: Conf = None, as_json: AsJson = False) -> None:
+    """Show the tables: up to which batch, in how many pieces, how large. Spark starts only if the lake is not local."""
     _require_spark()
     from postroad.spark.pipeline.lake import TABLES
 
-    opened = _opened(lake)
+    opened = _opened(lake, conf=conf)
     rows: list[dict[str, Any]] = []
     for name in TABLES:
         table = opened.table(name)
         last = table.last()
-        files = [Path(each) for each in table.files()]
-        size = sum(file.stat().st_size for file in files)
+        files = table.files()
+        size = sum(file.size for file in files)
         batch = None if last is None else last.facts.get("batch", last.batch)
         rows.append({"table": name, "batch": batch, "parts": table.parts(), "files": len(files), "bytes": size})
     if as_json:
@@ -190,14 +206,50 @@ def report(
         "report.html"
     ),
     sla: ServiceLevels = None,
+    conf: Conf = None,
     as_json: AsJson = False,
 ) -> None:
     """Write one HTML page that says what to do, and what was delivered, how fast, by which route and what was lost.
 
-    It needs the tables that `run` has made, and no Java. With --json the headline figures are printed as well.
+    It needs the tables that `run` has made, and no Java if they are local. With --json the headline figures are printed
+    as well.
     """
     _require_spark()
-    _write_report(_opened(lake), output, _levels(sla), as_json)
+    _write_report(_opened(lake, conf=conf), output, _levels(sla), as_json)
+
+
+@app.command()
+def compact(lake: LakePath = DEFAULT_LAKE, master: Master = None, conf: Conf = None, as_json: AsJson = False) -> None:
+    """Join the small files of each day in every table. `run` does so by itself once a day has many."""
+    _require_spark()
+    from postroad.spark.pipeline.run import compact as compact_tables
+
+    done = compact_tables(_opened(lake, master=master, conf=conf, start="pipeline compact"))
+    if as_json:
+        print_json({"compacted": done})
+    else:
+        print_line(f"compacted: {', '.join(done)}" if done else "nothing to compact")
+
+
+@app.command()
+def retain(
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Keep messages sent in the last N days.")],
+    lake: LakePath = DEFAULT_LAKE,
+    enterprise: EnterpriseFile = None,
+    master: Master = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove older messages from every table. Give the same --enterprise as with `run`."""
+    _require_spark()
+    from postroad.spark.pipeline.run import retain as retain_days
+
+    directory = _directory(enterprise)
+    first = retain_days(_opened(lake, master=master, conf=conf, start="pipeline retain"), days, directory)
+    if as_json:
+        print_json({"first_day": first})
+    else:
+        print_line(f"messages sent since {first} stay")
 
 
 @app.command()
@@ -211,7 +263,7 @@ def routes(
         typer.Option("--cost", metavar="A-B=N", help="What if it cost N; xN for N times as much as now."),
     ] = None,
     lake: Annotated[
-        Path | None, typer.Option("--lake", metavar="DIR", help="Tables whose traffic to send over these routes.")
+        str | None, typer.Option("--lake", metavar="DIR", help="Tables whose traffic to send over these routes.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write all routes there as Parquet.")
@@ -229,9 +281,9 @@ def routes(
     assert directory is not None
     after = changed_by(directory, down or [], cost or [])
     if lake is not None:
-        _opened(lake)
+        _check_local(lake)
     spark = _session("pipeline routes", master, settings, small=len(directory.sites) < SMALL_ENTERPRISE)
-    opened = None if lake is None else _opened(lake, spark)
+    opened = None if lake is None else _existing(lake, spark)
     show_routes(spark, directory, after, opened, output, as_json=as_json)
 
 
@@ -257,6 +309,7 @@ def replay(
     """
     _require_spark()
     from postroad.names import parse_name
+    from postroad.spark.pipeline.lake import plans_of
     from postroad.spark.pipeline.replay import replay as send_again
 
     if to is not None:
@@ -268,7 +321,7 @@ def replay(
             context.api,
             where,
             to=to,
-            plans=lake / "replays",
+            plans=plans_of(lake, spark),
             token=context.only_token(),
             dry_run=dry_run,
             progress=progress,
@@ -337,11 +390,29 @@ def _quiet() -> None:
         os.environ["SPARK_CONF_DIR"] = str(files("postroad.spark.pipeline").joinpath("conf"))
 
 
-def _opened(path: Path, spark: SparkSession | None = None) -> Lake:
-    from postroad.spark.pipeline.lake import Lake
+def _opened(path: str, *, master: str | None = None, conf: list[str] | None = None, start: str | None = None) -> Lake:
+    """The lake, with a session if its address needs one, or if the command `start` does."""
+    from postroad.spark.pipeline.files import scheme_of
 
-    if not (path / "format").is_file():
-        fail(f"{path} has no tables: `postroad pipeline run --lake {quote(str(path))}` creates them", ExitCode.FAILED)
+    _check_local(path)
+    if start is None and scheme_of(path) in (None, "file"):
+        return _existing(path, None)
+    return _existing(path, _session(start or "pipeline", master, _settings(conf), small=True))
+
+
+def _check_local(path: str) -> None:
+    """A local directory without tables is refused before Spark starts."""
+    from postroad.spark.pipeline.files import scheme_of
+
+    if scheme_of(path) in (None, "file"):
+        _existing(path, None)
+
+
+def _existing(path: str, spark: SparkSession | None) -> Lake:
+    from postroad.spark.pipeline.lake import Lake, has_tables
+
+    if not has_tables(path, spark):
+        fail(f"{path} has no tables: `postroad pipeline run --lake {quote(path)}` creates them", ExitCode.FAILED)
     return Lake(spark, path)
 
 

@@ -51,6 +51,7 @@ def register(spark: SparkSession) -> SparkSession:
     """The same session, with our sources."""
     require_pyspark()
     from postroad.spark.packets import PacketSource
+    from postroad.spark.pipeline.formats import register_formats
     from postroad.spark.progress import show_metrics
     from postroad.spark.source import MessageSource
 
@@ -61,6 +62,7 @@ def register(spark: SparkSession) -> SparkSession:
 
     spark.dataSource.register(CountingSource)
     spark.dataSource.register(PacketSource)
+    register_formats(spark)
     return spark
 
 

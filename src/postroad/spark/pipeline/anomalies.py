@@ -68,7 +68,9 @@ def _of_queue(queue: str, rows: list[Mapping[str, Any]], as_of: datetime) -> Ite
             yield Anomaly(hour, queue, "latency", took[hour], usual, deviation, volume.get(hour, 0))
     for reason in sorted({row["reason"] for row in rows if row["reason"] is not None}):
         died = dict.fromkeys(every, 0.0)
-        died |= {row["hour"]: float(row["messages"]) for row in rows if row["reason"] == reason}
+        for row in rows:  # one for each day of the send
+            if row["reason"] == reason:
+                died[row["hour"]] = died.get(row["hour"], 0.0) + row["messages"]
         for hour, usual, deviation in _odd(died):
             if died[hour] > usual:
                 yield Anomaly(hour, queue, reason, died[hour], usual, deviation, int(died[hour]))

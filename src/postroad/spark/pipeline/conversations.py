@@ -20,11 +20,13 @@ def conversations(delivered: DataFrame) -> DataFrame:
     `unanswered` are those without an answer that did not die.
     """
     answers = delivered.where("correlation_id is not null").groupBy(f.col("correlation_id").alias("id"))
-    answered = answers.agg(
-        f.count("*").alias("answers"),
-        f.min("sent_at").alias("answered_at"),
-        f.min_by("id", "sent_at").alias("answer_id"),
-        f.min_by("source", "sent_at").alias("answered_by"),
+    first = f.min(f.when(f.col("sent_at").isNotNull(), f.struct("sent_at", f.col("id").alias("answer_id"), "source")))
+    answered = answers.agg(f.count("*").alias("answers"), first.alias("first")).select(
+        "id",
+        "answers",
+        f.col("first.sent_at").alias("answered_at"),
+        "first.answer_id",
+        f.col("first.source").alias("answered_by"),
     )
     kept = ("id", "label", "source", "destination", "queue", "response_queue", "sent_at", "state")
     requests = delivered.where("response_queue is not null").select(*kept).join(answered, "id", "left")
@@ -49,7 +51,7 @@ def pairs(requests: DataFrame) -> DataFrame:
         f.sum(f.col("unanswered").cast("bigint")).alias("unanswered"),
         f.sum(((f.col("answers") == 0) & (f.col("state") == "dead")).cast("bigint")).alias("died"),
         f.min(waiting).alias("oldest_unanswered_at"),
-        f.min_by("id", waiting).alias("oldest_unanswered"),
+        f.min(f.when(waiting.isNotNull(), f.struct("sent_at", "id")))["id"].alias("oldest_unanswered"),
         f.max("answered_by").alias("answered_by"),
         *(
             f.round(f.percentile("response_s", f.lit(share)), 3).alias(f"response_p{share * 100:.0f}_s")
@@ -102,11 +104,13 @@ def top(delivered: DataFrame) -> DataFrame:
 
 def hours(delivered: DataFrame) -> DataFrame:
     """Each hour of a queue: the messages sent to it and the median of the seconds until they were received; and, in
-    rows with a reason, the messages that died of it in that hour."""
+    rows with a reason, the messages that died of it in that hour, by the day of their send: add these up."""
     sent = delivered.where("sent_at is not null").groupBy(
-        f.date_trunc("hour", "sent_at").alias("hour"), "queue", f.lit(None).cast("string").alias("reason")
+        "day", f.date_trunc("hour", "sent_at").alias("hour"), "queue", f.lit(None).cast("string").alias("reason")
     )
-    died = delivered.where("state = 'dead'").groupBy(f.date_trunc("hour", "dead_at").alias("hour"), "queue", "reason")
+    died = delivered.where("state = 'dead'").groupBy(
+        "day", f.date_trunc("hour", "dead_at").alias("hour"), "queue", "reason"
+    )
     median = f.round(f.percentile("receive_s", f.lit(0.5)), 3)
     return sent.agg(f.count("*").alias("messages"), median.alias("receive_p50_s")).unionByName(
         died.agg(f.count("*").alias("messages"), f.lit(None).cast("double").alias("receive_p50_s"))

@@ -16,6 +16,8 @@ from postroad.wire.constants import MessageClass, class_name
 # The states of a message, the strongest first.
 STATES = ("received", "dead", "reached", "outgoing", "sent", "mentioned")
 
+SEQUENCE = ("manager_id", "queue", "source_manager", "sequence_id")  # the sequence of a copy, in its queue
+
 _REACH, _RECEIVE = MessageClass.ACK_REACH_QUEUE.value, MessageClass.ACK_RECEIVE.value
 _FIRST_NACK = MessageClass.NACK_BAD_DST_Q.value
 
@@ -28,6 +30,7 @@ def delivery(
     queues: DataFrame,
     replayed: DataFrame,
     floors: DataFrame,
+    sequences: DataFrame | None = None,
 ) -> DataFrame:
     """One row for each known message.
 
@@ -35,14 +38,15 @@ def delivery(
     outgoing queue; `sent`, passed to the next hop; or only `mentioned` by an acknowledgment or a report.
     `unexplained` are those that asked for an acknowledgment, or are transactional, and have no later trace.
     `replayed` has the ids of those that died and were sent again, as new messages. `floors` has the arrival number
-    below which a queue has no message any more: with it, `in_queue` says whether the message is still there.
+    below which a queue has no message any more: with it, `in_queue` says whether the message is still there. To make
+    the rows of some messages only, give all that silver has about these; `sequences` then has all copies of their
+    sequences.
     """
-    known = (
-        _copies(messages, floors).join(_reported(acknowledgments), "id", "full").join(_disorder(messages), "id", "left")
-    )
+    late = _disorder(messages if sequences is None else sequences)
+    known = _copies(messages, floors).join(_reported(acknowledgments), "id", "full").join(late, "id", "left")
     known = known.withColumn("mentioned_only", f.col("delivery").isNull())
     known = known.withColumn("destination_queue", f.coalesce("destination_queue", "reported_destination"))
-    known = known.withColumns({"about": _report_key(f.col("id")), "target": f.lower("destination_queue")})
+    known = known.withColumns({"about": report_key(f.col("id")), "target": f.lower("destination_queue")})
     known = known.join(_seen(reports, locations), ["about", "target"], "left")
     known = known.withColumn("label", f.coalesce("label", "reported_label"))
     received_at = f.coalesce(
@@ -87,7 +91,9 @@ def delivery(
         "sender_id",
         "dead_in",
         f.coalesce("replayed", f.lit(False)).alias("replayed"),
-        f.to_date(f.coalesce("sent_at", "received_at", "reached_at", "dead_at")).alias("day"),
+        f.coalesce(
+            f.to_date(f.coalesce("sent_at", "received_at", "reached_at", "dead_at")), "seen_day", "reported_day"
+        ).alias("day"),
     )
 
 
@@ -100,29 +106,35 @@ def _copies(messages: DataFrame, floors: DataFrame) -> DataFrame:
     def first(role: str) -> Column:
         return f.min(f.when(f.col("role") == role, f.col("arrived_at")))
 
-    def there(name: str) -> Column:
-        return f.when(f.col("role").isin(RECEIVED, QUEUED), f.col(name))
-
-    dead = f.when(f.col("role") == DEAD, f.col("arrived_at"))
+    # Where several copies could be meant, the earliest is; otherwise two runs could choose differently.
+    death = f.min(f.when(f.col("role") == DEAD, f.struct("arrived_at", "reason", "manager")))
+    there = f.min(f.when(f.col("role").isin(RECEIVED, QUEUED), f.struct("arrived_at", "manager", "queue")))
     same = ("label", "delivery", "priority", "size", "sent_at", "source_manager", "destination_queue")
     more = ("correlation_id", "response_queue", "sender_id")
     asked = ("asked_reach", "asked_receive")
     still = f.when(f.col("role") == QUEUED, f.col("arrival") >= f.col("floor"))
     placed = messages.join(f.broadcast(floors), ["manager_id", "queue"], "left")
     found = placed.groupBy("id").agg(
-        *(f.first(name, ignorenulls=True).alias(name) for name in (*same, *more, *asked)),
+        *(f.min(name).alias(name) for name in (*same, *more, *asked)),
         f.max("hops").alias("hops"),
+        f.min("day").alias("seen_day"),
         first(SENT).alias("left_at"),
         first(RECEIVED).alias("journal_at"),
         first(QUEUED).alias("queued_at"),
         first(OUTGOING).alias("outgoing_at"),
-        f.min(dead).alias("dead_letter_at"),
-        f.min_by(_class_names(f.col("reason")), dead).alias("dead_letter_reason"),
-        f.min_by("manager", dead).alias("dead_in"),
-        f.first(there("manager"), ignorenulls=True).alias("holder"),
-        f.first(there("queue"), ignorenulls=True).alias("held_in"),
+        death.alias("death"),
+        there.alias("there"),
         f.max(still).alias("in_queue"),
     )
+    found = found.withColumns(
+        {
+            "dead_letter_at": f.col("death.arrived_at"),
+            "dead_letter_reason": _class_names(f.col("death.reason")),
+            "dead_in": f.col("death.manager"),
+            "holder": f.col("there.manager"),
+            "held_in": f.col("there.queue"),
+        }
+    ).drop("death", "there")
     return found.join(_duplicates(messages), "id", "left")
 
 
@@ -136,11 +148,15 @@ def _duplicates(messages: DataFrame) -> DataFrame:
     return copies.groupBy("id").agg(f.max("more").alias("duplicates")).where("duplicates > 0")
 
 
+def in_sequence(messages: DataFrame) -> DataFrame:
+    return messages.where(f.col("role").isin(RECEIVED, QUEUED) & f.col("sequence_id").isNotNull())
+
+
 def _disorder(messages: DataFrame) -> DataFrame:
     """Messages after a later one of their sequence, in a queue or in the order of receiving."""
-    sequence = Window.partitionBy("manager_id", "queue", "source_manager", "sequence_id").orderBy("arrival")
+    sequence = Window.partitionBy(*SEQUENCE).orderBy("arrival")
     earlier = sequence.rowsBetween(Window.unboundedPreceding, -1)
-    placed = messages.where(f.col("role").isin(RECEIVED, QUEUED) & f.col("sequence_id").isNotNull())
+    placed = in_sequence(messages)
     late = f.col("sequence_number") < f.max("sequence_number").over(earlier)
     found = placed.withColumn("late", late).where("late").select("id").distinct()
     return found.withColumn("out_of_order", f.lit(True))
@@ -151,15 +167,17 @@ def _reported(acknowledgments: DataFrame) -> DataFrame:
         return f.min(f.when(wanted, f.col("acknowledged_at")))
 
     kind = f.col("class")
-    nack = f.when(kind >= _FIRST_NACK, f.col("acknowledged_at"))
-    return acknowledgments.groupBy(f.col("about").alias("id")).agg(
+    refusal = f.min(f.when(kind >= _FIRST_NACK, f.struct("acknowledged_at", "class_name")))
+    found = acknowledgments.groupBy(f.col("about").alias("id")).agg(
         first(kind == _REACH).alias("reach_ack_at"),
         first(kind == _RECEIVE).alias("receive_ack_at"),
-        f.min(nack).alias("nack_at"),
-        f.min_by("class_name", nack).alias("nack"),
-        f.first("label", ignorenulls=True).alias("reported_label"),
-        f.first("destination_queue", ignorenulls=True).alias("reported_destination"),
+        refusal.alias("refusal"),
+        f.min("label").alias("reported_label"),
+        f.min("destination_queue").alias("reported_destination"),
+        f.min("day").alias("reported_day"),
     )
+    refused = {"nack_at": f.col("refusal.acknowledged_at"), "nack": f.col("refusal.class_name")}
+    return found.withColumns(refused).drop("refusal")
 
 
 def _seen(reports: DataFrame, locations: DataFrame) -> DataFrame:
@@ -173,7 +191,7 @@ def _seen(reports: DataFrame, locations: DataFrame) -> DataFrame:
     return steps.select("about", "target", way.alias("way"))
 
 
-def _report_key(message_id: Column) -> Column:
+def report_key(message_id: Column) -> Column:
     """A trace report's name for a message: four digits of its source's GUID, and its number."""
     digits = f.lower(f.regexp_extract(message_id, r"^\{?([0-9A-Fa-f]{4})", 1))
     return f.concat(digits, f.lit(":"), f.regexp_extract(message_id, r"(\d+)$", 1))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from pyarrow.parquet import read_table
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DateType
 
 from postroad.errors import InvalidArgument, PipelineError
+from postroad.spark.pipeline.files import Files, open_files
 from postroad.spark.pipeline.lakes import DeltaTable, IcebergTable
-from postroad.spark.pipeline.tables import ParquetTable, Table, rows_of
+from postroad.spark.pipeline.tables import DAY, ParquetTable, Table, rows_of
 
 BRONZE, DEPTHS = "bronze/packets", "bronze/depths"
 MESSAGES, ACKNOWLEDGMENTS, REPORTS, UNDECODABLE = (
@@ -21,43 +24,47 @@ DELIVERY, STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS = (
     f"gold/{name}"
     for name in ("delivery", "states", "latency", "traffic", "links", "dead_letters", "oldest", "undecodable")
 )
-BACKLOG, TREND, CONVERSATIONS, PAIRS, CHAINS, TOP, HOURS = (
-    f"gold/{name}" for name in ("backlog", "trend", "conversations", "pairs", "chains", "top", "hours")
+BACKLOG, TREND, CONVERSATIONS, PAIRS, CHAINS, TOP, HOURS, SPANS = (
+    f"gold/{name}" for name in ("backlog", "trend", "conversations", "pairs", "chains", "top", "hours", "spans")
 )
 SILVER = (MESSAGES, ACKNOWLEDGMENTS, REPORTS, UNDECODABLE)
 GOLD = (
-    *(DELIVERY, STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS),
+    *(DELIVERY, STATES, SPANS, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS),
     *(BACKLOG, TREND, CONVERSATIONS, PAIRS, CHAINS, TOP, HOURS),
 )
 TABLES = (BRONZE, DEPTHS, *SILVER, *GOLD)
 FORMATS: dict[str, type[Table]] = {"parquet": ParquetTable, "delta": DeltaTable, "iceberg": IcebergTable}
 DEFAULT_FORMAT = "parquet"
+REPLAYS = "replays"
 
 
 class Lake:
-    """A directory that this machine and Spark's workers see under the same path.
+    """A directory that Spark's driver and workers see under the same path or address.
 
     `form` is for a new directory; an existing one keeps its own. PipelineError if the two differ, or the directory
-    cannot be created. Small tables can be read without a session.
+    cannot be created. Small tables of a local lake can be read without a session.
     """
 
     def __init__(self, spark: SparkSession | None, path: Path | str, form: str | None = None) -> None:
+        check_format(form)
         self._spark = spark
-        self.path = Path(path).absolute()
-        self.form = _settled(self.path, form)
+        self.files = open_files(path, spark)
+        self.path = self.files.root
+        self.form = self._settled(form)
 
     @property
     def name(self) -> str:
         """An id that no other directory has, and that stays: managers know the directory's holds by it."""
-        file = self.path / "name"
-        if not file.exists():
-            file.write_text(f"pipeline-{uuid4().hex[:12]}")
-        return file.read_text()
+        name = self.files.read_text("name")
+        if name is None:
+            name = f"pipeline-{uuid4().hex[:12]}"
+            self.files.write_text("name", name)
+        return name
 
     @property
-    def replays(self) -> Path:
+    def replays(self) -> Files:
         """Where replays of these tables' dead letters keep their plans, and what they have sent."""
-        return self.path / "replays"
+        return plans_of(self.path, self._spark)
 
     @property
     def session(self) -> SparkSession:
@@ -66,15 +73,23 @@ class Lake:
         return self._spark
 
     def table(self, name: str) -> Table:
-        return FORMATS[self.form](self._spark, self.path, name)
+        return FORMATS[self.form](self._spark, self.files, name)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """All rows of a small table, without Spark. PipelineError for one that no run has made yet."""
+        """All rows of a small table; of a local lake without Spark. PipelineError for one that no run has made yet."""
         table = self.table(name)
         last = table.last()
         if last is None:
             raise _missing(self.path, name)
-        found = [row for file in table.files() for row in read_table(file, partitioning=None).to_pylist()]
+        if not self.files.is_local:
+            frame = table.read()
+            assert frame is not None
+            return list(frame.toArrow().to_pylist())
+        dated = any(field.name == DAY and isinstance(field.dataType, DateType) for field in last.schema)
+        found = []
+        for file in table.files():
+            day = {DAY: date.fromisoformat(file.day)} if dated and file.day is not None else {}
+            found += [row | day for row in read_table(file.path, partitioning=None).to_pylist()]
         return [{column: row.get(column) for column in last.schema.names} for row in found]
 
     def read(self, name: str) -> DataFrame:
@@ -84,15 +99,40 @@ class Lake:
             raise _missing(self.path, name)
         return frame
 
+    def _settled(self, form: str | None) -> str:
+        kept = self.files.read_text("format")
+        if kept is None:
+            if not self.files.is_local and form not in (None, DEFAULT_FORMAT):
+                raise PipelineError(
+                    f"{self.path}: the format must be {DEFAULT_FORMAT}, got {form}; the libraries for delta and "
+                    "iceberg write to local paths only"
+                )
+            kept = form or DEFAULT_FORMAT
+            self.files.write_text("format", kept)
+        kept = kept.strip()
+        if kept not in FORMATS or form not in (None, kept):
+            raise PipelineError(
+                f"{self.path}: the format must be {kept}, that of its tables, got {form or DEFAULT_FORMAT}"
+            )
+        return kept
 
-def kept_packets(path: Path, form: str | None = None) -> int:
-    """How many packets a directory has in bronze; none if it is new."""
-    if not (path / "format").is_file():
-        return 0
-    return sum(rows_of(Path(file)) for file in Lake(None, path, form).table(BRONZE).files())
+
+def has_tables(path: Path | str, spark: SparkSession | None = None) -> bool:
+    """Whether there is a lake, without making one."""
+    return open_files(path, spark).read_text("format") is not None
 
 
-def _missing(path: Path, name: str) -> PipelineError:
+def plans_of(path: Path | str, spark: SparkSession | None) -> Files:
+    """The place of a lake's replays, whether there are tables yet or not."""
+    return open_files(open_files(path, spark).url(REPLAYS), spark)
+
+
+def kept_packets(lake: Lake) -> int:
+    """How many packets a local lake has in bronze."""
+    return sum(rows_of(file.path) for file in lake.table(BRONZE).files())
+
+
+def _missing(path: str, name: str) -> PipelineError:
     return PipelineError(f"{path} has no table {name} yet; run `postroad pipeline run`")
 
 
@@ -100,18 +140,3 @@ def check_format(form: str | None) -> None:
     """InvalidArgument for an unknown format."""
     if form is not None and form not in FORMATS:
         raise InvalidArgument(f"format: must be one of {', '.join(FORMATS)}, got {form!r}")
-
-
-def _settled(path: Path, form: str | None) -> str:
-    check_format(form)
-    file = path / "format"
-    try:
-        if not file.exists():
-            path.mkdir(parents=True, exist_ok=True)
-            file.write_text(form or DEFAULT_FORMAT)
-        kept = file.read_text().strip()
-    except OSError as fault:
-        raise PipelineError(f"{path} cannot be used for tables: {fault.strerror}") from None
-    if kept not in FORMATS or form not in (None, kept):
-        raise PipelineError(f"{path}: the format must be {kept}, that of its tables, got {form or DEFAULT_FORMAT}")
-    return kept

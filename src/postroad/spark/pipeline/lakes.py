@@ -6,11 +6,12 @@ Spark needs no jars for it. Every engine that knows the format can read the tabl
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 from uuid import uuid4
 
 from pyspark.sql import DataFrame
@@ -18,14 +19,34 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from postroad.errors import PipelineError
-from postroad.spark.pipeline.tables import DAY, Commit, Table, rows_of
+from postroad.spark.pipeline.tables import DAY, Commit, DataFile, Table, day_of, rows_of
 
 _APP = "postroad"  # the writer's name in a table's log
 _NAMESPACE = "postroad"
 _BATCH, _FACTS, _SCHEMA = "postroad.batch", "postroad.facts", "postroad.schema"
 
 
-class DeltaTable(Table):
+class _LocalTable(Table):
+    """On this machine's disk only: the libraries do not use Hadoop's file systems."""
+
+    @property
+    def root(self) -> Path:
+        return Path(self.lake.url(self.name))
+
+    def _draft(self, frame: DataFrame | None, commit: Commit, *, keep_day: bool = False) -> list[Path]:
+        """Writes the frame to a new directory. Its name is like Spark's partitions, or Spark could not read several of
+        them together."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        if frame is None:
+            return []
+        directory = f"{self.name}/part={commit.batch:08}-{uuid4().hex[:8]}"
+        return [Path(self.lake.url(file.path)) for file in self._write_files(frame, directory, keep_day=keep_day)]
+
+    def _gone(self, replaced: Sequence[str] | None) -> list[DataFile]:
+        return [file for file in self.files() if replaced is None or file.day in replaced]
+
+
+class DeltaTable(_LocalTable):
     """The batch is the version of an application's transaction, which Delta itself keeps and compares."""
 
     def last(self) -> Commit | None:
@@ -37,20 +58,21 @@ class DeltaTable(Table):
                 return _kept(entry)
         return None
 
-    def files(self) -> list[str]:
+    def files(self) -> list[DataFile]:
         table = self._table()
-        return [] if table is None else [_path(each) for each in table.file_uris()]
+        return [] if table is None else [_file(each) for each in table.file_uris()]
 
     def _table(self) -> Any:
         deltalake = _library("deltalake", "delta")
         return deltalake.DeltaTable(str(self.root)) if deltalake.DeltaTable.is_deltatable(str(self.root)) else None
 
-    def _commit(self, frame: DataFrame, commit: Commit, *, whole: bool) -> None:
+    def _commit(self, frame: DataFrame | None, commit: Commit, replaced: Sequence[str] | None) -> None:
         deltalake = _library("deltalake", "delta")
-        from deltalake.transaction import AddAction
+        from deltalake.transaction import AddAction, RemoveAction
 
-        self.root.mkdir(parents=True, exist_ok=True)
-        files = self._write_files(frame, _new_directory(self.root, commit))
+        gone = self._gone(replaced)
+        removed_ms = time.time_ns() // 1_000_000
+        files = self._draft(frame, commit)
         schema = deltalake.Schema.from_json(commit.schema.json())  # Delta's own JSON of a schema is Spark's
         days = [DAY] if DAY in commit.schema.names else []
         table = self._table()
@@ -63,18 +85,18 @@ class DeltaTable(Table):
                 table.alter.add_columns(added)
         actions = [
             AddAction(
-                quote(str(file.relative_to(self.root)), safe="/="),
+                self._relative(file),
                 file.stat().st_size,
                 {DAY: _day(file)} if days else {},
                 int(file.stat().st_mtime * 1000),
                 True,
-                json.dumps({"numRecords": rows_of(file)}),
+                json.dumps({"numRecords": rows_of(str(file))}),
             )
             for file in files
         ]
         table.create_write_transaction(
-            actions,
-            "overwrite" if whole else "append",
+            [*actions, *(RemoveAction(self._relative(Path(file.path)), True, removed_ms, file.size) for file in gone)],
+            "append",
             schema,
             days,
             commit_properties=deltalake.CommitProperties(
@@ -82,8 +104,11 @@ class DeltaTable(Table):
             ),
         )
 
+    def _relative(self, file: Path) -> str:
+        return quote(str(file.relative_to(self.root)), safe="/=")
 
-class IcebergTable(Table):
+
+class IcebergTable(_LocalTable):
     """In its own catalog, `catalog.db` beside the tables. The snapshot's summary has the batch."""
 
     def last(self) -> Commit | None:
@@ -93,11 +118,11 @@ class IcebergTable(Table):
             return None
         return _kept(snapshot.summary.additional_properties)
 
-    def files(self) -> list[str]:
+    def files(self) -> list[DataFile]:
         table = self._table()
         if table is None or table.current_snapshot() is None:
             return []
-        return [_path(task.file.file_path) for task in table.scan().plan_files()]
+        return [_file(task.file.file_path) for task in table.scan().plan_files()]
 
     @property
     def _identifier(self) -> str:
@@ -107,8 +132,9 @@ class IcebergTable(Table):
         _library("pyiceberg", "iceberg")
         from pyiceberg.catalog.sql import SqlCatalog
 
-        self.lake.mkdir(parents=True, exist_ok=True)
-        catalog = SqlCatalog(_APP, uri=f"sqlite:///{self.lake / 'catalog.db'}", warehouse=f"file://{self.lake}")
+        lake = Path(self.lake.root)
+        lake.mkdir(parents=True, exist_ok=True)
+        catalog = SqlCatalog(_APP, uri=f"sqlite:///{lake / 'catalog.db'}", warehouse=f"file://{lake}")
         catalog.create_namespace_if_not_exists(_NAMESPACE)
         return catalog
 
@@ -116,11 +142,9 @@ class IcebergTable(Table):
         catalog = self._catalog()
         return catalog.load_table(self._identifier) if catalog.table_exists(self._identifier) else None
 
-    def _commit(self, frame: DataFrame, commit: Commit, *, whole: bool) -> None:
-        from pyiceberg.expressions import AlwaysTrue
-
-        files = self._write_files(frame, _new_directory(self.root, commit), keep_day=True)
-        files = [file for file in files if rows_of(file)]
+    def _commit(self, frame: DataFrame | None, commit: Commit, replaced: Sequence[str] | None) -> None:
+        expressions: Any = import_module("pyiceberg.expressions")
+        files = [file for file in self._draft(frame, commit, keep_day=True) if rows_of(str(file))]
         arrow = to_arrow_schema(commit.schema, timezone="UTC")
         table = self._table()
         if table is None:
@@ -131,8 +155,9 @@ class IcebergTable(Table):
         with table.transaction() as transaction:
             with transaction.update_schema() as update:
                 update.union_by_name(arrow)
-            if whole and table.current_snapshot() is not None:
-                transaction.delete(AlwaysTrue())
+            if self._gone(replaced):
+                every = expressions.AlwaysTrue()
+                transaction.delete(every if replaced is None else expressions.In(DAY, set(replaced)))
             paths = [f"file://{file}" for file in files]
             transaction.add_files(paths, snapshot_properties=_keeping(commit))
 
@@ -142,11 +167,6 @@ def _library(name: str, extra: str) -> Any:
         return import_module(name)
     except ImportError:
         raise PipelineError(f"{name} is not installed; run pip install 'postroad[{extra}]'") from None
-
-
-def _new_directory(root: Path, commit: Commit) -> Path:
-    """Named like Spark's partitions, or Spark could not read several of them together."""
-    return root / f"part={commit.batch:08}-{uuid4().hex[:8]}"
 
 
 def _keeping(commit: Commit) -> dict[str, str]:
@@ -161,10 +181,11 @@ def _kept(properties: Mapping[str, Any]) -> Commit | None:
 
 
 def _day(file: Path) -> str | None:
-    """The day in the name of a file's directory; None if the column is null."""
-    value = unquote(file.parent.name.partition("=")[2])
-    return None if value == "__HIVE_DEFAULT_PARTITION__" else value
+    """None if the column is null."""
+    day = day_of(str(file))
+    return None if day == "__HIVE_DEFAULT_PARTITION__" else day
 
 
-def _path(uri: str) -> str:
-    return uri.removeprefix("file://")
+def _file(uri: str) -> DataFile:
+    path = uri.removeprefix("file://")
+    return DataFile(path, Path(path).stat().st_size, day_of(path))

@@ -29,10 +29,10 @@ from postroad.errors import InvalidArgument, ManagerUnavailable, PipelineError, 
 from postroad.message import Message
 from postroad.received import ReceivedMessage
 from postroad.spark.options import ARRIVAL_MASK
+from postroad.spark.pipeline.files import Files, open_files
 from postroad.spark.pipeline.messages import message_json, new_message, read_message
 from postroad.spark.pipeline.run import Progress
-from postroad.spark.pipeline.sent_again import keep, write_whole
-from postroad.spark.pipeline.tables import writing
+from postroad.spark.pipeline.sent_again import keep
 from postroad.spark.schema import choose, spark_schema
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def replay(
     api: str,
     where: str,
     *,
-    plans: Path,
+    plans: Files | Path | str,
     to: str | None = None,
     repair: Repair | None = None,
     queues: Sequence[str] = DEAD_LETTER_QUEUES,
@@ -96,7 +96,8 @@ def replay(
     refuses a message: the messages before it are sent, and the other dead letters stay.
     """
     _check(spark, where)
-    with writing(plans), connect(api, token=token) as manager:
+    plans = plans if isinstance(plans, Files) else open_files(plans, spark)
+    with plans.lock(), connect(api, token=token) as manager:
         done = Replayed(0, 0, 0) if dry_run else _finish(manager, plans, progress)
         dead_letters = _dead_letters(spark, manager, api, token, where, queues, repair or _as_it_was, to)
         if dry_run:
@@ -234,19 +235,19 @@ class _Plan:
     """Two files. `NAME.holds` lists the held ranges and is written before they are held. `NAME.letters` has the
     messages to send and is written before any is sent. A finished plan is deleted; the ids of its dead letters stay."""
 
-    def __init__(self, plans: Path, name: str, runs: Sequence[_Run]) -> None:
+    def __init__(self, plans: Files, name: str, runs: Sequence[_Run]) -> None:
         self.plans = plans
         self.name = name
         self.runs = runs
 
     @classmethod
-    def made(cls, manager: QueueManager, plans: Path, chosen: Sequence[DeadLetter]) -> _Plan:
+    def made(cls, manager: QueueManager, plans: Files, chosen: Sequence[DeadLetter]) -> _Plan:
         """Holds the dead letters. The plan has those that could be held."""
         name = f"replay-{uuid4().hex[:12]}"
         identifier = manager.info().id
         wanted = list(_runs(manager, chosen))
         holds = [{"queue": run.queue, "name": f"{name}-{run.number}"} for run in wanted]
-        write_whole(plans / f"{name}.holds", json.dumps({"manager": identifier, "holds": holds}))
+        plans.write_text(f"{name}.holds", json.dumps({"manager": identifier, "holds": holds}))
         try:
             held = [letter for run in wanted for letter in _held(manager, run, f"{name}-{run.number}")]
         except BaseException:
@@ -259,12 +260,12 @@ class _Plan:
             for letter in run.dead_letters:
                 values = {each: getattr(letter, each) for each in DeadLetter.__dataclass_fields__}
                 lines.append(json.dumps({"run": run.number, **values}))
-        write_whole(plans / f"{name}.letters", "\n".join(lines))
+        plans.write_text(f"{name}.letters", "\n".join(lines))
         return plan
 
     @classmethod
-    def read(cls, file: Path) -> _Plan:
-        _, *lines = [json.loads(line) for line in file.read_text().splitlines()]
+    def read(cls, plans: Files, name: str) -> _Plan:
+        _, *lines = [json.loads(line) for line in _text(plans, f"{name}.letters").splitlines()]
         runs = [
             _Run(
                 number,
@@ -273,7 +274,7 @@ class _Plan:
             )
             for number, some in groupby(lines, key=lambda line: int(line["run"]))
         ]
-        return cls(file.parent, file.stem, _numbered(runs))
+        return cls(plans, name, _numbered(runs))
 
     def carry_out(self, manager: QueueManager, progress: Progress) -> tuple[int, int]:
         """Returns how many messages were sent, and how many dead letters were removed."""
@@ -312,7 +313,7 @@ class _Plan:
         """Stores what was sent, then deletes the file, and then lets the manager forget the submission."""
         if done:
             keep(self.plans, self.name, done)
-        (self.plans / f"{self.name}.letters").unlink()
+        self.plans.delete(f"{self.name}.letters")
         _release(manager, self.plans, self.name)
         for destination in dict.fromkeys(run.dead_letters[0].destination for run in self.runs):
             manager.queue(destination).forget_submission(self.name)
@@ -359,24 +360,35 @@ def _held(manager: QueueManager, run: _Run, name: str) -> Iterator[DeadLetter]:
     yield from (letter for letter in run.dead_letters if letter.lookup_id in there)
 
 
-def _finish(manager: QueueManager, plans: Path, progress: Progress) -> Replayed:
+def _finish(manager: QueueManager, plans: Files, progress: Progress) -> Replayed:
     """Finishes earlier replays from this manager."""
     identifier = manager.info().id
     selected = sent = removed = 0
-    for file in sorted(plans.glob("*.letters")):
-        if json.loads(file.read_text().splitlines()[0])["manager"] == identifier:
-            plan = _Plan.read(file)
+    for name in _names(plans, ".letters"):
+        if json.loads(_text(plans, f"{name}.letters").splitlines()[0])["manager"] == identifier:
+            plan = _Plan.read(plans, name)
             more, gone = plan.carry_out(manager, progress)
             selected += sum(len(run.dead_letters) for run in plan.runs)
             sent, removed = sent + more, removed + gone
-    for file in sorted(plans.glob("*.holds")):  # held but not planned: nothing was sent
-        if json.loads(file.read_text())["manager"] == identifier:
-            _release(manager, plans, file.stem)
+    for name in _names(plans, ".holds"):  # held but not planned: nothing was sent
+        if json.loads(_text(plans, f"{name}.holds"))["manager"] == identifier:
+            _release(manager, plans, name)
     return Replayed(selected, sent, removed)
 
 
-def _release(manager: QueueManager, plans: Path, name: str) -> None:
-    file = plans / f"{name}.holds"
-    for hold in json.loads(file.read_text())["holds"]:
+def _names(plans: Files, suffix: str) -> list[str]:
+    return [file.path.removesuffix(suffix) for file in plans.walk("") if file.path.endswith(suffix)]
+
+
+def _text(plans: Files, file: str) -> str:
+    text = plans.read_text(file)
+    if text is None:
+        raise PipelineError(f"{plans.url(file)} is not there any more; another program has deleted it")
+    return text
+
+
+def _release(manager: QueueManager, plans: Files, name: str) -> None:
+    file = f"{name}.holds"
+    for hold in json.loads(_text(plans, file))["holds"]:
         manager.queue(hold["queue"]).release(hold["name"])
-    file.unlink()
+    plans.delete(file)

@@ -294,10 +294,11 @@ def _routes(page: Page, facts: Facts) -> None:
     ends = ("source", "destination", "source_site", "destination_site")
     totals = summed(facts.states, *ends)
     received = summed([row for row in facts.states if row["state"] == "received"], *ends)
-    reporters = {tuple(row[end] for end in ends): row["a_way"] for row in facts.states if row["a_way"]}
+    reporters: dict[Any, list[str]] = {}
     hops: dict[Any, int] = {}
     for row in facts.states:
         key = tuple(row[end] for end in ends)
+        reporters[key] = max(reporters.get(key, []), row["a_way"] or [])
         hops[key] = max(hops.get(key, 0), row["most_hops"] or 0)
     rows = [
         (

@@ -5,50 +5,23 @@ Every table records its last batch, so the next run finishes one that was killed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from hashlib import sha256
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from threading import Lock
+from uuid import uuid4
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
 
 from postroad.directory.snapshot import Directory
-from postroad.spark.pipeline import bronze, conversations, depths, silver, summaries
-from postroad.spark.pipeline.delivery import delivery
-from postroad.spark.pipeline.lake import (
-    ACKNOWLEDGMENTS,
-    BACKLOG,
-    BRONZE,
-    CHAINS,
-    CONVERSATIONS,
-    DEAD_LETTERS,
-    DELIVERY,
-    DEPTHS,
-    FAULTS,
-    HOURS,
-    LATENCY,
-    LINKS,
-    MESSAGES,
-    OLDEST,
-    PAIRS,
-    REPORTS,
-    STATES,
-    TABLES,
-    TOP,
-    TRAFFIC,
-    TREND,
-    UNDECODABLE,
-    Lake,
-)
-from postroad.spark.pipeline.locations import KnownManager, locations, message_ids, queue_names
-from postroad.spark.pipeline.sent_again import fingerprint, ids_sent_again
+from postroad.errors import PipelineError
+from postroad.spark.pipeline import bronze, depths, silver
+from postroad.spark.pipeline.gold import forget, in_parallel, update_gold
+from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, DEPTHS, MESSAGES, REPORTS, TABLES, UNDECODABLE, Lake
 from postroad.spark.pipeline.sources import Source, consumed, new_ranges
-from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit, writing
-from postroad.spark.pipeline.traffic import link_traffic, traffic
-from postroad.spark.pipeline.trends import trend
+from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit
 
 Progress = Callable[[str, int, int], None]  # the current step, steps done, steps in all
 
@@ -61,8 +34,7 @@ _SHAPES = {
     UNDECODABLE: silver.undecodable,
 }
 _STEPS = len(TABLES) + 1
-_AT_ONCE = 4
-_VERSION = 2  # of the gold tables: a change makes all of them again
+_SKEW = timedelta(days=1)  # that clocks of managers may differ by
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +68,8 @@ def run(
             done += len(finished)
             progress(finished[-1], done, _STEPS)
 
-    with writing(lake.path):
+    with lake.files.lock():
+        _check_shared(lake)
         packets = _bronze(lake, found)
         removed = _consume(lake, found)
         tell(BRONZE)
@@ -106,10 +79,70 @@ def run(
         looks = _look(lake, found)
         tell(DEPTHS)
         _silver(lake, last.batch, tell)
-        _gold(lake, last, looks, directory, tell)
-        compacted = tuple(name for name in TABLES if _compact(lake, name))
+        update_gold(lake, last, looks, directory, tell)
+        compacted = tuple(name for name in TABLES if lake.table(name).compact(COMPACT_AFTER))
         tell("compaction")
     return Outcome(last.batch, packets, removed, len(found), compacted)
+
+
+def compact(lake: Lake) -> list[str]:
+    """Writes the small files of each day of each table as one; returns the tables that had several."""
+    with lake.files.lock():
+        return [name for name in TABLES if lake.table(name).compact()]
+
+
+def retain(lake: Lake, days: int, directory: Directory | None = None, today: date | None = None) -> str:
+    """Removes messages that were sent more than so many days ago from every table; returns the first day that stays.
+
+    Packets and silver keep a day more: the clocks of two managers may differ. PipelineError if the last run was not
+    finished.
+    """
+    first = (today or datetime.now(UTC).date()) - timedelta(days=days)
+    with lake.files.lock():
+        table = lake.table(BRONZE)
+        last = table.last()
+        if last is None:
+            raise PipelineError(f"{lake.path} has no packets yet; run `postroad pipeline run`")
+        if any((made := lake.table(name).last()) is None or made.batch < last.batch for name in _SHAPES):
+            raise PipelineError(f"{lake.path} has a run that was not finished; run `postroad pipeline run` first")
+        facts = dict(last.facts) | {"retained_from": max(str(first), last.facts.get("retained_from", ""))}
+        table.drop(_before(table.days(), first - _SKEW), last.batch, facts)
+        for name in _SHAPES:
+            silver_table = lake.table(name)
+            made = silver_table.last()
+            assert made is not None
+            silver_table.drop(_before(silver_table.days(), first - _SKEW), made.batch, made.facts)
+        looks = lake.table(DEPTHS)
+        if (look := looks.last()) is not None:
+            looks.drop(_before(looks.days(), first), look.batch, look.facts)
+        forget(lake, str(first))
+        kept = table.last()
+        assert kept is not None
+        update_gold(lake, kept, looks.last(), directory, lambda *_: None)
+    return str(first)
+
+
+def _before(days: Sequence[str], first: date) -> list[str]:
+    return [day for day in days if day < str(first)]
+
+
+def _check_shared(lake: Lake) -> None:
+    """PipelineError if a worker of a cluster does not see a local lake: its files would be lost."""
+    context = lake.session.sparkContext
+    if not lake.files.is_local or str(context.master).startswith("local"):
+        return
+    mark = f"{lake.path}/.seen-{uuid4().hex}"
+    Path(mark).touch()
+    try:
+        tasks = 4 * context.defaultParallelism
+        seen = context.parallelize(range(tasks), tasks).map(lambda _: os.path.exists(mark)).collect()
+    finally:
+        Path(mark).unlink()
+    if not all(seen):
+        raise PipelineError(
+            f"{lake.path} is not on every worker of {context.master}; the lake must be on a file system that all of "
+            "them see, such as hdfs:// or s3a://"
+        )
 
 
 def _bronze(lake: Lake, found: Sequence[Source]) -> int:
@@ -127,8 +160,10 @@ def _bronze(lake: Lake, found: Sequence[Source]) -> int:
     managers = {each["id"]: each for each in facts.get("managers", [])}
     managers |= {each.manager.id: asdict(each.manager) for each in found}
     queues = facts.get("queues", {}) | {name: each.called for each in found for name in each.names}
-    kept = {"offsets": offsets, "managers": list(managers.values()), "queues": queues}
+    kept = facts | {"offsets": offsets, "managers": list(managers.values()), "queues": queues}
     table.append(bronze.read(lake.session, ranges, batch), batch, kept)
+    if table.rows_written is None:
+        return lake.read(BRONZE).where(f"batch = {batch}").count()
     return table.rows_written
 
 
@@ -167,82 +202,7 @@ def _silver(lake: Lake, batch: int, tell: Tell) -> None:
 
     try:
         decoded.count()  # once, before the tables are made from it in parallel
-        _side_by_side(make, _SHAPES)
+        in_parallel(make, _SHAPES)
     finally:
         decoded.unpersist()
     return None
-
-
-def _gold(lake: Lake, last: Commit, looks: Commit | None, directory: Directory | None, tell: Tell) -> None:
-    """Makes gold tables again, each from silver or from gold/delivery. A table keeps the version of its input, so one
-    that is up to date is not made again."""
-    spark = lake.session
-    floors: Mapping[str, int] = {} if looks is None else looks.facts["floors"]
-    made_of = {"version": _VERSION, "batch": last.batch, "directory": _fingerprint(directory)}
-    made_of |= {"replays": fingerprint(lake.replays), "floors": _digest(sorted(floors.items()))}
-    of_looks = {"version": _VERSION, "looks": 0 if looks is None else looks.batch}
-
-    def of_messages() -> DataFrame:
-        known = locations(spark, (KnownManager(**each) for each in last.facts["managers"]), directory)
-        called = queue_names(spark, last.facts["queues"])
-        again = message_ids(spark, ids_sent_again(lake.replays))
-        there = depths.floor_rows(spark, floors)
-        silvers = (lake.read(MESSAGES), lake.read(ACKNOWLEDGMENTS), lake.read(REPORTS))
-        return delivery(*silvers, known, called, again, there)
-
-    makers: dict[str, Callable[[], DataFrame]] = {
-        DELIVERY: of_messages,
-        STATES: lambda: summaries.states(lake.read(DELIVERY)),
-        LATENCY: lambda: summaries.latency(lake.read(DELIVERY)),
-        DEAD_LETTERS: lambda: summaries.dead_letters(lake.read(DELIVERY)),
-        OLDEST: lambda: summaries.oldest(lake.read(DELIVERY)),
-        TRAFFIC: lambda: traffic(lake.read(DELIVERY)),
-        LINKS: lambda: link_traffic(spark, traffic(lake.read(DELIVERY)), directory),
-        FAULTS: lambda: summaries.undecodable(lake.read(UNDECODABLE)),
-        TREND: lambda: trend(lake.read(DELIVERY)),
-        CONVERSATIONS: lambda: conversations.conversations(lake.read(DELIVERY)),
-        PAIRS: lambda: conversations.pairs(lake.read(CONVERSATIONS)),
-        CHAINS: lambda: conversations.chains(lake.read(DELIVERY)),
-        TOP: lambda: conversations.top(lake.read(DELIVERY)),
-        HOURS: lambda: conversations.hours(lake.read(DELIVERY)),
-        BACKLOG: lambda: depths.backlog(
-            spark.createDataFrame([], depths.DEPTHS) if looks is None else lake.read(DEPTHS)
-        ),
-    }
-
-    def make(name: str) -> None:
-        table = lake.table(name)
-        before = table.last()
-        source = of_looks if name == BACKLOG else made_of
-        if before is None or before.facts != source:
-            frame = makers[name]()
-            frame = frame if name in (DELIVERY, TRAFFIC, CONVERSATIONS) else frame.coalesce(1)
-            table.replace(frame, 1 if before is None else before.batch + 1, source)
-        tell(name)
-
-    make(DELIVERY)
-    make(CONVERSATIONS)
-    _side_by_side(make, [name for name in makers if name not in (DELIVERY, CONVERSATIONS)])
-
-
-def _side_by_side(make: Callable[[str], None], names: Iterable[str]) -> None:
-    """Small jobs mostly wait for each other. Raises the first fault once all have ended."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for done in [pool.submit(make, name) for name in names]:
-            done.result()
-
-
-def _compact(lake: Lake, name: str) -> bool:
-    table = lake.table(name)
-    return table.parts() > COMPACT_AFTER and table.compact()
-
-
-def _fingerprint(directory: Directory | None) -> str | None:
-    """The same for directories with the same content."""
-    if directory is None:
-        return None
-    return _digest((directory.sites, directory.links, directory.managers, directory.queues))
-
-
-def _digest(value: object) -> str:
-    return sha256(repr(value).encode()).hexdigest()[:16]

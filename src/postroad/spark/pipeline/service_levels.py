@@ -1,12 +1,12 @@
 r"""Service levels: how long a message to a queue may take until it is received, as in `private$\orders=30s`.
 
-Measured on gold/delivery, a file at a time and without Spark.
+Measured on gold/delivery: of a local lake a file at a time and without Spark, of any other by Spark's tasks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -15,13 +15,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from postroad.errors import InvalidArgument
 from postroad.spark.pipeline.lake import DELIVERY, Lake
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _LIMIT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)", re.IGNORECASE)
+_COUNTS = pa.schema({"level": pa.int32(), "queue": pa.string(), "name": pa.string(), "value": pa.float64()})
 _COLUMNS = ["queue", "state", "sent_at", "receive_s", "in_queue", "unexplained"]
+
+Counts = dict[tuple[int, str], dict[str, float]]  # by the number of the level and the queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,31 +85,51 @@ def service_level(text: str) -> ServiceLevel:
 def attained(lake: Lake, levels: Sequence[ServiceLevel], as_of: datetime) -> list[Attainment]:
     """One for each level and queue that it covers; for a level without any, one with the pattern in place of the
     queue."""
-    counts: dict[tuple[ServiceLevel, str], dict[str, float]] = {}
-    files = lake.table(DELIVERY).files()
-    if levels and files:
-        scanned = ds.dataset(files, format="parquet", partitioning=None).scanner(columns=_COLUMNS)
-        for batch in scanned.to_batches():
-            _count(batch, levels, as_of, counts)
+    counts = _counted(lake, levels, as_of) if levels else {}
     found = []
-    for level in levels:
-        queues = {queue: each for (of, queue), each in counts.items() if of is level}
+    for number, level in enumerate(levels):
+        queues = {queue: each for (of, queue), each in counts.items() if of == number}
         for queue, each in sorted(queues.items()) or [(level.pattern, {})]:
             whole = {name: int(value) for name, value in each.items() if name != "worst_s"}
             found.append(Attainment(queue, level.limit_s, **whole, worst_s=each.get("worst_s", 0.0)))
     return found
 
 
-def _count(batch: Any, levels: Iterable[ServiceLevel], as_of: datetime, counts: dict[Any, dict[str, float]]) -> None:
+def _counted(lake: Lake, levels: Sequence[ServiceLevel], as_of: datetime) -> Counts:
+    counts: Counts = {}
+    if lake.files.is_local:
+        if files := [file.path for file in lake.table(DELIVERY).files()]:
+            scanned = ds.dataset(files, format="parquet", partitioning=None).scanner(columns=_COLUMNS)
+            for batch in scanned.to_batches():
+                _count(batch, levels, as_of, counts)
+        return counts
+
+    def count(batches: Iterable[Any]) -> Iterator[Any]:
+        some: Counts = {}
+        for batch in batches:
+            _count(batch, levels, as_of, some)
+        rows = [(*key, name, value) for key, each in some.items() for name, value in each.items()]
+        yield pa.RecordBatch.from_pylist([dict(zip(_COUNTS.names, row, strict=True)) for row in rows], _COUNTS)
+
+    for row in lake.read(DELIVERY).select(*_COLUMNS).mapInArrow(count, from_arrow_schema(_COUNTS)).collect():
+        _add(counts.setdefault((row["level"], row["queue"]), {}), row["name"], row["value"])
+    return counts
+
+
+def _count(batch: Any, levels: Iterable[ServiceLevel], as_of: datetime, counts: Counts) -> None:
     queues = batch.column("queue").dictionary_encode()
     numbers = queues.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     for number, queue in enumerate(queues.dictionary.to_pylist()):
-        for level in levels:
+        for of, level in enumerate(levels):
             if level.covers(queue):
                 rows = np.flatnonzero(numbers == number)
-                into = counts.setdefault((level, queue), {})
                 for name, value in _judged(batch.take(rows), level.limit_s, as_of).items():
-                    into[name] = max(into.get(name, 0), value) if name == "worst_s" else into.get(name, 0) + value
+                    _add(counts.setdefault((of, queue), {}), name, value)
+
+
+def _add(counts: dict[str, float], name: str, value: float) -> None:
+    known = counts.get(name, 0)
+    counts[name] = max(known, value) if name == "worst_s" else known + value
 
 
 def _judged(rows: Any, limit_s: float, as_of: datetime) -> dict[str, float]:

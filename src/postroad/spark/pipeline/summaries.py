@@ -8,7 +8,6 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-PERCENTILES = (0.5, 0.9, 0.99)
 # Seconds until a message was received: up to one second, up to two, and so on; the last bin has the rest.
 BINS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0, 86_400.0)
 OLDEST = 100
@@ -23,7 +22,7 @@ def states(delivered: DataFrame) -> DataFrame:
     reach, receive = (
         [f.sum(inside.cast("bigint")) for inside in _bins(f.col(name))] for name in ("reach_s", "receive_s")
     )
-    return delivered.groupBy(*ends).agg(
+    return delivered.groupBy("day", *ends).agg(
         f.count("*").alias("messages"),
         f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"),
         f.sum("duplicates").alias("duplicates"),
@@ -54,32 +53,6 @@ def _bins(seconds: Column) -> list[Column]:
     return found
 
 
-def latency(delivered: DataFrame) -> DataFrame:
-    """Percentiles of the seconds until a message reached its queue and was received: of all, and by queue, route and
-    priority."""
-    route = f.concat_ws(" -> ", f.coalesce("source", f.lit("?")), f.coalesce("destination", f.lit("?")))
-    groups = {
-        "all": f.lit("all"),
-        "queue": f.col("queue"),
-        "route": route,
-        "priority": f.col("priority").cast("string"),
-    }
-    group = f.explode(f.array(*(f.struct(f.lit(by).alias("by"), what.alias("value")) for by, what in groups.items())))
-    spans = f.explode(
-        f.array(
-            f.struct(f.lit("reach").alias("until"), f.col("reach_s").alias("seconds")),
-            f.struct(f.lit("receive").alias("until"), f.col("receive_s").alias("seconds")),
-        )
-    )
-    rows = delivered.select(group.alias("group"), "reach_s", "receive_s").select("group", spans.alias("span"))
-    rows = rows.select("group.*", "span.*").where("seconds is not null and value is not null")
-    return rows.groupBy("by", "value", "until").agg(
-        f.count("*").alias("messages"),
-        *(f.round(f.percentile("seconds", f.lit(each)), 3).alias(f"p{each * 100:.0f}_s") for each in PERCENTILES),
-        f.max("seconds").alias("max_s"),
-    )
-
-
 def dead_letters(delivered: DataFrame) -> DataFrame:
     """Messages that died, by the minute, reason, sender, queue, and the manager that keeps the dead letters.
 
@@ -87,7 +60,7 @@ def dead_letters(delivered: DataFrame) -> DataFrame:
     """
     dead = delivered.where("state = 'dead'")
     minute = f.date_trunc("minute", "dead_at").alias("minute")
-    return dead.groupBy(minute, "reason", "source", "queue", "dead_in").agg(
+    return dead.groupBy("day", minute, "reason", "source", "queue", "dead_in").agg(
         f.count("*").alias("messages"),
         f.sum(f.col("replayed").cast("bigint")).alias("replayed"),
         f.min("dead_at").alias("first_at"),

@@ -1,4 +1,4 @@
-"""Tables of the pipeline: each batch is added or replaces the table exactly once, even if a run is killed.
+"""Tables of the pipeline: each batch is added or replaces rows exactly once, even if a run is killed.
 
 A table records its last batch and keeps facts beside it, so data and checkpoint are one commit. This module has the
 interface, and tables of plain Parquet; Delta and Iceberg are in lakes.py.
@@ -7,15 +7,12 @@ interface, and tables of plain Parquet; Delta and Iceberg are in lakes.py.
 from __future__ import annotations
 
 import json
-import os
-import shutil
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from urllib.parse import unquote
 
 from pyarrow.parquet import read_metadata
 from pyspark.sql import DataFrame, SparkSession
@@ -23,12 +20,15 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
 from postroad.errors import PipelineError
+from postroad.spark.pipeline.files import File, Files
 
 DAY = "day"  # the column that divides the files, if there is one
-COMPACT_AFTER = 16  # parts: a run that finds more writes them as one
-_STAGING = "_staging"  # Spark reads no directory whose name starts like this
+COMPACT_AFTER = 16  # files of a day: a run that finds more writes them as one
+LARGE_BYTES = 128 << 20  # a file of this size is as good to read as a larger one
 _COMMIT = "_commit.json"
-_PREFIX = "part="
+_PART = re.compile(r"part=(\d+)-(\d+)")
+_DAY_DIRECTORY = re.compile(rf"/(?:of_)?{DAY}=([^/]+)/")
+_STATUS_CALLS = "10000"  # files, up to which Spark asks for each by itself, without a job
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,23 @@ class Commit:
     schema: StructType
 
 
-class Table(ABC):
-    """One writer at a time: see `writing`. Readers always see whole batches."""
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file of a table; `day` is None if the table has no such column."""
 
-    def __init__(self, spark: SparkSession | None, lake: Path, name: str) -> None:
+    path: str
+    size: int
+    day: str | None
+
+
+class Table(ABC):
+    """One writer at a time: see `Files.lock`. Readers always see whole batches. Days are text, as in 2024-05-17."""
+
+    def __init__(self, spark: SparkSession | None, lake: Files, name: str) -> None:
         self._spark = spark
         self.lake = lake
         self.name = name
-        self.root = lake / name
-        self.rows_written = 0  # by the last batch
+        self.rows_written: int | None = None  # by the last batch; None if only Spark can count them
 
     @property
     def spark(self) -> SparkSession:
@@ -61,56 +69,85 @@ class Table(ABC):
         """None for a table without a batch."""
 
     @abstractmethod
-    def files(self) -> list[str]:
+    def files(self) -> list[DataFile]:
         """The Parquet files of all batches."""
 
     def parts(self) -> int:
-        """The number of pieces; one is best to read."""
+        """The number of pieces; one for each day is best to read."""
         return len(self.files())
 
     @abstractmethod
-    def _commit(self, frame: DataFrame, commit: Commit, *, whole: bool) -> None:
-        """All of `frame` becomes a part of the table, or with `whole` the table; or nothing does."""
+    def _commit(self, frame: DataFrame | None, commit: Commit, replaced: Sequence[str] | None) -> None:
+        """All of `frame` becomes a part of the table in the place of the replaced days, or of all rows if that is
+        None; or nothing does."""
 
     def append(self, frame: DataFrame, batch: int, facts: Mapping[str, Any] | None = None) -> bool:
         """Adds a batch; False, without a change, if the table has it already. Batches come in rising order."""
-        return self._write(frame, batch, facts, whole=False)
+        return self._write(frame, batch, facts, ())
 
     def replace(self, frame: DataFrame, batch: int, facts: Mapping[str, Any] | None = None) -> bool:
         """Replaces the table by this batch; False, without a change, if it has this or a later one already."""
-        return self._write(frame, batch, facts, whole=True)
+        return self._write(frame, batch, facts, None)
 
-    def compact(self) -> bool:
-        """Joins many small parts into one with the same rows; False if there is nothing to do."""
+    def update(self, frame: DataFrame, days: Iterable[str], batch: int, facts: Mapping[str, Any] | None = None) -> bool:
+        """Replaces all rows of these days by this batch, which may have rows of other days too: those are added."""
+        return self._write(frame, batch, facts, sorted(days))
+
+    def drop(self, days: Iterable[str], batch: int, facts: Mapping[str, Any]) -> None:
+        """Removes all rows of these days. The batch may be the last one again."""
         last = self.last()
-        frame = self.read()
-        if last is None or frame is None or self.parts() < 2:
+        if last is not None:
+            self._commit(None, Commit(batch, dict(facts), last.schema), sorted(days))
+
+    def days(self) -> list[str]:
+        return sorted({file.day for file in self.files() if file.day is not None})
+
+    def compact(self, most: int = 1) -> bool:
+        """Writes each day that has more than `most` small files again as one, with the same rows. False if there is
+        nothing to do."""
+        last = self.last()
+        small: dict[str | None, int] = {}
+        for file in self.files():
+            small[file.day] = small.get(file.day, 0) + (file.size < LARGE_BYTES)
+        days = {day for day, count in small.items() if count > most}
+        if last is None or not days:
             return False
-        gathered = frame.repartition(DAY) if DAY in frame.columns else frame.coalesce(1)  # few large files
-        self._commit(gathered, last, whole=True)
+        frame = self._read(last, [file for file in self.files() if file.day in days])
+        if None in days:
+            self._commit(frame.coalesce(1), last, None)
+        else:
+            self._commit(frame.repartition(len(days), DAY), last, sorted(day for day in days if day is not None))
         return True
 
-    def read(self) -> DataFrame | None:
-        """None for a table without a batch. Columns that older batches lack are null in them."""
+    def read(self, days: Iterable[str] | None = None) -> DataFrame | None:
+        """All rows, or those of some days; None for a table without a batch. Columns that older batches lack are null
+        in them."""
         last = self.last()
-        files = self.files()
         if last is None:
             return None
+        wanted = None if days is None else set(days)
+        return self._read(last, [file for file in self.files() if wanted is None or file.day in wanted])
+
+    def _read(self, last: Commit, files: Sequence[DataFile]) -> DataFrame:
         if not files:
             return self.spark.createDataFrame([], last.schema)
-        reader = self.spark.read.schema(last.schema).option("basePath", str(self.root))
-        return reader.parquet(*files).select(*last.schema.names)
+        if self.lake.is_local:
+            self.spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", _STATUS_CALLS)
+        reader = self.spark.read.schema(last.schema).option("basePath", self.lake.url(self.name))
+        return reader.parquet(*(file.path for file in files)).select(*last.schema.names)
 
-    def _write(self, frame: DataFrame, batch: int, facts: Mapping[str, Any] | None, *, whole: bool) -> bool:
+    def _write(
+        self, frame: DataFrame, batch: int, facts: Mapping[str, Any] | None, replaced: Sequence[str] | None
+    ) -> bool:
         last = self.last()
         if last is not None and batch <= last.batch:
             return False
         schema = grown(self.name, None if last is None else last.schema, frame.schema)
-        self._commit(_with_columns(frame, schema), Commit(batch, dict(facts or {}), schema), whole=whole)
+        self._commit(_with_columns(frame, schema), Commit(batch, dict(facts or {}), schema), replaced)
         return True
 
-    def _write_files(self, frame: DataFrame, directory: Path, *, keep_day: bool = False) -> list[Path]:
-        """Spark's tasks write; returns the paths of the files, all of them on disk."""
+    def _write_files(self, frame: DataFrame, directory: str, *, keep_day: bool = False) -> list[File]:
+        """Spark's tasks write; returns the Parquet files."""
         self.spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # every reader knows it
         partition = DAY
         if keep_day and DAY in frame.columns:
@@ -119,96 +156,122 @@ class Table(ABC):
         writer = frame.write.mode("error").option("compression", "zstd")
         if partition in frame.columns:
             writer = writer.partitionBy(partition)
-        writer.parquet(str(directory))
-        files = sorted(directory.rglob("*.parquet"))
-        for file in files:
-            _sync(file)
-        self.rows_written = sum(map(rows_of, files))
+        writer.parquet(self.lake.url(directory))
+        files = [file for file in self.lake.walk(directory) if file.path.endswith(".parquet")]
+        if self.lake.is_local:
+            self.rows_written = sum(rows_of(self.lake.url(file.path)) for file in files)
         return files
 
 
-class ParquetTable(Table):
-    """A directory `part=FIRST-LAST` for the batches FIRST to LAST, made elsewhere and then renamed.
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A directory `part=FIRST-LAST` with the changes FIRST to LAST of a table; it counts once it has a commit."""
 
-    Any program can read the directory as Parquet. Only between a crash during a compaction and the next run would it
-    see rows twice. Here a part within another one does not count.
+    first: int
+    last: int
+    name: str
+    files: tuple[File, ...]
+    counts: bool
+
+
+class ParquetTable(Table):
+    """Directories of Parquet files; the newest one's commit lists the days of older ones that later ones replace.
+
+    Any program can read the directory as Parquet. While a change is being published, and between a crash and the next
+    run, it may see replaced rows beside the new ones.
     """
 
     def last(self) -> Commit | None:
-        whole = [last for _, last, _ in self._parts()]
-        if not whole:
-            return None
-        path = max(self._parts(), key=lambda part: part[1])[2]
-        try:
-            kept = json.loads((path / _COMMIT).read_text())
-            return Commit(kept["batch"], kept["facts"], StructType.fromJson(kept["schema"]))
-        except (OSError, ValueError, LookupError) as fault:
-            raise PipelineError(f"{path / _COMMIT} cannot be read: {fault}; it is no part of ours") from None
+        kept = self._manifest(self._parts())
+        return None if kept is None else Commit(kept["batch"], kept["facts"], StructType.fromJson(kept["schema"]))
 
-    def files(self) -> list[str]:
-        return [str(file) for _, _, path in self._parts() for file in sorted(path.rglob("*.parquet"))]
+    def files(self) -> list[DataFile]:
+        parts = self._parts()
+        gone = self._dropped(parts)
+        return [
+            DataFile(self.lake.url(file.path), file.size, day)
+            for part in parts
+            for file in part.files
+            if file.path.endswith(".parquet") and (day := day_of(file.path)) not in gone.get(part.name, ())
+        ]
 
     def parts(self) -> int:
         return len(self._parts())
 
-    def _parts(self) -> list[tuple[int, int, Path]]:
-        """(first batch, last batch, directory) of the parts that count, in order."""
-        found = []
-        for path in self.root.glob(f"{_PREFIX}*-*"):
-            first, _, last = path.name.removeprefix(_PREFIX).partition("-")
-            if first.isdigit() and last.isdigit():
-                found.append((int(first), int(last), path))
-        found.sort(key=lambda part: (part[0], -part[1]))
-        whole: list[tuple[int, int, Path]] = []
-        for part in found:
-            if not whole or part[1] > whole[-1][1]:
+    def _all_parts(self) -> list[_Part]:
+        found: dict[str, list[File]] = {}
+        for file in self.lake.walk(self.name):
+            found.setdefault(file.path.removeprefix(f"{self.name}/").partition("/")[0], []).append(file)
+        parts = []
+        for name, files in found.items():
+            if numbers := _PART.fullmatch(name):
+                committed = any(file.path == f"{self.name}/{name}/{_COMMIT}" for file in files)
+                parts.append(_Part(int(numbers[1]), int(numbers[2]), name, tuple(files), committed))
+        return sorted(parts, key=lambda part: (part.first, -part.last))
+
+    def _parts(self) -> list[_Part]:
+        """Those that count, in order. A part within another one does not."""
+        whole: list[_Part] = []
+        for part in self._all_parts():
+            if part.counts and (not whole or part.last > whole[-1].last):
                 whole.append(part)
         return whole
 
-    def _commit(self, frame: DataFrame, commit: Commit, *, whole: bool) -> None:
-        staged = self.root / _STAGING / uuid4().hex
-        self._write_files(frame, staged)
+    def _manifest(self, parts: Sequence[_Part]) -> Any:
+        """What the newest commit says."""
+        if not parts:
+            return None
+        path = f"{self.name}/{parts[-1].name}/{_COMMIT}"
+        try:
+            kept = json.loads(self.lake.read_text(path) or "")
+            return kept | {"batch": int(kept["batch"]), "facts": kept["facts"], "schema": kept["schema"]}
+        except (ValueError, LookupError, TypeError) as fault:
+            raise PipelineError(f"{self.lake.url(path)} cannot be read: {fault}; it is no part of ours") from None
+
+    def _dropped(self, parts: Sequence[_Part]) -> dict[str, list[str]]:
+        kept = self._manifest(parts)
+        return {} if kept is None else dict(kept.get("dropped", {}))
+
+    def _commit(self, frame: DataFrame | None, commit: Commit, replaced: Sequence[str] | None) -> None:
+        number = 1 + max((part.last for part in self._all_parts()), default=0)
+        parts = self._parts()
+        gone = {} if replaced is None else self._dropped(parts)
+        for part in () if replaced is None else parts:
+            days = {day_of(file.path) for file in part.files}
+            gone[part.name] = sorted({*gone.get(part.name, ()), *(day for day in replaced or () if day in days)})
+        place = f"{self.name}/part={0 if replaced is None else number:08}-{number:08}"
+        draft = self.lake.draft(place)
+        if frame is not None:
+            self._write_files(frame, draft)
         kept = {"batch": commit.batch, "facts": commit.facts, "schema": commit.schema.jsonValue()}
-        (staged / _COMMIT).write_text(json.dumps(kept))
-        _sync(staged / _COMMIT)
-        place = self.root / f"{_PREFIX}{0 if whole else commit.batch:08}-{commit.batch:08}"
-        if place.exists():  # compacted before, without a batch since
-            raise PipelineError(f"{place} already exists")
-        os.rename(staged, place)
-        _sync(self.root)
+        kept["dropped"] = {part.name: gone[part.name] for part in parts if gone.get(part.name)}
+        self.lake.publish(draft, place, _COMMIT, json.dumps(kept))
         self.clean()
 
-    def compact(self) -> bool:
-        parts = self._parts()
-        if len(parts) == 1 and parts[0][0] == 0:
-            return False
-        return super().compact()
-
     def clean(self) -> None:
-        """Deletes what a killed run has left, and parts that others replace."""
-        shutil.rmtree(self.root / _STAGING, ignore_errors=True)
-        counted = {path for _, _, path in self._parts()}
-        for path in self.root.glob(f"{_PREFIX}*-*"):
-            if path not in counted:
-                shutil.rmtree(path, ignore_errors=True)
+        """Deletes what a killed run has left, and what later parts replace."""
+        parts = self._parts()
+        counted = {part.name for part in parts}
+        gone = self._dropped(parts)
+        for part in self._all_parts():
+            left = [file for file in part.files if file.path.endswith(".parquet")]
+            left = [file for file in left if day_of(file.path) not in gone.get(part.name, ())]
+            if part.name not in counted or (part != parts[-1] and not left):
+                self.lake.delete(f"{self.name}/{part.name}")
+                continue
+            for day in {day_of(file.path) for file in part.files} & set(gone.get(part.name, ())):
+                self.lake.delete(f"{self.name}/{part.name}/{DAY}={day}")
 
 
-@contextmanager
-def writing(lake: Path) -> Iterator[None]:
-    """One run at a time in a directory; PipelineError if another one runs, or the directory is not writable."""
-    import fcntl
+def rows_of(file: str) -> int:
+    """The number of rows of a local Parquet file, from its footer."""
+    return int(read_metadata(file).num_rows)
 
-    try:
-        lake.mkdir(parents=True, exist_ok=True)
-        lock = (lake / ".lock").open("a")
-    except OSError as fault:
-        raise PipelineError(f"{lake} cannot be written: {fault.strerror}") from None
-    with lock as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise PipelineError(f"another run of the pipeline uses {lake}; wait until it ends") from None
-        yield
+
+def day_of(path: str) -> str | None:
+    """The day in the name of a file's directory."""
+    found = _DAY_DIRECTORY.search(path)
+    return unquote(found[1]) if found else None
 
 
 def grown(table: str, known: StructType | None, new: StructType) -> StructType:
@@ -234,16 +297,3 @@ def _with_columns(frame: DataFrame, schema: StructType) -> DataFrame:
             for field in schema
         )
     )
-
-
-def rows_of(file: Path) -> int:
-    """The number of rows of a Parquet file, from its footer."""
-    return int(read_metadata(file).num_rows)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -15,7 +15,7 @@ def traffic(delivered: DataFrame) -> DataFrame:
     """By the minute of the send. Messages that only acknowledgments mention have no size, but count too."""
     minute = f.date_trunc("minute", f.coalesce("sent_at", "received_at", "reached_at", "dead_at")).alias("minute")
     ends = ("source", "destination", "source_site", "destination_site", "queue", "delivery", "priority")
-    grouped = delivered.groupBy(minute, *ends)
+    grouped = delivered.groupBy("day", minute, *ends)
     return grouped.agg(f.count("*").alias("messages"), f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"))
 
 
@@ -35,7 +35,7 @@ def link_traffic(spark: SparkSession, traffic: DataFrame, directory: Directory |
     found = [] if directory is None else pair_links(directory, wanted)
     links = spark.createDataFrame(found, PAIR_LINKS)
     joined = traffic.join(f.broadcast(links), ["source_site", "destination_site"])
-    grouped = joined.groupBy("minute", "site_a", "site_b")
+    grouped = joined.groupBy("day", "minute", "site_a", "site_b")
     return grouped.agg(f.sum("messages").alias("messages"), f.sum("bytes").alias("bytes"))
 
 

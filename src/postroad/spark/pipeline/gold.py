@@ -1,0 +1,327 @@
+"""Gold: made from silver, at the cost of what is new.
+
+gold/delivery has a row for each message. A run makes the rows of those messages again that new packets are about, and
+replaces the days in which these rows were. A message also changes without a new packet when it leaves its queue: then
+the floor of the queue has risen above it.
+
+Most summaries count by the day, so they only count those days again. Some are made as a whole when gold/delivery has
+changed: periods of a trend, answers and chains of answers go across days, and the most frequent labels of all days are
+not those of each day. gold/backlog is made from the looks at the queues alone.
+
+A table keeps the version of its input: one that is up to date is not made again, and one that a killed run has left is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import reduce
+from hashlib import sha256
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from postroad.directory.snapshot import Directory
+from postroad.spark.pipeline import conversations, depths, summaries
+from postroad.spark.pipeline.delivery import SEQUENCE, delivery, in_sequence, report_key
+from postroad.spark.pipeline.lake import (
+    ACKNOWLEDGMENTS,
+    BACKLOG,
+    CHAINS,
+    CONVERSATIONS,
+    DEAD_LETTERS,
+    DELIVERY,
+    DEPTHS,
+    FAULTS,
+    HOURS,
+    LATENCY,
+    LINKS,
+    MESSAGES,
+    OLDEST,
+    PAIRS,
+    REPORTS,
+    SPANS,
+    STATES,
+    TOP,
+    TRAFFIC,
+    TREND,
+    UNDECODABLE,
+    Lake,
+)
+from postroad.spark.pipeline.latency import latency, spans
+from postroad.spark.pipeline.locations import KnownManager, locations, message_ids, queue_names
+from postroad.spark.pipeline.sent_again import fingerprint, ids_sent_again
+from postroad.spark.pipeline.silver import QUEUED
+from postroad.spark.pipeline.tables import DAY, Commit
+from postroad.spark.pipeline.traffic import link_traffic, traffic
+from postroad.spark.pipeline.trends import trend
+
+VERSION = 4  # of the gold tables: a change makes all of them again
+_REMEMBERED = 32  # changes of gold/delivery; a summary that has missed more is made again as a whole
+_FEW = 100_000  # messages that one task writes
+_ALL = (1 << 63) - 1  # above every arrival number
+_AT_ONCE = 4
+_BY_DAY: Mapping[str, Callable[[DataFrame], DataFrame]] = {
+    STATES: summaries.states,
+    SPANS: spans,
+    DEAD_LETTERS: summaries.dead_letters,
+    TRAFFIC: traffic,
+    HOURS: conversations.hours,
+}
+# Made as a whole, each from the table that it is a summary of.
+_WHOLE: Mapping[str, tuple[str, Callable[[DataFrame], DataFrame]]] = {
+    LATENCY: (SPANS, latency),
+    OLDEST: (DELIVERY, summaries.oldest),
+    FAULTS: (UNDECODABLE, summaries.undecodable),
+    TREND: (DELIVERY, trend),
+    CONVERSATIONS: (DELIVERY, conversations.conversations),
+    PAIRS: (CONVERSATIONS, conversations.pairs),
+    CHAINS: (DELIVERY, conversations.chains),
+    TOP: (DELIVERY, conversations.top),
+}
+
+Tell = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """What gold is made from: the last commits of packets and of looks, what a change of makes all tables again, and
+    the rest."""
+
+    lake: Lake
+    bronze: Commit
+    looks: Commit | None
+    directory: Directory | None
+    basis: Mapping[str, Any]
+    replays: str | None
+
+    @property
+    def floors(self) -> Mapping[str, int]:
+        """The arrival number of each queue below which it has no message any more."""
+        return {} if self.looks is None else self.looks.facts["floors"]
+
+
+def update_gold(lake: Lake, bronze: Commit, looks: Commit | None, directory: Directory | None, tell: Tell) -> None:
+    """Brings every gold table up to date with silver."""
+    managers = sorted((each["id"], each["name"]) for each in bronze.facts["managers"])
+    basis = {"version": VERSION, "directory": _fingerprint(directory), "managers": digest(managers)}
+    given = _Inputs(lake, bronze, looks, directory, basis, fingerprint(lake.replays))
+    _deliver(given)
+    tell(DELIVERY)
+
+    def make(*names: str) -> None:
+        for name in names:
+            if name == BACKLOG:
+                _count_looks(given)
+            else:
+                _summarize(given, name)
+            tell(name)
+
+    alone = [(name,) for name in (STATES, DEAD_LETTERS, OLDEST, TRAFFIC, LINKS, FAULTS, TREND, CHAINS, TOP, HOURS)]
+    in_parallel(lambda names: make(*names), [(CONVERSATIONS, PAIRS), (SPANS, LATENCY), *alone, (BACKLOG,)])
+
+
+def forget(lake: Lake, first: str) -> None:
+    """Removes the rows of messages before a day from gold/delivery. The next update brings the summaries up to date."""
+    table = lake.table(DELIVERY)
+    last = table.last()
+    days = [day for day in table.days() if day < first]
+    if last is not None and days:
+        batch = last.batch + 1
+        table.drop(days, batch, dict(last.facts) | {"changes": _log(last, batch, days)})
+
+
+def in_parallel(make: Callable[[Any], None], names: Iterable[Any]) -> None:
+    """Small jobs mostly wait for each other. Raises the first fault once all have ended."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for done in [pool.submit(make, name) for name in names]:
+            done.result()
+
+
+# gold/delivery
+
+
+def _deliver(given: _Inputs) -> None:
+    table = given.lake.table(DELIVERY)
+    before = table.last()
+    facts: dict[str, Any] = {"batch": given.bronze.batch, "replays": given.replays}
+    facts |= {"basis": given.basis, "queues": given.bronze.facts["queues"], "floors": dict(given.floors)}
+    if before is None or before.facts.get("basis") != given.basis:
+        batch = 1 if before is None else before.batch + 1
+        frame = _retained(given, _of(given, *(given.lake.read(name) for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS))))
+        table.replace(frame, batch, facts | {"changes": [[batch, None]]})
+    elif any(before.facts.get(name) != facts[name] for name in ("batch", "replays", "queues", "floors")):
+        _update(given, before, facts)
+
+
+def _update(given: _Inputs, before: Commit, facts: dict[str, Any]) -> None:
+    """Makes the rows again that something new is about."""
+    lake = given.lake
+    table = lake.table(DELIVERY)
+    batch = before.batch + 1
+    touched = _touched(given, before.facts).persist()
+    rows: DataFrame | None = None
+    try:
+        only_floors = all(before.facts[name] == facts[name] for name in ("batch", "replays", "queues"))
+        if only_floors and touched.isEmpty():  # floors rise without messages too
+            return
+        known = lake.read(DELIVERY).join(touched, "id", "left_semi")
+        days = sorted(str(row[0]) for row in known.select(DAY).distinct().collect())
+        silver = {name: lake.read(name) for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS)}
+        if days or "retained_from" in given.bronze.facts:
+            messages = silver[MESSAGES].join(touched, "id", "left_semi")
+            about = touched.withColumnRenamed("id", "about")
+            acknowledgments = silver[ACKNOWLEDGMENTS].join(about, "about", "left_semi")
+        else:  # nothing was known of these messages, so all that silver has about them is new
+            messages, acknowledgments = (
+                silver[name].where(f"batch > {before.facts['batch']}") for name in (MESSAGES, ACKNOWLEDGMENTS)
+            )
+        wanted = in_sequence(messages).select(*SEQUENCE).distinct()
+        sequences = silver[MESSAGES].join(wanted, list(SEQUENCE), "left_semi")
+        keys = touched.select(report_key(f.col("id")).alias("about"))
+        reports = silver[REPORTS].join(keys, "about", "left_semi")
+        rows = _retained(given, _of(given, messages, acknowledgments, reports, sequences)).persist()
+        found = {str(row[0]): row[1] for row in rows.groupBy(DAY).count().collect()}
+        fresh = rows.coalesce(1) if sum(found.values()) < _FEW else rows
+        facts["changes"] = _log(before, batch, sorted({*days, *found}))
+        if not days:
+            table.append(fresh, batch, facts)
+            return
+        kept = table.read(days)
+        assert kept is not None
+        table.update(kept.join(touched, "id", "left_anti").unionByName(fresh), days, batch, facts)
+    finally:
+        touched.unpersist()
+        if rows is not None:
+            rows.unpersist()
+
+
+def _touched(given: _Inputs, before: Mapping[str, Any]) -> DataFrame:
+    """The ids of the messages whose rows may differ from what they were."""
+    lake, spark = given.lake, given.lake.session
+    new = {name: lake.read(name).where(f"batch > {before['batch']}") for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS)}
+    ids = [new[MESSAGES].select("id"), new[ACKNOWLEDGMENTS].select(f.col("about").alias("id"))]
+    delivered = lake.read(DELIVERY)
+    if not new[REPORTS].isEmpty():
+        about = new[REPORTS].select("about").distinct()
+        keyed = delivered.select("id").withColumn("about", report_key(f.col("id")))
+        ids.append(keyed.join(about, "about", "left_semi").select("id"))
+    if before["replays"] != given.replays:
+        again = message_ids(spark, ids_sent_again(lake.replays))
+        ids.append(delivered.where("not replayed").select("id").join(again, "id", "left_semi"))
+    called = given.bronze.facts["queues"]
+    renamed = [name.lower() for name, queue in called.items() if before["queues"].get(name) != queue]
+    if renamed:
+        names = spark.createDataFrame([(name,) for name in renamed], "name string")
+        keyed = delivered.select("id", f.lower("destination_queue").alias("name"))
+        ids.append(keyed.join(names, "name", "left_semi").select("id"))
+    if moved := _moved(before["floors"], given.floors):
+        rows = spark.createDataFrame(moved, "manager_id string, queue string, low bigint, high bigint")
+        low, high = min(row[2] for row in moved), max(row[3] for row in moved)
+        queued = lake.read(MESSAGES).where(f"role = '{QUEUED}' and arrival >= {low} and arrival < {high}")
+        between = queued.join(f.broadcast(rows), ["manager_id", "queue"]).where("arrival >= low and arrival < high")
+        ids.append(between.select("id"))
+    return reduce(DataFrame.union, ids).distinct()
+
+
+def _moved(before: Mapping[str, int], now: Mapping[str, int]) -> list[tuple[str, str, int, int]]:
+    """The queues whose floor has changed, with the arrival numbers in between; all if one of the two is unknown."""
+    found = []
+    for key in {*before, *now}:
+        one, other = before.get(key), now.get(key)
+        if one != other:
+            manager, queue = key.split("|", 1)
+            between = (0, _ALL) if one is None or other is None else (min(one, other), max(one, other))
+            found.append((manager, queue, *between))
+    return found
+
+
+def _of(
+    given: _Inputs,
+    messages: DataFrame,
+    acknowledgments: DataFrame,
+    reports: DataFrame,
+    sequences: DataFrame | None = None,
+) -> DataFrame:
+    spark, facts = given.lake.session, given.bronze.facts
+    known = locations(spark, (KnownManager(**each) for each in facts["managers"]), given.directory)
+    called = queue_names(spark, facts["queues"])
+    again = message_ids(spark, ids_sent_again(given.lake.replays))
+    there = depths.floor_rows(spark, given.floors)
+    return delivery(messages, acknowledgments, reports, known, called, again, there, sequences)
+
+
+def _retained(given: _Inputs, frame: DataFrame) -> DataFrame:
+    """Without the days that `postroad pipeline retain` has removed."""
+    first = given.bronze.facts.get("retained_from")
+    return frame if first is None else frame.where(f"{DAY} >= date'{first}'")
+
+
+def _log(before: Commit, batch: int, days: list[str]) -> list[Any]:
+    return [*before.facts["changes"], [batch, days]][-_REMEMBERED:]
+
+
+# Summaries
+
+
+def _summarize(given: _Inputs, name: str) -> None:
+    lake = given.lake
+    table = lake.table(name)
+    before = table.last()
+    source = lake.table(_WHOLE[name][0] if name in (LATENCY, PAIRS) else DELIVERY).last()
+    assert source is not None
+    facts = {"basis": given.basis, "batch": given.bronze.batch, "of": source.batch}
+    if before is not None and before.facts == facts:
+        return
+    batch = 1 if before is None else before.batch + 1
+    if name in _WHOLE:
+        of, make = _WHOLE[name]
+        frame = make(lake.read(of))
+        table.replace(frame if name == CONVERSATIONS else frame.coalesce(1), batch, facts)
+        return
+    days = None if before is None or before.facts.get("basis") != given.basis else _changed(source, before.facts["of"])
+    if days == []:
+        table.drop((), batch, facts)
+        return
+    delivered = lake.table(DELIVERY).read(days)
+    assert delivered is not None
+    if name == LINKS:
+        frame = link_traffic(lake.session, traffic(delivered), given.directory)
+    else:
+        frame = _BY_DAY[name](delivered)
+    if days is None:
+        table.replace(frame.repartition(DAY), batch, facts)
+    else:
+        table.update(frame.coalesce(1), days, batch, facts)
+
+
+def _count_looks(given: _Inputs) -> None:
+    lake, looks = given.lake, given.looks
+    table = lake.table(BACKLOG)
+    before = table.last()
+    facts: dict[str, Any] = {"version": VERSION, "looks": 0 if looks is None else looks.batch}
+    facts["retained_from"] = given.bronze.facts.get("retained_from")
+    if before is None or before.facts != facts:
+        seen = lake.session.createDataFrame([], depths.DEPTHS) if looks is None else lake.read(DEPTHS)
+        table.replace(depths.backlog(seen).coalesce(1), 1 if before is None else before.batch + 1, facts)
+
+
+def _changed(delivered: Commit, since: int) -> list[str] | None:
+    """The days in which gold/delivery has changed after a batch; None if that may be all."""
+    changes = [(batch, days) for batch, days in delivered.facts["changes"] if batch > since]
+    if len(changes) != delivered.batch - since or any(days is None for _, days in changes):
+        return None
+    return sorted({day for _, days in changes for day in days})
+
+
+def _fingerprint(directory: Directory | None) -> str | None:
+    """The same for directories with the same content."""
+    if directory is None:
+        return None
+    return digest((directory.sites, directory.links, directory.managers, directory.queues))
+
+
+def digest(value: object) -> str:
+    return sha256(repr(value).encode()).hexdigest()[:16]
