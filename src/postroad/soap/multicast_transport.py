@@ -11,8 +11,9 @@ from postroad.pgm.packet import Packet
 from postroad.pgm.receiver import OutgoingNak
 from postroad.pgm.source import Outgoing
 from postroad.pgm.transport import PgmTransport, TransportOptions
+from postroad.runtime.deadline_timer import DeadlineTimer
 from postroad.runtime.logs import RateLimitedLog
-from postroad.runtime.supervision import RETRY_S, Supervisor
+from postroad.runtime.supervision import Supervisor
 from postroad.security.refusals import Refused
 from postroad.soap.multicast import MulticastService
 from postroad.transfer.watching import TransferWatcher
@@ -37,9 +38,9 @@ class MulticastTransport:
         self.manager = manager
         self.service: MulticastService
         self._pgm = PgmTransport(options, self._received)
-        self._timer: asyncio.TimerHandle | None = None
-        self._armed_at = 0.0
-        self._not_before = 0.0  # of the next timer, after a failure
+        self._timer = DeadlineTimer(
+            "multicast timers", manager.supervisor, manager.clock, lambda now: self.service.on_timer(now)
+        )
         self._rebinding = self._waking = False
         self._notices: dict[str, RateLimitedLog] = {}
         self.watcher = TransferWatcher(refused=self._note_refusal, suspicious=self._notice)
@@ -55,8 +56,7 @@ class MulticastTransport:
         self.changed()
 
     async def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         await self.manager.supervisor.stop("multicast timers")
         if self._pgm.address is not None:
             self.service.stop(self.manager.clock())
@@ -135,18 +135,4 @@ class MulticastTransport:
     def changed(self) -> None:
         """Something happened: there may be something to commit, and the next deadline may be another one."""
         self.manager.commit_soon()
-        deadline = self.service.deadline
-        if deadline is None or (self._timer is not None and self._armed_at <= deadline):
-            return  # a timer that fires early does nothing
-        if self._timer is not None:
-            self._timer.cancel()
-        self._armed_at = deadline = max(deadline, self._not_before)
-        wait = max(0.0, deadline - self.manager.clock())
-        self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        clock = self.manager.clock
-        if not self.manager.supervisor.step("multicast timers", lambda: self.service.on_timer(clock())):
-            self._not_before = clock() + RETRY_S  # what failed is still due
-        self.changed()
+        self._timer.arm(self.service.deadline, self.changed)

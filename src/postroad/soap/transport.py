@@ -25,8 +25,9 @@ from postroad.errors import StorageError
 from postroad.names import MessageId
 from postroad.net.endpoints import endpoint, plain_address
 from postroad.queues.outgoing import ConnectionStatus
+from postroad.runtime.deadline_timer import DeadlineTimer
 from postroad.runtime.logs import RateLimitedLog
-from postroad.runtime.supervision import RETRY_S, Supervisor
+from postroad.runtime.supervision import Supervisor
 from postroad.security.audit import MESSAGE_REFUSED, AuditLog
 from postroad.security.refusals import Refused
 from postroad.soap.listener import METHOD_NOT_ALLOWED, Request
@@ -84,9 +85,9 @@ class SoapTransport:
         self._options = options
         self._known = known
         self._client: SoapClient | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._armed_at = 0.0
-        self._not_before = 0.0  # of the next timer, after a failure
+        self._timer = DeadlineTimer(
+            "soap timers", manager.supervisor, manager.clock, lambda now: self.service.on_timer(now)
+        )
         self._refusals = RateLimitedLog(log, "SOAP request refused")
         self._notices: dict[str, RateLimitedLog] = {}
         self.watcher = TransferWatcher(refused=self._note_refusal, suspicious=self._notice)
@@ -98,8 +99,7 @@ class SoapTransport:
         self.changed()
 
     async def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         await self.manager.supervisor.stop("soap timers")
         if self._client is not None:
             await self._client.stop()
@@ -190,21 +190,7 @@ class SoapTransport:
     def changed(self) -> None:
         """Something happened: there may be something to commit, and the next deadline may be another one."""
         self.manager.commit_soon()
-        deadline = self.service.deadline
-        if deadline is None or (self._timer is not None and self._armed_at <= deadline):
-            return  # a timer that fires early does nothing
-        if self._timer is not None:
-            self._timer.cancel()
-        self._armed_at = deadline = max(deadline, self._not_before)
-        wait = max(0.0, deadline - self.manager.clock())
-        self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        clock = self.manager.clock
-        if not self.manager.supervisor.step("soap timers", lambda: self.service.on_timer(clock())):
-            self._not_before = clock() + RETRY_S  # what failed is still due
-        self.changed()
+        self._timer.arm(self.service.deadline, self.changed)
 
 
 # Requests to other queue managers
