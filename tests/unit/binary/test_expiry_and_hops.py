@@ -153,7 +153,7 @@ def test_every_manager_on_the_way_counts_a_hop(
     assert [view.hop_count for view in delta.messages(ORDERS)] == [2]
 
 
-@pytest.mark.spec("QB-3.1.5.8.2-13", "QB-3.1.7.15-03", "QB-3.1.7.17-02")
+@pytest.mark.spec("QB-3.1.5.8.2-13", "QB-3.1.7.15-03", "QB-3.1.7.17-02", "MQ-2.2.19.2-11")
 @pytest.mark.parametrize(("hops", "forwarded"), [(MOST_HOPS - 1, True), (MOST_HOPS, False)])
 @pytest.mark.parametrize("transactional", [False, True])
 def test_a_message_does_not_travel_for_ever(

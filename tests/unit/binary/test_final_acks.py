@@ -62,7 +62,7 @@ def test_a_reader_makes_one_for_whoever_wants_to_know(
     assert [ack.final_class for ack in network.final_acks(beta, alpha)] == [MessageClass.ACK_RECEIVE]
 
 
-@pytest.mark.spec("QB-3.1.7.2.2-01")
+@pytest.mark.spec("QB-3.1.7.2.2-01", "DM-3.1.1.12-34")
 def test_the_flag_of_the_transaction_header_asks_for_one(network: Network, beta: Station, stranger: Stranger) -> None:
     session = stranger.call(beta)
     packets = [stranger.compose(beta.direct(LEDGER), str(each), (SEQUENCE, each, each - 1)) for each in (1, 2)]

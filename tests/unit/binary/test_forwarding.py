@@ -46,7 +46,9 @@ def test_a_message_goes_on_by_the_outgoing_queue_of_its_destination(
     assert ("alpha", gamma.address) not in network.connections
 
 
-@pytest.mark.spec("QB-3.1.1.5-05", "QB-3.1.1.5-06", "QB-3.1.1.3.1-37", "QB-3.1.1.6.2-01", "QB-3.1.1.6.2-08")
+@pytest.mark.spec(
+    "QB-3.1.1.5-05", "QB-3.1.1.5-06", "QB-3.1.1.3.1-37", "QB-3.1.1.6.2-01", "QB-3.1.1.6.2-08", "MQ-2.2.18.1.6-21"
+)
 def test_a_sequence_is_between_its_two_ends(network: Network, alpha: Station, beta: Station, gamma: Station) -> None:
     there = gamma.private(LEDGER)
     alpha.send_transactional(there, "a", "b")

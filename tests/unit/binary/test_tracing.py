@@ -37,7 +37,7 @@ def bodies(station: Station) -> list[str]:
     return [view.body.decode("utf-16-le") for view in station.messages(REPORTS)]
 
 
-@pytest.mark.spec("QB-3.1.5.8.9-01", "QB-3.1.5.8.9-02", "QB-3.1.5.8.9-04", "MQ-2.2.18.1.6-02")
+@pytest.mark.spec("QB-3.1.5.8.9-01", "QB-3.1.5.8.9-02", "QB-3.1.5.8.9-04", "MQ-2.2.18.1.6-02", "MQ-2.2.20.8-06")
 def test_a_traced_message_that_arrives_is_reported(
     network: Network, beta: Station, gamma: Station, stranger: Stranger, reports: UUID
 ) -> None:

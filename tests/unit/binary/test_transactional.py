@@ -156,7 +156,7 @@ def test_numbers_survive_a_restart_of_the_sender(network: Network, alpha: Statio
     assert beta.labels(LEDGER) == ["a", "b", "c"]
 
 
-@pytest.mark.spec("QB-3.1.7.1.3-04")
+@pytest.mark.spec("QB-3.1.7.1.3-04", "MQ-2.2.20.5-15")
 def test_a_message_sent_again_bridges_one_that_has_expired(network: Network, alpha: Station, beta: Station) -> None:
     alpha.send_transactional(beta.direct(ORDERS), "opens the session")
     network.hold(alpha, beta)

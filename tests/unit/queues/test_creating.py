@@ -99,7 +99,7 @@ def test_the_form_of_its_path_is_the_type_of_a_queue(harness: Harness) -> None:
     assert harness.queue("system$;journal").properties.queue_type is QueueType.SYSTEM
 
 
-@pytest.mark.spec("DM-3.1.7.1.3-06", "DM-3.1.1.2-03")
+@pytest.mark.spec("DM-3.1.7.1.3-06", "DM-3.1.1.2-03", "MQ-2.2.18.1.5.1-02")
 def test_each_private_queue_has_a_number_of_its_own_and_is_found_by_it(harness: Harness) -> None:
     queues = [harness.create(rf"private$\q{number}") for number in range(100)]
     numbers = {queue.properties.private_queue_number for queue in harness.manager.queues} - {0}

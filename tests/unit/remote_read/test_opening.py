@@ -30,10 +30,12 @@ def test_any_other_access_is_refused_before_the_name_is_looked_at(harness: Harne
     assert harness.try_open(r"private$\nowhere", access)[0] == Status.UNSUPPORTED_ACCESS_MODE
 
 
+@pytest.mark.spec("MQ-2.2.6-03")
 @pytest.mark.parametrize(
     ("name", "status"),
     [
         (r"private$\nowhere", Status.QUEUE_NOT_FOUND),
+        ("CONNECTOR=11223344-5566-7788-99aa-bbccddeeff00", Status.QUEUE_NOT_FOUND),
         (r"DIRECT=OS:beta\private$\orders", Status.QUEUE_NOT_FOUND),
         ("MULTICAST=234.1.1.1:8001", Status.UNSUPPORTED_FORMATNAME_OPERATION),
         ("DL=11223344-5566-7788-99aa-bbccddeeff00", Status.UNSUPPORTED_FORMATNAME_OPERATION),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from struct import pack
 from typing import Any
 from uuid import UUID
@@ -268,6 +269,7 @@ def test_open_remote_queue() -> None:
     assert reply(qmcomm.OPEN_REMOTE_QUEUE, answer) == HANDLE_OCTETS + pack("<4I", 5, 5, 5, 0)
 
 
+@pytest.mark.spec("MQ-2.2.7-15")
 @BOTH
 @pytest.mark.parametrize(
     "name",
@@ -287,6 +289,36 @@ def test_every_format_name_travels(name: str, layout: Format) -> None:
     structure = qmcomm.queue_format_structure(value)
     request(qmcomm.OPEN_REMOTE_QUEUE, qmcomm.OpenRemoteQueueIn(structure, 1, 2, 3, GUID, 4), layout)
     assert QueueFormat(*qmcomm.queue_format_parts(structure)) == value
+
+
+@pytest.mark.spec("MQ-2.2.7-01", "MQ-2.2.7-11")
+def test_a_queue_format_begins_with_its_type_its_suffix_and_two_octets_of_padding() -> None:
+    value = QueueFormat.from_format_name(parse_format_name(f"PUBLIC={GUID};JOURNAL"))
+    structure = qmcomm.queue_format_structure(value)
+    octets = request(qmcomm.OPEN_REMOTE_QUEUE, qmcomm.OpenRemoteQueueIn(structure, 0, 1, 0, GUID, 0x500))
+    # The pointer, the four octets, the discriminant of the union and its arm.
+    assert octets[:28] == REFERENT + b"\x01\x81\0\0" + b"\x01\0\0\0" + GUID.bytes_le
+
+
+@BOTH
+@pytest.mark.spec("MQ-2.2.7-12")
+def test_the_padding_of_a_queue_format_changes_nothing(layout: Format) -> None:
+    value = QueueFormat.from_format_name(parse_format_name(f"PUBLIC={GUID}"))
+    structure = replace(qmcomm.queue_format_structure(value), m_reserved=0xFFFF)
+    request(qmcomm.OPEN_REMOTE_QUEUE, qmcomm.OpenRemoteQueueIn(structure, 0, 1, 0, GUID, 0x500), layout)
+    assert QueueFormat(*qmcomm.queue_format_parts(structure)) == value
+
+
+@pytest.mark.spec("MQ-2.2.9-01")
+def test_a_distribution_list_is_a_guid_and_a_pointer_to_its_domain() -> None:
+    def octets(name: str) -> bytes:
+        structure = qmcomm.queue_format_structure(QueueFormat.from_format_name(parse_format_name(name)))
+        return request(qmcomm.OPEN_REMOTE_QUEUE, qmcomm.OpenRemoteQueueIn(structure, 0, 1, 0, GUID, 0x500))
+
+    domain = "example.org\0"
+    assert octets(f"DL={GUID}@example.org")[12:44] == GUID.bytes_le + pack("<4I", 0x20004, 12, 0, 12)
+    assert octets(f"DL={GUID}@example.org")[44:68] == domain.encode("utf-16-le")
+    assert octets(f"DL={GUID}")[12:32] == GUID.bytes_le + bytes(4)
 
 
 @pytest.mark.spec("MQ-2.2.8-01", "MQ-2.2.8-02")

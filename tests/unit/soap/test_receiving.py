@@ -61,6 +61,19 @@ def test_a_message_is_put_into_its_queue_with_the_time_it_came(network: Network,
     assert record.arrived_ms == int(network.now * 1000)
 
 
+@pytest.mark.spec("SRM-3.1.5.1.12-01", "SRM-3.1.5.1.12-02")
+@pytest.mark.parametrize(
+    ("who", "taken"), [("WD", True), ("AU", False), ("BA", False), ("S-1-5-21-1-2-3-1001", False), (None, True)]
+)
+def test_a_sender_by_http_is_everyone_to_the_access_list_of_a_queue(
+    network: Network, beta: Station, who: str | None, taken: bool
+) -> None:
+    queue = beta.core.queues.get(ORDERS)
+    beta.core.change_queue(queue, network.now, acl=None if who is None else f"O:BAD:(A;;0x4;;;{who})")
+    beta.ask(stranger_message(URL, label="note"))
+    assert beta.labels(ORDERS) == (["note"] if taken else [])
+
+
 @pytest.mark.parametrize(
     "url",
     [
