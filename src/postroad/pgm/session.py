@@ -1,12 +1,13 @@
 """What a receiver knows of one PGM source, [RFC 3208] 6: its window, what is missing, and the APDU in hand.
 
-Everything is bounded by the settings: a forged source costs no more memory than a real one.
+Everything is bounded by the settings: a forged source costs no more memory than a real one. What a source claims to have
+sent counts as lost only once it has brought a message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from postroad.deadlines import Deadlines
 from postroad.pgm.packet import MAX_NAK_LIST, Data, Kind, Spm, Tsi, after, distance
 from postroad.pgm.settings import PgmSettings
 
+HELD_OVERHEAD = 600  # bytes of memory that a held packet takes beside its payload
 FARTHEST = 65_536  # packets ahead of the next one that are believed; a window that is farther says so by its trail
 
 
@@ -40,10 +42,15 @@ class ReceiverCounts:
     duplicates: int = 0
     repaired: int = 0
     lost: int = 0
+    unconfirmed: int = 0  # packets that are missing from sources that have brought no message yet, and may be forged
     naks: int = 0
     apdus: int = 0
     cut_short: int = 0  # APDUs that were incomplete, larger than allowed, or contradicted themselves
     sources_refused: int = 0
+
+    def add(self, other: ReceiverCounts) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 class _Wait(Enum):
@@ -74,9 +81,10 @@ class Session:
     heard_at: float
     nla: str | None = None  # where NAKs go, as the last SPM says
     ended: bool = False
-    delivered: int = 0  # APDUs
+    confirmed: bool = False  # it has brought a message
+    unconfirmed_lost: int = 0  # packets that were lost before that
     answered: bool = False  # it has answered a NAK
-    held_bytes: int = 0  # of packets that came out of order
+    held_bytes: int = 0  # memory of packets that came out of order
     next: int | None = None  # the packet that is delivered next
     _lead: int = 0  # the last packet that is known to have been sent
     _noted: int = 0  # gaps up to here are in `_missing`
@@ -118,7 +126,7 @@ class Session:
         self.counts.packets += 1
         self._forget_missing(sequence, repaired=packet.kind is Kind.RDATA)
         self._held[sequence] = packet
-        self.held_bytes += len(packet.payload)
+        self.held_bytes += HELD_OVERHEAD + len(packet.payload)
         self._extend(sequence)
         self._move_trail(packet.trail)
         self._after(packet, now)
@@ -296,8 +304,19 @@ class Session:
         self._skip_to(min(self._held, key=lambda at: distance(start, at)))
         self._deliver()
 
+    def confirm(self) -> None:
+        """It has brought a message, so it is real: what was missing before counts as lost."""
+        if not self.confirmed:
+            self.confirmed = True
+            self.counts.unconfirmed -= self.unconfirmed_lost
+            self.counts.lost += self.unconfirmed_lost
+
     def _lose(self, packets: int) -> None:
-        self.counts.lost += packets
+        if self.confirmed:
+            self.counts.lost += packets
+        else:
+            self.counts.unconfirmed += packets
+            self.unconfirmed_lost += packets
         self._cut_short()
         last = self.events[-1] if self.events else None
         if isinstance(last, Lost) and last.source is self:
@@ -315,7 +334,7 @@ class Session:
             if packet is None:
                 self._lose(1)
             else:
-                self.held_bytes -= len(packet.payload)
+                self.held_bytes -= HELD_OVERHEAD + len(packet.payload)
                 self._assemble(packet)
 
     def _assemble(self, packet: Data) -> None:
@@ -348,7 +367,6 @@ class Session:
 
     def _complete(self, data: bytes) -> None:
         self.counts.apdus += 1
-        self.delivered += 1
         self.events.append(Apdu(self, data))
 
     def _cut_short(self) -> None:

@@ -39,8 +39,8 @@ class MulticastReceiver:
         self._accept_hashes = accept_hashes
         self._watcher = watcher
 
-    def take(self, content_type: str, entity: bytes, address: str, now: float) -> None:
-        """A whole message from this address. What cannot be read is refused."""
+    def take(self, content_type: str, entity: bytes, address: str, now: float) -> bool:
+        """Whether it is a message for a queue here. What cannot be read is refused."""
         try:
             text, attachments = split_entity(content_type, entity)
             envelope = read_envelope(text)
@@ -51,8 +51,12 @@ class MulticastReceiver:
                 raise MalformedSoap("envelope", "streams and receipts do not come by multicast")
             with self.core.delivery.atomic:
                 self._take(name, envelope, attachments, address, now)
-        except (MalformedSoap, IllegalName, ManagerFull) as fault:
+        except ManagerFull as fault:
             self.refuse(address, str(fault))
+        except (MalformedSoap, IllegalName) as fault:
+            self.refuse(address, str(fault))
+            return False
+        return True
 
     def refuse(self, address: str, reason: str) -> None:
         self.refused += 1
