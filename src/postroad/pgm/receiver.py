@@ -90,7 +90,7 @@ class Receiver:
         while self._held_bytes > self.settings.all_bytes:
             largest = max(self.sessions.values(), key=lambda each: (each.held_bytes > 0, not each.confirmed, each.held_bytes))
             before = largest.held_bytes
-            largest.give_up_first_gap()
+            largest.give_up_gaps()
             self._held_bytes += largest.held_bytes - before
 
     def take_events(self) -> list[Event]:

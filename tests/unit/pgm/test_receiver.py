@@ -384,6 +384,8 @@ def test_bytes_of_one_source_are_bounded() -> None:
     assert session.held_bytes <= 16_000
     assert len(apdus(each)) >= 9
     assert each.counts.unconfirmed == 1
+    take(each, odata(100), odata(120, b"x" * 1000))
+    assert apdus(each)[-1] == b"x" * 1000
 
 
 def test_bytes_of_all_sources_are_bounded() -> None:
@@ -407,6 +409,17 @@ def test_small_packets_count_by_the_memory_that_they_take() -> None:
     assert 0.7 * taken < session.held_bytes < 2 * taken
     take(each, *[odata(sequence, b"") for sequence in range(261, 1000)])
     assert session.held_bytes <= 100_000
+
+
+def test_a_full_source_frees_a_quarter_at_once() -> None:
+    """Every second packet comes, so each gap that is given up frees a single packet."""
+    each = receiver(replace(DEFAULTS, source_bytes=600_000))
+    take(each, spm(0, 99), *[odata(sequence, b"") for sequence in range(101, 2101, 2)])
+    session = next(iter(each.sessions.values()))
+    assert session.held_bytes == 600_000
+    take(each, odata(2101, b""))
+    assert 440_000 < session.held_bytes < 455_000
+    assert 250 <= each.counts.unconfirmed <= 260
 
 
 def test_sources_that_may_be_forged_give_up_before_others() -> None:
