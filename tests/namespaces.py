@@ -87,9 +87,7 @@ class Segment:
         number = len(self._links) + 1
         link, address = f"port{number}", f"{_PREFIX}.{number}"
         self._links.append(link)
-        self._middle.run(
-            _ip, "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(namespace.task)
-        )
+        self._middle.run(_ip, "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(namespace.task))
         self._middle.run(_ip, "link", "set", link, "up")
         namespace.run(_ip, "address", "add", f"{address}/24", "dev", "eth0")
         namespace.run(_ip, "link", "set", "eth0", "up")
@@ -102,6 +100,13 @@ class Segment:
         self._stack.callback(self.stop_relay)
         assert self._relay.stdout is not None
         assert self._relay.stdout.readline() == "ready\n"
+
+    def start_bridge(self) -> None:
+        """In place of a relay: the kernel carries the packets, and loses none."""
+        self._middle.run(_ip, "link", "add", "name", "bridge0", "type", "bridge", "mcast_snooping", "0")
+        for link in self._links:
+            self._middle.run(_ip, "link", "set", link, "master", "bridge0")
+        self._middle.run(_ip, "link", "set", "bridge0", "up")
 
     def stop_relay(self) -> int:
         """How many packets it has lost; 0 where it was stopped before."""

@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import shake_128
+from itertools import pairwise
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any
 
 import postroad
-from tests.commands import ServerProcess, postroad as command
+from tests.commands import ServerProcess
+from tests.commands import postroad as command
 from tests.namespaces import Segment, unavailable
 
 GROUP, PORT = "239.50.1.1", 8001
@@ -110,7 +112,7 @@ class Member:
 
 
 class Stage:
-    """A segment and its members. `contradictions` are sentences about what must not be."""
+    """A segment and its members."""
 
     def __init__(self, directory: Path, stack: ExitStack, rate_kb_s: int) -> None:
         self.directory = directory
@@ -143,7 +145,7 @@ class Result:
         strange = len(set(found) - set(wanted))
         place = {label: number for number, label in enumerate(wanted)}
         known = [place[label] for label in found if label in place]
-        reordered = sum(after < before for before, after in zip(known, known[1:], strict=False))
+        reordered = sum(after < before for before, after in pairwise(known))
         if twice or missing or strange or reordered:
             self.contradictions.append(
                 f"{member.name}: missing {missing}, twice {twice}, out of order {reordered}, not sent {strange}"
@@ -207,7 +209,7 @@ def flow(small: int, large: int, loss: float, rate_kb_s: int, directory: Path | 
             lost += status["lost"] + status["unconfirmed"]
         if lost:
             result.contradictions.append(f"{lost} packets were lost")
-        if bool(loss) != bool(repaired) and loss:
+        if loss and not repaired:
             result.contradictions.append("no packet was repaired")
         result.lines.append(
             f"loss {loss:.0%}: {small} x {SMALL} and {large} x {LARGE} bytes to {len(receivers)} receivers in "
@@ -268,9 +270,7 @@ def coming_and_going(count: int, loss: float, rate_kb_s: int, directory: Path | 
                 # Nothing comes twice or out of order; what is missing is one piece, at the place of the event.
                 known = set(labels)
                 result.judge(member, labels, [label for label in wanted if label in known])
-                pieces = sum(
-                    (label in known) != (before in known) for before, label in zip(wanted, wanted[1:], strict=False)
-                )
+                pieces = sum((label in known) != (before in known) for before, label in pairwise(wanted))
                 status = member.status()
                 if pieces > (2 if member is returns else 1) + (source is second) and not status["lost"]:
                     result.contradictions.append(f"{member.name} misses messages of {source.name} and counts no loss")

@@ -88,7 +88,9 @@ class Receiver:
     def _make_space(self) -> None:
         """The source that holds the most gives up gaps until there is room; first those that may be forged."""
         while self._held_bytes > self.settings.all_bytes:
-            largest = max(self.sessions.values(), key=lambda each: (each.held_bytes > 0, not each.confirmed, each.held_bytes))
+            largest = max(
+                self.sessions.values(), key=lambda each: (each.held_bytes > 0, not each.confirmed, each.held_bytes)
+            )
             before = largest.held_bytes
             largest.give_up_gaps()
             self._held_bytes += largest.held_bytes - before

@@ -1,7 +1,7 @@
 """What a receiver knows of one PGM source, [RFC 3208] 6: its window, what is missing, and the APDU in hand.
 
-Everything is bounded by the settings: a forged source costs no more memory than a real one. What a source claims to have
-sent counts as lost only once it has brought a message.
+Everything is bounded by the settings: a forged source costs no more memory than a real one. What a source claims to
+have sent counts as lost only once it has brought a message.
 """
 
 from __future__ import annotations
@@ -296,8 +296,8 @@ class Session:
             self.answered = self.answered or repaired
 
     def give_up_gaps(self) -> None:
-        """Too much is held behind gaps: they are lost, and what is behind them is delivered. A quarter is freed at once,
-        since looking for gaps takes time that a forger could make us spend for each packet."""
+        """Too much is held behind gaps: they are lost, and what is behind them is delivered. A quarter is freed at
+        once, since looking for gaps takes time that a forger could make us spend for each packet."""
         assert self.next is not None
         most = self.held_bytes * 3 // 4
         for sequence in sorted(self._held, key=partial(distance, self.next)):

@@ -22,7 +22,7 @@ from postroad.queues.carriers import CarrierReport
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus, OutgoingEvent
 from postroad.queues.queue import PositionState, Queue
-from postroad.soap.multicast_receiver import MulticastReceiver
+from postroad.soap.multicast_receiver import MulticastReceiver, ReceiptSettings
 from postroad.soap.multicast_text import Requests, join_request
 from postroad.soap.outgoing import Outgoing as Written
 from postroad.store.interface import Record
@@ -42,6 +42,7 @@ class MulticastSettings:
     idle_s: float = 900.0  # a source ends when it had nothing to send for so long
     backlog: int = 128 << 10  # bytes that wait in a source for the rate limit; the rest waits in its queue
     retry_s: float = 20.0
+    receipts: ReceiptSettings = field(default_factory=ReceiptSettings)
 
 
 class Driver(Protocol):
@@ -106,7 +107,7 @@ class MulticastService:
         self.core = core
         self.settings = settings
         self.driver = driver
-        self.receiver = MulticastReceiver(core, accept_hashes, watcher)
+        self.receiver = MulticastReceiver(core, accept_hashes, watcher, settings.receipts, chance)
         self.sent = self.refused = 0  # messages, since the start
         self._written = written
         self._chance = chance
@@ -341,7 +342,7 @@ class MulticastService:
         return earliest(
             [
                 self._retry_at,
-                self.receiver.history.deadline,
+                self.receiver.deadline,
                 *(each.source.deadline for each in self._ending),
                 *(earliest((each.source.deadline, each.idle_at)) for each in self._streams.values()),
                 *(each.receiver.deadline for each in self._groups.values()),
@@ -349,7 +350,7 @@ class MulticastService:
         )
 
     def on_timer(self, now: float) -> None:
-        self.receiver.history.clean(now)
+        self.receiver.on_timer(now)
         for stream in list(self._streams.values()):
             self._poll(stream, now)
             self._pump(stream, now)

@@ -169,8 +169,9 @@ class GroupInfo:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MulticastInfo:
     """`address` is where our packets come from, `error` why there are none. `sent`, `received` and `refused` are
-    messages since the start; `packets`, `lost`, `unconfirmed`, `repaired` and `naks` are packets of other sources, as in
-    GroupInfo; `repairs_sent` are our packets that others have missed, `forced` those that left a full window early."""
+    messages since the start; `packets`, `lost`, `unconfirmed`, `repaired` and `naks` are packets of other sources, as
+    in GroupInfo; `repairs_sent` are our packets that others have missed, `forced` those that left a full window
+    early."""
 
     address: str | None
     error: str | None

@@ -427,7 +427,7 @@ def test_what_is_lost_is_counted_and_told() -> None:
 
 
 def test_what_forged_sources_claim_is_not_counted_as_lost() -> None:
-    lan, (alpha, beta) = lan_of(2)
+    lan, (_, beta) = lan_of(2)
     for number in range(20):
         tsi = Tsi(b"forged", number)
         for packet in (
