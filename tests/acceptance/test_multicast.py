@@ -172,15 +172,15 @@ def test_receipts_go_by_http_and_only_where_they_are_on(place: Place) -> None:
         wait_until(lambda server=server: labels(server) == ["news"])  # type: ignore[misc]
     with connected(alpha) as manager:
         arrived = manager.queue(ANSWERS).receive(timeout=PATIENCE_S)
-        assert (arrived.class_name, arrived.label) == ("ACK_REACH_QUEUE", "news")
+        assert (arrived.class_name, arrived.label) == ("ack-reach-queue", "news")
         for server in (beta, gamma, delta):
             with connected(server) as other:
                 other.queue(NEWS).receive()
         received = manager.queue(ANSWERS).receive(timeout=PATIENCE_S)
-        assert received.class_name == "ACK_RECEIVE"
+        assert received.class_name == "ack-receive"
         assert manager.queue(ANSWERS).info().messages == 0
     for server in (gamma, delta):
-        assert not [each for each in postroad("queue", "list", "--json", api=server.api).objects if each["outgoing"]]
+        assert not [each for each in postroad("queue", "list", "--json", api=server.api).objects if each.get("state")]
 
 
 def test_two_sources_and_one_that_dies(place: Place) -> None:

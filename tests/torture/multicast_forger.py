@@ -1,6 +1,7 @@
 """Somebody on the segment who sends packets that no source has sent: garbage, windows without data, false NAKs.
 
-`python -m tests.torture.multicast_forger GROUP PORT PACKETS` sends so many, and ends. It needs raw sockets.
+`python -m tests.torture.multicast_forger GROUP PORT` sends as many packets as each line of standard input says, then
+prints "sent". It needs raw sockets. Nothing protects a receiver whose buffers overflow, so its caller has to wait.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from random import Random
 from postroad.pgm.packet import Data, Fragment, Kind, MalformedPgm, Nak, Spm, Tsi, after, decode, encode
 from postroad.pgm.transport import IP_PROTOCOL
 
-PACKETS_PER_S = 4000
 SOURCES = 100  # that hold as much as they may
 INTERFACE = "eth0"
 
@@ -46,11 +46,9 @@ class Forger:
 
     def run(self, packets: int) -> None:
         weights = [weight for weight, _ in self._kinds]
-        started = time.monotonic()
         for number in range(packets):
             if number % 40 == 0:
                 self._listen()
-                time.sleep(max(0.0, started + number / PACKETS_PER_S - time.monotonic()))
             (kind,) = self._random.choices(self._kinds, weights)
             address = self._real[1] if kind[1] == self._false_nak and self._real is not None else self._group
             try:
@@ -119,8 +117,11 @@ class Forger:
 
 
 def main() -> int:
-    group, port, packets = sys.argv[1:]
-    Forger(group, int(port)).run(int(packets))
+    group, port = sys.argv[1:]
+    forger = Forger(group, int(port))
+    for line in sys.stdin:
+        forger.run(int(line))
+        print("sent", flush=True)
     return 0
 
 
