@@ -20,7 +20,8 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 	soap_listener soap_ports soap_signature store_bitflip store_directory store_journal)
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel-smoke pre-commit release
-.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-hostile test-s3 torture fuzz demo clean
+.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-hostile bench-multicast
+.PHONY: test-s3 torture torture-multicast fuzz demo clean
 
 install: $(STAMP)
 
@@ -134,6 +135,14 @@ torture: install
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --soap
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --multicast
 	$(BIN)/python -m tests.torture.hostile --seeds 2 --seconds $(HOSTILE_SECONDS)
+
+# Multicast between real processes in network namespaces, on a segment that loses packets. Needs root.
+torture-multicast: install
+	$(BIN)/python -m tests.torture.multicast
+
+# PGM beside libpgm, if it is installed (libpgm-dev on Debian). Needs root for network namespaces.
+bench-multicast: install
+	$(BIN)/python -m benchmarks.multicast
 
 bench-soap: install
 	$(BIN)/python -m benchmarks soap_codec

@@ -21,6 +21,7 @@ import postroad
 SITES = {"london": "127.0.0.2", "paris": "127.0.0.3", "rome": "127.0.0.4"}
 IDS = {name: f"00000000-0000-0000-0000-00000000000{number}" for number, name in enumerate(SITES, 1)}
 API_PORT = 8180
+NEWS = "239.50.1.1:8001"
 REPORTS = "00000000-0000-0000-0000-0000000000aa"  # a public queue of london's, for reports on traced messages
 TRACE_REPORTS = 8  # of two messages, each seen going out, passing, and coming in
 REPORT = Path("demo-report.html")
@@ -66,6 +67,10 @@ retry_connect_s = 0.5
 resend_s = [2, 2, 2, 5]
 [directory]
 file = "enterprise.toml"
+[multicast]
+enabled = true
+interfaces = ["{address}"]
+encapsulation = "udp"
 [srmp]
 retransmission_ms = 500
 """
@@ -189,6 +194,13 @@ def play(sites: dict[str, Site], directory: Path) -> None:
     assert entries == ["entry 0", "entry 1", "entry 2"], entries
     wait_until(lambda: london.queue(by_soap).info().messages == 0)
     print("london has its stream receipt and has let them go")
+
+    say("one multicast message reaches all three managers")
+    groups = [site.manager.create_queue(r"private$\news", multicast_address=NEWS) for site in sites.values()]
+    london.send(f"MULTICAST={NEWS}", postroad.Message("prices have changed", label="news"))
+    for name, news in zip(sites, groups, strict=True):
+        print(f"{name} has {news.peek(timeout=30).text!r}")
+        news.delete()
 
     say("a message that cannot be delivered becomes a dead letter with a reason")
     lost = london.send(

@@ -32,6 +32,8 @@ SLOW = {
     "acceptance/test_lock_commands.py": "waits until leases end; 25 s",
     "acceptance/test_message_security.py": "four servers, a process for each command; 45 s",
     "acceptance/test_multicast.py": "four servers for each case, and lost packets; a minute",
+    "acceptance/test_multicast_libpgm.py": "processes in network namespaces, and lost packets; half a minute",
+    "acceptance/test_multicast_segment.py": "four servers in network namespaces for each case; two minutes",
     "acceptance/test_ping.py": "a process for each ping; 12 s",
     "acceptance/test_promises.py": "many servers, killed under load; 12 s",
     "acceptance/test_remote.py": "a process for each command; integration/test_remote_read.py is quicker; 25 s",

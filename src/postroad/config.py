@@ -234,6 +234,7 @@ class MulticastSettings:
     window_s: int = setting(whole(1, 86_400), 300)  # TXW_SECS
     hops: int = setting(whole(1, 255), 1)
     router_alert: bool = setting(SWITCH, True)
+    receipts: bool = setting(SWITCH, False)  # by HTTP, to senders that ask for them
 
 
 class RpcLevel(Enum):

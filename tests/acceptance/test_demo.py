@@ -19,6 +19,7 @@ def test_the_demo_tells_the_whole_story() -> None:
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "rome received 'recoverable greetings from london', recoverable, after 1 hop(s)" in run.stdout
+    assert "rome has 'prices have changed'" in run.stdout
     assert "died of nack-reach-queue-timeout" in run.stdout
     assert "received by rome: 15, Spark says 15" in run.stdout
 

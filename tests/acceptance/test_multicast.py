@@ -21,6 +21,7 @@ GROUP = "239.50.1.1"
 NAME = f"MULTICAST={GROUP}:8001"
 SENDER_PORT, RECEIVER_PORT = 13055, 13056
 NEWS = r"private$\news"
+ANSWERS = r"private$\answers"
 CONFIGURATION = """
 [manager]
 name = "{name}"
@@ -29,7 +30,7 @@ data = "data/{name}"
 host = "{address}"
 binary = false
 ping = false
-http = false
+http = {http}
 rpc = false
 api = 0
 [multicast]
@@ -38,6 +39,7 @@ interfaces = ["{address}"]
 encapsulation = "{encapsulation}"
 port_udp = {port}
 rate_kb_s = 2000
+receipts = {receipts}
 """
 PATIENCE_S = 60
 
@@ -56,14 +58,25 @@ class Place:
         self.directory = directory
         self.stack = stack
 
-    def configuration(self, name: str, number: int, port: int, encapsulation: str = "udp") -> Path:
+    def configuration(
+        self,
+        name: str,
+        number: int,
+        port: int,
+        encapsulation: str = "udp",
+        http: int | None = None,
+        receipts: bool = False,
+    ) -> Path:
         file = self.directory / f"{name}.toml"
-        address = f"127.0.60.{number}"
-        file.write_text(CONFIGURATION.format(name=name, address=address, port=port, encapsulation=encapsulation))
+        values = {"name": name, "address": f"127.0.60.{number}", "port": port, "encapsulation": encapsulation}
+        switches = {"http": "false" if http is None else http, "receipts": str(receipts).lower()}
+        file.write_text(CONFIGURATION.format(**values, **switches))
         return file
 
-    def serve(self, name: str, number: int, port: int, encapsulation: str = "udp") -> ServerProcess:
-        server = ServerProcess(self.configuration(name, number, port, encapsulation))
+    def serve(
+        self, name: str, number: int, port: int, *, http: int | None = None, receipts: bool = False
+    ) -> ServerProcess:
+        server = ServerProcess(self.configuration(name, number, port, http=http, receipts=receipts))
         self.stack.callback(server.close)
         return server
 
@@ -142,6 +155,32 @@ def test_a_receiver_that_is_killed_comes_back(place: Place) -> None:
         wait_until(lambda: multicast(beta)["sources"] == 1)  # the next heartbeat
         manager.queue(NAME).send(client.Message(b"", label="after", recoverable=True))
         wait_until(lambda: labels(beta) == ["before", "after"])
+
+
+def test_receipts_go_by_http_and_only_where_they_are_on(place: Place) -> None:
+    alpha = place.serve("alpha", 1, SENDER_PORT, http=8080)
+    beta = place.serve("beta", 2, SENDER_PORT, http=8080, receipts=True)
+    gamma = place.serve("gamma", 3, SENDER_PORT, http=8080)
+    delta = place.serve("delta", 4, SENDER_PORT, receipts=True)  # without HTTP
+    for server in (beta, gamma, delta):
+        listen(server)
+    assert postroad("queue", "create", ANSWERS, api=alpha.api).code == 0
+    admin = r"DIRECT=HTTP://127.0.60.1:8080/msmq/private$/answers"
+    with connected(alpha) as manager:
+        manager.queue(NAME).send(client.Message(b"", label="news", admin_queue=admin, ack="reach-queue,receive"))
+    for server in (beta, gamma, delta):
+        wait_until(lambda server=server: labels(server) == ["news"])  # type: ignore[misc]
+    with connected(alpha) as manager:
+        arrived = manager.queue(ANSWERS).receive(timeout=PATIENCE_S)
+        assert (arrived.class_name, arrived.label) == ("ack-reach-queue", "news")
+        for server in (beta, gamma, delta):
+            with connected(server) as other:
+                other.queue(NEWS).receive()
+        received = manager.queue(ANSWERS).receive(timeout=PATIENCE_S)
+        assert received.class_name == "ack-receive"
+        assert manager.queue(ANSWERS).info().messages == 0
+    for server in (gamma, delta):
+        assert not [each for each in postroad("queue", "list", "--json", api=server.api).objects if each.get("state")]
 
 
 def test_two_sources_and_one_that_dies(place: Place) -> None:

@@ -69,11 +69,11 @@ class Receiver:
             session.take_nak(packet.sequences, now)
 
     def _new_session(self, packet: Data | Spm, address: str, now: float) -> Session | None:
-        """Where there are too many sources, one that never brought anything makes room, or one that is silent."""
+        """Where there are too many sources, one that never brought a message makes room, or one that is silent."""
         if isinstance(packet, Data) and packet.kind is Kind.RDATA:
             return None
         if len(self.sessions) >= self.settings.sources:
-            oldest = next((key for key, each in self.sessions.items() if not each.delivered), None)
+            oldest = next((key for key, each in self.sessions.items() if not each.confirmed), None)
             if oldest is None:
                 oldest = next(iter(self.sessions))
                 if now - self.sessions[oldest].heard_at < SILENT_HEARTBEATS * self.settings.ihb_max_s:
@@ -86,11 +86,13 @@ class Receiver:
         self._held_bytes -= self.sessions.pop(key).held_bytes
 
     def _make_space(self) -> None:
-        """The source that holds the most gives up gaps until there is room."""
+        """The source that holds the most gives up gaps until there is room; first those that may be forged."""
         while self._held_bytes > self.settings.all_bytes:
-            largest = max(self.sessions.values(), key=lambda each: each.held_bytes)
+            largest = max(
+                self.sessions.values(), key=lambda each: (each.held_bytes > 0, not each.confirmed, each.held_bytes)
+            )
             before = largest.held_bytes
-            largest.give_up_first_gap()
+            largest.give_up_gaps()
             self._held_bytes += largest.held_bytes - before
 
     def take_events(self) -> list[Event]:

@@ -1,19 +1,22 @@
 """What a receiver knows of one PGM source, [RFC 3208] 6: its window, what is missing, and the APDU in hand.
 
-Everything is bounded by the settings: a forged source costs no more memory than a real one.
+Everything is bounded by the settings: a forged source costs no more memory than a real one. What a source claims to
+have sent counts as lost only once it has brought a message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from enum import Enum, auto
+from functools import partial
 from typing import NamedTuple
 
 from postroad.deadlines import Deadlines
 from postroad.pgm.packet import MAX_NAK_LIST, Data, Kind, Spm, Tsi, after, distance
 from postroad.pgm.settings import PgmSettings
 
+HELD_OVERHEAD = 600  # bytes of memory that a held packet takes beside its payload
 FARTHEST = 65_536  # packets ahead of the next one that are believed; a window that is farther says so by its trail
 
 
@@ -40,10 +43,15 @@ class ReceiverCounts:
     duplicates: int = 0
     repaired: int = 0
     lost: int = 0
+    unconfirmed: int = 0  # packets that are missing from sources that have brought no message yet, and may be forged
     naks: int = 0
     apdus: int = 0
     cut_short: int = 0  # APDUs that were incomplete, larger than allowed, or contradicted themselves
     sources_refused: int = 0
+
+    def add(self, other: ReceiverCounts) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 class _Wait(Enum):
@@ -74,9 +82,10 @@ class Session:
     heard_at: float
     nla: str | None = None  # where NAKs go, as the last SPM says
     ended: bool = False
-    delivered: int = 0  # APDUs
+    confirmed: bool = False  # it has brought a message
+    unconfirmed_lost: int = 0  # packets that were lost before that
     answered: bool = False  # it has answered a NAK
-    held_bytes: int = 0  # of packets that came out of order
+    held_bytes: int = 0  # memory of packets that came out of order
     next: int | None = None  # the packet that is delivered next
     _lead: int = 0  # the last packet that is known to have been sent
     _noted: int = 0  # gaps up to here are in `_missing`
@@ -118,12 +127,12 @@ class Session:
         self.counts.packets += 1
         self._forget_missing(sequence, repaired=packet.kind is Kind.RDATA)
         self._held[sequence] = packet
-        self.held_bytes += len(packet.payload)
+        self.held_bytes += HELD_OVERHEAD + len(packet.payload)
         self._extend(sequence)
         self._move_trail(packet.trail)
         self._after(packet, now)
-        while self.held_bytes > self.settings.source_bytes:
-            self.give_up_first_gap()
+        if self.held_bytes > self.settings.source_bytes:
+            self.give_up_gaps()
 
     def take_spm(self, packet: Spm, now: float) -> None:
         self.heard_at = now
@@ -167,10 +176,7 @@ class Session:
         assert self.next is not None
         if distance(self.next, trail) <= 0:
             return
-        start = self.next
-        for sequence in sorted(
-            (each for each in self._held if distance(each, trail) > 0), key=lambda at: distance(start, at)
-        ):
+        for sequence in _within(self._held, self.next, distance(self.next, trail)):
             self._skip_to(sequence)
             self._deliver()
         self._skip_to(trail)
@@ -182,7 +188,7 @@ class Session:
         if gap <= 0:
             return
         self._lose(gap)
-        for each in [each for each in self._missing if distance(each, sequence) > 0]:
+        for each in _within(self._missing, self.next, gap):
             self._forget_missing(each)
         self.next = sequence
         self._extend(after(sequence, -1))
@@ -289,15 +295,30 @@ class Session:
             self.counts.repaired += repaired
             self.answered = self.answered or repaired
 
-    def give_up_first_gap(self) -> None:
-        """Too much is held behind a gap: it is lost, so the rest can be delivered."""
+    def give_up_gaps(self) -> None:
+        """Too much is held behind gaps: they are lost, and what is behind them is delivered. A quarter is freed at
+        once, since looking for gaps takes time that a forger could make us spend for each packet."""
         assert self.next is not None
-        start = self.next
-        self._skip_to(min(self._held, key=lambda at: distance(start, at)))
-        self._deliver()
+        most = self.held_bytes * 3 // 4
+        for sequence in sorted(self._held, key=partial(distance, self.next)):
+            if self.held_bytes <= most:
+                break
+            self._skip_to(sequence)
+            self._deliver()
+
+    def confirm(self) -> None:
+        """It has brought a message, so it is real: what was missing before counts as lost."""
+        if not self.confirmed:
+            self.confirmed = True
+            self.counts.unconfirmed -= self.unconfirmed_lost
+            self.counts.lost += self.unconfirmed_lost
 
     def _lose(self, packets: int) -> None:
-        self.counts.lost += packets
+        if self.confirmed:
+            self.counts.lost += packets
+        else:
+            self.counts.unconfirmed += packets
+            self.unconfirmed_lost += packets
         self._cut_short()
         last = self.events[-1] if self.events else None
         if isinstance(last, Lost) and last.source is self:
@@ -315,7 +336,7 @@ class Session:
             if packet is None:
                 self._lose(1)
             else:
-                self.held_bytes -= len(packet.payload)
+                self.held_bytes -= HELD_OVERHEAD + len(packet.payload)
                 self._assemble(packet)
 
     def _assemble(self, packet: Data) -> None:
@@ -348,7 +369,6 @@ class Session:
 
     def _complete(self, data: bytes) -> None:
         self.counts.apdus += 1
-        self.delivered += 1
         self.events.append(Apdu(self, data))
 
     def _cut_short(self) -> None:
@@ -356,6 +376,13 @@ class Session:
             self.counts.cut_short += 1
             self._apdu.clear()
             self._apdu_length = 0
+
+
+def _within(found: Mapping[int, object], start: int, count: int) -> list[int]:
+    """The keys among the `count` numbers from `start` on, in order. Takes no longer than the smaller of the two."""
+    if count < len(found):
+        return [each for each in map(partial(after, start), range(count)) if each in found]
+    return sorted((each for each in found if 0 <= distance(start, each) < count), key=partial(distance, start))
 
 
 def is_host(address: str) -> bool:

@@ -30,7 +30,7 @@ class PgmSettings:
     linger_s: float = 10.0  # how long a source that has ended repairs
     # Bounds
     sources: int = 128  # that one group hears at a time
-    source_bytes: int = 8 << 20  # out of order, of one source
+    source_bytes: int = 32 << 20  # out of order, of one source: some repairs take 5 s, and sources send 2 MB/s and more
     all_bytes: int = 64 << 20  # out of order, of all sources of a group
     missing: int = 2048  # packets of one source that are asked for at a time
     source_silence_s: float = 300.0

@@ -64,6 +64,7 @@ from postroad.server.provision import provide_all, provide_public
 from postroad.server.security import announce_algorithms, build_protection, build_users
 from postroad.soap.listener import Listener
 from postroad.soap.multicast import MulticastService, MulticastSettings
+from postroad.soap.multicast_receiver import ReceiptSettings
 from postroad.soap.multicast_transport import MulticastTransport
 from postroad.soap.outgoing import Outgoing
 from postroad.soap.redirection import Redirection, Redirections
@@ -392,7 +393,7 @@ class Server:
         written = Outgoing(manager.core, Redirections()) if manager.soap is None else manager.soap.outgoing
         transport.service = manager.multicast = MulticastService(
             manager.core,
-            MulticastSettings(pgm),
+            MulticastSettings(pgm, receipts=ReceiptSettings(config.receipts and manager.soap is not None)),
             transport,
             written,
             secrets.SystemRandom().random,

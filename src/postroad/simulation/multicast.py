@@ -5,6 +5,8 @@ Every host is a real LocalQueueManager with a real MulticastService. Nothing hap
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -46,7 +48,7 @@ class Host:
         self.address: str | None = f"10.9.0.{number}"
         self.error: str | None = None
         self.notices: list[tuple[str, Mapping[str, object]]] = []
-        self.lost_before = 0  # packets lost before it was started again
+        self.lost_before = self.unconfirmed_before = 0  # packets lost before it was started again
         self.restarts = 0
         self.up = True
         self._start()
@@ -69,7 +71,7 @@ class Host:
 
     def restart(self) -> None:
         """The process dies, and its express messages with it; another one starts."""
-        self.lost_before = self.lost
+        self.lost_before, self.unconfirmed_before = self.lost, self.unconfirmed
         self.restarts += 1
         self.groups.clear()
         self._start()
@@ -82,6 +84,10 @@ class Host:
     @property
     def lost(self) -> int:
         return self.lost_before + self.service.info().lost
+
+    @property
+    def unconfirmed(self) -> int:
+        return self.unconfirmed_before + self.service.info().unconfirmed
 
     def commit(self) -> None:
         tick = self.core.ticks.seal()
@@ -209,11 +215,13 @@ class Lan:
 GROUP = "239.1.1.1:8001"
 QUEUE = "private$\\news"
 QUIET_S = 200.0  # without losses, at the end: everything that can still arrive does
+FORGER = "10.9.0.250"  # an address that no host has
+_LABEL = re.compile(rb"<action>MSMQ:(host\d+ \d+)</action>")
 
 
 @dataclass(slots=True)
 class MulticastOutcome:
-    """What became of one seed. `lost` are packets that receivers gave up and told of."""
+    """What became of one seed. `lost` are packets that receivers gave up and reported."""
 
     seed: int
     sent: int = 0
@@ -253,7 +261,7 @@ def run_multicast_seed(seed: int) -> MulticastOutcome:
     lan.run(lan.now + 60)
     lan.loss = 0.0
     lan.run(lan.now + QUIET_S)
-    return _judge(seed, sources, receivers, sent)
+    return _judge(seed, lan, sources, receivers, sent)
 
 
 def _plan_messages(lan: Lan, random: Random, host: Host, sent: list[str]) -> None:
@@ -275,24 +283,30 @@ def _cut(lan: Lan, host: Host, seconds: float) -> None:
 
 
 def _plan_garbage(lan: Lan, random: Random) -> None:
-    """Damaged packets of others, and forged ones that are well-formed, from an address that nobody has."""
+    """Damaged packets of others, and forged ones that are well-formed: data here and there in a large window, and a
+    window that jumps behind data in sequence."""
 
     def disturb() -> None:
         data = bytearray(random.choice(lan.packets)[2] if lan.packets else random.randbytes(40))
         for place in random.sample(range(len(data)), random.randint(1, 4)):
             data[place] ^= random.randrange(1, 256)
-        lan.inject("10.9.0.250", "239.1.1.1", bytes(data))
+        lan.inject(FORGER, "239.1.1.1", bytes(data))
         start, tsi = random.getrandbits(32), Tsi(random.randbytes(6), random.getrandbits(16))
-        lan.inject("10.9.0.250", "239.1.1.1", encode(Spm(tsi, 8001, 0, start, after(start, 60_000), "10.9.0.250")))
-        for _ in range(5):
-            sequence = after(start, random.randrange(70_000))
-            lan.inject("10.9.0.250", "239.1.1.1", encode(Data(Kind.ODATA, tsi, 8001, sequence, start, b"POST x")))
+        lead, jump = after(start, 60_000), after(start, random.randrange(1, 1 << 30))
+        lan.inject(FORGER, "239.1.1.1", encode(Spm(tsi, 8001, 0, start, lead, FORGER)))
+        for sequence in (after(lead), *(after(start, random.randrange(70_000)) for _ in range(5))):
+            lan.inject(FORGER, "239.1.1.1", encode(Data(Kind.ODATA, tsi, 8001, sequence, start, b"POST x")))
+        if random.random() < 0.5:
+            lan.inject(FORGER, "239.1.1.1", encode(Spm(tsi, 8001, 1, jump, jump, FORGER)))
 
     for _ in range(30):
         lan.at(lan.now + random.uniform(0, 40), disturb)
 
 
-def _judge(seed: int, sources: list[Host], receivers: list[Host], sent: dict[str, list[str]]) -> MulticastOutcome:
+def _judge(
+    seed: int, lan: Lan, sources: list[Host], receivers: list[Host], sent: dict[str, list[str]]
+) -> MulticastOutcome:
+    sessions, packets = _sessions(lan)
     outcome = MulticastOutcome(seed, sum(map(len, sent.values())))
     for host in sources:
         waiting = sum(queue.count for queue in host.core.queues.outgoing.values())
@@ -303,21 +317,41 @@ def _judge(seed: int, sources: list[Host], receivers: list[Host], sent: dict[str
         outcome.received += len(labels)
         outcome.lost += host.lost
         outcome.repaired += host.service.info().repaired
-        told = sum(event == "multicast packets lost" for event, _ in host.notices)
-        if host.lost and not told:
-            outcome.sentences.append(f"{host.name} lost {host.lost} packets and told nobody")
+        if host.lost and not any(event == "multicast packets lost" for event, _ in host.notices):
+            outcome.sentences.append(f"{host.name} lost {host.lost} packets and reported none")
+        if host.lost > packets:
+            outcome.sentences.append(f"{host.name} counts {host.lost} packets as lost, of {packets}")
         restarted = any(each.restarts for each in (host, *sources))
-        one_session = not restarted and host.settings.idle_s > QUIET_S  # the order between two sessions is chance
+        for session in sessions:
+            wanted = [label for label in session if label in labels]
+            if wanted != sorted(wanted, key=labels.index):
+                outcome.sentences.append(f"{host.name} has {wanted[0]} and others of its session out of order")
         for name, wanted in sent.items():
             found = [label for label in labels if label.startswith(f"{name} ")]
             if len(set(found)) < len(found):
                 outcome.sentences.append(f"{host.name} has messages of {name} twice")
-            if one_session and found != sorted(found, key=wanted.index):
-                outcome.sentences.append(f"{host.name} has messages of {name} out of order")
             whole = not found or found == wanted[-len(found) :]
-            if not whole and not host.lost and not restarted and not _was_cut(host, sources):
+            if not whole and not host.lost and not host.unconfirmed and not restarted and not _was_cut(host, sources):
                 outcome.sentences.append(f"{host.name} misses messages of {name} and counts no loss")
     return outcome
+
+
+def _sessions(lan: Lan) -> tuple[list[list[str]], int]:
+    """The messages of each PGM session in the order sent, and how many packets all of them have. The order between two
+    sessions of one source is chance, so messages that were sent in two of them are left out."""
+    sessions: dict[tuple[str, Tsi], list[str]] = {}
+    packets = 0
+    for address, _, data in lan.packets:
+        if address == FORGER or data[4] != Kind.ODATA:
+            continue
+        packet = decode(data)
+        assert isinstance(packet, Data)
+        packets += 1
+        label = _LABEL.search(packet.payload)
+        if label is not None:
+            sessions.setdefault((address, packet.tsi), []).append(label[1].decode())
+    often = Counter(label for labels in sessions.values() for label in labels)
+    return [[label for label in labels if often[label] == 1] for labels in sessions.values()], packets
 
 
 def _was_cut(host: Host, sources: list[Host]) -> bool:

@@ -6,7 +6,7 @@ Without I/O, clock or chance of its own: the driver moves PGM packets, and calls
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import md5
 from typing import Protocol
 
@@ -15,14 +15,14 @@ from postroad.errors import MalformedSoap
 from postroad.names import FormatName, MulticastName
 from postroad.pgm.packet import Kind, Nak, Packet, Tsi
 from postroad.pgm.receiver import OutgoingNak, Receiver
-from postroad.pgm.session import Apdu, Session
+from postroad.pgm.session import Apdu, ReceiverCounts, Session
 from postroad.pgm.settings import PgmSettings
 from postroad.pgm.source import Outgoing, Source
 from postroad.queues.carriers import CarrierReport
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus, OutgoingEvent
 from postroad.queues.queue import PositionState, Queue
-from postroad.soap.multicast_receiver import MulticastReceiver
+from postroad.soap.multicast_receiver import MulticastReceiver, ReceiptSettings
 from postroad.soap.multicast_text import Requests, join_request
 from postroad.soap.outgoing import Outgoing as Written
 from postroad.store.interface import Record
@@ -42,6 +42,7 @@ class MulticastSettings:
     idle_s: float = 900.0  # a source ends when it had nothing to send for so long
     backlog: int = 128 << 10  # bytes that wait in a source for the rate limit; the rest waits in its queue
     retry_s: float = 20.0
+    receipts: ReceiptSettings = field(default_factory=ReceiptSettings)
 
 
 class Driver(Protocol):
@@ -106,7 +107,7 @@ class MulticastService:
         self.core = core
         self.settings = settings
         self.driver = driver
-        self.receiver = MulticastReceiver(core, accept_hashes, watcher)
+        self.receiver = MulticastReceiver(core, accept_hashes, watcher, settings.receipts, chance)
         self.sent = self.refused = 0  # messages, since the start
         self._written = written
         self._chance = chance
@@ -117,7 +118,8 @@ class MulticastService:
         self._groups: dict[MulticastName, _Group] = {}
         self._joined: dict[str, str | None] = {}  # addresses, and why one cannot be listened to
         self._retry_at: float | None = None
-        self._past = [0, 0, 0, 0]  # packets, lost, repaired and NAKs of groups that nobody listens to any more
+        self._past = ReceiverCounts()  # of groups that no queue listens to any more
+        self._repairs_sent = self._forced = 0  # of sources that have ended
         core.attach(self)
 
     # What queues ask of a carrier
@@ -262,6 +264,11 @@ class MulticastService:
         stream.source.abort()
         for out in stream.source.poll(stream.source.now):
             self.driver.send(stream.source.group, out)
+        self._ended(stream)
+
+    def _ended(self, stream: _Stream) -> None:
+        self._repairs_sent += stream.source.counts.repairs
+        self._forced += stream.source.counts.forced
 
     # In
 
@@ -276,9 +283,7 @@ class MulticastService:
         for group in addresses - self._joined.keys():
             self._joined[group] = self.driver.join(group)
         for name in self._groups.keys() - wanted.keys():
-            counts = self._groups.pop(name).receiver.counts
-            for place, count in enumerate((counts.packets, counts.lost, counts.repaired, counts.naks)):
-                self._past[place] += count
+            self._past.add(self._groups.pop(name).receiver.counts)
         for name in wanted.keys() - self._groups.keys():
             receiver = Receiver(str(name.address), name.port, self.settings.pgm, self._chance)
             self._groups[name] = _Group(name, receiver, self._joined[str(name.address)])
@@ -303,11 +308,17 @@ class MulticastService:
                 self._forget_requests(group)
                 requests = group.requests[source] = Requests(self.settings.pgm.max_apdu)
             if isinstance(event, Apdu):
-                self._take(requests, event.data, source, now)
+                if self._take(requests, event.data, source, now) and not source.confirmed:
+                    source.confirm()
+                    if source.unconfirmed_lost:
+                        self._report_lost(group, source, source.unconfirmed_lost)
             else:
                 requests.lost()
-                facts = {"group": group.name, "source": str(source), "packets": event.packets}
-                self._watcher.suspicious("multicast packets lost", facts)
+                self._report_lost(group, source, event.packets)
+
+    def _report_lost(self, group: _Group, source: Session, packets: int) -> None:
+        what = "multicast packets lost" if source.confirmed else "multicast packets of an unconfirmed source missing"
+        self._watcher.suspicious(what, {"group": group.name, "source": str(source), "packets": packets})
 
     @staticmethod
     def _forget_requests(group: _Group) -> None:
@@ -315,13 +326,14 @@ class MulticastService:
         for source in [each for each in group.requests if each not in known]:
             del group.requests[source]
 
-    def _take(self, requests: Requests, apdu: bytes, source: Session, now: float) -> None:
+    def _take(self, requests: Requests, apdu: bytes, source: Session, now: float) -> bool:
+        """Whether it is a message for a queue here, or the last part of one."""
         try:
             found = requests.take(apdu)
-            if found is not None:
-                self.receiver.take(*found, source.address, now)
+            return found is not None and self.receiver.take(*found, source.address, now)
         except MalformedSoap as fault:
             self.receiver.refuse(source.address, str(fault))
+            return False
 
     # Time
 
@@ -330,7 +342,7 @@ class MulticastService:
         return earliest(
             [
                 self._retry_at,
-                self.receiver.history.deadline,
+                self.receiver.deadline,
                 *(each.source.deadline for each in self._ending),
                 *(earliest((each.source.deadline, each.idle_at)) for each in self._streams.values()),
                 *(each.receiver.deadline for each in self._groups.values()),
@@ -338,7 +350,7 @@ class MulticastService:
         )
 
     def on_timer(self, now: float) -> None:
-        self.receiver.history.clean(now)
+        self.receiver.on_timer(now)
         for stream in list(self._streams.values()):
             self._poll(stream, now)
             self._pump(stream, now)
@@ -350,6 +362,7 @@ class MulticastService:
             self._poll(stream, now)
             if stream.source.closed:
                 self._ending.remove(stream)
+                self._ended(stream)
         for group in list(self._groups.values()):
             for nak in group.receiver.poll(now):
                 self.driver.send_nak(group.receiver.group, nak)
@@ -385,13 +398,15 @@ class MulticastService:
                 sources=tuple(str(source) for source in each.receiver.sessions.values()),
                 packets=each.receiver.counts.packets,
                 lost=each.receiver.counts.lost,
+                unconfirmed=each.receiver.counts.unconfirmed,
                 repaired=each.receiver.counts.repaired,
                 naks=each.receiver.counts.naks,
             )
             for each in self._groups.values()
         ]
-        counts = [each.receiver.counts for each in self._groups.values()]
-        packets, lost, repaired, naks = self._past
+        counts = replace(self._past)
+        for each in self._groups.values():
+            counts.add(each.receiver.counts)
         streams = [each.source for each in (*self._streams.values(), *self._ending)]
         return MulticastInfo(
             address=self.driver.address,
@@ -401,10 +416,11 @@ class MulticastService:
             sent=self.sent,
             received=self.receiver.taken,
             refused=self.refused + self.receiver.refused,
-            packets=packets + sum(each.packets for each in counts),
-            lost=lost + sum(each.lost for each in counts),
-            repaired=repaired + sum(each.repaired for each in counts),
-            naks=naks + sum(each.naks for each in counts),
-            repairs_sent=sum(each.counts.repairs for each in streams),
-            forced=sum(each.counts.forced for each in streams),
+            packets=counts.packets,
+            lost=counts.lost,
+            unconfirmed=counts.unconfirmed,
+            repaired=counts.repaired,
+            naks=counts.naks,
+            repairs_sent=self._repairs_sent + sum(each.counts.repairs for each in streams),
+            forced=self._forced + sum(each.counts.forced for each in streams),
         )

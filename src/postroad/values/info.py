@@ -152,7 +152,8 @@ class TransactionInfo:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupInfo:
     """A multicast address that queues here listen to. `sources` are heard at present; `packets`, `lost`, `repaired` and
-    `naks` are data packets since the start. `error` says why nothing can be received."""
+    `naks` are data packets since the start. `unconfirmed` are packets that are missing from sources that have brought
+    no message, and may be forged. `error` says why nothing can be received."""
 
     address: str
     queues: tuple[str, ...]
@@ -160,6 +161,7 @@ class GroupInfo:
     sources: tuple[str, ...]
     packets: int
     lost: int
+    unconfirmed: int
     repaired: int
     naks: int
 
@@ -167,8 +169,9 @@ class GroupInfo:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MulticastInfo:
     """`address` is where our packets come from, `error` why there are none. `sent`, `received` and `refused` are
-    messages since the start; `packets`, `lost`, `repaired` and `naks` are packets of other sources; `repairs_sent` are
-    our packets that others have missed, `forced` those that left a full window early."""
+    messages since the start; `packets`, `lost`, `unconfirmed`, `repaired` and `naks` are packets of other sources, as
+    in GroupInfo; `repairs_sent` are our packets that others have missed, `forced` those that left a full window
+    early."""
 
     address: str | None
     error: str | None
@@ -179,6 +182,7 @@ class MulticastInfo:
     refused: int = 0
     packets: int = 0
     lost: int = 0
+    unconfirmed: int = 0
     repaired: int = 0
     naks: int = 0
     repairs_sent: int = 0

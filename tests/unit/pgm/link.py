@@ -38,6 +38,7 @@ class Listener:
         for event in self.receiver.take_events():
             if isinstance(event, Apdu):
                 self.apdus.append(event.data)
+                event.source.confirm()
             elif isinstance(event, Lost):
                 self.lost += event.packets
         self.largest_held = max(self.largest_held, sum(each.held_bytes for each in self.receiver.sessions.values()))

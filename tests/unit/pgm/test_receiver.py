@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from postroad.pgm.packet import Data, Fragment, Kind, Nak, Spm, Tsi, after, decode
+from postroad.pgm.packet import Data, Fragment, Kind, Nak, Spm, Tsi, after, decode, encode
 from postroad.pgm.receiver import Receiver
 from postroad.pgm.session import Apdu, Lost
 from postroad.pgm.settings import PgmSettings
@@ -28,6 +29,13 @@ def odata(sequence: int, payload: bytes | None = None, trail: int = 100, tsi: Ts
     return Data(Kind.ODATA, tsi, PORT, sequence, trail, str(sequence).encode() if payload is None else payload)
 
 
+def decoded(packet: Data) -> Data:
+    """With objects of its own, as one that came from the network."""
+    found = decode(encode(packet))
+    assert isinstance(found, Data)
+    return found
+
+
 def rdata(sequence: int, trail: int = 100) -> Data:
     return odata(sequence, trail=trail)._replace(kind=Kind.RDATA)
 
@@ -43,6 +51,11 @@ def ncf(*sequences: int) -> Nak:
 def take(each: Receiver, *packets: Data | Spm | Nak, now: float = 0.0, address: str = ADDRESS) -> None:
     for packet in packets:
         each.receive(packet, address, now)
+
+
+def confirm(each: Receiver) -> None:
+    for session in each.sessions.values():
+        session.confirm()
 
 
 def apdus(each: Receiver) -> list[bytes]:
@@ -191,7 +204,7 @@ def test_confirmed_but_without_data_a_nak_is_repeated_ten_times() -> None:
         assert len(found) == 1
         take(each, ncf(100), now=found[0][0])
     assert times(naks) == pytest.approx([0.03 + place * 2.03 for place in range(11)])  # 2 s and the back-off
-    assert each.counts.lost == 1
+    assert each.counts.unconfirmed == 1
 
 
 def test_data_ends_the_naks() -> None:
@@ -266,7 +279,7 @@ def test_what_the_window_has_passed_is_lost() -> None:
         Apdu(session, b"1000"),
     ]
     assert run(each, 60) == []
-    assert each.counts.lost == 896
+    assert each.counts.unconfirmed == 896
 
 
 def test_a_gap_cuts_the_apdu_in_hand_short() -> None:
@@ -274,7 +287,7 @@ def test_a_gap_cuts_the_apdu_in_hand_short() -> None:
     take(each, odata(100, b"ab")._replace(fragment=Fragment(100, 0, 6)))
     take(each, odata(102, b"ef")._replace(fragment=Fragment(100, 4, 6)), odata(103), spm(0, 103, trail=103))
     assert apdus(each) == [b"103"]
-    assert (each.counts.cut_short, each.counts.lost) == (1, 1)
+    assert (each.counts.cut_short, each.counts.unconfirmed) == (1, 1)
 
 
 @pytest.mark.spec("SRM-6-08")
@@ -299,7 +312,7 @@ def test_rst_ends_the_session_without_recovery() -> None:
         run(each, 0.05)
         take(each, last, now=0.05)
         assert apdus(each) == []
-        assert each.counts.lost >= 1
+        assert each.counts.unconfirmed >= 1
         take(each, rdata(100), now=0.06)
         assert apdus(each) == []
         assert run(each, 100, 0.06) == []
@@ -326,11 +339,17 @@ def test_other_ports_are_ignored() -> None:
 def test_sources_are_bounded_and_a_proved_one_stays() -> None:
     each = receiver(replace(DEFAULTS, sources=4))
     take(each, spm(0, 99), odata(100))
+    confirm(each)
     for number in range(50):
         take(each, spm(0, 99, tsi=Tsi(GSI, number)), address="10.9.0.66", now=1.0)
     assert len(each.sessions) == 4
     assert (TSI, ADDRESS) in each.sessions
     for number in range(50):
+        take(each, odata(1, trail=1, tsi=Tsi(GSI, number)), address="10.9.0.66", now=2.0)
+    assert (TSI, ADDRESS) in each.sessions
+    assert each.counts.sources_refused == 0
+    confirm(each)
+    for number in range(50, 97):
         take(each, odata(1, trail=1, tsi=Tsi(GSI, number)), address="10.9.0.66", now=2.0)
     assert len(each.sessions) == 4
     assert (TSI, ADDRESS) in each.sessions
@@ -358,23 +377,73 @@ def test_one_tsi_at_two_addresses_is_two_sources() -> None:
 
 
 def test_bytes_of_one_source_are_bounded() -> None:
-    each = receiver(replace(DEFAULTS, source_bytes=10_000))
+    each = receiver(replace(DEFAULTS, source_bytes=16_000))
     take(each, spm(0, 99))
     take(each, *[odata(sequence, b"x" * 1000) for sequence in range(101, 120)])
     session = next(iter(each.sessions.values()))
-    assert session.held_bytes <= 10_000
+    assert session.held_bytes <= 16_000
     assert len(apdus(each)) >= 9
-    assert each.counts.lost == 1
+    assert each.counts.unconfirmed == 1
+    take(each, odata(100), odata(120, b"x" * 1000))
+    assert apdus(each)[-1] == b"x" * 1000
 
 
 def test_bytes_of_all_sources_are_bounded() -> None:
-    each = receiver(replace(DEFAULTS, all_bytes=10_000))
+    each = receiver(replace(DEFAULTS, all_bytes=16_000))
     for number in range(5):
         tsi = Tsi(GSI, number)
         take(each, spm(0, 99, tsi=tsi))
         take(each, *[odata(sequence, b"x" * 1000, tsi=tsi) for sequence in range(101, 105)])
-    assert sum(session.held_bytes for session in each.sessions.values()) <= 10_000
-    assert each.counts.lost == 3
+    assert sum(session.held_bytes for session in each.sessions.values()) <= 16_000
+    assert each.counts.unconfirmed == 3
+
+
+def test_small_packets_count_by_the_memory_that_they_take() -> None:
+    each = receiver(replace(DEFAULTS, source_bytes=100_000))
+    take(each, spm(0, 99))
+    tracemalloc.start()
+    take(each, *[decoded(odata(sequence, b"")) for sequence in range(101, 261)])
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    session = next(iter(each.sessions.values()))
+    assert 0.7 * taken < session.held_bytes < 2 * taken
+    take(each, *[odata(sequence, b"") for sequence in range(261, 1000)])
+    assert session.held_bytes <= 100_000
+
+
+def test_a_full_source_frees_a_quarter_at_once() -> None:
+    """Every second packet comes, so each gap that is given up frees a single packet."""
+    each = receiver(replace(DEFAULTS, source_bytes=600_000))
+    take(each, spm(0, 99), *[odata(sequence, b"") for sequence in range(101, 2101, 2)])
+    session = next(iter(each.sessions.values()))
+    assert session.held_bytes == 600_000
+    take(each, odata(2101, b""))
+    assert 440_000 < session.held_bytes < 455_000
+    assert 250 <= each.counts.unconfirmed <= 260
+
+
+def test_sources_that_may_be_forged_give_up_before_others() -> None:
+    each = receiver(replace(DEFAULTS, all_bytes=20_000))
+    take(each, spm(0, 99), *[odata(sequence, b"x" * 1000) for sequence in range(101, 110)])
+    confirm(each)
+    for number in range(5):
+        tsi = Tsi(GSI, number)
+        take(each, spm(0, 99, tsi=tsi), *[odata(sequence, b"x" * 1000, tsi=tsi) for sequence in range(101, 105)])
+    assert each.counts.lost == 0
+    assert each.counts.unconfirmed
+    take(each, rdata(100))
+    assert len([apdu for apdu in apdus(each) if apdu == b"100"]) == 1
+
+
+def test_what_a_source_claims_is_lost_only_once_it_is_confirmed() -> None:
+    each = receiver()
+    take(each, spm(0, 99), odata(100), spm(1, 1999, trail=2000))
+    assert (each.counts.lost, each.counts.unconfirmed) == (0, 1899)
+    confirm(each)
+    assert (each.counts.lost, each.counts.unconfirmed) == (1899, 0)
+    confirm(each)
+    take(each, spm(2, 2000, trail=2001))
+    assert (each.counts.lost, each.counts.unconfirmed) == (1900, 0)
 
 
 def test_a_lead_far_ahead_costs_little() -> None:
@@ -391,7 +460,7 @@ def test_a_source_that_answers_nothing_is_not_asked_for_long() -> None:
     each = receiver()
     take(each, spm(0, 99), spm(1, 99 + 60_000))
     assert len(run(each, 200)) == 11
-    assert each.counts.lost == 60_000
+    assert each.counts.unconfirmed == 60_000
 
 
 def test_data_that_contradicts_itself_is_ignored() -> None:

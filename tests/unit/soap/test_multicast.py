@@ -426,6 +426,52 @@ def test_what_is_lost_is_counted_and_told() -> None:
     assert [event for event, _ in beta.notices] == ["multicast packets lost"]
 
 
+def test_what_forged_sources_claim_is_not_counted_as_lost() -> None:
+    lan, (_, beta) = lan_of(2)
+    for number in range(20):
+        tsi = Tsi(b"forged", number)
+        for packet in (
+            Spm(tsi, 8001, 0, 100, 99, "10.9.0.99"),
+            Data(Kind.ODATA, tsi, 8001, 100, 100, b"POST x"),
+            Spm(tsi, 8001, 1, 100_000, 99_999, "10.9.0.99"),
+        ):
+            lan.inject("10.9.0.99", "239.1.1.1", encode(packet))
+    lan.run(lan.now + 60)
+    info = beta.service.info()
+    assert (info.lost, info.unconfirmed, info.groups[0].unconfirmed) == (0, 20 * 99_899, 20 * 99_899)
+    assert {event for event, _ in beta.notices} == {
+        "multicast message refused",
+        "multicast packets of an unconfirmed source missing",
+    }
+
+
+def test_a_message_confirms_its_source_and_what_was_lost_before_counts() -> None:
+    lan, (_, beta) = lan_of(2)
+    lan.inject("10.9.0.99", "239.1.1.1", encode(Spm(Tsi(b"strang", 77), 8001, 0, 90, 89, "10.9.0.99")))
+    lan.run(lan.now + 1)
+    inject(lan, sample())  # the window begins at 100
+    info = beta.service.info()
+    assert (info.lost, info.unconfirmed) == (10, 0)
+    assert [(event, facts["packets"]) for event, facts in beta.notices] == [
+        ("multicast packets of an unconfirmed source missing", 10),
+        ("multicast packets lost", 10),
+    ]
+
+
+def test_repairs_of_sources_that_have_ended_still_count() -> None:
+    lan = Lan(3)
+    alpha, beta = lan.host(replace(FAST, idle_s=5.0)), lan.host()
+    beta.create(NEWS, multicast_address=GROUP)
+    alpha.send_to(NAME, Message(b"", label="one"))
+    lan.run(lan.now + 1)
+    (packet,) = sent(lan, Kind.ODATA)
+    nak = Nak(Kind.NAK, packet.tsi, 8001, (packet.sequence,), "10.9.0.1", "239.1.1.1")
+    lan.unicast(beta, "10.9.0.1", encode(nak))
+    lan.run(lan.now + 60)
+    assert alpha.service.deadline is None or alpha.service.deadline > lan.now + 1  # the source is gone
+    assert alpha.service.info().repairs_sent == 1
+
+
 def test_a_nak_gets_its_repair() -> None:
     lan, (alpha, beta) = lan_of(2)
     alpha.send_to(NAME, Message(b"", label="one"))

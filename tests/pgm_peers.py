@@ -1,0 +1,71 @@
+"""PGM peers as processes in namespaces: our own cores, and libpgm where its development files are installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.namespaces import Namespace
+
+LIBPGM = "openpgm-5.3"  # as pkg-config knows it
+OURS = (sys.executable, "-m", "tests.pgm_peer")
+LARGEST_OF_LIBPGM = 16 * 1336  # it takes 16 fragments, and ours have so many bytes; it cannot send any
+
+
+def libpgm_missing() -> str | None:
+    """Why there is no libpgm to compile with; None if there is."""
+    for program in ("gcc", "pkg-config"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    if subprocess.run(["pkg-config", "--exists", LIBPGM], check=False).returncode != 0:
+        return "libpgm is not installed (libpgm-dev on Debian)"
+    return None
+
+
+def compile_libpgm_peer(directory: Path) -> tuple[str, ...]:
+    """The command that runs `libpgm_peer.c`."""
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", LIBPGM], check=True, capture_output=True, text=True)
+    source, program = Path(__file__).with_name("libpgm_peer.c"), directory / "libpgm_peer"
+    subprocess.run(["gcc", "-O2", "-o", str(program), str(source), *flags.stdout.split()], check=True)
+    return (str(program),)
+
+
+class PeerProcess:
+    """One peer, which is ready when this is made. `cpu_us` is known after `close`."""
+
+    def __init__(
+        self, command: Sequence[str], namespace: Namespace, *arguments: object, env: Mapping[str, str] | None = None
+    ) -> None:
+        self._process = namespace.run(
+            subprocess.Popen,
+            [*command, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if command is not OURS else None,  # libpgm writes there what it does
+            text=True,
+            env=env,
+        )
+        self.cpu_us = 0
+        assert self.line() == "ready"
+
+    def line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def lines(self, count: int) -> list[str]:
+        return [self.line() for _ in range(count)]
+
+    def go(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        if not self._process.stdin.closed:
+            rest, _ = self._process.communicate()
+            found = [line for line in rest.splitlines() if line.startswith("cpu ")]
+            self.cpu_us = int(found[-1].split()[1]) if found else 0
