@@ -24,7 +24,7 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 	binary_ports client_transactions manager_waits queue_model queue_properties server_keys slow_peers \
 	soap_listener soap_ports soap_signature store_bitflip store_directory store_journal)
 
-.PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke pre-commit release
+.PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-packaging pre-commit release
 .PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-hostile test-s3 torture fuzz demo clean
 
 install: $(STAMP)
@@ -105,6 +105,17 @@ docs: install
 # A wheel, installed into an empty environment with the pinned versions, and used outside the source tree.
 wheel-smoke: install
 	$(BIN)/python -m scripts.wheel_smoke
+
+# The files of packaging/ by the checkers of their own kind, in an environment of their own. promtool and systemd-analyze
+# come from the system: the tests that need them are skipped where they are missing.
+CHECKERS_VENV := build/checkers-venv
+$(CHECKERS_VENV)/.installed: packaging/checkers.txt
+	$(PYTHON) -m venv $(CHECKERS_VENV)
+	$(CHECKERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+check-packaging: $(TEST_STAMP) $(CHECKERS_VENV)/.installed
+	$(BIN)/python -m pytest -rs tests/packaging
 
 # make release VERSION=0.2.0: needs a clean tree. DRY_RUN=1 changes nothing and shows the steps.
 release: install

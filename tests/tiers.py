@@ -42,6 +42,7 @@ SLOW = {
     "acceptance/test_soap.py": "two servers for each case; a minute",
     "acceptance/test_strangers.py": "waits for what must not happen; 12 s",
     "acceptance/test_stuck.py": "waits until messages are stuck; 20 s",
+    "packaging": "checkers of other projects, builds of packages, and servers; a minute",
 }
 
 # Files that import Spark: not collected where it is not installed. `make test` does not install it.
