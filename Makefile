@@ -55,6 +55,7 @@ run: $(RUN_STAMP) $(COMMIT)
 
 # One light wheel in dist/: Spark, auth and the others are extras of it.
 wheel: $(RUN_STAMP)
+	rm -rf build/lib # files that were deleted since would still go into the wheel
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@ls -t dist/*.whl | head -n 1
 
