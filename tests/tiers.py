@@ -46,7 +46,7 @@ SLOW = {
 }
 
 # Files that import Spark: not collected where it is not installed. `make test` does not install it.
-SPARK = ("spark", "unit/test_lake_files.py", "unit/test_spark_bodies.py")
+SPARK = ("spark", "unit/spark/test_queues.py", "unit/test_lake_files.py", "unit/test_spark_bodies.py")
 HAS_SPARK = find_spec("pyspark") is not None
 
 
