@@ -7,7 +7,8 @@ PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --dis
 RUN_STAMP := $(VENV)/.run-installed
 TEST_STAMP := $(VENV)/.test-installed
 STAMP := $(VENV)/.installed
-TEST_EXTRAS := test,auth
+RUN_EXTRAS := console
+TEST_EXTRAS := $(RUN_EXTRAS),test,auth
 EXTRAS := $(TEST_EXTRAS),check,docs,spark,delta,iceberg
 SECONDS ?= 60
 EXAMPLES ?= 1000
@@ -33,7 +34,7 @@ $(RUN_STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Postroad needs Python 3.11 or later; set PYTHON=python3.x"; exit 2; }
 	@echo "Installing Postroad into $(VENV): less than a minute."
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -e .
+	$(PIP) -e ".[$(RUN_EXTRAS)]"
 	@touch $@
 
 $(TEST_STAMP): $(RUN_STAMP)
