@@ -2,8 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Three sets of packages, each with the one before it: to run a manager, for `make test`, and everything with Spark.
+RUN_STAMP := $(VENV)/.run-installed
+TEST_STAMP := $(VENV)/.test-installed
 STAMP := $(VENV)/.installed
-EXTRAS := test,check,docs,spark,delta,iceberg,auth
+RUN_EXTRAS := console
+TEST_EXTRAS := $(RUN_EXTRAS),test,auth
+EXTRAS := $(TEST_EXTRAS),check,docs,spark,delta,iceberg
 SECONDS ?= 60
 EXAMPLES ?= 1000
 KILLS ?= 50
@@ -19,24 +25,44 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 	binary_ports client_transactions manager_waits queue_model queue_properties server_keys slow_peers \
 	soap_listener soap_ports soap_signature store_bitflip store_directory store_journal)
 
-.PHONY: install run test test-all test-ci coverage check format conformance docs wheel-smoke pre-commit release
+.PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-packaging pre-commit release
 .PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-hostile bench-multicast
 .PHONY: test-s3 torture torture-multicast fuzz demo clean
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(RUN_STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Postroad needs Python 3.11 or later; set PYTHON=python3.x"; exit 2; }
-	@echo "Installing into $(VENV): about two minutes, most of them for Spark."
+	@echo "Installing Postroad into $(VENV): less than a minute."
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
+	$(PIP) -e ".[$(RUN_EXTRAS)]"
 	@touch $@
 
-run: install
+$(TEST_STAMP): $(RUN_STAMP)
+	$(PIP) -e ".[$(TEST_EXTRAS)]"
+	@touch $@
+
+$(STAMP): $(RUN_STAMP)
+	@echo "Installing everything into $(VENV): about two minutes and 1.8 GB, most of it for Spark."
+	$(PIP) -e ".[$(EXTRAS)]"
+	@touch $(TEST_STAMP) $@
+
+# The version names the commit. An editable install learns it here after each commit, checkout and pull.
+COMMIT := src/postroad/version/commit.py
+$(COMMIT): $(wildcard $(shell git rev-parse --git-path logs/HEAD 2>/dev/null))
+	@commit=$$(git rev-parse --short=7 HEAD 2>/dev/null) && echo "COMMIT = \"g$$commit.editable\"" > $@ || true
+
+run: $(RUN_STAMP) $(COMMIT)
 	$(BIN)/postroad serve
 
+# One light wheel in dist/: Spark, auth and the others are extras of it.
+wheel: $(RUN_STAMP)
+	rm -rf build/lib # files that were deleted since would still go into the wheel
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls -t dist/*.whl | head -n 1
+
 # What a contributor runs before each commit: under four minutes on two cores. tests/tiers.py says what is left out.
-test: install
+test: $(TEST_STAMP)
 	$(BIN)/python -m $(PYTEST) $(FAST)
 
 # Everything: simulation seeds, Spark, tutorial, demo. Also checks docs/conformance.md.
@@ -82,6 +108,17 @@ docs: install
 # A wheel, installed into an empty environment with the pinned versions, and used outside the source tree.
 wheel-smoke: install
 	$(BIN)/python -m scripts.wheel_smoke
+
+# The files of packaging/ by the checkers of their own kind, in an environment of their own. promtool and systemd-analyze
+# come from the system: the tests that need them are skipped where they are missing.
+CHECKERS_VENV := build/checkers-venv
+$(CHECKERS_VENV)/.installed: packaging/checkers.txt
+	$(PYTHON) -m venv $(CHECKERS_VENV)
+	$(CHECKERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+check-packaging: $(TEST_STAMP) $(CHECKERS_VENV)/.installed
+	$(BIN)/python -m pytest -rs tests/packaging
 
 # make release VERSION=0.2.0: needs a clean tree. DRY_RUN=1 changes nothing and shows the steps.
 release: install

@@ -7,6 +7,7 @@ and the source archive are built into `dist`, and the commit gets the tag `v0.2.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -14,11 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-VERSION_FILE = Path("src/postroad/version.py")
+VERSION_FILE = Path("src/postroad/version/__init__.py")
 CHANGELOG = Path("CHANGELOG.md")
+CHART = Path("packaging/helm/postroad/Chart.yaml")
 UNRELEASED = "## [Unreleased]\n"
 VERSION = re.compile(r"\d+\.\d+\.\d+")
-VERSION_LINE = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
+VERSION_LINE = re.compile(r'^RELEASE = "(.+)"$', re.MULTILINE)
+CHART_LINE = re.compile(r"^(version|appVersion): .+$", re.MULTILINE)
 
 
 class Refused(Exception):
@@ -26,8 +29,13 @@ class Refused(Exception):
 
 
 def with_version(text: str, version: str) -> str:
-    """The text of version.py with this version."""
-    return VERSION_LINE.sub(f'__version__ = "{version}"', text)
+    """The text of VERSION_FILE with this version."""
+    return VERSION_LINE.sub(f'RELEASE = "{version}"', text)
+
+
+def with_chart(text: str, version: str) -> str:
+    """The text of Chart.yaml with this version, of the chart and of what it installs."""
+    return CHART_LINE.sub(rf'\1: "{version}"', text)
 
 
 def with_release(text: str, version: str, date: str) -> str:
@@ -49,7 +57,7 @@ def check(root: Path, version: str) -> None:
         raise Refused(f"the tag v{version} exists already")
     found = VERSION_LINE.search((root / VERSION_FILE).read_text(encoding="utf-8"))
     if found is None:
-        raise Refused(f'{VERSION_FILE} must have a line __version__ = "..."')
+        raise Refused(f'{VERSION_FILE} must have a line RELEASE = "..."')
     if _numbers(version) < _numbers(found[1]):
         raise Refused(f"the version must not go back: it is {found[1]}, got {version}")
 
@@ -57,12 +65,13 @@ def check(root: Path, version: str) -> None:
 def release(root: Path, version: str, *, dry_run: bool, green: list[str], date: str) -> None:
     """`green` is the command that must succeed first."""
     check(root, version)
-    number, changes = root / VERSION_FILE, root / CHANGELOG
+    number, changes, chart = root / VERSION_FILE, root / CHANGELOG, root / CHART
     new_number = with_version(number.read_text(encoding="utf-8"), version)
     new_changes = with_release(changes.read_text(encoding="utf-8"), version, date)
+    new_chart = with_chart(chart.read_text(encoding="utf-8"), version)
     steps = [
         f"run {' '.join(green)}",
-        f"set the version to {version} in {VERSION_FILE}",
+        f"set the version to {version} in {VERSION_FILE} and {CHART}",
         f"move the unreleased changes in {CHANGELOG} to [{version}] - {date}",
         f"commit 'Release {version}', build the wheel and the source archive into dist, tag v{version}",
     ]
@@ -72,9 +81,11 @@ def release(root: Path, version: str, *, dry_run: bool, green: list[str], date: 
     subprocess.run(green, cwd=root, check=True)
     number.write_text(new_number, encoding="utf-8")
     changes.write_text(new_changes, encoding="utf-8")
-    # Before the commit and the tag: a build that fails leaves two changed files and nothing else.
-    subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist"], cwd=root, check=True)
-    _git(root, "commit", "--quiet", "-m", f"Release {version}", "--", str(VERSION_FILE), str(CHANGELOG))
+    chart.write_text(new_chart, encoding="utf-8")
+    # Before the commit and the tag: a build that fails leaves three changed files and nothing else.
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist"]
+    subprocess.run(build, cwd=root, check=True, env={**os.environ, "POSTROAD_RELEASE": version})
+    _git(root, "commit", "--quiet", "-m", f"Release {version}", "--", *map(str, (VERSION_FILE, CHANGELOG, CHART)))
     _git(root, "tag", "--annotate", "-m", f"Postroad {version}", f"v{version}")
     print(f"v{version} is tagged, and dist has its files. Push the commit and the tag to publish them.")
 

@@ -39,7 +39,10 @@ def main() -> int:
         programs = directory / "venv" / "bin"
         pip = [str(programs / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         _run(*pip, "--constraint", str(ROOT / "constraints.txt"), str(wheel))
-        _use(directory, str(programs / "postroad"))
+        postroad = str(programs / "postroad")
+        version = _run(postroad, "--version", cwd=directory).split()[1]
+        assert wheel.name == f"postroad-{version}-py3-none-any.whl", (wheel.name, version)
+        _use(directory, postroad)
     print(f"{wheel.name}: installs, serves, sends and receives")
     return 0
 

@@ -7,6 +7,7 @@ managers and kill -9 in `acceptance/test_network.py`, one manager killed under l
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,20 @@ SLOW = {
     "acceptance/test_soap.py": "two servers for each case; a minute",
     "acceptance/test_strangers.py": "waits for what must not happen; 12 s",
     "acceptance/test_stuck.py": "waits until messages are stuck; 20 s",
+    "packaging": "checkers of other projects, builds of packages, and servers; a minute",
 }
+
+# Files that import Spark: not collected where it is not installed. `make test` does not install it.
+SPARK = ("spark", "unit/spark/test_queues.py", "unit/test_lake_files.py", "unit/test_spark_bodies.py")
+HAS_SPARK = find_spec("pyspark") is not None
+
+
+def pytest_report_header() -> str | None:
+    return None if HAS_SPARK else f"Spark is not installed, so these are left out: {', '.join(SPARK)}; run make install"
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    return True if not HAS_SPARK and collection_path in [TESTS / name for name in SPARK] else None
 
 
 def is_slow(path: Path) -> bool:

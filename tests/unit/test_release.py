@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from scripts.release import CHANGELOG, VERSION_FILE, Refused, release
+from scripts.release import CHANGELOG, CHART, VERSION_FILE, Refused, release
 
 DATE = "2026-01-31"
 CHANGES = "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- A thing.\n\n## [0.1.0] - 2025-01-01\n\n- The first.\n"
@@ -22,9 +23,8 @@ name = "postroad"
 dynamic = ["version"]
 [tool.setuptools.packages.find]
 where = ["src"]
-[tool.setuptools.dynamic]
-version = { attr = "postroad.version.__version__" }
 """
+SETUP = Path(__file__).parents[2] / "setup.py"
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -39,10 +39,13 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(variable, "tester@example.com")
     origin = tmp_path / "origin"
     (origin / VERSION_FILE).parent.mkdir(parents=True)
-    (origin / VERSION_FILE).write_text('"""The version."""\n\n__version__ = "0.1.0"\n')
-    (origin / VERSION_FILE).with_name("__init__.py").write_text("")
+    (origin / VERSION_FILE).write_text('"""The version."""\n\nRELEASE = "0.1.0"\n')
+    (origin / VERSION_FILE).parents[1].joinpath("__init__.py").write_text("")
     (origin / CHANGELOG).write_text(CHANGES)
     (origin / "pyproject.toml").write_text(PROJECT)
+    shutil.copy(SETUP, origin)
+    (origin / CHART).parent.mkdir(parents=True)
+    (origin / CHART).write_text('apiVersion: v2\nversion: "0.1.0"\nappVersion: "0.1.0"\n')
     (origin / ".gitignore").write_text("dist/\nbuild/\n*.egg-info/\n")
     git(tmp_path, "init", "--quiet", str(origin))
     git(origin, "add", ".")
@@ -53,7 +56,8 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_release_sets_version_and_changelog_builds_and_tags(clone: Path) -> None:
     release(clone, "0.2.0", dry_run=False, green=GREEN, date=DATE)
-    assert '__version__ = "0.2.0"' in (clone / VERSION_FILE).read_text()
+    assert 'RELEASE = "0.2.0"' in (clone / VERSION_FILE).read_text()
+    assert (clone / CHART).read_text() == 'apiVersion: v2\nversion: "0.2.0"\nappVersion: "0.2.0"\n'
     text = (clone / CHANGELOG).read_text()
     assert "## [Unreleased]\n\n## [0.2.0] - 2026-01-31\n\n### Added\n\n- A thing.\n\n## [0.1.0]" in text
     assert git(clone, "status", "--porcelain") == ""

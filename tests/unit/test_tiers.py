@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tiers import SLOW, TESTS, is_slow
+from tests import tiers
+from tests.tiers import SLOW, SPARK, TESTS, is_slow
 
 DAILY = ("acceptance/test_serve.py", "acceptance/test_network.py", "integration/test_kill.py", "unit/test_tiers.py")
 
@@ -27,6 +28,12 @@ def test_the_promises_of_processes_are_checked_daily(name: str) -> None:
 
 
 def test_a_slow_test_carries_the_mark(pytestconfig: pytest.Config) -> None:
-    from tests import tiers
-
     assert pytestconfig.pluginmanager.has_plugin(tiers.__name__)
+
+
+def test_without_spark_what_imports_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all((TESTS / name).exists() for name in SPARK)
+    monkeypatch.setattr(tiers, "HAS_SPARK", False)
+    assert all(tiers.pytest_ignore_collect(TESTS / name) for name in SPARK)
+    assert not tiers.pytest_ignore_collect(TESTS / "unit/test_tiers.py")
+    assert "make install" in (tiers.pytest_report_header() or "")
