@@ -302,7 +302,9 @@ def test_a_transaction_of_its_own(alpha: Commands) -> None:
     assert refused.code == 1
     assert "is transactional" in refused.last_error
     alpha.done("send", queue.name, "--body", "x", "--transactional", "--count", "3")
-    found = [(each.describe()["first_in_transaction"], each.describe()["last_in_transaction"]) for each in queue.messages()]
+    found = [
+        (each.describe()["first_in_transaction"], each.describe()["last_in_transaction"]) for each in queue.messages()
+    ]
     assert found == [(True, False), (False, False), (False, True)]
 
 

@@ -125,8 +125,8 @@ class PathName:
     def parse(cls, text: str, version: MsmqVersion = MsmqVersion.V6) -> PathName:
         r"""Reads the three shapes, and for the local computer also `private$\orders`, `system$;journal`, `;journal`.
 
-        Raises IllegalPathName on any other text, and on `private\orders`: a computer may be called private, but here the
-        dollar sign was forgotten. `DIRECT=OS:private\orders` names a queue of such a computer.
+        Raises IllegalPathName on any other text. So it does on `private\orders`: a computer may be called private, but
+        here the dollar sign was forgotten. `DIRECT=OS:private\orders` names a queue of such a computer.
         """
         scanner = Scanner(text, IllegalPathName)
         if "\\" not in text:

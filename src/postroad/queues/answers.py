@@ -9,8 +9,8 @@ from postroad.names import DirectName, FormatName
 
 @dataclass(frozen=True, slots=True)
 class AnswerAddresses:
-    """The beginnings of direct names for queues here, such as `TCP:10.0.0.5` and `HTTP://10.0.0.5:8080/msmq`. None where
-    the manager is not reached so."""
+    """The beginnings of direct names for queues here, such as `TCP:10.0.0.5` and `HTTP://10.0.0.5:8080/msmq`. None
+    where the manager is not reached so."""
 
     binary: str | None = None
     http: str | None = None

@@ -534,8 +534,8 @@ class LocalQueueManager:
         return as_format_name(path)
 
     def _response_name(self, destination: FormatName, path: PathName) -> FormatName:
-        """A reply may be sent long after this message, when nobody there remembers the address that our id had. Where no
-        directory knows us, the name says the address."""
+        """A reply may be sent long after this message, when its sender has forgotten which address our id had. Where
+        no directory knows us, the name says the address."""
         queue = self.queues.find(path)
         if queue is not None and queue.properties.queue_type is QueueType.PRIVATE:
             direct = self.queues.answers.name_for(destination, queue.properties.path)

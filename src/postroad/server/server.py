@@ -63,6 +63,7 @@ from postroad.security.relay import Relay
 from postroad.server.exposure import RpcFacts, announce, exposure, multicast_exposure
 from postroad.server.provision import provide_all, provide_public
 from postroad.server.security import announce_algorithms, build_protection, build_users
+from postroad.server.tracing import manager_class
 from postroad.soap.listener import Listener
 from postroad.soap.multicast import MulticastService, MulticastSettings
 from postroad.soap.multicast_transport import MulticastTransport
@@ -158,7 +159,7 @@ class Server:
             key_file = config.data / KEY_FILE
             keys = await asyncio.to_thread(open_keys, key_file, time.time())
             protection = build_protection(config, keys.ring)
-            manager = Manager(
+            manager = manager_class(config, self._opened)(
                 config.manager.name,
                 store,
                 identifier=identifier,
@@ -181,6 +182,7 @@ class Server:
         self._manager = manager
         self._opened.push_async_callback(manager.stop)
         manager.limits = self._limits()
+        manager.metrics_queues = config.metrics.queues
         await manager.start()
         manager.core.queues.local_hosts |= self._own_addresses(entry)
         manager.core.delivery.relay = self._relay(manager)

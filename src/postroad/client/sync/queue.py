@@ -67,8 +67,8 @@ class Queue:
     ) -> str | list[str]:
         r"""Sends one message and gives its id, `{guid}\ordinal`; or several, all or none, and gives their ids.
 
-        Bytes and text are messages without properties, and a dict is sent as JSON. A transactional queue takes messages within a transaction
-        only: `tx`, or one of its own with `transactional=True`; any other queue, only without.
+        Bytes and text are messages without properties, and a dict is sent as JSON. A transactional queue takes messages
+        within a transaction only: `tx`, or one of its own with `transactional=True`; any other queue, only without.
         """
         if transactional and tx is not None:
             raise InvalidArgument("transactional: the messages go in the transaction that was given")
