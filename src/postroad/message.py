@@ -153,6 +153,9 @@ class Message:
 
     def __post_init__(self, json: object) -> None:
         body = self.body
+        kind = type(body)
+        if (kind is bytes or kind is str) and json is _NO_JSON:
+            return  # nearly always
         if json is not _NO_JSON:
             if body is not _NO_BODY:
                 raise InvalidMessage("json: must not be set together with a body")

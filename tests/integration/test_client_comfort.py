@@ -14,7 +14,11 @@ import pytest
 import postroad
 from postroad import aio, errors
 from tests import typed_program
+from tests.commands import postroad as command
 from tests.faces import FACES, opened, served
+from tests.remote.station import HOST, station
+from tests.served import API
+from tests.served import served as api_served
 
 UNKNOWN = r"{8c0a5a60-1b7e-4f7c-9c55-0d2f8e0d3c11}\5"
 
@@ -41,6 +45,20 @@ def test_a_forgotten_dollar_sign_is_refused_with_the_right_name(qm: postroad.Que
             call(name)
         assert f"write {right}" in str(refusal.value)
     assert not [each for each in qm.queues() if each.state is not None]  # nothing waits for a computer called private
+
+
+def test_the_http_api_and_the_command_line_show_the_right_name_too() -> None:
+    with api_served() as running:
+        for path in ("private%5Corders", "private/orders"):
+            answer = running.call("POST", f"{API}/queues/{path}/messages", {"body": "text"})
+            assert (answer.status, answer.json["error"]) == (400, "IllegalPathName")
+            assert r"write private$\orders" in answer.json["detail"]
+        created = running.call("POST", f"{API}/queues", {"path": r"private\orders"})
+        assert created.status == 400
+        api = f"http://{running.server.host}:{running.server.port}"
+        refused = command("send", r"private\orders", "--body", "text", api=api)
+    assert refused.code != 0
+    assert r"write private$\orders" in refused.last_error
 
 
 # JSON
@@ -216,6 +234,18 @@ def test_the_answer_can_be_held_by_another_reader_first(qm: postroad.QueueManage
     queue.settle(locked, delete=False)
     thread.join()
     assert found == ["answer"]
+
+
+def test_remote_readers_take_answers_too() -> None:
+    with station() as running, postroad.remote(HOST, port=running.address[1]) as remote:
+        queue = remote.queue(r"private$\orders")
+        running.send("another")
+        running.send("answer", correlation_id=UNKNOWN)
+        assert queue.receive_by_correlation_id(UNKNOWN, timeout=5).label == "answer"
+        for read in (lambda: queue.receive_by_correlation_id(UNKNOWN, 0), lambda: queue.receive_many(1, 0)):
+            with pytest.raises(postroad.NoMessage, match=r"no message came to DIRECT=.*private\$\\orders within"):
+                read()
+            queue.purge()
 
 
 def test_natural_code_runs_and_has_types(tmp_path: Path) -> None:

@@ -115,9 +115,11 @@ class Reading:
         self, queue: Queue, matches: Callable[[Record], bool], now: float, opened: Iterable[int] | None
     ) -> list[Record]:
         """The first of the messages that were `opened` and match; of all messages where it is not known which were."""
-        known = [each for each in map(queue.get, sorted(opened or ())) if each is not None]
-        for record in known or queue.everything():
-            if queue.is_available(record.lookup_id) and not is_stale(record, now) and matches(record):
+        ids = sorted(opened or ())
+        for record in map(queue.get, ids) if ids else queue.everything():
+            if record is None or not queue.is_available(record.lookup_id) or is_stale(record, now):
+                continue
+            if matches(record):
                 return [record]
         return []
 

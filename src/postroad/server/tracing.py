@@ -22,12 +22,14 @@ def manager_class(config: Configuration, opened: AsyncExitStack) -> Callable[...
     if (settings.file is None) == (settings.endpoint is None):
         config.fail("tracing.file", "must be set, or tracing.endpoint instead; not both")
     try:
-        from postroad.tracing.manager import FileExporter, TracedManager, Tracing, endpoint_exporter
+        from postroad.tracing.manager import TracedManager, Tracing, endpoint_exporter, stream_exporter
     except ImportError:
         config.fail("tracing.enabled", NOT_INSTALLED)
     try:
         if settings.file is not None:
-            exporter = FileExporter(settings.file)
+            stream = settings.file.open("a", encoding="utf-8")
+            opened.callback(stream.close)
+            exporter = stream_exporter(stream)
         else:
             exporter = endpoint_exporter(settings.endpoint or "")
     except OSError as error:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from uuid import UUID
 
 from opentelemetry.sdk.resources import Resource
@@ -142,19 +141,13 @@ class TracedManager(Manager):
         self._tracing.record("receive", carried.traceparent, record.arrived_ms, int(now * 1000), fault, **facts)
 
 
-class FileExporter(ConsoleSpanExporter):
-    """Appends one JSON object a line."""
+def stream_exporter(stream: TextIO) -> SpanExporter:
+    """Writes one JSON object a line. The caller closes the stream, after `Tracing.close`."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file.open("a", encoding="utf-8")
-        super().__init__(out=self._file, formatter=_line)
+    def line(span: ReadableSpan) -> str:
+        return f"{span.to_json(indent=None)}\n"
 
-    def shutdown(self) -> None:
-        self._file.close()
-
-
-def _line(span: ReadableSpan) -> str:
-    return f"{span.to_json(indent=None)}\n"
+    return ConsoleSpanExporter(out=stream, formatter=line)
 
 
 def endpoint_exporter(endpoint: str) -> SpanExporter:
