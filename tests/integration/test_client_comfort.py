@@ -236,6 +236,20 @@ def test_the_answer_can_be_held_by_another_reader_first(qm: postroad.QueueManage
     assert found == ["answer"]
 
 
+def test_an_answer_that_a_pipeline_held_is_found_when_it_lets_go(qm: postroad.QueueManager) -> None:
+    queue = qm.create_queue(r"private$\replies")
+    queue.send(postroad.Message("answer", correlation_id=UNKNOWN))
+    queue.hold("nightly", 0)
+    found: list[str] = []
+    thread = Thread(target=lambda: found.append(queue.receive_by_correlation_id(UNKNOWN, 30).text))
+    thread.start()
+    while queue.info().waiting == 0:
+        time.sleep(0.01)
+    queue.release("nightly")
+    thread.join()
+    assert found == ["answer"]
+
+
 def test_remote_readers_take_answers_too() -> None:
     with station() as running, postroad.remote(HOST, port=running.address[1]) as remote:
         queue = remote.queue(r"private$\orders")
