@@ -39,6 +39,7 @@ SLOW = {
     "acceptance/test_promises.py": "many servers, killed under load; 12 s",
     "acceptance/test_remote.py": "a process for each command; integration/test_remote_read.py is quicker; 25 s",
     "acceptance/test_remote_exposed.py": "a server for each way to expose remote read; 25 s",
+    "acceptance/test_replies.py": "eight servers; unit/queues/test_answers.py has the names of all cases; 13 s",
     "acceptance/test_signed_commands.py": "a process a command; integration/test_signed_sends.py signs daily; 28 s",
     "acceptance/test_simulate.py": "a process for each simulation; 12 s",
     "acceptance/test_soap.py": "two servers for each case; a minute",

@@ -61,7 +61,7 @@ _HOMES = {
     }.items()
     for name in names.split()
 }
-_MODULES = frozenset({"aio", "errors", "spark"})
+_MODULES = frozenset({"aio", "errors", "spark", "tracing"})
 
 __all__ = [
     "Cursor",

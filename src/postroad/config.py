@@ -349,6 +349,24 @@ class AuditSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """`[metrics]`: `queues` have series of their own; all others share one."""
+
+    queues: int = setting(whole(0, 1_000_000), 100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracingSettings:
+    """`[tracing]`: OpenTelemetry spans of each message, to a file or to a collector."""
+
+    enabled: bool = setting(SWITCH, False)
+    service: str | None = setting(line(255), None)
+    file: Path | None = setting(PATH, None)
+    endpoint: str | None = setting(line(2048), None)
+    label_prefix: bool = setting(SWITCH, False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredQueue(QueueSettings):
     """`[[queue]]`: a queue that exists from the start."""
 
@@ -373,6 +391,8 @@ class _File:
     relay: RelaySettings = setting(table(RelaySettings), RelaySettings())
     leases: LeaseSettings = setting(table(LeaseSettings), LeaseSettings())
     audit: AuditSettings = setting(table(AuditSettings), AuditSettings())
+    metrics: MetricsSettings = setting(table(MetricsSettings), MetricsSettings())
+    tracing: TracingSettings = setting(table(TracingSettings), TracingSettings())
     security: SecuritySettings = setting(table(SecuritySettings), SecuritySettings())
     certificates: tuple[Certificate, ...] = setting(tables(Certificate), (), key="certificate")
     peers: tuple[Peer, ...] = setting(tables_by_key(Peer, HOST, "host"), ())

@@ -187,6 +187,12 @@ class InvalidMessage(PostroadError):
     status = Status.INVALID_PARAMETER
 
 
+class UnreadableBody(PostroadError):
+    """The body of a message is not what a reader asked for: text, or JSON."""
+
+    status = Status.INVALID_PARAMETER
+
+
 class InvalidArgument(PostroadError):
     """An argument of a call is invalid. The text starts with the argument's name."""
 
@@ -275,9 +281,13 @@ class UnsupportedFormatNameOperation(PostroadError):
 
 
 class NoMessage(PostroadError):
-    """No message arrived within the time-out."""
+    """No message arrived in the queue within the time-out."""
 
     status = Status.IO_TIMEOUT
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(f"no message came to {queue} within the time to wait")
 
 
 class MessageNotFound(PostroadError):

@@ -6,7 +6,8 @@ Composing is a hot path: one `pack` for the fixed headers, names encoded once pe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
+from json import dumps
 from operator import attrgetter
 from struct import Struct, pack
 from typing import Protocol
@@ -21,6 +22,7 @@ from postroad.names import (
     PathName,
     PrivateName,
     PublicName,
+    parse_guid,
     parse_name,
 )
 from postroad.wire.bodies import encode_body
@@ -55,6 +57,8 @@ _RECOVERABLE = 0x20
 _SHA1, _RC4 = int(HashAlgorithm.SHA1), int(EncryptionAlgorithm.RC4)
 _BODY = 6  # its place among the parts of a packet
 _PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
+_NO_JSON = object()
+_NO_BODY = b""
 
 Resolve = Callable[[PathName], FormatName]
 _Names = tuple[int, bytes, bytes]  # user flags, QueueManagerAddress, the encoded names
@@ -111,7 +115,8 @@ class MessageSigner(Protocol):
 
 @dataclass(slots=True)
 class Message:
-    """A message to send. A text body is stored as UTF-16 for the body types 8 and 31, as UTF-8 for all others.
+    """A message to send. A text body is stored as UTF-16 for the body types 8 and 31, as UTF-8 for all others. `json`
+    takes any value that JSON can hold, and makes the body of it.
 
     `recoverable` messages survive a restart; other messages are express and live in memory. In a transaction every
     message is recoverable and is delivered exactly once and in order. `journal` keeps a copy in the manager's journal
@@ -121,8 +126,9 @@ class Message:
     ("" is the manager's own choice). A client signs the message with `sign`, and puts the result into `signature`.
     """
 
-    body: bytes | str = b""
+    body: bytes | str = _NO_BODY
     _: KW_ONLY
+    json: InitVar[object] = _NO_JSON
     label: str = ""
     priority: int = DEFAULT_PRIORITY
     recoverable: bool = False
@@ -139,11 +145,41 @@ class Message:
     dead_letter_queue: FormatName | PathName | str | None = None
     trace: UUID | str | None = None
     extension: bytes = b""
-    connector_type: UUID | None = None
+    connector_type: UUID | str | None = None
     message_class: int = 0
     signature: Signature | None = None
     encrypt: str | None = None
     sign: MessageSigner | None = None
+
+    def __post_init__(self, json: object) -> None:
+        body = self.body
+        kind = type(body)
+        if (kind is bytes or kind is str) and json is _NO_JSON:
+            return  # nearly always
+        if json is not _NO_JSON:
+            if body is not _NO_BODY:
+                raise InvalidMessage("json: must not be set together with a body")
+            self.body = json_text(json)
+        elif not isinstance(body, str | bytes):
+            if not isinstance(body, bytearray | memoryview):
+                raise InvalidMessage(
+                    f"body: must be bytes or text, got {_shown(body)}; Message(json=...) takes numbers, lists and dicts"
+                )
+            self.body = bytes(body)
+
+
+def json_text(value: object) -> str:
+    """A value as JSON that readers recognise as text. Characters that do not print are escaped."""
+    try:
+        text = dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text if text.isprintable() else dumps(value, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as fault:
+        raise InvalidMessage(f"json: must be a value that JSON can hold: {fault}") from None
+
+
+def _shown(value: object) -> str:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"the number {value}" if number else f"a value of type {type(value).__name__}"
 
 
 # All that a packet has of a message, but for its body.
@@ -202,11 +238,11 @@ def _local_queue(name: FormatName | PathName | str) -> str:
 class Composer:
     r"""Makes packets for one destination. The names of admin and response queues are encoded once.
 
-    `resolve` turns a path such as `private$\replies` into a format name that other managers understand. `manager` is
-    the manager of a public queue, if known.
+    `resolve` turns a path such as `private$\replies` into a format name that other managers understand, and
+    `resolve_response` that of a response queue, if it is another. `manager` is the manager of a public queue, if known.
     """
 
-    __slots__ = ("_names", "_resolve", "destination", "manager", "multi_queue", "source")
+    __slots__ = ("_names", "_resolve", "_resolve_response", "destination", "manager", "multi_queue", "source")
 
     def __init__(
         self,
@@ -215,12 +251,14 @@ class Composer:
         resolve: Resolve | None = None,
         multi_queue: MultiQueueFormatHeader | None = None,
         manager: UUID = NULL_GUID,
+        resolve_response: Resolve | None = None,
     ) -> None:
         self.source = source.bytes_le
         self.destination = destination
         self.multi_queue = multi_queue
         self.manager = manager
         self._resolve = resolve
+        self._resolve_response = resolve_response or resolve
         self._names: dict[object, _Names] = {}
 
     def compose(self, message: Message, message_id: int, sent_time: int, *, transactional: bool = False) -> bytes:
@@ -343,36 +381,38 @@ class Composer:
             return packet, body_at
         return with_dead_letter_queue(packet, _local_queue(message.dead_letter_queue)), body_at
 
-    def _encode_names(self, key: tuple[FormatName | str | None, FormatName | str | None, UUID | None]) -> _Names:
+    def _encode_names(self, key: tuple[FormatName | str | None, FormatName | str | None, UUID | str | None]) -> _Names:
         """User flags, QueueManagerAddress and the name bytes, kept for the next message with the same names."""
         destination, address = destination_field(self.destination)
         if isinstance(self.destination, PublicName):
             address = self.manager
         source = UUID(bytes_le=self.source)
-        admin_name = self._format_name(key[0], "admin queue")
+        admin_name = self._format_name(key[0], "admin queue", self._resolve)
         if isinstance(admin_name, MulticastName):  # [MS-MQMQ] 2.1.6: nobody could tell a group's answers apart
             raise IllegalFormatName(str(admin_name), 0, "an administration queue must not be a multicast address")
         admin = other_field(admin_name, source, address)
-        response = other_field(self._format_name(key[1], "response queue"), source, address)
+        response_name = self._format_name(key[1], "response queue", self._resolve_response)
+        response = other_field(response_name, source, address)
         writer = Writer()
         for field in (destination, admin, response):
             field.encode(writer)
         flags = destination.code << 10 | admin.code << 13 | response.code << 16
         flags |= UserFlags.MESSAGE_PROPERTIES_HEADER.value
         if key[2] is not None:
-            writer.put(key[2].bytes_le)
+            writer.put((key[2] if isinstance(key[2], UUID) else parse_guid(key[2])).bytes_le)
             flags |= UserFlags.CONNECTOR_TYPE.value
         self._names[key] = names = (flags, address.bytes_le, writer.getvalue())
         return names
 
-    def _format_name(self, name: FormatName | str | None, what: str) -> FormatName | None:
+    @staticmethod
+    def _format_name(name: FormatName | str | None, what: str, resolve: Resolve | None) -> FormatName | None:
         if name is None:
             return None
         parsed = parse_name(name) if isinstance(name, str) else name
         if isinstance(parsed, PathName):
-            if self._resolve is None:
+            if resolve is None:
                 raise InvalidMessage(f"{what}: must be a format name here, got the path {name!r}")
-            parsed = self._resolve(parsed)
+            parsed = resolve(parsed)
         if not isinstance(parsed, PublicName | PrivateName | DirectName | MulticastName):
             raise InvalidMessage(f"{what}: must be a public, private, direct or multicast name, got {name}")
         return parsed

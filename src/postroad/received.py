@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from struct import Struct
-from uuid import UUID
+from typing import Any
 
 from postroad.describe.message import (
     admin_text,
@@ -23,8 +24,8 @@ from postroad.describe.message import (
     response_text,
     sender_id,
 )
-from postroad.describe.values import rfc3339_ns
-from postroad.errors import RemoteProtocolError
+from postroad.describe.values import identifier_text, rfc3339_ns
+from postroad.errors import RemoteProtocolError, UnreadableBody
 from postroad.names import MessageId
 from postroad.wire.bodies import body_text
 from postroad.wire.constants import class_name
@@ -57,17 +58,42 @@ class ReceivedMessage:
         return self._view
 
     @property
-    def id(self) -> MessageId:
-        return MessageId(self.view.source_queue_manager, self.view.message_id)
+    def id(self) -> str:
+        r"""`{guid}\ordinal`, as `send` gave it."""
+        return str(MessageId(self.view.source_queue_manager, self.view.message_id))
 
     @property
     def body(self) -> bytes:
         return self.view.body
 
     @property
-    def text(self) -> str | None:
+    def text(self) -> str:
+        """The body as text. UnreadableBody unless its type or its bytes show that it is text."""
+        text = self.text_or_none
+        if text is None:
+            raise UnreadableBody(f"the body of message {self.id} is not text: {self._body_facts}; use `body`")
+        return text
+
+    @property
+    def text_or_none(self) -> str | None:
         """The body as text if its type or its bytes show that it is text, else None."""
         return None if self.view.encrypted else body_text(self.view.body, self.view.body_type)
+
+    def json(self) -> Any:
+        """The value of a body that is JSON, as `Message(json=...)` made it. UnreadableBody if it is not."""
+        text = self.text_or_none
+        try:
+            if text is not None:
+                return json.loads(text)
+            fault = "it is not text"
+        except (ValueError, RecursionError) as error:
+            fault = str(error)
+        raise UnreadableBody(f"the body of message {self.id} is not JSON: {fault}; {self._body_facts}; use `body`")
+
+    @property
+    def _body_facts(self) -> str:
+        facts = f"{len(self.body)} bytes of body type {self.body_type}"
+        return f"{facts}, encrypted" if self.view.encrypted else facts
 
     @property
     def body_type(self) -> int:
@@ -96,8 +122,9 @@ class ReceivedMessage:
         return class_name(self.message_class)
 
     @property
-    def correlation_id(self) -> bytes:
-        return self.view.correlation_id
+    def correlation_id(self) -> str | None:
+        r"""`{guid}\ordinal` of the message that this one answers; None without one."""
+        return identifier_text(self.view.correlation_id)
 
     @property
     def app_tag(self) -> int:
@@ -108,12 +135,14 @@ class ReceivedMessage:
         return self.view.extension
 
     @property
-    def connector_type(self) -> UUID | None:
-        return self.view.connector_type
+    def connector_type(self) -> str | None:
+        connector = self.view.connector_type
+        return None if connector is None else str(connector)
 
     @property
-    def source_manager(self) -> UUID:
-        return self.view.source_queue_manager
+    def source_manager(self) -> str:
+        """The GUID of the manager that sent it."""
+        return str(self.view.source_queue_manager)
 
     @property
     def destination_queue(self) -> str | None:
@@ -170,8 +199,8 @@ class ReceivedMessage:
     def arrived_at(self) -> datetime:
         return datetime.fromtimestamp(self.arrived_ms / 1000, UTC)
 
-    def json(self) -> dict[str, object]:
-        """The message as JSON, as commands and the HTTP API give it."""
+    def describe(self) -> dict[str, object]:
+        """Every property of the message, ready for JSON, as commands and the HTTP API give it."""
         fields = message_json(self.view)
         fields["lookup_id"] = self.lookup_id
         fields["arrived_at"] = rfc3339_ns(self.arrived_ms * 1_000_000)

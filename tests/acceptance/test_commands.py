@@ -302,7 +302,9 @@ def test_a_transaction_of_its_own(alpha: Commands) -> None:
     assert refused.code == 1
     assert "is transactional" in refused.last_error
     alpha.done("send", queue.name, "--body", "x", "--transactional", "--count", "3")
-    found = [(each.json()["first_in_transaction"], each.json()["last_in_transaction"]) for each in queue.messages()]
+    found = [
+        (each.describe()["first_in_transaction"], each.describe()["last_in_transaction"]) for each in queue.messages()
+    ]
     assert found == [(True, False), (False, False), (False, True)]
 
 
@@ -319,7 +321,7 @@ def test_more_than_one_request_holds_is_still_one_transaction(alpha: Commands, t
     (tmp_path / "large").write_bytes(bytes(4_000_000))
     sent = alpha.done("send", queue.name, "--file", str(tmp_path / "large"), "--transactional", "--count", "9")
     assert "sent 9 messages" in sent.text
-    assert len({each.json()["transaction_id"] for each in queue.messages()}) == 1
+    assert len({each.describe()["transaction_id"] for each in queue.messages()}) == 1
     queue.delete()
 
 

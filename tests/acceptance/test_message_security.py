@@ -173,7 +173,7 @@ def name_of(queue: client.Queue) -> str:
 
 
 def received(queue: client.Queue) -> dict[str, Any]:
-    return queue.receive(timeout=PATIENCE_S).json()
+    return queue.receive(timeout=PATIENCE_S).describe()
 
 
 def until(happened: Callable[[], bool]) -> None:
@@ -200,7 +200,7 @@ def test_a_signature_is_checked_behind_a_router(network: Network, version: str, 
     options = (*signing(network.ann), "--signature", version, *(("--hash", hash) if hash else ()))
     network.send(name_of(queue), "--body", "ten boxes", *options)
     message = queue.receive(timeout=PATIENCE_S)
-    found = message.json()
+    found = message.describe()
     assert (found["body"], message.view.hop_count, found["sender_id"]) == ("ten boxes", 1, ANN)
     assert (found["authentication_level"], found["hash"], found["authenticated"]) == (level, hash or "sha512", True)
     assert (found["encrypted"], found["cipher"]) == (False, None)
@@ -499,7 +499,7 @@ def test_the_sid_of_an_unsigned_message_counts_only_where_it_is_believed(network
         until(lambda: queue.info().messages + peer.refused.get("access-denied", 0) - before == 3)
     found = list(queue.messages())
     assert [each.label for each in found] == ([ANN, BOB] if claimed else [])
-    assert not any(each.json()["authenticated"] for each in found)
+    assert not any(each.describe()["authenticated"] for each in found)
 
 
 def flipped(data: bytes, at: int) -> bytes:

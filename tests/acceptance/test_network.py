@@ -120,8 +120,14 @@ def test_a_transaction_arrives_whole_and_in_order(network: Network, hops: int) -
         )
     received = [beta.queue(r"private$\orders").receive(timeout=30) for _ in range(150)]
     assert [each.text for each in received] == [f"{number}" for number in range(150)]
-    assert (received[0].json()["first_in_transaction"], received[0].json()["last_in_transaction"]) == (True, False)
-    assert (received[-1].json()["first_in_transaction"], received[-1].json()["last_in_transaction"]) == (False, True)
+    assert (received[0].describe()["first_in_transaction"], received[0].describe()["last_in_transaction"]) == (
+        True,
+        False,
+    )
+    assert (received[-1].describe()["first_in_transaction"], received[-1].describe()["last_in_transaction"]) == (
+        False,
+        True,
+    )
 
 
 @pytest.mark.parametrize("victim", ["alpha", "router", "beta"])

@@ -49,7 +49,7 @@ def alpha(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alpha]:
 
 def only(queue: client.Queue) -> dict[str, Any]:
     (message,) = queue.messages()
-    return message.json()
+    return message.describe()
 
 
 # Signing

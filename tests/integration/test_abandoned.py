@@ -84,7 +84,28 @@ async def main():
     say("done")
 asyncio.run(main())
 """
-PROGRAMS = {"receiving": HOLD_A_MESSAGE, "transaction": HOLD_A_TRANSACTION, "blocked loop": BLOCK_THE_LOOP}
+HOLD_SEVERAL = """
+manager = postroad.connect(api)
+with manager.queue(QUEUE).receiving_many(5, timeout=10) as messages:
+    say("holds " + messages[0].label)
+    sys.stdin.readline()
+say("done")
+"""
+CONSUME = """
+manager = postroad.connect(api)
+for message in manager.queue(QUEUE).consume(timeout=10):
+    say("holds " + message.label)
+    sys.stdin.readline()
+    break
+say("done")
+"""
+PROGRAMS = {
+    "receiving": HOLD_A_MESSAGE,
+    "receiving_many": HOLD_SEVERAL,
+    "consume": CONSUME,
+    "transaction": HOLD_A_TRANSACTION,
+    "blocked loop": BLOCK_THE_LOOP,
+}
 
 
 class Client:

@@ -63,6 +63,38 @@ def of_orders(samples: Samples, name: str) -> float:
     return samples[f"postroad_queue_{name}", "private$\\orders"]
 
 
+def test_what_came_and_went_is_counted_for_each_queue(api: Served) -> None:
+    def counts() -> tuple[float, float]:
+        samples = scrape(api)
+        return of_orders(samples, "messages_in_total"), of_orders(samples, "messages_out_total")
+
+    api.send("a", "b", "c")
+    api.send("d", recoverable=True)
+    assert counts() == (4, 0)
+    assert api.call("POST", f"{ORDERS}/receive?timeout=0&count=3").status == 200
+    assert counts() == (4, 3)
+    assert api.call("POST", f"{ORDERS}/purge").status == 200
+    assert counts() == (4, 4)
+    shown = api.call("GET", ORDERS).json
+    assert (shown["messages_in"], shown["messages_out"], shown["messages"]) == (4, 4, 0)
+
+
+def test_only_so_many_queues_have_series_of_their_own(api: Served) -> None:
+    for number in range(110):
+        api.create(f"private$/many{number}")
+    api.send("kept")
+    assert api.call("POST", f"{API}/queues/private$/many109/messages", {"body": "text"}).status == 201
+    page = api.call("GET", "/metrics").body.decode()
+    families = {each.name: each for each in text_string_to_metric_families(page)}
+    messages = {each.labels["queue"]: each.value for each in families["postroad_queue_messages"].samples}
+    assert len(messages) == 101
+    assert messages[r"private$\orders"] == 1
+    assert messages["(others)"] == 1
+    assert sum(messages.values()) == families["postroad_messages"].samples[0].value
+    arrived = {each.labels["queue"]: each.value for each in families["postroad_queue_messages_in"].samples}
+    assert (arrived["(others)"], len(arrived)) == (1, 101)
+
+
 def test_each_queue_is_measured(api: Served) -> None:
     api.create("private$/small", quota_kb=2)
     api.send("a", "b")

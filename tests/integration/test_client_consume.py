@@ -398,6 +398,29 @@ def test_it_goes_on_after_a_restart_and_loses_nothing(tmp_path: Path, number: si
     assert len(found) <= len(wanted) + 2 * (40 if number is signal.SIGTERM else 80)
 
 
+def test_what_was_acknowledged_does_not_come_again_after_kill_9(tmp_path: Path) -> None:
+    server = ServerProcess(configured(tmp_path, 0))
+    config = configured(tmp_path, int(server.api.rpartition(":")[2]))
+    wanted = [f"message {index}" for index in range(60)]
+    found: list[str] = []
+    acknowledged: list[str] = []
+    try:
+        with postroad.connect(server.api) as manager, postroad.connect(server.api) as other:
+            manager.queue(QUEUE).send([postroad.Message(text, recoverable=True) for text in wanted])
+            for message in manager.queue(QUEUE).consume(prefetch=10, timeout=2):
+                if len(found) in (20, 30):  # the first of what was fetched: all before it is acknowledged
+                    other.queue(QUEUE).send(postroad.Message("commit", recoverable=True))  # and now it is durable
+                    acknowledged = found.copy()
+                    server.end(signal.SIGKILL)
+                    server = ServerProcess(config)
+                found.append(message.text)
+    finally:
+        server.close()
+    assert [text for text in wanted if text not in found] == []
+    assert len(acknowledged) == 30
+    assert [text for text in acknowledged if found.count(text) > 1 and text not in wanted[20:30]] == []
+
+
 def test_an_async_consumer_waits_while_the_manager_is_away(tmp_path: Path) -> None:
     server = ServerProcess(configured(tmp_path, 0))
     found: list[str] = []

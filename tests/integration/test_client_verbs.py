@@ -221,10 +221,10 @@ def test_every_property_of_a_message_arrives(qm: postroad.QueueManager, queue: p
     message = queue.receive(0)
     assert (message.text, message.label, message.priority, message.delivery) == ("text", "label", 7, "recoverable")
     assert (message.body_type, message.body, message.app_tag) == (8, "text".encode("utf-16-le"), 99)
-    assert message.correlation_id == MessageId(GUID, 5).to_bytes()
+    assert message.correlation_id == str(MessageId(GUID, 5))
     assert message.response_queue == replies.info().format_name
     assert message.admin_queue == r"DIRECT=OS:alpha\private$\replies"
-    assert (message.extension, message.connector_type) == (b"\1\2", GUID)
+    assert (message.extension, message.connector_type) == (b"\1\2", str(GUID))
     assert (message.view.time_to_reach_queue, message.view.time_to_be_received) == (100, 200)
     assert (message.view.tracing, message.dead_letter_queue) == (True, r".\private$\replies")
     assert [ack.class_name for ack in replies.receive_many(5, 5)]

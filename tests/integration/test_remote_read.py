@@ -571,6 +571,7 @@ def test_a_reader_that_vanishes_without_a_word_is_noticed_in_two_minutes(
 
 def test_readers_are_shown_by_api_and_metrics(running: Station) -> None:
     from postroad.api.metrics import metrics_text
+    from postroad.api.queue_series import QueueSeries
 
     running.send("one", "two")
     with postroad.remote(HOST, port=running.address[1]) as manager:
@@ -578,7 +579,7 @@ def test_readers_are_shown_by_api_and_metrics(running: Station) -> None:
         manager.queue(ORDERS).lock(1, timeout=5)
 
         async def look() -> str:
-            return metrics_text(running.manager, running.manager.queues()).decode()
+            return metrics_text(running.manager, running.manager.queues(), QueueSeries(100)).decode()
 
         text = running.run(look())
         assert 'postroad_remote_readers{access="receive"} 1.0' in text

@@ -192,7 +192,7 @@ def test_a_local_queue_says_how_its_message_was_authenticated(
     message = orders.receive(timeout=5)
     assert (message.authentication_level, message.hash, message.authenticated) == (level, hash, True)
     assert (message.sender_id, message.encrypted, message.cipher) == (None, False, None)
-    fields = message.json()
+    fields = message.describe()
     assert {
         name: fields[name] for name in ("authentication_level", "hash", "cipher", "authenticated", "sender_id")
     } == {

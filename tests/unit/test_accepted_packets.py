@@ -263,7 +263,7 @@ def exported(house: House, view: MessageView) -> None:
     message = ReceivedMessage(record.packet, record.lookup_id, record.arrived_ms, record.aborts, record.reason)
     (again,) = decode_records(encode_records([message]))
     assert again.packet == message.packet
-    json.dumps(message.json())
+    json.dumps(message.describe())
     repr(message)
     assert message.sent_at
     assert message.arrived_at
@@ -289,7 +289,7 @@ def searched(house: House, view: MessageView) -> None:
 
 
 def read_remotely(house: House, view: MessageView) -> None:
-    assert message_of(view.data, 1, int(STARTED)).json()
+    assert message_of(view.data, 1, int(STARTED)).describe()
 
 
 FATES: tuple[Fate, ...] = (

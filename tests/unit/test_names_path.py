@@ -192,5 +192,26 @@ def test_a_path_with_slashes_is_told_how_it_is_written() -> None:
     assert (error.position, error.fault) == (8, r"a path must have backslashes, as in private$\orders")
 
 
+@pytest.mark.parametrize(
+    ("text", "meant", "position"),
+    [
+        (r"private\orders", r"private$\orders", 0),
+        (r"PRIVATE\orders;sub", r"PRIVATE$\orders;sub", 0),
+        (r".\private\orders", r".\private$\orders", 2),
+        (r"alpha\Private\orders", r"alpha\Private$\orders", 6),
+    ],
+)
+def test_a_forgotten_dollar_sign_is_shown(text: str, meant: str, position: int) -> None:
+    error = refused(text)
+    assert (error.position, error.fault) == (position, f"the dollar sign is missing: write {meant}")
+
+
+def test_a_computer_may_be_called_private_in_a_direct_name() -> None:
+    name = parse_name(r"DIRECT=OS:private\orders")
+    assert isinstance(name, DirectName)
+    assert name.host == "private"
+    assert PathName.parse(r"alpha\private").tail.name == "private"
+
+
 def test_an_error_names_the_place_and_the_fault() -> None:
     assert str(refused(r"alpha\or,ders")) == r"'alpha\\or,ders', character 9: a queue name cannot contain ','"

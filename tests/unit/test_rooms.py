@@ -37,7 +37,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("binary", "soap", "remote_read"),
     ("status",),
     ("manager", "simulation"),  # the simulator joins managers' parts by itself, so it stands beside the manager
-    ("api",),
+    ("api", "tracing"),
     ("client",),  # above the manager, because an embedded client opens one
     ("aio",),
     (FRONT_DOOR, "spark", "server"),

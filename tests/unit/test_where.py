@@ -156,7 +156,9 @@ def test_a_long_expression_is_refused() -> None:
 
 
 def test_every_field_of_a_message_can_be_asked_for() -> None:
-    text, binary = (ReceivedMessage(packet, 1, 0, reason=0x8200).json() for packet in (FRAME_7, _with_binary_body(V1)))
+    text, binary = (
+        ReceivedMessage(packet, 1, 0, reason=0x8200).describe() for packet in (FRAME_7, _with_binary_body(V1))
+    )
     assert "body" in text
     assert "body_base64" in binary
     assert set(text) | set(binary) == set(FIELDS)

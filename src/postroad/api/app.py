@@ -22,6 +22,7 @@ from postroad.api.openapi import document
 from postroad.api.pages import front_page, reference_page
 from postroad.api.paths import API
 from postroad.api.problems import HttpFault, on_bug, on_error, on_fault, on_http
+from postroad.api.queue_series import QueueSeries
 from postroad.api.waits import ClientLeft, Waits
 from postroad.errors import AccessDenied, PostroadError
 from postroad.manager import Manager
@@ -62,10 +63,12 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
     async def openapi(request: Request) -> Response:
         return json_answer(description)
 
+    series = QueueSeries(manager.metrics_queues)
+
     async def metrics(request: Request) -> Response:
         if not request.scope["state"][CALLER].token.everything:
             raise AccessDenied("only administrators may read the metrics")
-        return Response(metrics_text(manager, await manager.all_queues()), media_type=METRICS)
+        return Response(metrics_text(manager, await manager.all_queues(), series), media_type=METRICS)
 
     async def healthz(request: Request) -> Response:
         return await live(manager)

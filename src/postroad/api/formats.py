@@ -48,7 +48,7 @@ class _Json:
     def page(self, messages: Sequence[ReceivedMessage]) -> bytes:
         if not messages:
             return b""
-        text = json.dumps([message.json() for message in messages], separators=(",", ":")).encode()
+        text = json.dumps([message.describe() for message in messages], separators=(",", ":")).encode()
         comma, self._comma = self._comma, b","
         return comma + text[1:-1]
 

@@ -26,7 +26,7 @@ from postroad.api.schema import (
     read_sending,
 )
 from postroad.errors import AccessDenied, InvalidArgument, PostroadError, RemoteProtocolError
-from postroad.fields.kinds import GUID, LOOKUP_ID, MAX_LOOKUP_ID, SWITCH, choice, items, number, whole
+from postroad.fields.kinds import GUID, LOOKUP_ID, MAX_LOOKUP_ID, SWITCH, TEXT, choice, items, number, whole
 from postroad.fields.tables import Property, read_object
 from postroad.manager.rescue import MOVE_BATCH
 from postroad.message import Message
@@ -60,6 +60,7 @@ _LISTED_AFTER = Parameter("after", _AFTER.kind, "begin after this lookup id, in 
 _LISTED_LIMIT = Parameter("limit", _LIMIT.kind, f"the largest number; if absent, {DEFAULT_LIMIT}, or a whole range")
 _COUNT = Parameter("count", whole(1, MAX_LIMIT), "the largest number of messages", 1)
 TIMEOUT = Parameter("timeout", number(0, MAX_TIMEOUT_S), "seconds to wait for the first; if absent, without limit")
+_CORRELATION = Parameter("correlation_id", TEXT, r"receive the first message that answers {guid}\ordinal; only one")
 _TRANSACTION = Parameter("transaction", GUID, "the transaction that this call belongs to")
 PACKET = Parameter("packet", SWITCH, "whether Arrow has the column `packet`", False)
 _ACTION = Parameter(
@@ -262,7 +263,7 @@ async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **argum
     "Receive messages, waiting for the first",
     _FOUND,
     _NONE,
-    parameters=(_COUNT, TIMEOUT, _TRANSACTION, PACKET),
+    parameters=(_COUNT, TIMEOUT, _TRANSACTION, _CORRELATION, PACKET),
     errors=_CONFLICTS,
     needs=Action.RECEIVE,
     direct=True,
@@ -270,6 +271,13 @@ async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **argum
 async def receive(call: Call) -> Response:
     form = _format(call)
     transaction = call.own_transaction(call.query["transaction"])
+    if (correlation_id := call.query["correlation_id"]) is not None:
+        if call.query["count"] != 1:
+            raise InvalidArgument("count: must be 1 together with correlation_id")
+        reading = call.manager.receive_correlated(
+            call.queue, correlation_id, call.query["timeout"], transaction, call.permitted
+        )
+        return whole_answer(form, [await call.waits.run(call.request, reading)])
     return whole_answer(form, await _wait(call, call.manager.receive, transaction=transaction))
 
 

@@ -1,7 +1,6 @@
 """`/metrics` in Prometheus' text format: name, help text, kind, and a sample for each value.
 
-Every scrape has every queue, also an empty one, so a series lasts as long as its queue. A name that ends in `_total` is
-a counter's, every other a gauge's.
+A name that ends in `_total` is a counter's, every other a gauge's. api/queue_series.py says which queues have series.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from postroad.api.queue_series import QueueSeries
 from postroad.manager import Manager
 from postroad.values.info import MulticastInfo, QueueInfo
 
@@ -35,6 +35,16 @@ def _age(queue: QueueInfo, now: float) -> float:
 
 QUEUE_METRICS: QueueMetrics = (
     ("postroad_queue_messages", "Messages in the queue.", lambda queue, now: queue.messages),
+    (
+        "postroad_queue_messages_in_total",
+        "Messages put into the queue.",
+        lambda queue, now: queue.messages_in,
+    ),
+    (
+        "postroad_queue_messages_out_total",
+        "Messages that left the queue: received, sent on, moved, expired or purged.",
+        lambda queue, now: queue.messages_out,
+    ),
     ("postroad_queue_bytes", "Bytes of messages in the queue.", lambda queue, now: queue.bytes),
     (
         "postroad_queue_oldest_message_age_seconds",
@@ -77,10 +87,10 @@ OUTGOING_METRICS: QueueMetrics = (
 )
 
 
-def metrics_text(manager: Manager, queues: Sequence[QueueInfo]) -> bytes:
+def metrics_text(manager: Manager, queues: Sequence[QueueInfo], series: QueueSeries) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Page(manager))
-    return generate_latest(registry) + "".join(_queue_lines(queues, manager.clock())).encode()
+    return generate_latest(registry) + "".join(_queue_lines(series.of(queues), manager.clock())).encode()
 
 
 def _queue_lines(queues: Sequence[QueueInfo], now: float) -> Iterator[str]:

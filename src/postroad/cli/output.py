@@ -96,7 +96,7 @@ class MessagePrinter:
     def print(self, message: ReceivedMessage) -> None:
         self.count += 1
         if self._as_json:
-            print_json(message.json())
+            print_json(message.describe())
         elif self._raw:
             sys.stdout.buffer.write(message.body)
         else:
@@ -112,7 +112,7 @@ class MessagePrinter:
         if self.count > 1:
             sys.stdout.write("\n")
         sys.stdout.write(header_line(message) + "\n")
-        text = message.text
+        text = message.text_or_none
         lines = _hex_lines(message.body) if text is None else text.splitlines()
         for line in lines:
             sys.stdout.write(shown(line) + "\n")
@@ -126,7 +126,7 @@ def header_line(message: ReceivedMessage) -> str:
         f"{message.delivery}, priority {message.priority}",
         count_text(len(message.body), "byte"),
         f"sent {message.sent_at:%Y-%m-%d %H:%M:%S}Z",
-        str(message.id),
+        message.id,
         f"lookup {message.lookup_id}",
     ]
     return "-- " + " | ".join(facts)

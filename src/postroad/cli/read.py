@@ -119,7 +119,7 @@ def browse(
     wanted = predicate(where)
     with context.connect() as manager:
         source = manager.queue(queue)
-        found = (each for each in source.messages(after) if wanted is None or wanted(each.json()))
+        found = (each for each in source.messages(after) if wanted is None or wanted(each.describe()))
         messages = islice(found, limit)
         if context.as_json:
             MessagePrinter(as_json=True).print_all(messages)
@@ -221,7 +221,7 @@ def _print_page(messages: Iterable[ReceivedMessage]) -> None:
 
 def _glimpse(message: ReceivedMessage) -> str:
     """The beginning of the body, in one line."""
-    text = message.text
+    text = message.text_or_none
     if text is None:
         return message.body[:16].hex(" ") + (" ..." if len(message.body) > 16 else "")
     line = " ".join(text[:200].split())

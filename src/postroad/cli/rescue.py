@@ -68,7 +68,7 @@ def move(
         if lookup:
             chosen: Iterator[ReceivedMessage] = (source.peek_by_id(each) for each in dict.fromkeys(lookup))
         else:
-            chosen = (each for each in source.messages() if wanted is None or wanted(each.json()))
+            chosen = (each for each in source.messages() if wanted is None or wanted(each.describe()))
         if dry_run:
             _show(chosen, context.as_json)
             if not lookup:
@@ -107,7 +107,7 @@ def _show(messages: Iterator[ReceivedMessage], as_json: bool) -> None:
     for message in messages:
         count += 1
         if as_json:
-            print_json(message.json())
+            print_json(message.describe())
         else:
             print_line(header_line(message))
     if not as_json:

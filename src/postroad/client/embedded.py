@@ -6,11 +6,12 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
 from postroad.client.values import MAX_SUBMISSION, as_name
-from postroad.errors import IllegalName, InvalidArgument, MessageNotFound, NoMessage
+from postroad.errors import IllegalName, InvalidArgument, MessageAlreadyReceived, MessageNotFound, NoMessage
 from postroad.fields.queue import NEW_QUEUE, QueueAttributes
 from postroad.fields.tables import read_object
 from postroad.manager import NAME_STATE, Manager
@@ -193,6 +194,14 @@ class EmbeddedBackend:
             raise
         return messages
 
+    async def receive_correlated(
+        self, name: str, correlation_id: str, timeout: float | None, transaction: UUID | None
+    ) -> ReceivedMessage:
+        while True:
+            lookup_id = await self.manager.find_correlated(as_name(name), correlation_id, timeout)
+            with suppress(MessageNotFound, MessageAlreadyReceived):  # another reader was faster
+                return await self.lookup(name, lookup_id, SeekAction.CURRENT, True, transaction)
+
     def _put_back(self, name: FormatName | PathName, messages: list[ReceivedMessage]) -> None:
         """The reader left while the messages were on their way out, which cannot be stopped: in they come again."""
         task = asyncio.ensure_future(self.manager.insert(name, [message.packet for message in messages]))
@@ -208,7 +217,20 @@ class EmbeddedBackend:
     async def lookup(
         self, name: str, lookup_id: int, action: SeekAction, receive: bool, transaction: UUID | None
     ) -> ReceivedMessage:
-        return await self.manager.lookup(as_name(name), lookup_id, action, receive=receive, transaction=transaction)
+        parsed = as_name(name)
+        reading = self.manager.lookup(parsed, lookup_id, action, receive=receive, transaction=transaction)
+        if not receive or transaction is not None:
+            return await reading
+        taking = asyncio.ensure_future(reading)
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(lambda taken: self._undo(parsed, taken))
+            raise
+
+    def _undo(self, name: FormatName | PathName, taken: asyncio.Future[ReceivedMessage]) -> None:
+        if taken.exception() is None:
+            self._put_back(name, [taken.result()])
 
     async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
         return (await self.manager.lock(as_name(name), count, timeout)).messages
@@ -288,8 +310,8 @@ class EmbeddedBackend:
     async def read_cursor(self, handle: int, cursor: int, call: ReadCall, timeout: float | None) -> ReceivedMessage:
         try:
             return await self.manager.read_cursor(handle, cursor, call, timeout)
-        except MessageNotFound as fault:  # the specification's name for a time-out of this one call
-            raise NoMessage(str(fault)) from None
+        except MessageNotFound:  # the specification's name for a time-out of this one call
+            raise NoMessage(self.manager.core.descriptor(handle).queue_name) from None
 
     # Transactions
 

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 ARROW = "application/vnd.apache.arrow.stream"
 WAIT_S = 60.0  # one request waits this long and is then sent again: a broken connection is noticed
-NO_TIME = "there was no message within the time to wait"
 
 
 class HttpBackend:
@@ -65,6 +64,7 @@ class HttpBackend:
         self._exchange = Exchange(address, transport)
         self._keeper = LeaseKeeper(address)
         self._joined = joined(self._post)
+        self._opened: dict[int, str] = {}  # handles, and the queues that they are of
 
     async def close(self) -> None:
         self._keeper.close()
@@ -194,16 +194,23 @@ class HttpBackend:
         transaction: UUID | None,
     ) -> list[ReceivedMessage]:
         query = {"count": count, "transaction": transaction}
-        return read_messages((await self._wait(queue_path(name, "receive"), query, timeout)).content)
+        return read_messages((await self._wait(name, "receive", query, timeout)).content)
+
+    async def receive_correlated(
+        self, name: str, correlation_id: str, timeout: float | None, transaction: UUID | None
+    ) -> ReceivedMessage:
+        query = {"correlation_id": correlation_id, "transaction": transaction}
+        return read_one((await self._wait(name, "receive", query, timeout)).content)
 
     async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
-        return read_messages((await self._wait(queue_path(name, "peek"), {"count": count}, timeout)).content)
+        return read_messages((await self._wait(name, "peek", {"count": count}, timeout)).content)
 
     async def _wait(
-        self, path: str, query: Mapping[str, object], timeout: float | None, body: bytes | None = None
+        self, name: str, call: str, query: Mapping[str, object], timeout: float | None, body: bytes | None = None
     ) -> Answer:
         """Asks again and again until there is a message or the time is over. The body goes with the first request."""
         check_timeout(timeout)
+        path = queue_path(name, call)
         left = timeout
         while True:
             wait = WAIT_S if left is None else min(left, WAIT_S)
@@ -214,7 +221,7 @@ class HttpBackend:
             if left is not None:
                 left -= wait
                 if left <= 0:
-                    raise NoMessage(NO_TIME)
+                    raise NoMessage(name)
 
     async def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
         query = {"after": after, "limit": limit}
@@ -231,7 +238,7 @@ class HttpBackend:
     # Locks and their leases
 
     async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
-        return self._locked(name, await self._wait(queue_path(name, "lock"), {"count": count}, timeout))
+        return self._locked(name, await self._wait(name, "lock", {"count": count}, timeout))
 
     def _locked(self, name: str, answer: Answer) -> list[ReceivedMessage]:
         messages = read_messages(answer.content)
@@ -257,7 +264,7 @@ class HttpBackend:
     ) -> list[ReceivedMessage]:
         body = json.dumps(self._settlement(name, acknowledged, True)).encode() if acknowledged else None
         try:
-            answer = await self._wait(queue_path(name, "lock"), {"count": count}, timeout, body)
+            answer = await self._wait(name, "lock", {"count": count}, timeout, body)
         except ManagerUnavailable:
             raise
         except PostroadError:
@@ -345,9 +352,12 @@ class HttpBackend:
 
     async def open_queue(self, name: str, access: QueueAccess, share: ShareMode) -> int:
         opening = {"queue": name, "access": word(access), "share": word(share)}
-        return int(await self._exchange.json("POST", "/handles", opening, member="handle"))
+        handle = int(await self._exchange.json("POST", "/handles", opening, member="handle"))
+        self._opened[handle] = name
+        return handle
 
     async def close_queue(self, handle: int) -> None:
+        self._opened.pop(handle, None)
         await self._exchange.json("DELETE", f"/handles/{handle}")
 
     async def open_cursor(self, handle: int) -> int:
@@ -362,7 +372,7 @@ class HttpBackend:
         path = f"/handles/{handle}/cursors/{cursor}/{word(call)}"
         answer = await self._exchange.request("POST", path, {"timeout": timeout}, wait=timeout)
         if not answer.content:
-            raise NoMessage(NO_TIME)
+            raise NoMessage(self._opened.get(handle, f"the queue of handle {handle}"))
         return read_one(answer.content)
 
     # Transactions

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from typing import Any, NoReturn
 from uuid import UUID, uuid4
@@ -17,6 +17,7 @@ from postroad.errors import (
     InvalidArgument,
     InvalidHandle,
     LocalProtocolError,
+    MessageAlreadyReceived,
     MessageNotFound,
     NoMessage,
     PostroadError,
@@ -49,6 +50,7 @@ WHICH_PORT = f"HOST[:PORT] is the port of qmcomm, usually {ports.RPC_HANDSHAKE}"
 NO_USERS = (
     "it takes the users that [[user]] in its configuration names, and no others: set this one there, or give none"
 )
+SEARCH_AGAIN_S = 0.5  # a message by its correlation id
 PIPELINE = 16  # receives that are under way together
 # (what to look for, whether it is taken) -> the action, and the lookup id that goes with it if it is not the caller's
 _ACTIONS: dict[tuple[SeekAction, bool], tuple[Action, int | None]] = {
@@ -151,6 +153,8 @@ class RemoteBackend:
             if self._opened.get((name, access)) is opened:
                 del self._opened[name, access]
             raise
+        except NoMessage:
+            raise NoMessage(str(name)) from None
 
     async def purge_queue(self, name: str) -> int:
         """The protocol does not tell how many messages went: 0."""
@@ -296,6 +300,24 @@ class RemoteBackend:
                 await self.client.end(received.entry, Ack.RR_ACK)
         return received.message
 
+    async def receive_correlated(
+        self, name: str, correlation_id: str, timeout: float | None, transaction: UUID | None
+    ) -> ReceivedMessage:
+        """The protocol cannot search: this looks through the whole queue again and again."""
+        _refuse_transaction(transaction)
+        parsed, loop = self._name(name), asyncio.get_running_loop()
+        deadline = math.inf if timeout is None else loop.time() + _milliseconds(timeout) / 1000
+        while True:
+            after = -1
+            while page := await self.page(name, after, 1):
+                after = page[0].lookup_id
+                if page[0].correlation_id == correlation_id:
+                    with suppress(MessageNotFound, MessageAlreadyReceived):  # another reader was faster
+                        return await self.lookup(name, after, SeekAction.CURRENT, True, None)
+            if loop.time() >= deadline:
+                raise NoMessage(str(parsed))
+            await asyncio.sleep(min(SEARCH_AGAIN_S, max(0.0, deadline - loop.time())))
+
     async def receive_if(self, name: str, lookup_id: int, wanted: Callable[[ReceivedMessage], bool]) -> bool:
         """Takes the message with this lookup id if it is the one that is wanted, else leaves it in its place."""
         async with self._open(self._name(name), DesiredAccess.RECEIVE) as opened:
@@ -337,8 +359,8 @@ class RemoteBackend:
                 await self.client.end(received.entry, Ack.RR_ACK)
                 return received.message
             return await self.client.peek(opened, wait_ms, cursor, following=call is ReadCall.PEEK_NEXT)
-        except MessageNotFound as fault:  # the specification's name for a time-out of this one call
-            raise NoMessage(str(fault)) from None
+        except (NoMessage, MessageNotFound):  # the latter is the specification's name for a time-out of this one call
+            raise NoMessage(opened.name) from None
 
     # What MS-MQQP has no words for
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from postroad.errors import InvalidArgument
 from postroad.values.reading import SeekAction
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from postroad.received import ReceivedMessage
 
     Name: TypeAlias = str | FormatName | PathName
-    Sendable: TypeAlias = Message | bytes | str
+    Sendable: TypeAlias = Message | bytes | str | dict[str, Any]
     Place: TypeAlias = Literal["current", "next", "previous", "first", "last"]
 
 PAGE_MESSAGES = 100  # messages that the first step of an iteration brings
@@ -40,7 +40,8 @@ def as_name(text: str) -> FormatName | PathName:
 
 
 def as_messages(given: Sendable | Iterable[Sendable]) -> tuple[list[Message], bool]:
-    """The messages, and whether it was one alone. Bytes and text are the body of a message without properties."""
+    """The messages, and whether it was one alone. Bytes and text are the body of a message without properties, and a
+    dict is sent as JSON."""
     from postroad.message import Message  # and with it everything about packets, which only some calls need
 
     def message(each: object) -> Message:
@@ -50,13 +51,15 @@ def as_messages(given: Sendable | Iterable[Sendable]) -> tuple[list[Message], bo
             return Message(each)
         if isinstance(each, bytearray | memoryview):
             return Message(bytes(each))
-        raise InvalidArgument(f"message: must be a Message, bytes or text, got {_kind(each)}")
+        if isinstance(each, dict):
+            return Message(json=each)
+        raise InvalidArgument(f"message: must be a Message, bytes, text or a dict, got {_kind(each)}")
 
-    if isinstance(given, Message | bytes | bytearray | memoryview | str):
+    if isinstance(given, Message | bytes | bytearray | memoryview | str | dict):
         return [message(given)], True
     if isinstance(given, Iterable):
         return [message(each) for each in given], False
-    raise InvalidArgument(f"message: must be a Message, bytes, text or a sequence of these, got {_kind(given)}")
+    raise InvalidArgument(f"message: must be a Message, bytes, text, a dict or a sequence of these, got {_kind(given)}")
 
 
 def _kind(value: object) -> str:
@@ -70,8 +73,17 @@ def as_action(place: Place) -> SeekAction:
         raise InvalidArgument(f"place: must be one of {', '.join(_PLACES)}, got {place!r}") from None
 
 
-def as_lookup_ids(messages: Iterable[ReceivedMessage | int]) -> list[int]:
-    return [each if isinstance(each, int) else each.lookup_id for each in messages]
+def as_lookup_id(given: int | str) -> int:
+    """A number, or its digits as text."""
+    if isinstance(given, int):
+        return given
+    if not given.isdecimal() or not given.isascii():
+        raise InvalidArgument(f"lookup_id: must be a whole number, got {given!r}")
+    return int(given)
+
+
+def as_lookup_ids(messages: Iterable[ReceivedMessage | int | str]) -> list[int]:
+    return [as_lookup_id(each) if isinstance(each, int | str) else each.lookup_id for each in messages]
 
 
 def next_page(page: Sequence[ReceivedMessage]) -> int:

@@ -123,6 +123,7 @@ class Manager(Reads, Rescue, AccessLists):
         self.multicast: MulticastService | None = None  # set by the server where multicast is on
         self.remote_read: RemoteReaders = RemoteReaders()  # the same
         self.limits = Limits()  # shared by all listeners; the server may replace it before it opens them
+        self.metrics_queues = 100  # that have metrics of their own
         self.supervisor = Supervisor()
         self._follow_ups = RateLimitedLog(log, "follow-up of a change failed; the change is kept")
         self.core.watch(Watcher(follow_up_failed=self._log_follow_up))

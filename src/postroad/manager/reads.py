@@ -7,22 +7,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
-from postroad.errors import InvalidArgument, OperationCancelled, PostroadError, QueueNotAvailable
+from postroad.errors import (
+    IllegalName,
+    InvalidArgument,
+    MessageAlreadyReceived,
+    MessageNotFound,
+    OperationCancelled,
+    PostroadError,
+    QueueNotAvailable,
+)
 from postroad.manager.durable import DurableCore
-from postroad.names import FormatName, PathName
+from postroad.names import FormatName, MessageId, PathName
 from postroad.queues.cursor import Cursor
 from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.leases import THIS_PROCESS, Holder
-from postroad.queues.queue import Queue
+from postroad.queues.queue import START, Queue
 from postroad.queues.waiting import WaitingRead, always
 from postroad.received import ReceivedMessage
 from postroad.store.interface import Record
 from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+from postroad.wire.view import MessageView
 
+SEARCHED_AT_ONCE = 200  # messages that a search reads before others have their turn
 T = TypeVar("T")
 Name = FormatName | PathName | str
 Permitted = Callable[[], bool]
@@ -56,6 +67,54 @@ class Reads(DurableCore):
             request = WaitingRead(descriptor, ReadCall.RECEIVE, count, deadline, transaction=held, permitted=permitted)
             return _received(await self._receive(request))
         finally:
+            self._close(descriptor)
+
+    async def receive_correlated(
+        self,
+        name: Name,
+        correlation_id: str,
+        timeout: float | None = None,
+        transaction: UUID | None = None,
+        permitted: Permitted = always,
+    ) -> ReceivedMessage:
+        """The first message with this correlation id; waits for it up to `timeout` seconds."""
+        while True:
+            lookup_id = await self.find_correlated(name, correlation_id, timeout, permitted)
+            with suppress(MessageNotFound, MessageAlreadyReceived):  # another reader was faster
+                return await self.lookup(name, lookup_id, receive=True, transaction=transaction)
+
+    async def find_correlated(
+        self, name: Name, correlation_id: str, timeout: float | None = None, permitted: Permitted = always
+    ) -> int:
+        """The lookup id of the first message with this correlation id. It looks through the queue in steps, so others
+        have their turn, and meanwhile sees what comes."""
+        try:
+            wanted = MessageId.parse(correlation_id).to_bytes()
+        except IllegalName as fault:
+            raise InvalidArgument(f"correlation_id: {fault}") from None
+        deadline = self._deadline(timeout)
+
+        def matches(record: Record) -> bool:
+            return MessageView(record.packet).correlation_id == wanted
+
+        descriptor = self._open(name, QueueAccess.RECEIVE)
+        queue = descriptor.queue
+        assert queue is not None
+        request = WaitingRead(descriptor, ReadCall.PEEK, 1, deadline, permitted=permitted, matches=matches)
+        arrival = self.wait(request, lambda records: records[0].lookup_id)
+        try:
+            self.core.reading.watch(request)
+            after = START
+            while page := self.core.delivery.fresh(queue, SEARCHED_AT_ONCE, self.clock(), after):
+                if (found := next(filter(matches, page), None)) is not None:
+                    return found.lookup_id
+                after = page[-1].lookup_id
+                await asyncio.sleep(0)
+            return await arrival
+        finally:
+            arrival.cancel()
+            if not arrival.cancelled():
+                arrival.exception()  # a time-out that came during the search is not an error
             self._close(descriptor)
 
     async def peek(

@@ -89,6 +89,8 @@ def _scan_kind(scanner: Scanner, separators: str) -> QueueKind:
             return QueueKind.PRIVATE
         if scanner.at_end or scanner.next_character == ";":
             scanner.fail(r"private$ must be followed by a backslash and a queue, as in private$\orders")
+    elif scanner.accept("private\\"):  # no queue name has a backslash, so the dollar sign was forgotten
+        scanner.fail(f"the dollar sign is missing: write {_with_dollar(scanner, start)}", start)
     elif scanner.accept("system$"):
         if scanner.accept(";"):
             return QueueKind.SYSTEM
@@ -96,6 +98,12 @@ def _scan_kind(scanner: Scanner, separators: str) -> QueueKind:
             scanner.fail("system$ must be followed by a semicolon and a system queue, as in system$;deadletter")
     scanner.position = start  # a public queue may be called private$x
     return QueueKind.PUBLIC
+
+
+def _with_dollar(scanner: Scanner, start: int) -> str:
+    """The name as it was meant, where the text has `private\\` at `start`."""
+    end = start + len("private")
+    return f"{scanner.text[:end]}${scanner.text[end:]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +125,16 @@ class PathName:
     def parse(cls, text: str, version: MsmqVersion = MsmqVersion.V6) -> PathName:
         r"""Reads the three shapes, and for the local computer also `private$\orders`, `system$;journal`, `;journal`.
 
-        Raises IllegalPathName on any other text.
+        Raises IllegalPathName on any other text. So it does on `private\orders`: a computer may be called private, but
+        here the dollar sign was forgotten. `DIRECT=OS:private\orders` names a queue of such a computer.
         """
         scanner = Scanner(text, IllegalPathName)
         if "\\" not in text:
             return cls(LOCAL_COMPUTER, _scan_own_queue(scanner))
         if text[: len(QueueKind.PRIVATE.value)].lower() == QueueKind.PRIVATE.value:
             return cls(LOCAL_COMPUTER, scan_tail(scanner, version))
+        if text[: len("private\\")].lower() == "private\\":
+            scanner.fail(f"the dollar sign is missing: write {_with_dollar(scanner, 0)}")
         computer = scan_computer(scanner)
         scanner.accept("\\")
         return cls(computer, scan_tail(scanner, version))

@@ -26,6 +26,7 @@ from postroad.names import (
     parse_name,
 )
 from postroad.net import ports
+from postroad.queues.answers import AnswerAddresses
 from postroad.queues.carriers import Carrier
 from postroad.queues.idle import IdleQueues
 from postroad.queues.outgoing import OutgoingEvent, OutgoingInfo
@@ -72,6 +73,7 @@ class QueueCollection:
 
     def __post_init__(self) -> None:
         self.local_hosts = {".", "localhost", self.name.lower()}
+        self.answers = AnswerAddresses()  # where others find us by our address; empty where a directory knows us
         self.http_ports: set[int] = set()  # that we listen on; others of our hosts are other managers'
         self.usage = Usage()
         self.by_number: dict[int, Queue] = {}

@@ -32,6 +32,10 @@ class OpenQueueDescriptor:
     cursors: dict[int, Cursor] = field(default_factory=dict)
     closed: bool = False
 
+    @property
+    def queue_name(self) -> str:
+        return "a deleted queue" if self.queue is None else self.queue.name
+
     def require(self, allowed: frozenset[QueueAccess], verb: str) -> Queue:
         """The queue, if it is still there and this access may `verb`."""
         if self.queue is None:

@@ -473,7 +473,9 @@ class LocalQueueManager:
     ) -> list[bytes]:
         """The messages as packets to one destination, if its queue takes them."""
         written = name if isinstance(name, FormatName) else self._written_name(queue)
-        composer = Composer(self.identifier, written, self.answer_name, header, self.delivery.manager_of(written))
+        manager = self.delivery.manager_of(written)
+        respond = partial(self._response_name, written) if queue.is_outgoing else None
+        composer = Composer(self.identifier, written, self.answer_name, header, manager, respond)
         return composer.compose_all(messages, ids, int(now), transactional=transaction is not None)
 
     def resolve(self, destination: FormatName | PathName | str) -> list[tuple[FormatName, UUID]]:
@@ -530,6 +532,16 @@ class LocalQueueManager:
         if self.queues.is_local(path):
             raise QueueNotFound(f"there is no queue {path} on {self.name}")
         return as_format_name(path)
+
+    def _response_name(self, destination: FormatName, path: PathName) -> FormatName:
+        """A reply may be sent long after this message, when its sender has forgotten which address our id had. Where
+        no directory knows us, the name says the address."""
+        queue = self.queues.find(path)
+        if queue is not None and queue.properties.queue_type is QueueType.PRIVATE:
+            direct = self.queues.answers.name_for(destination, queue.properties.path)
+            if direct is not None:
+                return direct
+        return self.answer_name(path)
 
     # Transactions
 

@@ -92,6 +92,8 @@ class Queue:
     express_added: int = 0  # since the start
     express_bytes: int = 0
     last_added_at: float = 0.0  # since the start
+    _stored_at_start: int = 0
+    _added_before: int = 0  # messages that were stored here before the start
     _head: int = START  # nothing before here can be had
     _front: deque[Record] = field(default_factory=deque)
     _front_bytes: int = 0
@@ -119,6 +121,17 @@ class Queue:
     def total_bytes(self) -> int:
         """TotalBytes: what is there, without what is only promised."""
         return self.stored_bytes + self.express_bytes
+
+    @property
+    def messages_in(self) -> int:
+        """Messages that came since the start."""
+        return self.stored_added - self._added_before + self.express_added
+
+    @property
+    def messages_out(self) -> int:
+        """Messages that left since the start, whatever the reason. It follows from the other counts, so a message that
+        leaves costs nothing more."""
+        return self._stored_at_start + self.messages_in - self.count
 
     @property
     def quota_bytes(self) -> int | None:
@@ -158,6 +171,7 @@ class Queue:
     def _set_stored(self, count: int, size: int, added: int) -> None:
         self.usage.used_bytes += size - self.stored_bytes
         self.stored_count, self.stored_bytes, self.stored_added = count, size, added
+        self._stored_at_start, self._added_before = count, added
 
     def reserve(self, size: int) -> None:
         """Room for a message that is promised. `note` turns it into what is stored; `release` gives it back."""

@@ -5,7 +5,7 @@ Time is an argument. A read that finds nothing is kept until a message comes, ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from postroad.errors import (
     AccessDenied,
@@ -61,6 +61,12 @@ class Reading:
             request.transaction.waiting.append(request)
         return None
 
+    def watch(self, request: WaitingRead) -> None:
+        """The request waits for messages that become available from now on, and does not look at those that are."""
+        queue = self._queue_of(request)
+        queue.waiting.append(request)
+        self._waited[queue] = None
+
     def lock_first(self, descriptor: OpenQueueDescriptor, now: float) -> Record | None:
         """The first phase of a receive that finds a message at once; None where there is none yet."""
         queue = descriptor.require(RECEIVING, "receive")
@@ -84,7 +90,9 @@ class Reading:
     ) -> list[Record]:
         """One look: the first, or one of those that follow because messages were `opened`."""
         cursor = request.cursor
-        if cursor is None:
+        if request.matches is not None:
+            records = self._matching(queue, request.matches, now, opened)
+        elif cursor is None:
             records = self.delivery.fresh(queue, request.count, now)
         else:
             place = cursor.state, cursor.position
@@ -102,6 +110,18 @@ class Reading:
                     cursor.state, cursor.position = place
                 raise
         return records
+
+    def _matching(
+        self, queue: Queue, matches: Callable[[Record], bool], now: float, opened: Iterable[int] | None
+    ) -> list[Record]:
+        """The first of the messages that were `opened` and match; of all messages where it is not known which were."""
+        ids = sorted(opened or ())
+        for record in map(queue.get, ids) if ids else queue.everything():
+            if record is None or not queue.is_available(record.lookup_id) or is_stale(record, now):
+                continue
+            if matches(record):
+                return [record]
+        return []
 
     def _at_cursor(
         self, queue: Queue, cursor: Cursor, call: CursorCall, now: float, opened: Iterable[int] | None
@@ -149,7 +169,7 @@ class Reading:
                 index = 0  # those that were passed over may have been served meanwhile
             else:
                 queue.waiting.insert(index, request)
-                if request.cursor is None:
+                if request.cursor is None and request.matches is None:
                     return
                 index += 1
 
@@ -294,7 +314,7 @@ class Reading:
 def _time_out(request: WaitingRead) -> PostroadError:
     if request.cursor is not None:
         request.cursor.expire()
-    return NoMessage("there was no message within the time to wait")
+    return NoMessage(request.descriptor.queue_name)
 
 
 def check_transaction(queue: Queue, transaction: Transaction) -> None:

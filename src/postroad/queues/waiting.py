@@ -41,6 +41,7 @@ class WaitingRead:
     satisfied: Callable[[list[Record]], None] = lambda records: None
     failed: Callable[[PostroadError], None] = lambda error: None
     permitted: Callable[[], bool] = always  # asked when the queue's access list has changed
+    matches: Callable[[Record], bool] | None = None  # which messages it waits for; None for any
 
     @property
     def destructive(self) -> bool:

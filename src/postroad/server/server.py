@@ -46,10 +46,11 @@ from postroad.manager.key_file import KEY_FILE
 from postroad.manager.keys import open_keys
 from postroad.names import DirectName
 from postroad.net import ports
-from postroad.net.endpoints import endpoint, is_loopback
+from postroad.net.endpoints import endpoint, is_address, is_loopback
 from postroad.net.limits import Limits, usable_descriptors
 from postroad.pgm.settings import PgmSettings
 from postroad.pgm.transport import TransportOptions
+from postroad.queues.answers import AnswerAddresses
 from postroad.queues.leases import LeaseTimes
 from postroad.remote_read.admission import readers_log_in
 from postroad.remote_read.server import RemoteReadServer
@@ -62,6 +63,7 @@ from postroad.security.relay import Relay
 from postroad.server.exposure import RpcFacts, announce, exposure, multicast_exposure
 from postroad.server.provision import provide_all, provide_public
 from postroad.server.security import announce_algorithms, build_protection, build_users
+from postroad.server.tracing import manager_class
 from postroad.soap.listener import Listener
 from postroad.soap.multicast import MulticastService, MulticastSettings
 from postroad.soap.multicast_receiver import ReceiptSettings
@@ -158,7 +160,7 @@ class Server:
             key_file = config.data / KEY_FILE
             keys = await asyncio.to_thread(open_keys, key_file, time.time())
             protection = build_protection(config, keys.ring)
-            manager = Manager(
+            manager = manager_class(config, self._opened)(
                 config.manager.name,
                 store,
                 identifier=identifier,
@@ -181,6 +183,7 @@ class Server:
         self._manager = manager
         self._opened.push_async_callback(manager.stop)
         manager.limits = self._limits()
+        manager.metrics_queues = config.metrics.queues
         await manager.start()
         manager.core.queues.local_hosts |= self._own_addresses(entry)
         manager.core.delivery.relay = self._relay(manager)
@@ -201,6 +204,8 @@ class Server:
             self._ping = await self._start_ping(manager, config.listen.ping)
         if config.listen.http is not None or config.listen.https is not None:
             await self._start_soap(manager)
+        if entry is None:
+            manager.core.queues.answers = self._answer_addresses()
         if config.multicast.enabled:
             self._start_multicast(manager)
         if config.listen.rpc is not None:
@@ -260,6 +265,15 @@ class Server:
         host = self._config.listen.host
         addresses = {*_LOOPBACK} if host in _WILDCARDS else {host.lower()}
         return addresses if entry is None or entry.address is None else {*addresses, entry.address.lower()}
+
+    def _answer_addresses(self) -> AnswerAddresses:
+        """Where managers that know no directory find this one: nowhere if it listens on all its addresses."""
+        host = self._config.listen.host
+        if host in _WILDCARDS:
+            return AnswerAddresses()
+        binary = None if self._binary is None else f"{'TCP' if is_address(host) else 'OS'}:{host}"
+        listener, scheme = (self._http, "HTTP") if self._http is not None else (self._https, "HTTPS")
+        return AnswerAddresses(binary, None if listener is None else f"{scheme}://{endpoint(host, listener.port)}/msmq")
 
     def _relay(self, manager: Manager) -> Relay:
         """The hosts that strangers may make this manager call, with those that applications have sent to before."""

@@ -41,7 +41,7 @@ def one_by_one(packet: bytes | None, reason: int) -> dict[str, object]:
         return nothing
     message = ReceivedMessage(packet, 0, 0, 0, reason)
     try:
-        described = message.json()
+        described = message.describe()
     except RemoteProtocolError as fault:
         return nothing | {ERROR: str(fault)}
     text = message.text

@@ -114,7 +114,7 @@ def test_user_header() -> None:
     assert (view.queue_manager_address, view.source_queue_manager) == (OTHER_MANAGER, IDENTIFIER)
     assert (view.sent_time, view.time_to_be_received, view.message_id) == (SENT, 99, 7)
     assert view.identifier == IDENTIFIER.bytes_le + u32(7)
-    assert ReceivedMessage(view.data, 1, 0).id == MessageId(IDENTIFIER, 7)
+    assert ReceivedMessage(view.data, 1, 0).id == str(MessageId(IDENTIFIER, 7))
     assert (view.recoverable, view.positive_journaling, view.negative_journaling) == (True, True, True)
     assert (destination_name(view), admin_name(view)) == (PRIVATE, PublicName(GUID))
     assert response_name(view) == PrivateName(IDENTIFIER, 3)

@@ -99,6 +99,10 @@ class Backend(Protocol):
         self, name: str, count: int, timeout: float | None, transaction: UUID | None
     ) -> list[ReceivedMessage]: ...
 
+    async def receive_correlated(
+        self, name: str, correlation_id: str, timeout: float | None, transaction: UUID | None
+    ) -> ReceivedMessage: ...
+
     async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]: ...
 
     async def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:

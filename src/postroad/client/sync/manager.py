@@ -205,7 +205,7 @@ class QueueManager:
         self,
         name: Name,
         target: Name,
-        messages: Iterable[ReceivedMessage | int] | None = None,
+        messages: Iterable[ReceivedMessage | int | str] | None = None,
     ) -> list[int]:
         """Moves these messages, all at once, or everything that is in the queue, a thousand at a time; the lookup ids
         they had. Nothing is acknowledged, and their new places are at the end of the target."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 from postroad.client.sync.consuming import Consumer
 from postroad.client.sync.handle import Cursor, OpenQueue
 from postroad.client.sync.transaction import Transaction
-from postroad.client.values import PAGE_MESSAGES, as_action, as_lookup_ids, as_messages, next_page
+from postroad.client.values import PAGE_MESSAGES, as_action, as_lookup_id, as_lookup_ids, as_messages, next_page
 from postroad.errors import InvalidArgument, PostroadError
 from postroad.values.offsets import Selection
 from postroad.values.reading import QueueAccess, ShareMode
@@ -67,8 +67,8 @@ class Queue:
     ) -> str | list[str]:
         r"""Sends one message and gives its id, `{guid}\ordinal`; or several, all or none, and gives their ids.
 
-        Bytes and text are messages without properties. A transactional queue takes messages within a transaction
-        only: `tx`, or one of its own with `transactional=True`; any other queue, only without.
+        Bytes and text are messages without properties, and a dict is sent as JSON. A transactional queue takes messages
+        within a transaction only: `tx`, or one of its own with `transactional=True`; any other queue, only without.
         """
         if transactional and tx is not None:
             raise InvalidArgument("transactional: the messages go in the transaction that was given")
@@ -79,7 +79,7 @@ class Queue:
         if transactional:
             ids = self._backend.send_transactional(name, values)
         else:
-            ids = self._backend.send(name, values, None if tx is None else tx.id)
+            ids = self._backend.send(name, values, None if tx is None else tx.identifier)
         return ids[0] if alone else ids
 
     def _signed(self, messages: list[Message], transactional: bool) -> tuple[str, list[Message]]:
@@ -100,16 +100,25 @@ class Queue:
         self, count: int, timeout: float | None = None, tx: Transaction | None = None
     ) -> list[ReceivedMessage]:
         """Takes up to `count` messages that are there; waits only for the first."""
-        return self._backend.receive(self.name, count, timeout, None if tx is None else tx.id)
+        return self._backend.receive(self.name, count, timeout, None if tx is None else tx.identifier)
 
     def receive_by_id(
         self,
-        lookup_id: int,
+        lookup_id: int | str,
         place: Place = "current",
         tx: Transaction | None = None,
     ) -> ReceivedMessage:
         """Takes the message with this lookup id, or the one that stands `next` or `previous` to it."""
-        return self._backend.lookup(self.name, lookup_id, as_action(place), True, None if tx is None else tx.id)
+        transaction = None if tx is None else tx.identifier
+        return self._backend.lookup(self.name, as_lookup_id(lookup_id), as_action(place), True, transaction)
+
+    def receive_by_correlation_id(
+        self, correlation_id: str, timeout: float | None = None, tx: Transaction | None = None
+    ) -> ReceivedMessage:
+        """Takes the first message that has this correlation id, such as the reply to a message that `send` gave this id
+        for. It leaves the others in their places, and looks through all of them: keep the queue short."""
+        transaction = None if tx is None else tx.identifier
+        return self._backend.receive_correlated(self.name, str(correlation_id), timeout, transaction)
 
     @contextmanager
     def receiving(self, timeout: float | None = None) -> Iterator[ReceivedMessage]:
@@ -150,11 +159,11 @@ class Queue:
         process."""
         return self._backend.lock(self.name, count, timeout)
 
-    def settle(self, messages: Iterable[ReceivedMessage | int], *, delete: bool) -> None:
+    def settle(self, messages: Iterable[ReceivedMessage | int | str], *, delete: bool) -> None:
         """The second phase: locked messages go, or return to their places."""
         self._backend.settle(self.name, as_lookup_ids(messages), delete)
 
-    def release_locks(self, messages: Iterable[ReceivedMessage | int] | None = None) -> list[int]:
+    def release_locks(self, messages: Iterable[ReceivedMessage | int | str] | None = None) -> list[int]:
         """Puts messages back that clients have locked, all of them or these, as an operator; their lookup ids. A client
         that still works hears of it with LeaseEnded."""
         return self._backend.release_locks(self.name, None if messages is None else as_lookup_ids(messages))
@@ -169,9 +178,9 @@ class Queue:
         """Up to `count` messages from the first on, which stay; waits only for the first."""
         return self._backend.peek(self.name, count, timeout)
 
-    def peek_by_id(self, lookup_id: int, place: Place = "current") -> ReceivedMessage:
+    def peek_by_id(self, lookup_id: int | str, place: Place = "current") -> ReceivedMessage:
         """The message with this lookup id, or the one that stands `next` or `previous` to it."""
-        return self._backend.lookup(self.name, lookup_id, as_action(place), False, None)
+        return self._backend.lookup(self.name, as_lookup_id(lookup_id), as_action(place), False, None)
 
     def messages(self, after: int = -1, until: int | None = None) -> Iterator[ReceivedMessage]:
         """Every message from the first on, or from behind the lookup id `after`, up to and with `until`, without taking

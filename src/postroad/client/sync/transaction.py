@@ -15,22 +15,26 @@ class Transaction:
     also ends it, or by `QueueManager.begin`. It stays open however long the work takes; the manager aborts it once this
     process is gone or silent for too long, and then a commit raises LeaseEnded."""
 
-    __slots__ = ("_manager", "ended", "id")
+    __slots__ = ("_manager", "ended", "identifier")
 
     def __init__(self, manager: QueueManager, identifier: UUID) -> None:
         self._manager = manager
-        self.id = identifier
+        self.identifier = identifier
         self.ended = False
 
     def __repr__(self) -> str:
         return f"<Transaction {self.id}{', ended' if self.ended else ''}>"
 
+    @property
+    def id(self) -> str:
+        return str(self.identifier)
+
     def commit(self) -> None:
         """Everything done in it becomes true, durably. TransactionSequence if it has ended already."""
         self.ended = True
-        self._manager.backend.commit(self.id)
+        self._manager.backend.commit(self.identifier)
 
     def abort(self) -> None:
         """What was sent never was; what was received is back in its place."""
         self.ended = True
-        self._manager.backend.abort(self.id)
+        self._manager.backend.abort(self.identifier)

@@ -1,0 +1,41 @@
+"""Which manager a configuration asks for: a plain one, or one that traces."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+
+from postroad.config import Configuration
+from postroad.manager import Manager
+
+NOT_INSTALLED = "needs OpenTelemetry, which is not installed: pip install postroad[otel]"
+NO_OTLP = "needs a package that is not installed: pip install opentelemetry-exporter-otlp-proto-http"
+
+
+def manager_class(config: Configuration, opened: AsyncExitStack) -> Callable[..., Manager]:
+    """What makes the manager. `opened` closes what it exports to. ConfigurationError where `[tracing]` is wrong."""
+    settings = config.tracing
+    if not settings.enabled:
+        return Manager
+    if (settings.file is None) == (settings.endpoint is None):
+        config.fail("tracing.file", "must be set, or tracing.endpoint instead; not both")
+    try:
+        from postroad.tracing.manager import TracedManager, Tracing, endpoint_exporter, stream_exporter
+    except ImportError:
+        config.fail("tracing.enabled", NOT_INSTALLED)
+    try:
+        if settings.file is not None:
+            stream = settings.file.open("a", encoding="utf-8")
+            opened.callback(stream.close)
+            exporter = stream_exporter(stream)
+        else:
+            exporter = endpoint_exporter(settings.endpoint or "")
+    except OSError as error:
+        config.fail("tracing.file", f"{settings.file} cannot be written: {error.strerror}; create its directory")
+    except ImportError:
+        config.fail("tracing.endpoint", NO_OTLP)
+    tracing = Tracing(settings.service or config.manager.name, exporter, label_prefix=settings.label_prefix)
+    opened.push_async_callback(asyncio.to_thread, tracing.close)
+    return partial(TracedManager, tracing)
