@@ -94,6 +94,7 @@ REQUESTS: dict[str, tuple[object, str]] = {
     "GET /queues/{queue}/acl": (None, ""),
     "PATCH /queues/{queue}/acl": ({"sddl": "D:(A;;0xf003f;;;WD)"}, ""),
     "POST /queues/{queue}/acl": ({"grant": {"who": "ann", "rights": ["full"]}}, ""),
+    "GET /backup": (None, ""),
     "GET /keys": (None, ""),
     "POST /keys/rotate": (None, ""),
     "POST /resolve": ({"destination": r"private$\orders"}, ""),

@@ -154,7 +154,7 @@ def modes(directory: Path) -> dict[str, int]:
     return {"": stat.S_IMODE(directory.stat().st_mode), **found}
 
 
-NAMES = ("lock", "journal-0", DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm")
+NAMES = ("lock", "journal-0", "journal-1", DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm")
 PRIVATE = {"": 0o700, **dict.fromkeys(NAMES, 0o600)}
 unix = pytest.mark.skipif(sys.platform == "win32", reason="Unix permissions")
 

@@ -49,6 +49,12 @@ COMMANDS = {
     "move": Source("rescue", "move", "Move messages to another local queue."),
     "export": Source("rescue", "export", "Write the messages of a queue to a file, byte for byte, in queue order."),
     "import": Source("rescue", "import_packets", "Put the messages of a file into a local queue, byte for byte."),
+    "backup": Source(
+        "backup",
+        "backup",
+        "Write everything that a running manager holds to one file: queues, messages, state and private keys.",
+    ),
+    "restore": Source("backup", "restore", "Make a data directory from a backup."),
     "keys": Source("keys", "app", "Show and replace the keys that others encrypt messages to this manager with."),
     "lock": Source("lock", "app", "List and release messages that clients have locked."),
     "transaction": Source("lock", "transactions", "List and abort the open transactions of clients."),

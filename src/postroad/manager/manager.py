@@ -28,6 +28,7 @@ from postroad.errors import (
 )
 from postroad.fields.queue import MAX_QUOTA_KB, NO_BASE_PRIORITY
 from postroad.manager.access_lists import AccessLists
+from postroad.manager.backup import Backups
 from postroad.manager.keys import Keys
 from postroad.manager.offsets import Offsets
 from postroad.manager.reads import Name, Reads
@@ -113,6 +114,7 @@ class Manager(Reads, Rescue, AccessLists):
         self.logins = FailedLogins(self.audit)  # of all interfaces: guessing at one slows down the others
         self.exposure: tuple[ListenerInfo, ...] = ()  # set by the server that opens the listeners
         self.keys = Keys(core, key_file, keys_made_at_s, clock)
+        self.backups = Backups(self)
         self.offsets = Offsets(core, self.durably, clock)
         self.router = Router(self.identifier, Directory(), clock())
         self.watch: DirectoryWatch | None = None  # the server that sets it also updates the router

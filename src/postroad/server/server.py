@@ -61,6 +61,7 @@ from postroad.security.audit import AuditLog
 from postroad.security.relay import Relay
 from postroad.server.exposure import RpcFacts, announce, exposure, multicast_exposure
 from postroad.server.provision import provide_all, provide_public
+from postroad.server.restore import refuse_unfinished
 from postroad.server.security import announce_algorithms, build_protection, build_users
 from postroad.soap.listener import Listener
 from postroad.soap.multicast import MulticastService, MulticastSettings
@@ -150,6 +151,7 @@ class Server:
         except OSError as error:
             self._refuse_listener("listen.host", f"cannot listen on {config.listen.host}", error)
         authenticate_readers = readers_log_in(config, reachable)
+        refuse_unfinished(config.data)
         store = await asyncio.to_thread(open_store, config.data, reserve=True)
         log.info("store opened", extra={"directory": config.data})
         try:
