@@ -95,6 +95,7 @@ REQUESTS: dict[str, tuple[object, str]] = {
     "PATCH /queues/{queue}/acl": ({"sddl": "D:(A;;0xf003f;;;WD)"}, ""),
     "POST /queues/{queue}/acl": ({"grant": {"who": "ann", "rights": ["full"]}}, ""),
     "GET /backup": (None, ""),
+    "POST /queues/{queue}/resend": ({"lookup_ids": []}, ""),
     "GET /keys": (None, ""),
     "POST /keys/rotate": (None, ""),
     "POST /resolve": ({"destination": r"private$\orders"}, ""),

@@ -30,6 +30,7 @@ from postroad.values.info import (
 )
 from postroad.values.offsets import HoldInfo, Mark, Part, Plan, Submission, SubmissionState
 from postroad.values.plain import key_of
+from postroad.values.resending import Resent
 from postroad.values.resolution import Resolution
 from postroad.values.routes import Route, Table
 from postroad.values.trace import Finding, Trace
@@ -132,6 +133,7 @@ _DATACLASSES: Mapping[type[DataclassInstance], str] = {
     KeysInfo: "Keys",
     Finding: "Finding",
     Trace: "Trace",
+    Resent: "ResentMessage",
     Resolution: "Resolution",
     Route: "Route",
     Table: "RouteTable",
@@ -256,6 +258,7 @@ def schemas() -> dict[str, Json]:
         "NewQueue": ["path"],
         "Settlement": ["lookup_ids", "delete"],
         "Move": ["to"],
+        "Resend": ["lookup_ids"],
         "Question": ["destination"],
         "Renewal": ["leases"],
         "NewHold": ["from"],
@@ -284,6 +287,7 @@ def schemas() -> dict[str, Json]:
         "Ids": _open({"ids": _list(_TEXT)}),
         "Outcomes": _open({"outcomes": _list(_open({"id": _TEXT, "problem": _reference("Problem")}, []))}),
         "LookupIds": _open({"lookup_ids": _list(_NUMBER)}),
+        "Resent": _open({"resent": _list(_reference("ResentMessage")), "locked": _NUMBER}),
         "Moved": _open({"moved": _list(_NUMBER), "locked": _NUMBER}),
         "Purged": _open({"purged": _NUMBER, "locked": _NUMBER}),
         "Renewed": _open({"renewed": _list(_GUID), "gone": _list(_GUID)}),

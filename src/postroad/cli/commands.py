@@ -47,6 +47,11 @@ COMMANDS = {
     "peek": Source("read", "peek", "Print the first messages of a queue, and leave them there."),
     "browse": Source("read", "browse", "List the messages of a queue, one per line; on a terminal, page by page."),
     "move": Source("rescue", "move", "Move messages to another local queue."),
+    "resend": Source(
+        "resend",
+        "resend",
+        "Send dead letters and journaled messages again, as new messages, to where they were sent before or elsewhere.",
+    ),
     "export": Source("rescue", "export", "Write the messages of a queue to a file, byte for byte, in queue order."),
     "import": Source("rescue", "import_packets", "Put the messages of a file into a local queue, byte for byte."),
     "backup": Source(
