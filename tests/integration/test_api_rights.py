@@ -96,6 +96,7 @@ REQUESTS: dict[str, tuple[object, str]] = {
     "POST /queues/{queue}/acl": ({"grant": {"who": "ann", "rights": ["full"]}}, ""),
     "GET /backup": (None, ""),
     "POST /queues/{queue}/resend": ({"lookup_ids": []}, ""),
+    "GET /users": (None, ""),
     "GET /keys": (None, ""),
     "POST /keys/rotate": (None, ""),
     "POST /resolve": ({"destination": r"private$\orders"}, ""),

@@ -1,4 +1,4 @@
-"""Calls for operators: a backup of the whole manager."""
+"""Calls for operators: a backup of the whole manager, and its users."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from http import HTTPStatus
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from postroad.api.calls import Answer, Call, Needs, Operations
+from postroad.api.calls import Answer, Call, Needs, Operations, json_answer
+from postroad.api.formats import JSON
 from postroad.errors import AccessDenied
 from postroad.manager.backup import Backup
 from postroad.net.endpoints import is_loopback
+from postroad.values.info import UserInfo
 
 BACKUP = "application/vnd.postroad.backup"
 
@@ -32,6 +34,20 @@ async def back_up(call: Call) -> Response:
             "it on the manager's own computer"
         )
     return _Download(await call.manager.backups.begin())
+
+
+@OPERATIONS.add(
+    "GET /users",
+    "List the users of the configuration, without their passwords",
+    Answer(description="the users", content={JSON: "Users"}),
+    needs=Needs.ADMINISTRATOR,
+)
+async def list_users(call: Call) -> Response:
+    users = [
+        UserInfo(each.name, str(each.sid), tuple(sorted(map(str, each.groups))), each.administrator)
+        for each in call.manager.core.access.users
+    ]
+    return json_answer({"users": users})
 
 
 class _Download(StreamingResponse):

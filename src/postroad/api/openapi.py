@@ -27,6 +27,7 @@ from postroad.values.info import (
     ReaderInfo,
     SessionInfo,
     TransactionInfo,
+    UserInfo,
 )
 from postroad.values.offsets import HoldInfo, Mark, Part, Plan, Submission, SubmissionState
 from postroad.values.plain import key_of
@@ -138,6 +139,7 @@ _DATACLASSES: Mapping[type[DataclassInstance], str] = {
     Route: "Route",
     Table: "RouteTable",
     TransactionInfo: "OpenTransaction",
+    UserInfo: "User",
 }
 _LISTS = (
     ("Messages", "messages", "Message"),
@@ -148,6 +150,7 @@ _LISTS = (
     ("Locks", "locks", "Lock"),
     ("Transactions", "transactions", "OpenTransaction"),
     ("Holds", "holds", "Hold"),
+    ("Users", "users", "User"),
 )
 _STATUS = ("Queues", "Sessions", "Readers", "Exposure", "Locks", "Transactions")
 

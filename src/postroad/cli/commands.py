@@ -60,6 +60,9 @@ COMMANDS = {
         "Write everything that a running manager holds to one file: queues, messages, state and private keys.",
     ),
     "restore": Source("backup", "restore", "Make a data directory from a backup."),
+    "definitions": Source(
+        "definitions", "app", "Write the queues and users of a manager to a file, and create queues from such a file."
+    ),
     "keys": Source("keys", "app", "Show and replace the keys that others encrypt messages to this manager with."),
     "lock": Source("lock", "app", "List and release messages that clients have locked."),
     "transaction": Source("lock", "transactions", "List and abort the open transactions of clients."),

@@ -99,6 +99,16 @@ class ListenerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class UserInfo:
+    """A user of the configuration. `groups` are SIDs."""
+
+    name: str
+    sid: str
+    groups: tuple[str, ...]
+    administrator: bool
+
+
+@dataclass(frozen=True, slots=True)
 class KeyInfo:
     """A key pair of the manager. `fingerprint` is of the public key in DER; `previous` counts the earlier keys that
     still decrypt."""
